@@ -38,12 +38,18 @@ func (p *planner) dispatch() {
 		p.plan.Skips = []Skip{}
 	}
 	d := p.newDispatch()
+	queued := 0
 	began, obstacle := d.taken, cmp.Or(d.obstacle, d.blocked(), d.budget)
 	for _, c := range d.contenders() {
-		reason, message := d.refuse(c)
-		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message, Title: c.issue.Title}
+		reason, subject, message := d.refuse(c)
+		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message, Subject: subject, Title: c.issue.Title}
 		if c.issue.URL != nil {
 			skip.URL = *c.issue.URL
+		}
+		noSlot := reason == SkipNoSlot || reason == SkipNoSlotInState
+		if noSlot {
+			queued++
+			skip.Place = queued
 		}
 		switch {
 		case reason == "":
@@ -52,7 +58,7 @@ func (p *planner) dispatch() {
 			p.plan.Skips = append(p.plan.Skips, skip)
 		default:
 			p.plan.Waits = append(p.plan.Waits, skip)
-			if noSlot := reason == SkipNoSlot || reason == SkipNoSlotInState; noSlot && c.claim.Kind != NoSlot {
+			if noSlot && c.claim.Kind != NoSlot {
 				// The retry stays due and keeps its attempt.
 				next := *c.claim
 				next.Kind, next.ErrorCode, next.ErrorMessage = NoSlot, "", MessageNoSlot
@@ -229,7 +235,7 @@ func (s *Snapshot) insists(c contender) bool {
 
 // refuse returns the first reason for which a contender cannot start; empty if it can. The rules for candidates alone
 // (specification 8.2) were checked for a retry by the refresh.
-func (d *dispatch) refuse(c contender) (reason, message string) {
+func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	s, pol, account, issue := d.s, d.s.Policy, d.s.Account, c.issue
 	names, open := s.blockers(issue)
 	state := NormalizeState(issue.State)
@@ -237,33 +243,33 @@ func (d *dispatch) refuse(c contender) (reason, message string) {
 	anySlot := s.atOnce(issue.ID) // SYMPHONY_MAX_AGENTS still applies
 	switch {
 	case issue.Malformed != "":
-		return SkipMalformed, "the tracker's record is malformed: " + issue.Malformed
+		return SkipMalformed, "", "the tracker's record is malformed: " + issue.Malformed
 	case c.claim == nil && !pol.Labelled(issue):
-		missing := pol.MissingLabels(issue)
-		return SkipLabel, "lacks the label " + strings.Join(missing, " and the label ")
+		missing := "label " + strings.Join(pol.MissingLabels(issue), " and the label ")
+		return SkipLabel, missing, "it lacks the " + missing
 	case c.claim == nil && !pol.Ours(issue):
-		return SkipAssignee, "is not assigned to " + pol.Assignee
+		return SkipAssignee, pol.Assignee, "it is not assigned to " + pol.Assignee
 	case c.claim == nil && open:
-		return SkipBlockedBy, "waits for " + names
+		return SkipBlockedBy, names, "it waits for " + names
 	case d.obstacle != nil:
-		return d.obstacle.Reason, d.obstacle.Message
+		return d.obstacle.Reason, "", d.obstacle.Message
 	case s.Claimed[issue.ID] != "":
-		return SkipElsewhere, s.Claimed[issue.ID]
+		return SkipElsewhere, "", s.Claimed[issue.ID]
 	case d.removing[issue.ID]:
-		return SkipWorkspaceBusy, "its old workspace is being removed"
+		return SkipWorkspaceBusy, "", "its old workspace is being removed"
 	case d.probes <= 0 && !s.insists(c):
 		b := cmp.Or(d.block, d.dispatchBlocks()[0])
-		return SkipBlocked, b.Code + ": " + b.Message
+		return SkipBlocked, "", b.Code + ": " + b.Message
 	case d.budget != nil && !s.insists(c):
-		return SkipBudget, d.budget.Message
+		return SkipBudget, "", d.budget.Message
 	case !anySlot && d.taken >= pol.MaxConcurrent:
-		return SkipNoSlot, takenText(pol.MaxConcurrent, "")
+		return SkipNoSlot, "", takenText(pol.MaxConcurrent, "")
 	case !anySlot && limited && d.byState[state] >= limit:
-		return SkipNoSlotInState, takenText(limit, " for "+issue.State)
+		return SkipNoSlotInState, "", takenText(limit, " for "+issue.State)
 	case account.Slots != nil && account.Slots.Free <= 0:
-		return SkipNoSlot, MaxAgentsVar + ": " + takenText(account.Slots.Max, " of "+account.Home)
+		return SkipNoSlot, "", MaxAgentsVar + ": " + takenText(account.Slots.Max, " of "+account.Home)
 	}
-	return "", ""
+	return "", "", ""
 }
 
 // takenText says that slots are taken: all that there are, of this kind.

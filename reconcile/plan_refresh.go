@@ -58,6 +58,9 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	return here && now.Sub(r.HandoffAt).Abs() < handoffGrace
 }
 
+// MessageArchived is the message of an action about an issue that was archived.
+const MessageArchived = "it is archived"
+
 // leave returns the reason to stop working on an issue, empty if there is none.
 func (s *Snapshot) leave(issue Issue, visible bool) (reason, message string) {
 	switch {
@@ -68,7 +71,7 @@ func (s *Snapshot) leave(issue Issue, visible bool) (reason, message string) {
 	case issue.Elsewhere:
 		return StopMoved, "it is now in another project"
 	case issue.Archived:
-		return StopInactive, "is archived"
+		return StopInactive, MessageArchived
 	case !s.Policy.Active(issue.State):
 		return StopInactive, "is " + issue.State
 	case !s.Policy.Labelled(issue):

@@ -47,7 +47,7 @@ type Store interface {
 	// EndDead records the outcome of a run whose worker is dead. The caller holds the lock on the run's alive file. The error
 	// is ErrConflict if the run already has an outcome, or is in another phase.
 	EndDead(ctx context.Context, now time.Time, run Run, outcome Outcome, code, message string) error
-	// SaveSkips replaces the stored skips with those of this pass.
+	// SaveSkips replaces the stored skips with those of this pass, and with the claims that wait for a slot.
 	SaveSkips(ctx context.Context, now time.Time, skips []Skip) error
 	// SavePullRequests stores the pull requests of issues, each of which has one.
 	SavePullRequests(ctx context.Context, now time.Time, issues []Issue) error

@@ -296,6 +296,8 @@ type Skip struct {
 	Message    string `json:"message"`
 	Title      string `json:"title"` // of the issue; empty where only its record is known
 	URL        string `json:"url"`   // the same
+	Subject    string `json:"-"`     // what a label, an assignee or a blocker is called; empty for other reasons
+	Place      int    `json:"place"` // in the queue for a slot, from 1 on; 0 if the issue does not wait for one
 }
 
 // The reasons of a skip.
@@ -330,6 +332,16 @@ type Plan struct {
 	Skips    []Skip    // candidates that are not started; nil if the candidates were not read
 	Waits    []Skip    // due retries that are not started
 	Obstacle *Obstacle // nil if runs are started, or if nothing keeps all issues from starting
+}
+
+// queued returns the claims that wait for a slot.
+func (p Plan) queued() (list []Skip) {
+	for _, w := range p.Waits {
+		if w.Place > 0 {
+			list = append(list, w)
+		}
+	}
+	return list
 }
 
 // starts reports whether the action starts a process that must outlive the pass.

@@ -10,11 +10,11 @@ import (
 
 // Report is what a pass did, or in a dry run would do.
 type Report struct {
-	Applied                 []Applied
-	Skips, Waits            []Skip // of the last plan; Skips is nil if the candidates were not read
-	Errors                  []*Error
-	Running, Retrying, Held int // the number of claims after the pass
-	Undelivered             int // how many of them have commits that could not be pushed
+	Applied      []Applied
+	Skips, Waits []Skip // of the last plan; Skips is nil if the candidates were not read
+	Errors       []*Error
+	Claims       []Claim // after the pass
+	Counts               // of these claims and skips
 	// NextDue is the earliest due time of a waiting claim. NextWake is the earliest that was in the future when the pass
 	// planned: it may be past by now, and a pass after it has something to do. Both are zero if there is none.
 	NextDue, NextWake time.Time
@@ -204,7 +204,7 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 		}
 	}
 	if plan.Skips != nil && s.Only == "" {
-		t.wrote(t.Store.SaveSkips(ctx, t.Now(), plan.Skips))
+		t.wrote(t.Store.SaveSkips(ctx, t.Now(), slices.Concat(plan.Skips, plan.queued())))
 	}
 	return len(plan.Actions) > 0
 }
@@ -313,21 +313,15 @@ func (t *tick) count() {
 			*at = due
 		}
 	}
-	for _, c := range t.snapshot.Claims {
-		if c.Delivery.Code != "" {
-			r.Undelivered++
+	r.Claims = t.snapshot.Claims
+	r.Counts = Count(r.Claims, nil, r.Skips)
+	for _, c := range r.Claims {
+		if c.Status != Waiting {
+			continue
 		}
-		switch c.Status {
-		case Running:
-			r.Running++
-		case Held:
-			r.Held++
-		case Waiting:
-			r.Retrying++
-			earliest(&r.NextDue, c.DueAt)
-			if c.DueAt.After(t.planned) {
-				earliest(&r.NextWake, c.DueAt)
-			}
+		earliest(&r.NextDue, c.DueAt)
+		if c.DueAt.After(t.planned) {
+			earliest(&r.NextWake, c.DueAt)
 		}
 	}
 }

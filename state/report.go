@@ -49,7 +49,7 @@ type FailedRow struct {
 	Text       string            `json:"-"`
 	At         time.Time         `json:"last_at"`
 	Error      *string           `json:"last_error"`
-	Now        *string           `json:"now"` // handed_over, let_go, running, held or waiting
+	Now        *string           `json:"now"` // handed_over, released, running, held or waiting
 }
 
 // ModelDay is what was used of a model on one day (UTC).

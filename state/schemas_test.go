@@ -68,7 +68,7 @@ func fill(t *testing.T, db *DB) {
 	paused, block := true, reconcile.Block{Code: "agent_quota", Message: "Used up.", Since: epoch, NextTry: epoch, Tries: 2}
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, AgentBlock: &block}))
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{
-		{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "waits for ABC-8", Title: "Two lamps", URL: "https://example.com/9"},
+		{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "it waits for ABC-8", Title: "Two lamps", URL: "https://example.com/9"},
 	}))
 	test.OK(t, db.Store.SaveSweep(ctx, epoch))
 	reviewed := issueOf(3)

@@ -206,16 +206,17 @@ func (v Views) RateLimits(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
-// StoredSkip is a candidate that the last pass that fetched candidates did not start, and since when for the same reason.
+// StoredSkip is a candidate, or a claim that waits for a slot, that the last pass that fetched candidates did not start, and since when
+// for the same reason.
 type StoredSkip struct {
 	reconcile.Skip
 	Since time.Time `json:"since"`
 }
 
-const skipColumns = `issue_id, identifier, reason, message, since, title, url`
+const skipColumns = `issue_id, identifier, reason, message, since, title, url, place`
 
 func skipFields(s *StoredSkip) []any {
-	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since), &s.Title, &s.URL}
+	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since), &s.Title, &s.URL, &s.Place}
 }
 
 // Skips returns the skips of the last pass that fetched candidates, sorted by identifier.

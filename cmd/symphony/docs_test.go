@@ -16,7 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -282,7 +282,7 @@ func TestDocumentedCodes(t *testing.T) {
 // The table of the errors of runs in docs/errors.md is the program's.
 func TestDocumentedRunErrors(t *testing.T) {
 	want := "\n| code | what to do |\n|---|---|\n"
-	for _, e := range render.RunErrors {
+	for _, e := range words.RunErrors {
 		want += "| `" + strings.ReplaceAll(e.Codes, ", ", "`, `") + "` | " + e.Next + " |\n"
 	}
 	generated(t, "docs/errors.md", "run errors", want)

@@ -41,7 +41,7 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		i := githubtest.Issue{Title: "Issue " + rest[0], Number: number()}
 		for _, arg := range rest[1:] {
 			if labels, found := strings.CutPrefix(arg, "labels="); found {
-				i.Labels = words(labels)
+				i.Labels = listed(labels)
 			} else {
 				i.Body = describe(ts, githubTracker{s}, rest[0], arg)
 			}

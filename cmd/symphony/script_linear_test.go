@@ -37,12 +37,12 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 			fmt.Fprintf(ts.Stdout(), "== %s\n%s\n", c.Author, c.Body)
 		}
 	case "edit":
-		for _, identifier := range words(rest[0]) {
+		for _, identifier := range listed(rest[0]) {
 			text := describe(ts, linearTracker{s}, identifier, rest[1])
 			ts.Check(s.Edit(identifier, func(i *lineartest.Issue) { i.Description = &text }))
 		}
 	case "label":
-		edit(func(i *lineartest.Issue) { i.Labels = words(text) })
+		edit(func(i *lineartest.Issue) { i.Labels = listed(text) })
 	case "assign":
 		edit(func(i *lineartest.Issue) { i.Assignee = text })
 	case "project-of":

@@ -143,12 +143,12 @@ func onTracker(ts *testscript.TestScript, s scriptTracker, args []string) bool {
 	text := strings.Join(rest[min(1, len(rest)):], " ")
 	switch verb {
 	case "add":
-		for _, identifier := range words(rest[0]) {
+		for _, identifier := range listed(rest[0]) {
 			i, err := readIssue(ts, s, identifier, rest[1:])
 			ts.Check(errors.Join(err, s.Add(i)))
 		}
 	case "move":
-		for _, identifier := range words(rest[0]) {
+		for _, identifier := range listed(rest[0]) {
 			ts.Check(s.Move(identifier, text))
 		}
 	case "comment":
@@ -156,7 +156,7 @@ func onTracker(ts *testscript.TestScript, s scriptTracker, args []string) bool {
 	case "remove":
 		ts.Check(s.Remove(rest[0]))
 	case "is":
-		for _, identifier := range words(rest[0]) {
+		for _, identifier := range listed(rest[0]) {
 			waitFor(ts, identifier+" in "+text, func() (bool, string) {
 				state, err := s.State(identifier)
 				ts.Check(err)
@@ -193,7 +193,7 @@ func onTracker(ts *testscript.TestScript, s scriptTracker, args []string) bool {
 	return true
 }
 
-func words(list string) []string {
+func listed(list string) []string {
 	if list == "" {
 		return []string{}
 	}
@@ -215,9 +215,9 @@ func readIssue(ts *testscript.TestScript, s scriptTracker, identifier string, ar
 		case key == "priority":
 			i.Priority, err = strconv.Atoi(value)
 		case key == "blocked":
-			i.BlockedBy = words(value)
+			i.BlockedBy = listed(value)
 		case key == "labels":
-			i.Labels = words(value)
+			i.Labels = listed(value)
 		case key == "assignee":
 			i.Assignee = value
 		case key == "project":

@@ -148,7 +148,7 @@ func (m *machine) loopUnit() {
 	m.userctl("start symphony-loop.service")
 	m.until("a pass of the loop", func() (bool, string) {
 		said, _ := m.sh(m.asUser("systemctl --user show -P StatusText symphony-loop.service"))
-		return strings.TrimSpace(said) == "0 running, 0 waiting, 0 held", said
+		return strings.TrimSpace(said) == "0 running", said
 	})
 	before, _ := m.ps()
 	m.userctl("reload symphony-loop.service")

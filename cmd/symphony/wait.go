@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 func waitCommand(w *term.Env) *cli.Command {
@@ -53,9 +54,9 @@ func waitCode(v view.Issue) error {
 	switch {
 	case v.Status == view.StatusHandedOver:
 		return nil
-	case v.Status == view.StatusHeld:
+	case v.Status == reconcile.StatusHeld:
 		return exit.Only(exit.Held)
-	case v.Status == view.StatusAsks:
+	case v.Status == reconcile.StatusNeedsAnswer:
 		return exit.Only(exit.Asks)
 	case v.Claim != nil && v.Failed():
 		return exit.Only(exit.Failed)

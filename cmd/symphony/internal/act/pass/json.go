@@ -1,7 +1,6 @@
 package pass
 
 import (
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -13,10 +12,10 @@ type ResultJSON struct {
 	Project string    `json:"project"`
 	Pass    *passJSON `json:"pass"`
 	// Holder has the lock; it is left out until it has written its name.
-	Holder  *state.Holder `json:"holder,omitempty"`
-	Actions []actionJSON  `json:"actions"`
-	Skipped any           `json:"skipped"` // the candidates that get no run, or "locked" if another pass has the lock
-	Counts  view.Counts   `json:"counts"`
+	Holder  *state.Holder    `json:"holder,omitempty"`
+	Actions []actionJSON     `json:"actions"`
+	Skipped any              `json:"skipped"` // the candidates that get no run, or "locked" if another pass has the lock
+	Counts  reconcile.Counts `json:"counts"`
 	// Obstacle is why the pass started nothing, null if it started runs or nothing was in the way.
 	Obstacle *obstacleJSON      `json:"obstacle"`
 	Errors   []*reconcile.Error `json:"errors"`
@@ -50,7 +49,7 @@ type actionJSON struct {
 func (r Result) JSON() ResultJSON {
 	out := ResultJSON{
 		Project: r.Project, Actions: []actionJSON{}, Errors: []*reconcile.Error{},
-		Counts: view.Counts{Running: r.Running, Retrying: r.Retrying, Held: r.Held, Undelivered: r.Undelivered},
+		Counts: r.Counts,
 	}
 	if r.Holder != nil {
 		out.Skipped = "locked"

@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -179,6 +180,7 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 	}
 
 	reconcileOnce(ctx, p, db, o, cfg, cfgErr, &r)
+	r.addError(r.count(context.WithoutCancel(ctx), p, db))
 	m.recall(ctx, db, r.Config)
 	if err := project.Register(p); err != nil {
 		r.warn(err.Error() + "; symphony projects will not list this project")
@@ -279,6 +281,26 @@ func (r *Result) take(report reconcile.Report) {
 	r.Report = report
 }
 
+// count counts the issues as all views do: with the open requests, and with the candidates of an earlier pass if this one has read none.
+func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB) error {
+	asking, skips := map[string]bool{}, r.Skips
+	if skips == nil {
+		stored, err := db.Views.Skips(ctx)
+		if err != nil {
+			return err
+		}
+		for _, s := range stored {
+			skips = append(skips, s.Skip)
+		}
+	}
+	open, err := view.OpenRequests(ctx, p, db)
+	for _, request := range open {
+		asking[request.RunID] = true
+	}
+	r.Counts = reconcile.Count(r.Claims, asking, skips)
+	return err
+}
+
 // newDeps builds what reconcile.Tick works with.
 func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, *workers.Local, error) {
 	runners, err := project.NewRunners(p, cfg)
@@ -340,9 +362,9 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 		return r, err
 	}
 	deps.Store = emptyStore{}
+	var db *state.DB
 	if p.HasState() {
-		db, err := state.OpenReadOnly(ctx, p.StateDir)
-		if err != nil {
+		if db, err = state.OpenReadOnly(ctx, p.StateDir); err != nil {
 			return r, err
 		}
 		defer db.Close()
@@ -355,6 +377,9 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 	}
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
 	r.take(reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AtOnce: o.AtOnce}))
+	if db != nil {
+		r.addError(r.count(ctx, p, db))
+	}
 	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
 	return r, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -92,24 +93,13 @@ func startReason(a reconcile.Action) string {
 	}
 }
 
-// stopReasons says why a run is stopped, or an issue is released.
-var stopReasons = map[string]string{
-	reconcile.StopMissing:   "the tracker no longer returns it",
-	reconcile.StopMoved:     "it is now in another project",
-	reconcile.StopLabel:     "it has lost a required label",
-	reconcile.StopAssignee:  "it is no longer assigned as tracker.assignee asks",
-	reconcile.StopProject:   "the workflow now names another project",
-	reconcile.StopOperator:  "an operator holds it",
-	reconcile.StopAll:       "it starts again after symphony resume",
-	reconcile.SkipBlockedBy: "it waits for another issue now",
-}
-
+// stopReason says why a run is stopped, or an issue is released.
 func stopReason(a reconcile.Action) string {
-	if reason := stopReasons[a.Reason]; reason != "" {
+	if reason := words.Releases[a.Reason]; reason != "" {
 		return reason
 	}
-	if a.Message == "is archived" {
-		return "it " + a.Message
+	if a.Message == reconcile.MessageArchived {
+		return a.Message
 	}
 	return "it is now in " + a.State
 }
@@ -179,11 +169,7 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 	case a.RunKind == reconcile.DeliveryRun:
 		return "could not deliver the commits of " + subject + why + next
 	}
-	ended := map[reconcile.Outcome]string{
-		reconcile.Succeeded: "succeeded", reconcile.Failed: "failed", reconcile.TimedOut: "took too long", reconcile.Canceled: "was stopped",
-		reconcile.Stalled: "was stopped, because its agent was silent for too long", reconcile.InterruptedRun: "was interrupted", reconcile.Lost: "was lost",
-	}[reconcile.Outcome(a.Reason)]
-	return "the run of " + subject + " " + ended + why + next
+	return "the run of " + subject + " " + words.Endings[reconcile.Outcome(a.Reason)] + why + next
 }
 
 // mostNamed is how many issues a sentence names, and mostGroups how many sentences say why issues wait.
@@ -231,13 +217,13 @@ func (g waitingGroup) text() string {
 	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
 		return names + one(" waits: ", " wait: ") + g.Message + one("; it starts when one is free", "; they start when one is free")
 	case reconcile.SkipBlockedBy:
-		return names + one(" waits ", " wait ") + strings.TrimPrefix(g.Message, "waits ")
+		return names + one(" waits for ", " wait for ") + g.Subject
 	case reconcile.SkipBlocked:
 		return names + one(" waits", " wait") + " until the fault is over: " + g.Message
 	case reconcile.SkipLabel:
-		return "skipped " + names + ": " + one("it lacks", "they lack") + strings.TrimPrefix(g.Message, "lacks")
+		return "skipped " + names + ": " + one("it lacks the ", "they lack the ") + g.Subject
 	case reconcile.SkipAssignee:
-		return "skipped " + names + ": " + one("it is", "they are") + strings.TrimPrefix(g.Message, "is")
+		return "skipped " + names + ": " + one("it is not assigned to ", "they are not assigned to ") + g.Subject
 	case reconcile.SkipMalformed:
 		return "skipped " + names + ": " + g.Message
 	case reconcile.SkipUnsavedWork:
@@ -312,22 +298,7 @@ func (r Result) ObstacleText(now time.Time) string {
 
 // counts says how many issues run, wait and are held after the pass.
 func (n narrator) counts() string {
-	skipped := 0
-	for _, s := range n.Skips {
-		if s.Reason != reconcile.SkipUnsavedWork {
-			skipped++
-		}
-	}
-	var parts []string
-	for _, part := range []struct {
-		n    int
-		what string
-	}{{n.Running, "running"}, {n.Retrying, "waiting"}, {n.Held, "held"}, {skipped, "skipped"}, {n.Undelivered, "not delivered"}} {
-		if part.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
-		}
-	}
-	line := strings.Join(parts, ", ")
+	line := n.Text()
 	switch {
 	case line == "" && n.Skips != nil && n.Config != nil:
 		line = "nothing to do: no issue is in " + strings.Join(n.Config.Policy.ActiveStates, " or ")
@@ -349,21 +320,25 @@ func (n narrator) counts() string {
 	return line
 }
 
+// Sum counts the issues, the running ones first, even if there are none.
+func (r Result) Sum() string {
+	if r.Running == 0 {
+		return strings.TrimSuffix("0 running, "+r.Text(), ", ")
+	}
+	return r.Text()
+}
+
 // Summary counts the issues, and says why the pass started nothing.
 func (r Result) Summary(now time.Time) string {
-	due := ""
-	if r.Undelivered > 0 {
-		due = fmt.Sprintf(", %d not delivered", r.Undelivered)
-	}
+	sum := r.Sum()
 	switch d := r.NextDue.Sub(now); {
 	case r.NextDue.IsZero():
 	case d > 0:
-		due += ", next due in " + text.Duration(d)
+		sum += ", next due in " + text.Duration(d)
 	default:
-		due += ", one is due"
+		sum += ", one is due"
 	}
-	return fmt.Sprintf("%d running, %d waiting, %d held, %d skipped%s%s",
-		r.Running, r.Retrying, r.Held, len(r.Skips), due, text.Visible(r.obstacleText(now)))
+	return sum + text.Visible(r.obstacleText(now))
 }
 
 // obstacleText says why the pass started nothing and until when, for the end of its summary; empty if nothing was in the way.

@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -221,7 +221,7 @@ func failWith(err error) (list []finding) {
 	case errors.As(err, &ofAgent):
 		// The chain of errors ends with what the agent printed last.
 		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
-		faults = append(faults, exit.Fault(string(ofAgent.Code), text, cmp.Or(render.Hint(string(ofAgent.Code), ""), "see what codex says in a run with symphony logs ISSUE --stderr")))
+		faults = append(faults, exit.Fault(string(ofAgent.Code), text, cmp.Or(words.Hint(string(ofAgent.Code), ""), "see what codex says in a run with symphony logs ISSUE --stderr")))
 	case errors.Is(err, context.DeadlineExceeded):
 		faults = append(faults, exit.Fault(string(agent.CodeResponseTimeout), err.Error(), "something hangs: run it yourself to see more"))
 	default:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // ContentType is the media type of Text.
@@ -229,11 +230,11 @@ func ofUse() []family {
 
 // issues counts the rows of ps.
 func issues(v view.Overview) []sample {
-	counts := map[view.Status]int{view.StatusSkipped: v.SkippedCount}
-	for _, r := range v.Rows {
-		if r.Status != view.StatusSkipped { // not among the rows of each overview
-			counts[r.Status]++
-		}
+	n := v.Counts
+	counts := map[view.Status]int{
+		reconcile.StatusNeedsAnswer: n.NeedsAnswer, reconcile.StatusHeld: n.Held, reconcile.StatusUndelivered: n.Undelivered,
+		view.StatusKept: len(v.Kept), reconcile.StatusRunning: n.Running - n.NeedsAnswer, reconcile.StatusQueued: n.Queued, reconcile.StatusBlocked: n.Blocked,
+		reconcile.StatusWaiting: n.Waiting, reconcile.StatusSkipped: n.Skipped,
 	}
 	var list []sample
 	for _, status := range view.Statuses {

@@ -22,14 +22,11 @@ import (
 func TestText(t *testing.T) {
 	at := time.Date(2026, 11, 22, 3, 4, 5, 250e6, time.UTC)
 	shop := view.Overview{
-		Schedule: true, Paused: true, SkippedCount: 4, Budget: &view.BudgetRow{Most: 20, Used: 5},
+		Schedule: true, Paused: true, Counts: reconcile.Counts{Running: 1, NeedsAnswer: 1, Held: 2, Skipped: 4}, Budget: &view.BudgetRow{Most: 20, Used: 5},
 		LastPass: &project.LastPassRow{StartedAt: at, DurationMS: 1500, Errors: []reconcile.Error{{Code: "network"}}},
 		Requests: []view.RequestRow{{}},
 		Totals:   view.Totals{Tokens: view.Tokens{Input: 1 << 40, Cached: 3, Output: 2, Reasoning: 1}, Seconds: 0.5},
-		Rows: []view.Row{
-			{Status: view.StatusAsks}, {Status: view.StatusHeld}, {Status: view.StatusHeld}, {Status: view.StatusSkipped}, {Status: view.StatusEnded},
-		},
-		Project: view.ProjectRow{Name: "web\"shop\\", WorkflowPath: "/home/ann/web\nshop\xff/WORKFLOW.md"},
+		Project:  view.ProjectRow{Name: "web\"shop\\", WorkflowPath: "/home/ann/web\nshop\xff/WORKFLOW.md"},
 	}
 	shop.Health = &view.Health{
 		Schedule: view.ScheduleHealth{LastAt: &at, Usual: new(60.0), Grace: 180},
@@ -48,7 +45,7 @@ func TestText(t *testing.T) {
 	read := test.Must(parser.TextToMetricFamilies(bytes.NewReader(text)))
 	for name, want := range map[string]float64{
 		"symphony_project_readable": 1, "symphony_last_pass_timestamp_seconds": 1795316645.25, "symphony_last_pass_duration_seconds": 1.5,
-		"symphony_last_pass_errors": 1, "symphony_needs_operator": 1, "symphony_issues held": 2, "symphony_issues asks": 1,
+		"symphony_last_pass_errors": 1, "symphony_needs_operator": 1, "symphony_issues held": 2, "symphony_issues needs_answer": 1,
 		"symphony_issues skipped": 4, "symphony_issues running": 0, "symphony_requests": 1, "symphony_paused": 1, "symphony_blocked": 0,
 		"symphony_input_tokens_total": 1 << 40, "symphony_run_seconds_total": 0.5, "symphony_budget_used_ratio": 0.25, "symphony_build_info v1.2.3": 1,
 		"symphony_schedule_last_pass_timestamp_seconds": 1795316645.25, "symphony_schedule_interval_seconds": 60, "symphony_schedule_grace_seconds": 180,

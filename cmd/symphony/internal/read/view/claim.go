@@ -18,15 +18,6 @@ type Claims struct {
 	Undelivered []UndeliveredRow `json:"undelivered"`
 }
 
-// Counts are the numbers of claims by status.
-type Counts struct {
-	Running  int `json:"running"`
-	Retrying int `json:"retrying"`
-	Held     int `json:"held"`
-	// Undelivered counts those of them with commits that could not be pushed.
-	Undelivered int `json:"undelivered"`
-}
-
 // RunningRow is a claim whose run is not settled.
 type RunningRow struct {
 	Project       string          `json:"project"`
@@ -111,14 +102,13 @@ type UndeliveredRow struct {
 	Error      *string    `json:"error"`        // of the last of them
 }
 
-// count counts the claims of the overview.
+// count counts the issues of the overview.
 func (v *Overview) count() {
-	v.Counts = Counts{len(v.Running), len(v.Retrying), len(v.Held), 0}
-	for _, u := range v.Undelivered {
-		if u.Error != nil {
-			v.Counts.Undelivered++
-		}
+	asking := map[string]bool{}
+	for _, r := range v.Running {
+		asking[r.RunID] = len(r.WaitsFor) > 0
 	}
+	v.Counts = reconcile.Count(v.claims, asking, v.skips)
 }
 
 // claims makes a row of each claim.

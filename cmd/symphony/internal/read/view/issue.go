@@ -66,7 +66,7 @@ type Issue struct {
 const (
 	StatusReady      Status = "ready"       // a pass starts it
 	StatusHandedOver Status = "handed_over" // released, because its state is no longer active
-	StatusLetGo      Status = "let_go"      // released for another reason
+	StatusReleased   Status = "released"    // released for another reason
 	StatusUnknown    Status = "unknown"     // only the tracker knows, and was not asked or did not answer
 )
 

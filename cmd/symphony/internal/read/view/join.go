@@ -44,7 +44,6 @@ func Join(all []Overview) Joined {
 	j.Results = joinResults(all)
 	_, j.Rows, _ = Selection{}.Select([]Overview{{Rows: j.Rows}})
 	slices.SortStableFunc(j.Ended, func(a, b RunRow) int { return b.EndedAt.Compare(*a.EndedAt) })
-	j.count()
 	return j
 }
 
@@ -53,7 +52,7 @@ func (j *Joined) joinLists(v Overview) {
 	j.Undelivered, j.Kept = append(j.Undelivered, v.Undelivered...), append(j.Kept, v.Kept...)
 	j.Requests, j.PullRequests = append(j.Requests, v.Requests...), append(j.PullRequests, v.PullRequests...)
 	j.Rows = append(j.Rows, v.Rows...)
-	j.SkippedCount += v.SkippedCount
+	j.Counts = j.Counts.Plus(v.Counts)
 	if v.Skipped != nil { // the lists that are read on request stay nil without it
 		j.Skipped = append(append([]SkippedRow{}, j.Skipped...), v.Skipped...)
 	}

@@ -23,9 +23,9 @@ const (
 // schedule runs will start it.
 func (v Issue) GoesOn() bool {
 	switch v.Status {
-	case StatusRunning:
+	case reconcile.StatusRunning:
 		return v.Why.Code != "ended" && v.Why.Code != "worker_lost" || v.Schedule || v.endedWithin(settleTime)
-	case StatusWaiting, StatusUndelivered, StatusReady, StatusSkipped:
+	case reconcile.StatusWaiting, reconcile.StatusUndelivered, StatusReady, reconcile.StatusSkipped:
 		return (v.Schedule || v.endedWithin(decideTime)) && !slices.Contains(byPerson, v.Why.Code)
 	default:
 		return false

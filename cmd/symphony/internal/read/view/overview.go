@@ -19,8 +19,8 @@ import (
 
 // Overview is the state of a project at one moment.
 type Overview struct {
-	GeneratedAt time.Time `json:"generated_at"`
-	Counts      Counts    `json:"counts"`
+	GeneratedAt time.Time        `json:"generated_at"`
+	Counts      reconcile.Counts `json:"counts"`
 	Claims
 	Kept     []KeptRow    `json:"kept_workspaces"`
 	Requests []RequestRow `json:"pending_requests"`
@@ -53,8 +53,10 @@ type Overview struct {
 
 	// scheduledAt is when the last pass of a schedule began; zero if there was none.
 	scheduledAt time.Time
-	// SkippedCount is how many candidates the last pass skipped, also where Skipped is not read.
-	SkippedCount int `json:"-"`
+	// claims and skips are what Counts counts: also the candidates that the last pass did not start, where Skipped is not read.
+	claims []reconcile.Claim
+	places map[string]int // of claims in the queue for a slot
+	skips  []reconcile.Skip
 	// Issues are the identifiers or ids that the overview was confined to, as the caller gave them.
 	Issues []string `json:"-"`
 }
@@ -136,9 +138,9 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	v := Overview{
 		GeneratedAt: f.now, Claims: f.claims(), Kept: kept, Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused,
 		Blocked: f.block, Budget: f.budget, Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
-		scheduledAt: f.rhythm.Last.StartedAt,
+		scheduledAt: f.rhythm.Last.StartedAt, places: map[string]int{},
 	}
-	v.count()
+	v.claims = only(f.recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })
 	if f.low.After(f.now) {
 		v.LowUntil = &f.low
 	}
@@ -160,6 +162,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	if err := v.addHistory(ctx, f, o); err != nil {
 		return v, err
 	}
+	v.count()
 	v.Rows = v.rows()
 	return v, nil
 }
@@ -180,11 +183,14 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 	}
 	rows := []SkippedRow{}
 	for _, s := range skipped {
-		if !claimed[s.IssueID] && f.wants(s.IssueID) {
+		if claimed[s.IssueID] {
+			v.places[s.IssueID] = s.Place
+		} else if f.wants(s.IssueID) {
 			rows = append(rows, SkippedRow{f.name, s})
+			v.skips = append(v.skips, s.Skip)
 		}
 	}
-	if v.SkippedCount = len(rows); o.All || len(o.Issues) > 0 {
+	if o.All || len(o.Issues) > 0 {
 		v.Skipped = rows
 	}
 	errs[3] = err

@@ -124,7 +124,7 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 			became[row.IssueID] = "handed_over"
 		} else {
 			r.LetGo = append(r.LetGo, row)
-			became[row.IssueID] = cmp.Or(became[row.IssueID], "let_go")
+			became[row.IssueID] = cmp.Or(became[row.IssueID], "released")
 		}
 	}
 	for _, w := range r.Running {

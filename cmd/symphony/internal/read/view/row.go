@@ -2,10 +2,12 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -20,7 +22,7 @@ type Row struct {
 	URL         *string    `json:"url"`
 	State       *string    `json:"state"` // in the tracker, at the last pass
 	PullRequest *string    `json:"pull_request_url"`
-	At          *time.Time `json:"at"` // since when it has the status; of a waiting issue, when it is due
+	At          *time.Time `json:"at"` // since when it has the status; of a claim that waits, when it is due
 	Turn        int        `json:"turn_count"`
 	Tokens      int64      `json:"total_tokens"` // of the present or the ended run
 	// Text says what the agent does now: its last command or sentence. Of an issue without a run it says why it has none.
@@ -31,23 +33,29 @@ type Row struct {
 	Detail any `json:"-"`
 }
 
-// Status says what a row's issue does, from an operator's point of view.
-type Status string
+// Claimed reports whether symphony has claimed the issue.
+func (r Row) Claimed() bool {
+	switch r.Detail.(type) {
+	case SkippedRow, KeptRow, RunRow:
+		return false
+	}
+	return true
+}
 
-// The statuses in the order of the rows: first those that need a person.
+// Status is what goes on with an issue.
+type Status = reconcile.Status
+
+// The statuses of rows that are neither claims nor candidates.
 const (
-	StatusAsks        Status = "asks"
-	StatusHeld        Status = "held"
-	StatusUndelivered Status = "undelivered"
-	StatusKept        Status = "kept"
-	StatusRunning     Status = "running"
-	StatusWaiting     Status = "waiting"
-	StatusSkipped     Status = "skipped"
-	StatusEnded       Status = "ended"
+	StatusKept  Status = "kept"
+	StatusEnded Status = "ended"
 )
 
-// Statuses are all of them in their order.
-var Statuses = []Status{StatusAsks, StatusHeld, StatusUndelivered, StatusKept, StatusRunning, StatusWaiting, StatusSkipped, StatusEnded}
+// Statuses are those of rows, in their order: first those that need a person.
+var Statuses = []Status{
+	reconcile.StatusNeedsAnswer, reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept, reconcile.StatusRunning, reconcile.StatusQueued,
+	reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, StatusEnded,
+}
 
 // rows makes one list of the overview's lists, in the order of the statuses, then of the identifiers. Ended runs follow, the newest
 // first.
@@ -61,11 +69,11 @@ func (v Overview) rows() []Row {
 	list := []Row{}
 	for _, r := range v.Running {
 		row := Row{
-			Status: StatusRunning, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, State: &r.State, At: &r.StartedAt,
+			Status: reconcile.StatusRunning, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, State: &r.State, At: &r.StartedAt,
 			Turn: r.TurnCount, Tokens: r.Tokens.Total, Text: r.doing(), Detail: r,
 		}
 		if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
-			row.Status, row.At, row.Text = StatusAsks, &v.Requests[i].AskedAt, v.Requests[i].Summary
+			row.Status, row.At, row.Text = reconcile.StatusNeedsAnswer, &v.Requests[i].AskedAt, v.Requests[i].Summary
 		}
 		if r.HeldNext {
 			row.Text = "held after this run; " + row.Text
@@ -74,17 +82,20 @@ func (v Overview) rows() []Row {
 	}
 	for _, r := range v.Held {
 		list = append(list, Row{
-			Status: StatusHeld, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.HeldAt,
+			Status: reconcile.StatusHeld, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.HeldAt,
 			Text: r.text, Detail: r,
 		})
 	}
 	for _, r := range v.Retrying {
 		row := Row{
-			Status: StatusWaiting, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.DueAt,
-			Text: cmp.Or(plain(deref(r.Error)), waitText[r.Kind]), Detail: r,
+			Status: reconcile.StatusWaiting, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.DueAt,
+			Text: cmp.Or(plain(deref(r.Error)), words.Waits[r.Kind].Short), Detail: r,
+		}
+		if r.Kind == reconcile.NoSlot {
+			row.Status, row.Text = reconcile.StatusQueued, inQueue(v.places[r.IssueID], row.Text)
 		}
 		if u, found := undelivered[r.IssueID]; found {
-			row.Status, row.At, row.Text = StatusUndelivered, u.Since, pushRefused(*u.Error)
+			row.Status, row.At, row.Text = reconcile.StatusUndelivered, u.Since, pushRefused(*u.Error)
 		}
 		list = append(list, row)
 	}
@@ -92,7 +103,7 @@ func (v Overview) rows() []Row {
 		list = append(list, Row{Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.Since, Text: r.Unsaved, Detail: r})
 	}
 	for _, r := range v.Skipped {
-		row := Row{Status: StatusSkipped, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, At: &r.Since, Text: skipSentence(r.Skip), Detail: r}
+		row := Row{Status: r.Skip.Status(), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, At: &r.Since, Text: inQueue(r.Place, words.Skip(r.Skip)), Detail: r}
 		if r.URL != "" {
 			row.URL = &r.URL
 		}
@@ -102,9 +113,10 @@ func (v Overview) rows() []Row {
 		return cmp.Or(cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status)), text.CompareNatural(a.Identifier, b.Identifier))
 	})
 	for _, r := range v.Ended {
+		outcome, reason := r.Ending()
 		list = append(list, Row{
 			Status: StatusEnded, Identifier: r.Identifier, IssueID: r.issueID, Title: r.Title, URL: r.IssueURL, At: r.EndedAt, Turn: r.Turns,
-			Tokens: r.Tokens.Total, Text: r.ending(), Detail: r,
+			Tokens: r.Tokens.Total, Text: strings.TrimSuffix(outcome+": "+reason, ": "), Detail: r,
 		})
 	}
 	pulls := map[string]string{}
@@ -118,6 +130,14 @@ func (v Overview) rows() []Row {
 		}
 	}
 	return list
+}
+
+// inQueue adds the place in the queue for a slot to why an issue waits.
+func inQueue(place int, why string) string {
+	if place == 0 {
+		return why
+	}
+	return fmt.Sprintf("place %d in the queue: %s", place, why)
 }
 
 // pushRefused returns what is special about the error of a delivery.
@@ -142,16 +162,16 @@ func (r RunningRow) doing() string {
 	return cmp.Or(r.Activity, strings.ReplaceAll(string(r.Phase), "_", " "))
 }
 
-// ending says how a run ended.
-func (r RunRow) ending() string {
-	line, reason := deref(r.Outcome), plain(deref(r.Error))
+// Ending says how a run ended, and why if that was not a success.
+func (r RunRow) Ending() (outcome, reason string) {
+	outcome, reason = deref(r.Outcome), plain(deref(r.Error))
 	if d := r.Delivery; d != nil && d.Code != "" && reason == "" {
-		line, reason = "not delivered", d.Code+": "+d.Message
+		outcome, reason = "not delivered", d.Code+": "+d.Message
 	}
 	if r.Kind != reconcile.AgentRun {
-		line = string(r.Kind) + " " + line
+		outcome = string(r.Kind) + " " + outcome
 	}
-	return strings.TrimSuffix(line+": "+reason, ": ")
+	return outcome, reason
 }
 
 // plain rewords the errors of runs that were stopped.
@@ -164,15 +184,6 @@ func plain(e string) string {
 	default:
 		return reason
 	}
-}
-
-// waitText says why an issue without an error waits.
-var waitText = map[reconcile.RetryKind]string{
-	reconcile.Continuation: "continues: the issue is still active",
-	reconcile.Interrupted:  "its last run was ended from outside",
-	reconcile.NoSlot:       "no slot is free",
-	reconcile.Requested:    "an operator asked for another run",
-	reconcile.Delivering:   "its commits are delivered next",
 }
 
 func deref[T ~string](s *T) string {

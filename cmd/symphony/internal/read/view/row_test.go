@@ -32,7 +32,7 @@ func TestRows(t *testing.T) {
 			Undelivered: []UndeliveredRow{{IssueID: "4", Error: &failed, Since: &now}},
 		},
 		Requests:     []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
-		Skipped:      []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "lacks the label x"}}}},
+		Skipped:      []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "it lacks the label x"}}}},
 		Ended:        []RunRow{{issueID: "8", Kind: reconcile.AgentRun, Identifier: "WEB-8", Outcome: new(reconcile.Succeeded)}},
 		PullRequests: []PullRequestRow{{PullRequest: state.PullRequest{IssueID: "9", PullRequest: reconcile.PullRequest{URL: "https://example.com/pull/1"}}}},
 	}
@@ -43,12 +43,12 @@ func TestRows(t *testing.T) {
 		got = append(got, strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Text, deref(r.PullRequest)}, " | "))
 	}
 	want := []string{
-		"web-shop | asks | WEB-11 | npm install | ",
+		"web-shop | needs_answer | WEB-11 | npm install | ",
 		"web-shop | held | WEB-2 | by an operator | ",
 		"web-shop | undelivered | WEB-4 | the remote is gone | ",
 		"web-shop | running | WEB-9 | preparing workspace | https://example.com/pull/1",
 		"web-shop | running | WEB-10 | go test ./... | ",
-		"web-shop | waiting | WEB-3 | no slot is free | ",
+		"web-shop | queued | WEB-3 | no slot is free | ",
 		"web-shop | skipped | WEB-1 | it lacks the label x | ",
 		"web-shop | ended | WEB-8 | succeeded | ",
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Selection says which rows of overviews to keep, and in which order. The zero value keeps all rows in their order.
@@ -49,10 +50,13 @@ func NewSelection(filters []string, order string, limit int) (Selection, error) 
 	return s, nil
 }
 
+// requestedOnly are the statuses with rows that are read on request only.
+var requestedOnly = []Status{reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, StatusEnded}
+
 // Needs reports whether the selection names a status whose rows are read on request only.
 func (s Selection) Needs() bool {
 	return slices.ContainsFunc(s.filters["status"], func(status string) bool {
-		return Status(status) == StatusSkipped || Status(status) == StatusEnded
+		return slices.Contains(requestedOnly, Status(status))
 	})
 }
 
@@ -146,9 +150,10 @@ func (v Overview) confine(rows []Row) Overview {
 	if v.Ended != nil {
 		v.Ended = []RunRow{}
 	}
-	issues := map[string]bool{}
+	issues, counted := map[string]bool{}, map[string]bool{}
 	for _, r := range rows {
 		issues[r.IssueID] = true
+		counted[r.IssueID] = counted[r.IssueID] || r.Status != StatusEnded && r.Status != StatusKept
 		switch d := r.Detail.(type) {
 		case RunningRow:
 			v.Running = append(v.Running, d)
@@ -167,6 +172,8 @@ func (v Overview) confine(rows []Row) Overview {
 	v.Undelivered = only(undelivered, func(u UndeliveredRow) bool { return issues[u.IssueID] })
 	v.PullRequests = only(pulls, func(p PullRequestRow) bool { return issues[p.IssueID] })
 	v.Requests = only(requests, func(r RequestRow) bool { return issues[r.Request.IssueID] })
+	v.claims = only(v.claims, func(c reconcile.Claim) bool { return counted[c.IssueID] })
+	v.skips = only(v.skips, func(s reconcile.Skip) bool { return counted[s.IssueID] })
 	v.count()
 	return v
 }

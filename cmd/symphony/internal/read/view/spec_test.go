@@ -92,7 +92,7 @@ func TestJoin(t *testing.T) {
 		v.Ended = []RunRow{{Project: name, RunID: name, EndedAt: &ended, Kind: reconcile.AgentRun, Outcome: new(reconcile.Succeeded)}}
 		v.Totals = Totals{Tokens{Input: 2, Total: 3}, 1.5}
 		v.NextPass = &NextPass{At: ended}
-		v.count()
+		v.Counts = reconcile.Counts{Running: 1, Held: 1}
 		v.Rows = v.rows()
 		return v
 	}
@@ -109,7 +109,7 @@ func TestJoin(t *testing.T) {
 	want := "api held api-1, web held web-1, api running api-2, web running web-2, api ended , web ended "
 	test.Equal(t, "the rows", strings.Join(rows, ", "), want)
 	test.Equal(t, "the ended runs", ended, []string{"web", "api"})
-	test.Equal(t, "the counts", j.Counts, Counts{Running: 2, Held: 2})
+	test.Equal(t, "the counts", j.Counts, reconcile.Counts{Running: 2, Held: 2})
 	test.Equal(t, "the totals", j.Totals, Totals{Tokens{Input: 4, Total: 6}, 3})
 	if j.Schedule || !j.NextPass.At.Equal(now) || len(j.Projects) != 2 || j.Skipped != nil || j.Requests == nil {
 		t.Errorf("%+v", j)

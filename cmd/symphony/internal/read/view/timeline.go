@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -38,11 +39,11 @@ const (
 	MomentRequest  MomentKind = "request"
 	MomentHold     MomentKind = "held"
 	MomentHandover MomentKind = "handed_over" // released, because its state is no longer active
-	MomentLetGo    MomentKind = "let_go"      // released for another reason
+	MomentReleased MomentKind = "released"    // released for another reason
 )
 
 // latestFirst is the order of moments of the same time: a pass claims an issue and starts its run at once.
-var latestFirst = []MomentKind{MomentHandover, MomentLetGo, MomentHold, MomentRequest, MomentTurn, MomentRun, MomentClaim}
+var latestFirst = []MomentKind{MomentHandover, MomentReleased, MomentHold, MomentRequest, MomentTurn, MomentRun, MomentClaim}
 
 // shownMoments limits each source of a timeline.
 const shownMoments = 50
@@ -82,7 +83,7 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 		list = append(list, Moment{At: h.At, Kind: MomentHold, Name: "held", Text: why})
 	}
 	for _, gone := range r.releases {
-		m := Moment{At: gone.At, Kind: MomentLetGo, Name: "let go", Text: cmp.Or(letGo[gone.Reason], gone.Reason)}
+		m := Moment{At: gone.At, Kind: MomentReleased, Name: "released", Text: cmp.Or(words.Releases[gone.Reason], gone.Reason)}
 		if gone.Reason == reconcile.StopTerminal || gone.Reason == reconcile.StopInactive {
 			m.Kind, m.Name, m.Text = MomentHandover, "handed over", gone.From+" → "+deref(gone.To)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -41,7 +42,7 @@ type Judgement struct {
 type JudgedProject struct {
 	Project ProjectRow `json:"project"`
 	Verdict
-	Counts Counts `json:"counts"`
+	Counts reconcile.Counts `json:"counts"`
 }
 
 // NewJudgement judges projects. An account without a project does not tick.
@@ -109,7 +110,7 @@ func (v Overview) Verdict() Verdict {
 	for _, r := range v.Rows {
 		counts[r.Status]++
 	}
-	for _, s := range []Status{StatusHeld, StatusUndelivered, StatusKept} {
+	for _, s := range []Status{reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept} {
 		if counts[s] > 0 {
 			add(LevelNeedsPerson, fmt.Sprintf("%d %s", counts[s], s), "")
 		}

@@ -122,7 +122,7 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 	}
 }
 
-// A released issue was handed over or let go as long as no pass would start it and none has skipped it since.
+// A released issue was handed over or released as long as no pass would start it and none has skipped it since.
 func TestReleasedIssue(t *testing.T) {
 	inactive := forecast{reason: "not_active", next: "a pass starts it once its state is Todo"}
 	for _, c := range []struct {
@@ -140,8 +140,8 @@ func TestReleasedIssue(t *testing.T) {
 		{"offline, skipped since", reconcile.StopInactive, "Review", "", forecast{}, now.Add(time.Hour), ""},
 		{"it is active again", reconcile.StopInactive, "Review", "Todo", forecast{action: reconcile.ActDispatch}, time.Time{}, ""},
 		{"it is active again, without a slot", reconcile.StopInactive, "Review", "Todo", forecast{reason: reconcile.SkipNoSlot}, time.Time{}, ""},
-		{"without a label", reconcile.StopLabel, "Todo", "Todo", forecast{reason: reconcile.SkipLabel}, time.Time{}, "let_go: it lost a required label"},
-		{"deleted", reconcile.StopMissing, "", "", forecast{}, time.Time{}, "let_go: the tracker no longer returns it"},
+		{"without a label", reconcile.StopLabel, "Todo", "Todo", forecast{reason: reconcile.SkipLabel}, time.Time{}, "released: it lost a required label"},
+		{"deleted", reconcile.StopMissing, "", "", forecast{}, time.Time{}, "released: the tracker no longer returns it"},
 		{"never released", "", "", "Todo", inactive, time.Time{}, ""},
 	} {
 		r := issueReader{released: &state.Release{From: "Todo", To: text.OrNull(c.to), Reason: c.reason, At: now}}

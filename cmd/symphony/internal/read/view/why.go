@@ -10,12 +10,13 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Why explains the status: a code for programs and a text that follows the status in a sentence. The code is the reason of a skip,
-// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, asks, held, handed_over, let_go, eligible
+// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, needs_answer, held, handed_over, released, eligible
 // or unclaimed.
 type Why struct {
 	Code    string `json:"code"`
@@ -33,27 +34,29 @@ type Next struct {
 func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 	switch c := r.claim; {
 	case c != nil && c.Status == reconcile.Running:
-		v.Status, v.Since = StatusRunning, nil
+		v.Status, v.Since = reconcile.StatusRunning, nil
 		r.explainRun(ctx, v)
 	case c != nil && c.Status == reconcile.Held:
-		v.Status, v.Since = StatusHeld, text.OrNull(c.HeldAt)
+		v.Status, v.Since = reconcile.StatusHeld, text.OrNull(c.HeldAt)
 		v.Why, v.Next = Why{"held", heldText(*c)}, Next{Message: c.HoldEnds()}
 	case c == nil && r.isReleased(f):
 		r.explainRelease(v, f)
 	default:
 		v.Why = r.whyNotRunning(f)
 		v.Next = r.nextRun(v.Why, f)
-		v.Status = StatusWaiting
 		switch {
 		case c != nil && c.Delivery.Code != "" && r.undelivered():
-			v.Status, v.Since = StatusUndelivered, text.OrNull(c.Delivery.FailedAt)
+			v.Status, v.Since = reconcile.StatusUndelivered, text.OrNull(c.Delivery.FailedAt)
+		case c != nil && c.Kind == reconcile.NoSlot:
+			v.Status = reconcile.StatusQueued
 		case c != nil:
+			v.Status = reconcile.StatusWaiting
 		case f.action == reconcile.ActDispatch:
 			v.Status = StatusReady
 		case v.Why.Code == whyUnclaimed:
 			v.Status = StatusUnknown
 		default:
-			v.Status = StatusSkipped
+			v.Status = reconcile.Skip{Reason: v.Why.Code}.Status()
 			if r.skipped && r.skip.Reason == v.Why.Code {
 				v.Since = &r.skip.Since
 			}
@@ -96,8 +99,8 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 			ids = append(ids, request.ID)
 		}
 		first := v.Requests[0]
-		v.Status, v.Since = StatusAsks, &first.AskedAt
-		v.Why = Why{"asks", "the agent waits for an answer to " + strings.Join(ids, ", ")}
+		v.Status, v.Since = reconcile.StatusNeedsAnswer, &first.AskedAt
+		v.Why = Why{"needs_answer", "the agent waits for an answer to " + strings.Join(ids, ", ")}
 		v.Next = Next{Message: first.HowToAnswer(), At: &first.ExpiresAt}
 	default:
 		v.Why = Why{"running", activityOf(run) + held}
@@ -119,7 +122,7 @@ func activityOf(run reconcile.Run) string {
 // The codes of a Why about a released issue, and of one about which nothing is known.
 const (
 	whyHandedOver = "handed_over"
-	whyLetGo      = "let_go"
+	whyReleased   = "released"
 	whyUnclaimed  = "unclaimed"
 )
 
@@ -135,16 +138,6 @@ func (r *issueReader) isReleased(f forecast) bool {
 	return f.next != "" || slices.Contains([]string{reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy}, f.reason)
 }
 
-// letGo says why an issue was released whose state is still active.
-var letGo = map[string]string{
-	reconcile.StopMissing:   "the tracker no longer returns it",
-	reconcile.StopMoved:     "it is in another project of the tracker",
-	reconcile.StopLabel:     "it lost a required label",
-	reconcile.StopAssignee:  "it is assigned to another person",
-	reconcile.StopProject:   "the workflow names another project",
-	reconcile.SkipBlockedBy: "another issue blocks it",
-}
-
 func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	gone := r.released
 	v.Status, v.Since = StatusHandedOver, &gone.At
@@ -153,8 +146,8 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 		moved += " → " + *gone.To
 	}
 	v.Why = Why{whyHandedOver, moved}
-	if reason := letGo[gone.Reason]; reason != "" {
-		v.Status, v.Why = StatusLetGo, Why{whyLetGo, reason}
+	if reason := words.Releases[gone.Reason]; reason != "" {
+		v.Status, v.Why = StatusReleased, Why{whyReleased, reason}
 	}
 	if state := deref(v.Issue.State); r.source == SourceTracker && state != "" && state != deref(cmp.Or(gone.To, &gone.From)) {
 		v.Why.Message += "; its state is now " + state
@@ -200,7 +193,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	case c == nil && f.action == reconcile.ActDispatch:
 		return Why{"eligible", "it can start"}
 	case c == nil && r.skipped:
-		return Why{r.skip.Reason, skipSentence(r.skip.Skip) + " (at the last pass)"}
+		return Why{r.skip.Reason, words.Skip(r.skip.Skip) + " (at the last pass)"}
 	case c == nil:
 		return Why{whyUnclaimed, "the last pass had nothing to do for it; only the tracker knows its current state"}
 	}
@@ -208,18 +201,13 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	if e := ErrorText(c.Fault()); e != nil {
 		last = ": " + *e
 	}
-	message := map[reconcile.RetryKind]string{
-		reconcile.Continuation: "its last run succeeded, and the issue is still active",
-		reconcile.Backoff:      "its last run failed" + last,
-		reconcile.Interrupted:  "its last run was ended from outside" + last,
-		reconcile.Blocked:      "its last run met a fault of the machine, the tracker or the account" + last,
-		reconcile.NoSlot:       "no slot was free at the last pass",
-		reconcile.Requested:    "an operator asked for another run",
-
-		reconcile.Delivering:     "the commits of its last run have not been delivered yet",
-		reconcile.DeliveryFailed: "its commits could not be delivered" + last,
-	}[c.Kind]
-	return Why{string(c.Kind), cmp.Or(message, "it waits"+last)}
+	message := inQueue(r.skip.Place, cmp.Or(words.Waits[c.Kind].Why, "it waits"))
+	switch c.Kind {
+	case reconcile.Continuation, reconcile.NoSlot, reconcile.Requested, reconcile.Delivering:
+	default:
+		message += last
+	}
+	return Why{string(c.Kind), message}
 }
 
 // undelivered reports whether the issue waits for a delivery, not for an agent.
@@ -233,27 +221,6 @@ func (r *issueReader) trackerFault() *reconcile.Block {
 		return nil
 	}
 	return r.recorded.TrackerBlock
-}
-
-// skipSentence turns the message of a skip into a sentence about the issue.
-func skipSentence(s reconcile.Skip) string {
-	switch s.Reason {
-	case reconcile.SkipBlockedBy, reconcile.SkipLabel, reconcile.SkipAssignee:
-		return "it " + s.Message
-	case reconcile.SkipPaused:
-		return "the project is paused"
-	}
-	return s.Message
-}
-
-// startsOnce maps the reason of a skip to the condition on which a pass starts the issue.
-var startsOnce = map[string]string{
-	reconcile.SkipBlockedBy: "once those issues are done",
-	reconcile.SkipElsewhere: "once that one has released it",
-	reconcile.SkipLabel:     "once it has the label",
-	reconcile.SkipAssignee:  "once it is assigned so",
-	reconcile.SkipPaused:    "after symphony resume",
-	reconcile.SkipDiskLow:   "once there is space; symphony ps shows other obstacles",
 }
 
 // nextRun says when and on what condition a pass starts the issue.
@@ -286,7 +253,7 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		return Next{Message: f.next}
 	}
 	reason := cmp.Or(f.reason, why.Code)
-	if condition, known := startsOnce[reason]; known {
+	if condition, known := words.Once[reason]; known {
 		return Next{Message: "a pass starts it " + condition}
 	}
 	switch reason {
@@ -356,7 +323,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 			next := "a pass starts it once it is in the project " + slug
 			return forecast{reason: "other_project", message: "it is not in the project " + slug, next: next}, nil
 		case r.issue.Archived:
-			return forecast{reason: "archived", message: "it is archived", next: never}, nil
+			return forecast{reason: "archived", message: reconcile.MessageArchived, next: never}, nil
 		case policy.Terminal(state):
 			return forecast{reason: "terminal", message: "its state is " + state, next: never}, nil
 		case !policy.Active(state):
@@ -375,7 +342,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	plan := reconcile.Compute(s)
 	for _, skip := range slices.Concat(plan.Skips, plan.Waits) {
 		if skip.IssueID == r.id {
-			f.reason, f.message = skip.Reason, skipSentence(skip)
+			f.reason, f.message = skip.Reason, words.Skip(skip)
 			return f, nil
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // The table of tools in docs/mcp.md is what the server offers. UPDATE_REFERENCE=1 writes it.
 func TestDocumentedTools(t *testing.T) {
 	const begin, end = "<!-- tools -->", "<!-- /tools -->"
-	path := filepath.Join("..", "..", "..", "..", "docs", "mcp.md")
+	path := filepath.Join("..", "..", "..", "..", "..", "docs", "mcp.md")
 	data := test.Must(os.ReadFile(path))
 	before, rest, _ := strings.Cut(string(data), begin)
 	got, after, found := strings.Cut(rest, end)

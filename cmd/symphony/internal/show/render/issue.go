@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -34,20 +35,22 @@ func Issue(w *term.Env, v view.Issue) {
 
 // statusWords are the words for statuses and, before them, for codes of the reason that are more exact.
 var statusWords = map[string]struct{ word, colour string }{
-	"ended":                        {"run ended", term.ColourWaits},
-	"worker_lost":                  {"worker lost", term.ColourStuck},
-	"stopping":                     {"stopping", term.ColourWaits},
-	string(reconcile.Delivering):   {"delivering", term.ColourRuns},
-	string(view.StatusAsks):        {"asks", term.ColourWaits},
-	string(view.StatusHeld):        {"held", term.ColourStuck},
-	string(view.StatusUndelivered): {"not delivered", term.ColourStuck},
-	string(view.StatusRunning):     {"running", term.ColourRuns},
-	string(view.StatusWaiting):     {"waiting", term.ColourWaits},
-	string(view.StatusReady):       {"ready", term.ColourRuns},
-	string(view.StatusSkipped):     {"skipped", term.ColourWaits},
-	string(view.StatusHandedOver):  {"handed over", term.ColourRuns},
-	string(view.StatusLetGo):       {"let go", term.ColourWaits},
-	string(view.StatusUnknown):     {"unknown", ""},
+	"ended":                             {"run ended", term.ColourWaits},
+	"worker_lost":                       {"worker lost", term.ColourStuck},
+	"stopping":                          {"stopping", term.ColourWaits},
+	string(reconcile.Delivering):        {"delivering", term.ColourRuns},
+	string(reconcile.StatusNeedsAnswer): {"needs answer", term.ColourWaits},
+	string(reconcile.StatusHeld):        {"held", term.ColourStuck},
+	string(reconcile.StatusUndelivered): {"not delivered", term.ColourStuck},
+	string(reconcile.StatusRunning):     {"running", term.ColourRuns},
+	string(reconcile.StatusQueued):      {"queued", term.ColourWaits},
+	string(reconcile.StatusBlocked):     {"blocked", term.ColourWaits},
+	string(reconcile.StatusWaiting):     {"waiting", term.ColourWaits},
+	string(view.StatusReady):            {"ready", term.ColourRuns},
+	string(reconcile.StatusSkipped):     {"skipped", term.ColourWaits},
+	string(view.StatusHandedOver):       {"handed over", term.ColourRuns},
+	string(view.StatusReleased):         {"released", term.ColourWaits},
+	string(view.StatusUnknown):          {"unknown", ""},
 }
 
 // titleLines is how many lines of a terminal a title may take.
@@ -85,7 +88,7 @@ func printHead(w *term.Env, v view.Issue) {
 // statusLine is the status of an issue and why it has it, behind a name, in lines of the terminal's width.
 func statusLine(w *term.Env, v view.Issue, name string) string {
 	s := statusWords[cmp.Or(known(v.Why.Code), string(v.Status))]
-	if v.Status == view.StatusWaiting && v.Claim != nil && v.Claim.Attempt != nil && *v.Claim.Attempt > 0 {
+	if v.Status == reconcile.StatusWaiting && v.Claim != nil && v.Claim.Attempt != nil && *v.Claim.Attempt > 0 {
 		s.word = fmt.Sprintf("waiting for attempt %d", *v.Claim.Attempt)
 	}
 	status := strings.TrimSuffix(s.word+" "+sinceText(w, v), " ")
@@ -130,7 +133,7 @@ func sinceText(w *term.Env, v view.Issue) string {
 		return ""
 	}
 	switch {
-	case v.Status == view.StatusHandedOver, v.Status == view.StatusLetGo:
+	case v.Status == view.StatusHandedOver, v.Status == view.StatusReleased:
 		return term.AgoText(w, v.GeneratedAt, *v.Since)
 	case w.Width == 0:
 		return text.Rfc3339(*v.Since)
@@ -145,14 +148,14 @@ func printNext(w *term.Env, v view.Issue) {
 	}
 	hint := ""
 	if v.Claim != nil {
-		hint = Hint(v.Claim.ErrorCode, v.Issue.Identifier)
+		hint = words.Hint(v.Claim.ErrorCode, v.Issue.Identifier)
 	}
 	for _, f := range v.HookFailures {
 		printField(w, "hook", f.Hook+" failed; the end of its output:")
 		for _, line := range f.Output {
 			printField(w, more(w, "output"), line)
 		}
-		hint = cmp.Or(hint, Hint("hook_failed", v.Issue.Identifier))
+		hint = cmp.Or(hint, words.Hint("hook_failed", v.Issue.Identifier))
 	}
 	if hint != "" {
 		printField(w, "hint", hint)
@@ -317,7 +320,7 @@ func nextLine(w *term.Env, v view.Issue) string {
 		line += " (" + text.Rfc3339(*at) + ")"
 	case !at.After(v.GeneratedAt):
 		line += " (now)"
-	case v.Status == view.StatusAsks:
+	case v.Status == reconcile.StatusNeedsAnswer:
 		line += ", within " + text.Duration(at.Sub(v.GeneratedAt))
 	default:
 		line = "in " + text.Duration(at.Sub(v.GeneratedAt)) + ": " + line
@@ -412,7 +415,7 @@ func printRuns(w *term.Env, v view.Issue) {
 		turns, tokens := fmt.Sprint(r.Turns), countText(w, r.Tokens.Total)
 		rows.Add(started, r.RunID, kind, outcome, took, turns, tokens, errorsOfRun(r))
 		if r.Outcome == nil {
-			outcome = string(view.StatusRunning)
+			outcome = string(reconcile.StatusRunning)
 		}
 		screen.AddIn(outcomeColour(r), kind, outcome, started, took, turns, tokens, r.RunID)
 	}

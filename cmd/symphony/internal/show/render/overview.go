@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -212,7 +213,7 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 	for _, r := range rows {
 		cells, links := make([]string, len(t.Head)), make([]string, len(t.Head))
 		cells[columnIssue], links[columnIssue] = r.Identifier, orEmpty(r.URL)
-		cells[columnStatus], cells[columnTitle], cells[columnNow] = string(r.Status), r.Title, r.Text
+		cells[columnStatus], cells[columnTitle], cells[columnNow] = r.Status.Label(), r.Title, r.Text
 		if projects {
 			cells[columnProject] = r.Project
 		}
@@ -231,8 +232,8 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 
 // statusColours has the colour of each status: red for what needs a person.
 var statusColours = map[view.Status]string{
-	view.StatusAsks: term.ColourStuck, view.StatusHeld: term.ColourStuck, view.StatusUndelivered: term.ColourStuck, view.StatusKept: term.ColourStuck,
-	view.StatusRunning: term.ColourRuns, view.StatusWaiting: term.ColourWaits, view.StatusSkipped: term.ColourWaits, view.StatusEnded: term.ColourOver,
+	reconcile.StatusNeedsAnswer: term.ColourStuck, reconcile.StatusHeld: term.ColourStuck, reconcile.StatusUndelivered: term.ColourStuck, view.StatusKept: term.ColourStuck,
+	reconcile.StatusRunning: term.ColourRuns, reconcile.StatusQueued: term.ColourWaits, reconcile.StatusBlocked: term.ColourWaits, reconcile.StatusWaiting: term.ColourWaits, reconcile.StatusSkipped: term.ColourWaits, view.StatusEnded: term.ColourOver,
 }
 
 // pullName is the short name of a pull request, #7 for …/pull/7, or else the other text.
@@ -244,12 +245,13 @@ func pullName(url, other string) string {
 	return other
 }
 
-// rowTime says since when the row has its status; of a waiting issue, when it goes on.
+// rowTime says since when the row has its status; of a claim that waits, when it goes on.
 func rowTime(now time.Time, r view.Row) string {
+	_, candidate := r.Detail.(view.SkippedRow)
 	switch {
 	case r.At == nil:
 		return ""
-	case r.Status != view.StatusWaiting:
+	case candidate, r.Status != reconcile.StatusWaiting && r.Status != reconcile.StatusQueued:
 		return text.Age(now, *r.At)
 	case !r.At.After(now):
 		return "due"
@@ -348,7 +350,7 @@ func printHints(w *term.Env, v view.Overview) {
 		return
 	}
 	hint := func(identifier, code string) {
-		if next := Hint(code, identifier); next != "" {
+		if next := words.Hint(code, identifier); next != "" {
 			printField(w, "hint", identifier+": "+next)
 		}
 	}
@@ -376,7 +378,7 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	}
 	if b := v.Blocked; b != nil {
 		line("BLOCKED", term.ColourStuck, "%s", blockText(w, now, *b))
-		if hint := Hint(b.Reason, ""); hint != "" {
+		if hint := words.Hint(b.Reason, ""); hint != "" {
 			fmt.Fprintln(w.Stdout, hang(w, "         ", hint))
 		}
 	}

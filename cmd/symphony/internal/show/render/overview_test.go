@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/reconcile"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -68,9 +69,9 @@ func TestScreenLines(t *testing.T) {
 func TestRowsOfProjects(t *testing.T) {
 	pull, due := "https://github.com/acme/app/pull/7", now.Add(8*time.Minute)
 	rows := []view.Row{
-		{Project: "web-shop", Status: view.StatusRunning, Identifier: "WEB-9", Title: "日本語", PullRequest: &pull, At: &now, Tokens: 13_700, Text: "go test ./..."},
-		{Project: "api", Status: view.StatusWaiting, Identifier: "API-10", Title: "Two lamps", At: &due, Text: "no slot is free"},
-		{Project: "api", Status: view.StatusWaiting, Identifier: "API-11", At: &now, Text: "no slot is free"},
+		{Project: "web-shop", Status: reconcile.StatusRunning, Identifier: "WEB-9", Title: "日本語", PullRequest: &pull, At: &now, Tokens: 13_700, Text: "go test ./..."},
+		{Project: "api", Status: reconcile.StatusWaiting, Identifier: "API-10", Title: "Two lamps", At: &due, Text: "no slot is free"},
+		{Project: "api", Status: reconcile.StatusWaiting, Identifier: "API-11", At: &now, Text: "no slot is free"},
 	}
 	got := strings.Join(Rows(now, rows, true).Lines(&term.Env{Width: 100}, ""), "\n")
 	want := strings.TrimSpace(`

@@ -128,7 +128,7 @@ func TestIssueFitsTheScreen(t *testing.T) {
 	reason := "3 runs in a row failed, the last with turn_failed: " + strings.Repeat("the model refused ", 12) + "for this decisive reason"
 	words := "I have looked at the footer.\n\n" + strings.Repeat("The links of the second column were covered. ", 10) + "\n    go test ./..."
 	v := view.Issue{
-		GeneratedAt: at, Status: view.StatusHeld, Since: new(at.Add(-2 * time.Hour)), Why: view.Why{Code: "held", Message: reason},
+		GeneratedAt: at, Status: reconcile.StatusHeld, Since: new(at.Add(-2 * time.Hour)), Why: view.Why{Code: "held", Message: reason},
 		Issue:       view.KnownIssue{Identifier: "ABC-1", Title: &title, URL: &url},
 		Next:        view.Next{Message: "symphony retry ABC-1, a comment, or moving it away and back ends the hold"},
 		PullRequest: &state.PullRequest{PullRequest: reconcile.PullRequest{URL: url, State: "open", Checks: "failed", Review: "changes_requested"}, SeenAt: at},

@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // VerdictLabel is the word for a level of a verdict, with its colour.
@@ -53,29 +54,23 @@ func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []str
 
 // activityText counts the issues that need no person, and says why none runs.
 func activityText(all []view.Overview) string {
-	counts, skipped := map[view.Status]int{}, 0
+	var n reconcile.Counts
 	for _, v := range all {
-		skipped += v.SkippedCount
-		for _, r := range v.Rows {
-			counts[r.Status]++
-		}
+		n = n.Plus(v.Counts)
 	}
-	counts[view.StatusSkipped] = skipped
 	var parts []string
-	idle := counts[view.StatusRunning]+counts[view.StatusAsks] == 0
+	idle := n.Running == 0
 	if idle {
 		parts = []string{"nothing running"}
 		if reason := idleReason(all); reason != "" {
 			parts[0] += ": " + reason
 		}
 	}
-	for _, s := range []view.Status{view.StatusRunning, view.StatusWaiting, view.StatusSkipped} {
-		if counts[s] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", counts[s], s))
-		}
+	if goingOn := n.GoingOn(); goingOn != "" {
+		parts = append(parts, goingOn)
 	}
 	line := strings.Join(parts, ", ")
-	if idle && skipped > 0 && all[0].Skipped == nil {
+	if idle && n.Queued+n.Blocked+n.Waiting+n.Skipped > 0 && all[0].Skipped == nil {
 		line += " (symphony ps --all says why)"
 	}
 	return line
@@ -108,7 +103,7 @@ func idleReason(all []view.Overview) string {
 		return ""
 	case v.LowUntil != nil:
 		return "the tracker's allowance is low"
-	case len(v.Retrying)+len(v.Held)+v.SkippedCount > 0:
+	case v.Counts != reconcile.Counts{}:
 		return ""
 	case !v.Schedule && (p.Trigger == project.TriggerWorker || p.Trigger == project.TriggerCommand):
 		return "the last pass did not look for other issues; symphony tick --dry-run shows what a full pass would start"

@@ -282,7 +282,7 @@ func statusLine(r pass.Result) string {
 	if r.Holder != nil {
 		return "another pass is running"
 	}
-	line := fmt.Sprintf("%d running, %d waiting, %d held", r.Running, r.Retrying, r.Held)
+	line := r.Sum()
 	if len(r.Errors) > 0 {
 		line += "; " + r.Errors[0].Message
 	}

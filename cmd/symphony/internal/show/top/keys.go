@@ -159,7 +159,9 @@ func (m model) act(name string, r row) (model, tea.Cmd) {
 	return m, nil
 }
 
-func hasRun(r row) bool { return r.Status == view.StatusRunning || r.Status == view.StatusAsks }
+func hasRun(r row) bool {
+	return r.Status == reconcile.StatusRunning || r.Status == reconcile.StatusNeedsAnswer
+}
 
 // answer starts the command that shows the first request of the issue in full and asks for the decision.
 func (m model) answer(r row) (model, tea.Cmd) {

@@ -13,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // View implements tea.Model.
@@ -86,15 +87,16 @@ func hang(label, s string, width int) []string {
 
 // counts says how many rows have each status.
 func (m model) counts() string {
+	var n reconcile.Counts
 	var parts []string
-	for _, s := range view.Statuses {
-		n := 0
-		for _, r := range m.rows {
-			if r.Status == s {
-				n++
-			}
-		}
-		if n > 0 {
+	for _, v := range m.overviews {
+		n = n.Plus(v.Counts)
+	}
+	if sum := n.Text(); sum != "" {
+		parts = append(parts, sum)
+	}
+	for _, s := range []view.Status{view.StatusKept, view.StatusEnded} {
+		if n := len(slices.DeleteFunc(slices.Clone(m.rows), func(r row) bool { return r.Status != s })); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
@@ -203,7 +205,7 @@ func (m model) hints(w *term.Env) string {
 	var about, general []string
 	for _, k := range keys() {
 		switch hint := k.names + " " + k.short; {
-		case k.short == "" || k.row && (!some || k.names == "a" && r.Status != view.StatusAsks):
+		case k.short == "" || k.row && (!some || k.names == "a" && r.Status != reconcile.StatusNeedsAnswer):
 		case k.row:
 			about = append(about, hint)
 		default:

@@ -117,8 +117,8 @@ func DiffLines(diff string) []DiffLine {
 }
 
 // Issue is what an operator can do about an issue of this status.
-func (f Forms) Issue(identifier string, status view.Status) IssueForm {
-	return IssueForm{f, identifier, status}
+func (f Forms) Issue(identifier string, status view.Status, claimed bool) IssueForm {
+	return IssueForm{f, identifier, status, claimed}
 }
 
 // IssueForm is the data of the template "issue-actions".
@@ -126,25 +126,26 @@ type IssueForm struct {
 	Forms
 	Identifier string
 	Status     view.Status
+	Claimed    bool
 }
 
 // Address is the address of stop, retry, hold or deliver.
 func (i IssueForm) Address(verb string) string { return i.Action(i.Identifier, verb) }
 
 // CanStop reports whether the issue has a run.
-func (i IssueForm) CanStop() bool { return i.is(view.StatusRunning, view.StatusAsks) }
+func (i IssueForm) CanStop() bool { return i.is(reconcile.StatusRunning, reconcile.StatusNeedsAnswer) }
 
 // CanRetry reports whether a retry would make the issue due.
 func (i IssueForm) CanRetry() bool {
-	return i.is(view.StatusHeld, view.StatusWaiting, view.StatusUndelivered)
+	return i.Claimed && i.is(reconcile.StatusHeld, reconcile.StatusQueued, reconcile.StatusWaiting, reconcile.StatusUndelivered)
 }
 
 // CanDeliver reports whether commits wait for a delivery that has failed.
-func (i IssueForm) CanDeliver() bool { return i.is(view.StatusUndelivered) }
+func (i IssueForm) CanDeliver() bool { return i.is(reconcile.StatusUndelivered) }
 
 // CanHold reports whether the issue would otherwise get a run.
 func (i IssueForm) CanHold() bool {
-	return i.CanStop() || i.is(view.StatusWaiting, view.StatusSkipped, view.StatusReady)
+	return i.CanStop() || i.is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, view.StatusReady)
 }
 
 func (i IssueForm) is(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }

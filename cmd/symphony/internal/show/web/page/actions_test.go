@@ -69,11 +69,11 @@ func TestRequestForm(t *testing.T) {
 // Only what has an effect is offered.
 func TestIssueForm(t *testing.T) {
 	for status, want := range map[view.Status]string{
-		view.StatusAsks: "stop hold", view.StatusRunning: "stop hold", view.StatusHeld: "retry", view.StatusUndelivered: "retry deliver",
-		view.StatusWaiting: "retry hold", view.StatusSkipped: "hold", view.StatusReady: "hold",
-		view.StatusKept: "", view.StatusEnded: "", view.StatusHandedOver: "", view.StatusLetGo: "", view.StatusUnknown: "",
+		reconcile.StatusNeedsAnswer: "stop hold", reconcile.StatusRunning: "stop hold", reconcile.StatusHeld: "retry", reconcile.StatusUndelivered: "retry deliver",
+		reconcile.StatusQueued: "retry hold", reconcile.StatusBlocked: "hold", reconcile.StatusWaiting: "retry hold", reconcile.StatusSkipped: "hold", view.StatusReady: "hold",
+		view.StatusKept: "", view.StatusEnded: "", view.StatusHandedOver: "", view.StatusReleased: "", view.StatusUnknown: "",
 	} {
-		form := Forms{Project: "web", Back: "/", MayAct: true}.Issue("a/b c", status)
+		form := Forms{Project: "web", Back: "/", MayAct: true}.Issue("a/b c", status, true)
 		test.Equal(t, string(status), strings.Join(form.Possible(), " "), want)
 		html := string(draw("issue-actions", form))
 		for _, verb := range []string{"stop", "retry", "hold", "deliver"} {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -48,22 +48,25 @@ func orEmpty[T ~string](s *T) string {
 	return string(*s)
 }
 
+// IsClaimed reports whether symphony works on the issue.
+func (i Issue) IsClaimed() bool { return i.Claim != nil }
+
 // headline says at a glance whether the issue needs a person.
 type headline struct{ Tone, Icon, Text string }
 
 // Verdict is the headline of the page.
 func (i Issue) Verdict() headline {
 	switch i.Status {
-	case view.StatusAsks:
+	case reconcile.StatusNeedsAnswer:
 		return headline{"warn", "alert", "Needs you: the agent waits for an answer"}
-	case view.StatusHeld:
+	case reconcile.StatusHeld:
 		return headline{"bad", "stop", "Needs you: it is held"}
-	case view.StatusUndelivered:
+	case reconcile.StatusUndelivered:
 		return headline{"bad", "alert", "Needs you: its commits could not be delivered"}
 	case view.StatusHandedOver:
 		return headline{"good", "check", "Handed over: nothing left to do here"}
-	case view.StatusLetGo:
-		return headline{"info", "info", "Let go: symphony no longer works on it"}
+	case view.StatusReleased:
+		return headline{"info", "info", "Released: symphony no longer works on it"}
 	case view.StatusUnknown:
 		return headline{"info", "info", "Not claimed: symphony does not work on it"}
 	case view.StatusReady:
@@ -75,14 +78,17 @@ func (i Issue) Verdict() headline {
 
 // progress is the verdict on an issue that runs, waits or is skipped.
 func (i Issue) progress() headline {
-	names := map[view.Status]string{view.StatusRunning: "Running", view.StatusWaiting: "Waiting", view.StatusSkipped: "Not started"}
+	names := map[view.Status]string{
+		reconcile.StatusRunning: "Running", reconcile.StatusQueued: "Queued", reconcile.StatusBlocked: "Blocked", reconcile.StatusWaiting: "Waiting",
+		reconcile.StatusSkipped: "Not started",
+	}
 	name := names[i.Status]
 	switch {
 	case i.Next.NeedsPass && !i.Schedule:
 		return headline{"bad", "stop", name + ": no schedule is active, so nothing starts it"}
 	case !i.GoesOn():
 		return headline{"warn", "alert", name + ": it does not go on by itself"}
-	case i.Status == view.StatusRunning:
+	case i.Status == reconcile.StatusRunning:
 		return headline{"info", "working", name + ": it does not need you"}
 	default:
 		return headline{"info", "clock", name + ": it goes on by itself"}
@@ -94,7 +100,7 @@ func (i Issue) Badge() string {
 	if slices.Contains([]string{"ended", "worker_lost", "stopping", string(reconcile.Delivering)}, i.Why.Code) {
 		return strings.ReplaceAll(i.Why.Code, "_", " ")
 	}
-	return strings.ReplaceAll(string(i.Status), "_", " ")
+	return i.Status.Label()
 }
 
 // NextAt is when the next step is expected; nil if that is not known, or now.
@@ -109,10 +115,10 @@ func (i Issue) NextAt() *time.Time {
 func (i Issue) Hint() string {
 	hint := ""
 	if i.Claim != nil {
-		hint = render.Hint(i.Claim.ErrorCode, i.Name())
+		hint = words.Hint(i.Claim.ErrorCode, i.Name())
 	}
 	if len(i.HookFailures) > 0 {
-		hint = cmp.Or(hint, render.Hint("hook_failed", i.Name()))
+		hint = cmp.Or(hint, words.Hint("hook_failed", i.Name()))
 	}
 	return hint
 }

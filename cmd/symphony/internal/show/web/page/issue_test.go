@@ -66,7 +66,7 @@ func checkHTML(t *testing.T, p Page) string {
 func hostile() Issue {
 	run, outcome := "20260224T090000.000-aaaaaa", reconcile.Failed
 	v := view.Issue{
-		GeneratedAt: moment.Add(time.Hour), Status: view.StatusHeld, Since: &moment, Why: view.Why{Code: "held", Message: evil},
+		GeneratedAt: moment.Add(time.Hour), Status: reconcile.StatusHeld, Since: &moment, Why: view.Why{Code: "held", Message: evil},
 		Next:  view.Next{Message: evil, NeedsPass: true},
 		Issue: view.KnownIssue{Identifier: "ABC-1/../?<b>", Title: new(evil), State: new(evil), URL: new("JavaScript:alert(1)"), Labels: []string{evil}},
 		Claim: &view.ClaimRow{Status: reconcile.Held, ErrorCode: "hook_failed"}, Commands: []string{evil},
@@ -197,15 +197,15 @@ func TestVerdict(t *testing.T) {
 		tone string
 		want string
 	}{
-		{view.Issue{Status: view.StatusAsks}, "warn", "Needs you: the agent waits for an answer"},
-		{view.Issue{Status: view.StatusRunning, Why: view.Why{Code: "running"}}, "info", "Running: it does not need you"},
-		{view.Issue{Status: view.StatusRunning, Why: view.Why{Code: "ended"}}, "warn", "Running: it does not go on by itself"},
+		{view.Issue{Status: reconcile.StatusNeedsAnswer}, "warn", "Needs you: the agent waits for an answer"},
+		{view.Issue{Status: reconcile.StatusRunning, Why: view.Why{Code: "running"}}, "info", "Running: it does not need you"},
+		{view.Issue{Status: reconcile.StatusRunning, Why: view.Why{Code: "ended"}}, "warn", "Running: it does not go on by itself"},
 		{
-			view.Issue{Status: view.StatusWaiting, Schedule: true, Next: view.Next{NeedsPass: true, At: &moment}},
+			view.Issue{Status: reconcile.StatusWaiting, Schedule: true, Next: view.Next{NeedsPass: true, At: &moment}},
 			"info", "Waiting: it goes on by itself",
 		},
-		{view.Issue{Status: view.StatusWaiting, Next: view.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
-		{view.Issue{Status: view.StatusSkipped, Schedule: true, Why: view.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not go on by itself"},
+		{view.Issue{Status: reconcile.StatusWaiting, Next: view.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
+		{view.Issue{Status: reconcile.StatusSkipped, Schedule: true, Why: view.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not go on by itself"},
 		{view.Issue{Status: view.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
 	} {
 		c.v.Timeline = []view.Moment{{At: moment, Kind: view.MomentClaim, Name: "claimed"}}
@@ -235,7 +235,7 @@ func TestRunningIssue(t *testing.T) {
 	draw := func(now time.Time) string {
 		seconds, took := now.Sub(moment).Seconds(), now.Sub(moment).Milliseconds()
 		return string(Issue{Project: "web", Issue: view.Issue{
-			GeneratedAt: now, Status: view.StatusRunning, Why: view.Why{Code: "running", Message: "turn 2, go test"}, Since: &moment,
+			GeneratedAt: now, Status: reconcile.StatusRunning, Why: view.Why{Code: "running", Message: "turn 2, go test"}, Since: &moment,
 			Claim: &view.ClaimRow{Status: reconcile.Running, ClaimedAt: moment}, Totals: view.Totals{Seconds: seconds}, RunsKept: 1,
 			Runs: []view.RunRow{{RunID: run, Kind: reconcile.AgentRun, StartedAt: moment, Turns: 2}},
 			Log: []eventlog.Line{{

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -126,13 +126,13 @@ func (o Overview) data() overview {
 		if !o.Lists() {
 			d.Obstacles = append(d.Obstacles, obstaclesOf(v, len(o.Projects) > 1)...)
 		}
-		if o.Status == "" || o.Status == view.StatusAsks {
+		if o.Status == "" || o.Status == reconcile.StatusNeedsAnswer {
 			d.Requests = append(d.Requests, v.Requests...)
 		}
 		d.addLimits(v)
 	}
 	joined := view.Join(d.Shown)
-	if o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == view.StatusAsks) {
+	if o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == reconcile.StatusNeedsAnswer) {
 		d.Requests, joined.Requests = append(d.Requests, o.Agents...), append(joined.Requests, o.Agents...)
 	}
 	d.Verdict, d.Results = verdictOf(d.Shown, joined), joined.Results
@@ -173,7 +173,7 @@ func (d *overview) addLimits(v view.Overview) {
 var listed = []struct {
 	status view.Status
 	rows   int
-}{{view.StatusAsks, 100}, {view.StatusRunning, 100}, {view.StatusWaiting, 10}, {view.StatusSkipped, 5}, {view.StatusEnded, 10}}
+}{{reconcile.StatusNeedsAnswer, 100}, {reconcile.StatusRunning, 100}, {reconcile.StatusQueued, 10}, {reconcile.StatusBlocked, 5}, {reconcile.StatusWaiting, 10}, {reconcile.StatusSkipped, 5}, {view.StatusEnded, 10}}
 
 const pageRows = 100
 
@@ -230,7 +230,7 @@ func (d *overview) addRows(rows []view.Row) {
 		}
 		return
 	}
-	d.Stuck = slices.Concat(by[view.StatusHeld], by[view.StatusUndelivered], by[view.StatusKept])
+	d.Stuck = slices.Concat(by[reconcile.StatusHeld], by[reconcile.StatusUndelivered], by[view.StatusKept])
 	for _, kind := range listed {
 		if all := by[kind.status]; len(all) > 0 {
 			n := min(kind.rows, len(all))
@@ -245,7 +245,7 @@ func (d *overview) addRows(rows []view.Row) {
 
 // titleOf is a status as a heading.
 func titleOf(s view.Status) string {
-	name := string(s)
+	name := s.Label()
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
@@ -305,19 +305,17 @@ func verdictOf(all []view.Overview, joined view.Joined) verdict {
 	if n := len(joined.Requests); n > 0 {
 		d.Reasons = append(d.Reasons, text.Plural(n, "request")+" to answer")
 	}
-	for _, s := range []view.Status{view.StatusHeld, view.StatusUndelivered, view.StatusKept} {
+	for _, s := range []view.Status{reconcile.StatusHeld, reconcile.StatusUndelivered, view.StatusKept} {
 		if counts[s] > 0 {
 			d.Reasons = append(d.Reasons, fmt.Sprintf("%d %s", counts[s], s))
 		}
 	}
 	var goes []string
-	if counts[view.StatusRunning]+counts[view.StatusAsks] == 0 && unreadable < len(all) {
+	if joined.Counts.Running == 0 && unreadable < len(all) {
 		goes = append(goes, "nothing is running")
 	}
-	for _, s := range []view.Status{view.StatusRunning, view.StatusWaiting, view.StatusSkipped} {
-		if counts[s] > 0 {
-			goes = append(goes, fmt.Sprintf("%d %s", counts[s], s))
-		}
+	if goingOn := joined.Counts.GoingOn(); goingOn != "" {
+		goes = append(goes, goingOn)
 	}
 	d.Activity = strings.Join(goes, ", ")
 	return d
@@ -398,7 +396,7 @@ func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
 func blockOf(v view.Overview) obstacle {
 	b := v.Blocked
 	o := obstacle{
-		Class: "bad", Icon: "stop", Title: "Nothing new starts", Text: b.Message, Hint: render.Hint(b.Reason, ""), Code: b.Reason,
+		Class: "bad", Icon: "stop", Title: "Nothing new starts", Text: b.Message, Hint: words.Hint(b.Reason, ""), Code: b.Reason,
 		Began: "began", At: &b.Since, Ends: "ends", Until: b.Until,
 	}
 	if reconcile.ClassOf(&reconcile.Error{Code: b.Reason}) == reconcile.ClassTracker {

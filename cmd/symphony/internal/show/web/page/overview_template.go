@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"html/template"
 	"slices"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -67,7 +66,7 @@ func (s stuckRow) Page() string { return IssueAddress(s.Row.Project, s.Row.Ident
 
 // Form is what an operator can do about the issue.
 func (s stuckRow) Form() IssueForm {
-	return s.page.Forms(s.Row.Project).Issue(s.Row.Identifier, s.Row.Status)
+	return s.page.Forms(s.Row.Project).Issue(s.Row.Identifier, s.Row.Status, s.Row.Claimed())
 }
 
 // rowOutcome is the outcome of an ended run; empty for other rows.
@@ -80,7 +79,13 @@ func rowOutcome(r view.Row) reconcile.Outcome {
 
 // rowText is the row's text without its outcome, which the page shows beside it.
 func rowText(r view.Row) string {
-	return strings.TrimPrefix(strings.TrimPrefix(r.Text, string(rowOutcome(r))), ": ")
+	if run, ended := r.Detail.(view.RunRow); ended {
+		outcome, reason := run.Ending()
+		if outcome == string(rowOutcome(r)) {
+			return reason
+		}
+	}
+	return r.Text
 }
 
 // rowRun is the id of an ended run, of which an issue can have several; empty for other rows.

@@ -23,10 +23,11 @@ func shop(name string) view.Overview {
 	ended := row(view.StatusEnded, "ABC-1", "Fix the footer", "succeeded")
 	ended.Detail = view.RunRow{RunID: "run-1", Outcome: new(reconcile.Succeeded)}
 	v := view.Overview{
+		Counts:      reconcile.Counts{Running: 2, NeedsAnswer: 1, Held: 1, Waiting: 1},
 		GeneratedAt: moment, Schedule: true, Project: view.ProjectRow{Name: name, WorkflowPath: "/srv/" + name + "/WORKFLOW.md", StateDir: "/state/" + name},
 		Rows: []view.Row{
-			row(view.StatusAsks, "ABC-5", "Upgrade React", "npm install"), row(view.StatusHeld, "ABC-3", "<script>alert(1)</script>\u202e\x1b[31m", "2 runs failed"),
-			row(view.StatusRunning, "ABC-6", "Search", "npm test"), row(view.StatusWaiting, "ABC-7", "Two lamps", "no slot is free"), ended,
+			row(reconcile.StatusNeedsAnswer, "ABC-5", "Upgrade React", "npm install"), row(reconcile.StatusHeld, "ABC-3", "<script>alert(1)</script>\u202e\x1b[31m", "2 runs failed"),
+			row(reconcile.StatusRunning, "ABC-6", "Search", "npm test"), row(reconcile.StatusWaiting, "ABC-7", "Two lamps", "no slot is free"), ended,
 		},
 		Requests: []view.RequestRow{{
 			Project: name, ID: "ABC-5.1", Identifier: "ABC-5", Title: "Upgrade React", Kind: reconcile.CommandRequest, Summary: "npm install", AskedAt: moment, ExpiresAt: moment,
@@ -68,7 +69,7 @@ func contains(t *testing.T, page string, parts ...string) {
 func TestOverview(t *testing.T) {
 	p := Overview{Projects: []view.Overview{shop("web")}, MayAct: true}.Page()
 	main := string(p.Main)
-	contains(t, main, "Needs you", "1 request to answer", "1 held", "1 running, 1 waiting", "next pass",
+	contains(t, main, "Needs you", "1 request to answer", "1 held", "2 running (1 needs an answer), 1 waiting", "next pass",
 		`id="needs"`, "wants to run a command", `action="/api/v1/requests/ABC-5.1/approve?project=web"`, "&lt;script&gt;alert(1)&lt;/script&gt;", "/api/v1/ABC-3/retry",
 		`id="issues"`, `href="/issues/web/ABC-6"`, "npm test", "ABC-7", "succeeded",
 		"Health", "cron, every 5m00s", "counts as dead after 15m00s", "1 of them with an error", "2 of 4 used", "5.57 USD of 20 USD", "/state/web", "doctor -v -w /srv/web/WORKFLOW.md",
@@ -158,7 +159,7 @@ func TestSeveralProjects(t *testing.T) {
 func TestChoice(t *testing.T) {
 	v := shop("web")
 	for n := range 500 {
-		v.Rows = append(v.Rows, view.Row{Project: "web", Status: view.StatusSkipped, Identifier: fmt.Sprintf("X-%d", n), Title: "many & more"})
+		v.Rows = append(v.Rows, view.Row{Project: "web", Status: reconcile.StatusSkipped, Identifier: fmt.Sprintf("X-%d", n), Title: "many & more"})
 	}
 	page := func(query string) string {
 		q := test.Must(url.ParseQuery(query))

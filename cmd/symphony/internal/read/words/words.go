@@ -1,0 +1,59 @@
+// Package words has what symphony says about each reason: why an issue waits, stopped or was released, and what comes next. Every
+// command, view, page and comment takes its words from here.
+package words
+
+import "github.com/symphony-cron/symphony/reconcile"
+
+// Releases say why an issue was released, or why its run is stopped, by the code of the reason. The clause is about the issue.
+var Releases = map[string]string{
+	reconcile.StopMissing:   "the tracker no longer returns it",
+	reconcile.StopMoved:     "it is in another project of the tracker",
+	reconcile.StopLabel:     "it lost a required label",
+	reconcile.StopAssignee:  "it is no longer assigned as tracker.assignee asks",
+	reconcile.StopProject:   "the workflow names another project",
+	reconcile.StopOperator:  "an operator holds it",
+	reconcile.StopAll:       "it starts again after symphony resume",
+	reconcile.SkipBlockedBy: "another issue blocks it",
+}
+
+// Wait is why a claim waits for its next run.
+type Wait struct {
+	Why   string // a clause about the issue; the error of the last run may follow
+	Short string // in a row of a list, where no error is shown; empty if there is always one
+}
+
+// Waits are the kinds of waiting claims.
+var Waits = map[reconcile.RetryKind]Wait{
+	reconcile.Continuation:   {"its last run succeeded, and the issue is still active", "continues: the issue is still active"},
+	reconcile.Backoff:        {"its last run failed", ""},
+	reconcile.Interrupted:    {"its last run was ended from outside", "its last run was ended from outside"},
+	reconcile.Blocked:        {"its last run met a fault of the machine, the tracker or the account", ""},
+	reconcile.NoSlot:         {"no slot was free at the last pass", "no slot is free"},
+	reconcile.Requested:      {"an operator asked for another run", "an operator asked for another run"},
+	reconcile.Delivering:     {"the commits of its last run have not been delivered yet", "its commits are delivered next"},
+	reconcile.DeliveryFailed: {"its commits could not be delivered", ""},
+}
+
+// Once says on what condition a pass starts an issue, by the reason for which it does not: "a pass starts it …".
+var Once = map[string]string{
+	reconcile.SkipBlockedBy: "once those issues are done",
+	reconcile.SkipElsewhere: "once that one has released it",
+	reconcile.SkipLabel:     "once it has the label",
+	reconcile.SkipAssignee:  "once it is assigned so",
+	reconcile.SkipPaused:    "after symphony resume",
+	reconcile.SkipDiskLow:   "once there is space; symphony ps shows other obstacles",
+}
+
+// Skip is why an issue is not started, as a clause about it.
+func Skip(s reconcile.Skip) string {
+	if s.Reason == reconcile.SkipPaused {
+		return "the project is paused"
+	}
+	return s.Message
+}
+
+// Endings say how a run ended, after its subject.
+var Endings = map[reconcile.Outcome]string{
+	reconcile.Succeeded: "succeeded", reconcile.Failed: "failed", reconcile.TimedOut: "took too long", reconcile.Canceled: "was stopped",
+	reconcile.Stalled: "was stopped, because its agent was silent for too long", reconcile.InterruptedRun: "was interrupted", reconcile.Lost: "was lost",
+}
