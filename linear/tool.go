@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/agenttool"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear/internal/graphql"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -39,15 +40,10 @@ func Tool(c *Client, readOnly bool) reconcile.AgentTool {
 			"Use it to " + use + ". One operation per call; " +
 			"ids come from queries. Example: {\"query\": \"query($id: String!) { issue(id: $id) { id title } }\", " +
 			"\"variables\": {\"id\": \"ABC-1\"}}",
-		InputSchema: json.RawMessage(`{
-  "type": "object",
-  "additionalProperties": false,
-  "required": ["query"],
-  "properties": {
-    "query": {"type": "string", "description": "A GraphQL document with exactly one ` + what + `."},
-    "variables": {"type": ["object", "null"], "additionalProperties": true, "description": "Values of the document's variables."}
-  }
-}`),
+		InputSchema: agenttool.Object([]string{"query"}, map[string]any{
+			"query":     map[string]any{"type": "string", "description": "A GraphQL document with exactly one " + what + "."},
+			"variables": map[string]any{"type": []string{"object", "null"}, "description": "Values of the document's variables."},
+		}),
 		Call: t.call, ChangesIssue: t.changesIssue, Describes: describes, Summary: summary,
 	}
 }
@@ -62,11 +58,11 @@ func (t *tool) call(ctx context.Context, _ reconcile.Issue, args json.RawMessage
 	in, err := readInput(args)
 	switch {
 	case err != nil:
-		return t.client.Refused(&reconcile.Error{Code: "invalid_input", Message: err.Error()})
+		return t.client.Refused(agenttool.Refusal("invalid_input", err.Error()))
 	case !in.mutates():
 		return t.answer(t.client.execute(ctx, in.query, in.variables))
 	case t.readOnly:
-		return t.client.Refused(transport.ReadOnly(strings.Join(in.rootFields(), ", ")))
+		return t.client.Refused(agenttool.ReadOnly(strings.Join(in.rootFields(), ", ")))
 	}
 	mutation := &reconcile.Mutation{Fields: in.rootFields(), Query: in.query, Variables: in.variables}
 	answer := t.answer(t.mutate(ctx, in, mutation))
@@ -116,21 +112,10 @@ func (t *tool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (
 		}
 	}
 	if err != nil {
-		return nil, false, warnOfRepeating(err)
+		return nil, false, t.client.Unsure(err)
 	}
 	done.Created, body = takeIDs(body, asked)
 	return body, failed, nil
-}
-
-// warnOfRepeating extends the error of a mutation that may have been executed, so that the agent does not simply repeat it.
-func warnOfRepeating(err error) error {
-	var e *reconcile.Error
-	if !errors.As(err, &e) || e.Code == "tracker_rate_limited" || e.Code == "linear_api_status" && !errors.Is(err, transport.ErrServer) {
-		return err // refused, and not executed
-	}
-	extended := *e
-	extended.Message += "; the mutation may have been carried out nevertheless: check before you send it again"
-	return &extended
 }
 
 func (t *tool) answer(body json.RawMessage, failed bool, err error) reconcile.ToolAnswer {
@@ -319,13 +304,13 @@ func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile
 			created = append(created, reconcile.Created{Kind: asked[key], ID: id})
 		}
 		delete(payload, idsAlias)
-		data[key], changed = transport.JSON(payload), true
+		data[key], changed = agenttool.JSON(payload), true
 	}
 	if !changed {
 		return nil, body
 	}
-	answer["data"] = transport.JSON(data)
-	return created, transport.JSON(answer)
+	answer["data"] = agenttool.JSON(data)
+	return created, agenttool.JSON(answer)
 }
 
 // idsIn reads {"id": …} or a list of such objects; null contains none.

@@ -186,7 +186,7 @@ func TestToolErrorOfAMutationThatMayBeDone(t *testing.T) {
 	} {
 		header := []string{"Retry-After", "1000"}
 		text, ok := callTool(t, linear.Tool(answering(t, tc.status, tc.body, header...), false), tc.call)
-		if _, message := toolFault(t, text); ok || strings.Contains(message, "may have been carried out") != tc.maybe {
+		if _, message := toolFault(t, text); ok || strings.Contains(message, "may have been made") != tc.maybe {
 			t.Errorf("HTTP %d to %s: %v %s", tc.status, tc.call, ok, message)
 		}
 	}
@@ -341,7 +341,7 @@ func TestToolSelectionThatLinearRejects(t *testing.T) {
 		text string
 	}{
 		rejected: {2, "", `{"data":{"commentCreate":{"success":true}}}`},
-		failed:   {1, "linear_unknown_payload", "can't be read; the mutation may have been carried out"},
+		failed:   {1, "linear_unknown_payload", "can't be read; the change may have been made"},
 	} {
 		sent := 0
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -3,10 +3,11 @@ package transport
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -62,25 +63,19 @@ func (s scrubbed) Unwrap() error { return s.error }
 
 // Refused is the answer of an agent's tool to a call that failed.
 func (c *Client) Refused(err error) reconcile.ToolAnswer {
-	e := &reconcile.Error{Code: c.Prefix + "_api_request", Message: err.Error()}
-	errors.As(err, &e)
-	said := map[string]string{"code": e.Code, "message": c.Scrub(e.Message)}
-	return reconcile.ToolAnswer{Text: string(JSON(map[string]any{"error": said}))}
+	answer := agenttool.Refused(c.Prefix+"_api_request", err)
+	answer.Text = c.Scrub(answer.Text)
+	return answer
 }
 
-// ReadOnly is the error of a change that an agent may not make in a project with tracker.tool_scope: read.
-func ReadOnly(change string) error {
-	return &reconcile.Error{Code: "mutation_refused", Message: "this project's WORKFLOW.md has tracker.tool_scope: read, so " + change +
-		" was not sent; say in your last message what should be changed"}
-}
-
-// JSON encodes a value that can be encoded, with < and > as they are.
-func JSON(value any) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
-		panic(err) // texts and values that were decoded from JSON
+// Unsure extends the error of a change that the tracker may have made, so that the agent does not simply repeat it.
+func (c *Client) Unsure(err error) error {
+	var e *reconcile.Error
+	sent := []string{c.Prefix + "_api_request", c.Prefix + "_unknown_payload", "answer_too_large"}
+	if !errors.As(err, &e) || !slices.Contains(sent, e.Code) && !errors.Is(err, ErrServer) {
+		return err // refused, and not carried out
 	}
-	return bytes.TrimSpace(b.Bytes())
+	extended := *e
+	extended.Message += "; the change may have been made nevertheless: check before you send it again"
+	return &extended
 }

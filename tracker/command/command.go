@@ -99,11 +99,11 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		t.Secrets = []string{o.Key}
 	}
 	if slices.Contains(o.Verbs, verbTool) {
-		t.Tools = append(t.Tools, c.updateTool())
+		t.Tools = append(t.Tools, c.updateTool().Tool())
 	}
 	if slices.Contains(o.Verbs, verbComment) {
 		t.Comments, t.Post, t.Edit = c.comments, c.post, c.edit
-		t.Tools = append(t.Tools, c.commentTool())
+		t.Tools = append(t.Tools, c.commentTool().Tool())
 	}
 	return t, nil
 }

@@ -3,17 +3,13 @@ package command
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/agenttool"
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-// agentMarker ends every comment of an agent. Each comment that symphony makes itself has another marker.
-const agentMarker = reconcile.CommentMarker + "agent -->"
 
 type commentRequest struct {
 	Action    string     `json:"action"`
@@ -121,104 +117,36 @@ type toolUpdate struct {
 const updateName = "issue_update"
 
 // updateTool lets the agent move its issue.
-func (c *client) updateTool() reconcile.AgentTool {
-	return reconcile.AgentTool{
+func (c *client) updateTool() agenttool.Change {
+	return agenttool.Change{
 		Name:        updateName,
 		Description: `Move the issue that you work on to another state. Example: {"state": "In Progress"}`,
-		InputSchema: inputSchema("state", "The name of the new state."),
-		Call: func(ctx context.Context, i reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {
-			state, err := argument(args, "state")
+		Argument:    "state", Meaning: "The name of the new state.", ReadOnly: c.ReadOnly,
+		Do: func(ctx context.Context, i reconcile.Issue, state string) (string, *reconcile.Created, error) {
+			request := toolRequest{toolIssue{i.ID, i.Identifier, i.Title, i.State}, updateName, toolUpdate{state}}
+			answer, err := c.ask(ctx, verbTool, request)
 			if err != nil {
-				return refused("invalid_input", err.Error())
+				return "", nil, err
 			}
-			return c.change(updateName, args, func() (string, *reconcile.Created, error) {
-				request := toolRequest{toolIssue{i.ID, i.Identifier, i.Title, i.State}, updateName, toolUpdate{state}}
-				answer, err := c.ask(ctx, verbTool, request)
-				if err != nil {
-					return "", nil, err
-				}
-				r := &reader{record: answer}
-				said := r.or("text", i.Identifier+" is now in the state "+state)
-				if r.err != nil {
-					return "", nil, c.invalid(verbTool, r.err)
-				}
-				return said, nil, nil
-			})
+			r := &reader{record: answer}
+			said := r.or("text", i.Identifier+" is now in the state "+state)
+			if r.err != nil {
+				return "", nil, c.invalid(verbTool, r.err)
+			}
+			return said, nil, nil
 		},
-		ChangesIssue: func(json.RawMessage) bool { return !c.ReadOnly },
 	}
 }
 
 // commentTool lets the agent comment on its issue.
-func (c *client) commentTool() reconcile.AgentTool {
-	const name = "issue_comment"
-	return reconcile.AgentTool{
-		Name:        name,
+func (c *client) commentTool() agenttool.Change {
+	return agenttool.Change{
+		Name:        "issue_comment",
 		Description: `Comment on the issue that you work on. Example: {"text": "Done; the tests pass."}`,
-		InputSchema: inputSchema("text", "The comment, as Markdown."),
-		Call: func(ctx context.Context, i reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {
-			body, err := argument(args, "text")
-			if err != nil {
-				return refused("invalid_input", err.Error())
-			}
-			return c.change(name, args, func() (string, *reconcile.Created, error) {
-				made, err := c.post(ctx, i.ID, body+"\n\n"+agentMarker)
-				return "commented on " + i.Identifier, &reconcile.Created{Kind: "comment", ID: made.ID}, err
-			})
+		Argument:    "text", Meaning: "The comment, as Markdown.", CommentsOnly: true, ReadOnly: c.ReadOnly,
+		Do: func(ctx context.Context, i reconcile.Issue, text string) (string, *reconcile.Created, error) {
+			made, err := c.post(ctx, i.ID, text+"\n\n"+agenttool.AgentMarker)
+			return "commented on " + i.Identifier, &reconcile.Created{Kind: "comment", ID: made.ID}, err
 		},
-		ChangesIssue: func(json.RawMessage) bool { return false },
 	}
-}
-
-func inputSchema(name, description string) json.RawMessage {
-	return json.RawMessage(fmt.Sprintf(
-		`{"type": "object", "additionalProperties": false, "required": [%q], "properties": {%[1]q: {"type": "string", "description": %q}}}`,
-		name, description))
-}
-
-// argument reads the only argument of a tool.
-func argument(args json.RawMessage, name string) (string, error) {
-	var in map[string]any
-	if json.Unmarshal(args, &in) != nil {
-		return "", errors.New("the arguments must be an object")
-	}
-	value, _ := in[name].(string)
-	if strings.TrimSpace(value) == "" {
-		return "", errors.New(name + " must be a string that is not empty")
-	}
-	for other := range in {
-		if other != name {
-			return "", fmt.Errorf("unknown argument %q: the only one is %s", other, name)
-		}
-	}
-	return value, nil
-}
-
-// change carries out a change that an agent asks for, and records it. call returns what the agent reads and what was created.
-func (c *client) change(name string, args json.RawMessage, call func() (string, *reconcile.Created, error)) reconcile.ToolAnswer {
-	if c.ReadOnly {
-		return refused("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+name+
-			" was not carried out; say in your last message what should be changed")
-	}
-	answer := reconcile.ToolAnswer{Mutation: &reconcile.Mutation{Fields: []string{name}, Query: name, Variables: args}}
-	text, made, err := call()
-	if err != nil {
-		known := &reconcile.Error{Code: "command_failed", Message: err.Error()}
-		errors.As(err, &known)
-		answer.Text = refused(known.Code, known.Message).Text
-		return answer
-	}
-	if made != nil {
-		answer.Mutation.Created = []reconcile.Created{*made}
-	}
-	answer.Text, answer.Success, answer.Mutation.Success = text, true, true
-	return answer
-}
-
-func refused(code, message string) reconcile.ToolAnswer {
-	text, err := json.Marshal(map[string]any{"error": map[string]string{"code": code, "message": message}})
-	if err != nil {
-		panic(err) // strings always encode
-	}
-	return reconcile.ToolAnswer{Text: string(text)}
 }

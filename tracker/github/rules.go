@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/agenttool"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -96,19 +97,19 @@ func (c *Client) target(issue reconcile.Issue, method, written string) (target, 
 		}
 		t, err = t.allowed(method, rest, base.rules)
 		if own := fmt.Sprint("items/", issue.NativeRef["item"]); t.repo == "" && (err != nil || t.rule == itemRule && strings.Join(rest, "/") != own) {
-			return t, refusal("path_refused", "on the board only GET of "+board+"/fields, and GET and PATCH of "+board+"/"+own+
+			return t, agenttool.Refusal("path_refused", "on the board only GET of "+board+"/fields, and GET and PATCH of "+board+"/"+own+
 				" are allowed, the item of this run's issue")
 		}
 		return t, err
 	}
-	return target{}, refusal("path_refused", "only paths below /repos/"+now+" are allowed, the repository of this run's issue")
+	return target{}, agenttool.Refusal("path_refused", "only paths below /repos/"+now+" are allowed, the repository of this run's issue")
 }
 
 // allowed completes the target with the rule for it.
 func (t target) allowed(method string, rest []string, rules []rule) (target, error) {
 	if method == http.MethodGet && t.repo != "" {
 		if secret(rest) {
-			return t, refusal("path_refused", t.path+" may contain secrets and is not read for agents")
+			return t, agenttool.Refusal("path_refused", t.path+" may contain secrets and is not read for agents")
 		}
 		return t, nil
 	}
@@ -118,7 +119,7 @@ func (t target) allowed(method string, rest []string, rules []rule) (target, err
 			return t, nil
 		}
 	}
-	return t, refusal("path_refused", method+" "+t.path+" is not among the changes that this tool makes: issues with their comments, labels, "+
+	return t, agenttool.Refusal("path_refused", method+" "+t.path+" is not among the changes that this tool makes: issues with their comments, labels, "+
 		"assignees and dependencies; labels and milestones; pull requests with comments and reviews. Everything else is for people")
 }
 
@@ -143,9 +144,9 @@ func secret(rest []string) bool {
 func segments(path string) ([]string, error) {
 	switch {
 	case strings.ContainsAny(path, "?#"):
-		return nil, refusal("path_refused", "path must not contain ? or #: put the query into params")
+		return nil, agenttool.Refusal("path_refused", "path must not contain ? or #: put the query into params")
 	case !strings.HasPrefix(path, "/"):
-		return nil, refusal("path_refused", "path must begin with /repos/OWNER/NAME, without a host")
+		return nil, agenttool.Refusal("path_refused", "path must begin with /repos/OWNER/NAME, without a host")
 	}
 	parts := strings.Split(path[1:], "/")
 	for i, part := range parts {
@@ -155,7 +156,7 @@ func segments(path string) ([]string, error) {
 		dots := func(s string) bool { return s == "" || s == "." || s == ".." }
 		switch {
 		case err != nil || twice == nil && again != decoded || strings.ContainsFunc(decoded, odd) || slices.ContainsFunc(strings.Split(decoded, "/"), dots):
-			return nil, refusal("path_refused", "path contains an empty part, a dot, a backslash or a wrong escape")
+			return nil, agenttool.Refusal("path_refused", "path contains an empty part, a dot, a backslash or a wrong escape")
 		}
 		parts[i] = decoded
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/symphony-cron/symphony/internal/agenttool"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -25,16 +25,18 @@ const (
 // The comments of agents end with agentMarker. ownMarker begins every marker; agents may not write it.
 const (
 	ownMarker   = reconcile.CommentMarker
-	agentMarker = ownMarker + "agent -->"
+	agentMarker = agenttool.AgentMarker
 )
+
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
 
 // Tool returns the agent's tool github_api. The token stays in this process. The tool is restricted to the repository of the run's
 // issue and, if the workflow names a board, to the issue's item there; rules.go says to what.
 func Tool(c *Client) reconcile.AgentTool {
 	t := &tool{c: c}
-	methods, use := `["GET", "POST", "PATCH", "PUT", "DELETE"]`, "read the repository, comment, and change issues, labels and pull requests"
+	allowed, use := methods, "read the repository, comment, and change issues, labels and pull requests"
 	if c.o.ReadOnly {
-		methods, use = `["GET"]`, "read the repository (changes are refused in this project)"
+		allowed, use = methods[:1], "read the repository (changes are refused in this project)"
 	}
 	places := "Only paths below /repos/OWNER/NAME of the issue's repository are allowed"
 	if board := boardOf(c.o.Project); board != "" {
@@ -46,17 +48,12 @@ func Tool(c *Client) reconcile.AgentTool {
 		Description: "Send one request to GitHub's REST API with the workflow's own credentials. Use it to " + use +
 			". " + places + ". " +
 			`Example: {"method": "GET", "path": "/repos/acme/shop/issues/12/comments", "params": {"per_page": 50}}`,
-		InputSchema: json.RawMessage(`{
-  "type": "object",
-  "additionalProperties": false,
-  "required": ["method", "path"],
-  "properties": {
-    "method": {"type": "string", "enum": ` + methods + `},
-    "path": {"type": "string", "description": "A path that begins with /repos/OWNER/NAME, without a query."},
-    "params": {"type": ["object", "null"], "additionalProperties": true, "description": "The query of a GET: names and values."},
-    "body": {"description": "The JSON body of a change."}
-  }
-}`),
+		InputSchema: agenttool.Object([]string{"method", "path"}, map[string]any{
+			"method": map[string]any{"type": "string", "enum": allowed},
+			"path":   map[string]any{"type": "string", "description": "A path that begins with /repos/OWNER/NAME, without a query."},
+			"params": map[string]any{"type": []string{"object", "null"}, "description": "The query of a GET: names and values."},
+			"body":   map[string]any{"description": "The JSON body of a change."},
+		}),
 		Call: t.call, ChangesIssue: t.changesIssue, Describes: t.describes, Summary: summary,
 	}
 }
@@ -98,7 +95,7 @@ func (t *tool) call(ctx context.Context, issue reconcile.Issue, args json.RawMes
 	}
 	done := &reconcile.Mutation{Fields: []string{in.method + " " + in.target.path}, Variables: in.body}
 	a, err := t.send(ctx, in, maxToolAnswer)
-	answer := t.answer(a, warnOfRepeating(err))
+	answer := t.answer(a, t.c.Unsure(err))
 	if done.Success = answer.Success; done.Success {
 		done.Created = created(in, a.Body)
 	}
@@ -115,11 +112,11 @@ func (t *tool) read(issue reconcile.Issue, args json.RawMessage) (in toolCall, e
 		Body   json.RawMessage `json:"body"`
 	}
 	if err := json.Unmarshal(args, &written); err != nil {
-		return in, refusal("invalid_input", "arguments must be an object with method and path, and params an object: "+err.Error())
+		return in, agenttool.Refusal("invalid_input", "arguments must be an object with method and path, and params an object: "+err.Error())
 	}
 	in.method = strings.ToUpper(strings.TrimSpace(written.Method))
-	if !slices.Contains([]string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}, in.method) {
-		return in, refusal("invalid_input", "method must be GET, POST, PATCH, PUT or DELETE")
+	if !slices.Contains(methods, in.method) {
+		return in, agenttool.Refusal("invalid_input", "method must be GET, POST, PATCH, PUT or DELETE")
 	}
 	if in.params, err = query(written.Params); err != nil {
 		return in, err
@@ -131,16 +128,16 @@ func (t *tool) read(issue reconcile.Issue, args json.RawMessage) (in toolCall, e
 		return in, nil
 	}
 	if t.c.o.ReadOnly {
-		return in, transport.ReadOnly(in.method + " " + in.target.path)
+		return in, agenttool.ReadOnly(in.method + " " + in.target.path)
 	}
 	if len(in.params) > 0 { // GitHub's changes have none, and a text there would escape the marker
-		return in, refusal("invalid_input", "params are for GET: put what "+in.method+" changes into body")
+		return in, agenttool.Refusal("invalid_input", "params are for GET: put what "+in.method+" changes into body")
 	}
 	if body := bytes.TrimSpace(written.Body); len(body) > 0 && string(body) != "null" {
 		in.body = body
 	}
 	if len(in.body) > maxToolBody {
-		return in, refusal("invalid_input", fmt.Sprintf("the body is longer than %d bytes", maxToolBody))
+		return in, agenttool.Refusal("invalid_input", fmt.Sprintf("the body is longer than %d bytes", maxToolBody))
 	}
 	if in.target.text != "" {
 		in.body, err = markTexts(in.body, in.target.text)
@@ -167,7 +164,7 @@ func query(params map[string]any) (url.Values, error) {
 			case float64:
 				words = append(words, strconv.FormatFloat(v, 'f', -1, 64))
 			default:
-				return nil, refusal("invalid_input", "params."+name+" must be a text, a number, true or false, or a list of these")
+				return nil, agenttool.Refusal("invalid_input", "params."+name+" must be a text, a number, true or false, or a list of these")
 			}
 		}
 		if words != nil {
@@ -185,7 +182,7 @@ func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
 		if body == nil {
 			return nil, nil // GitHub says what is missing, or it is a DELETE
 		}
-		return nil, refusal("invalid_input", "the body must be an object")
+		return nil, agenttool.Refusal("invalid_input", "the body must be an object")
 	}
 	if err := markText(object, field); err != nil {
 		return nil, err
@@ -193,20 +190,20 @@ func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
 	if list := object["comments"]; list != nil {
 		var comments []map[string]json.RawMessage
 		if json.Unmarshal(list, &comments) != nil {
-			return nil, refusal("invalid_input", "comments must be a list of objects")
+			return nil, agenttool.Refusal("invalid_input", "comments must be a list of objects")
 		}
 		for _, comment := range comments {
 			if err := markText(comment, "body"); err != nil {
 				return nil, err
 			}
 		}
-		object["comments"] = transport.JSON(comments)
+		object["comments"] = agenttool.JSON(comments)
 	}
 	var event string
 	if json.Unmarshal(object["event"], &event) == nil && strings.EqualFold(event, "APPROVE") {
-		return nil, refusal("mutation_refused", "agents may not approve pull requests: use COMMENT or REQUEST_CHANGES")
+		return nil, agenttool.Refusal("mutation_refused", "agents may not approve pull requests: use COMMENT or REQUEST_CHANGES")
 	}
-	return transport.JSON(object), nil
+	return agenttool.JSON(object), nil
 }
 
 func markText(object map[string]json.RawMessage, field string) error {
@@ -215,15 +212,15 @@ func markText(object map[string]json.RawMessage, field string) error {
 	}
 	var text string
 	if json.Unmarshal(object[field], &text) != nil {
-		return refusal("invalid_input", field+" must be a text")
+		return agenttool.Refusal("invalid_input", field+" must be a text")
 	}
 	if text = strings.TrimRight(strings.ReplaceAll(text, agentMarker, ""), " \r\n"); text == "" {
 		return nil
 	}
 	if strings.Contains(text, ownMarker) {
-		return refusal("mutation_refused", "the text contains "+ownMarker+", which only symphony writes: leave it out")
+		return agenttool.Refusal("mutation_refused", "the text contains "+ownMarker+", which only symphony writes: leave it out")
 	}
-	object[field] = transport.JSON(text + "\n\n" + agentMarker)
+	object[field] = agenttool.JSON(text + "\n\n" + agentMarker)
 	return nil
 }
 
@@ -243,7 +240,7 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 	}
 	// A request that symphony has posted may quote the agent's marker.
 	if a.Status == http.StatusOK && (!isAgents || strings.Contains(text, ownMarker)) {
-		return refusal("mutation_refused", "only comments and reviews that were written with this tool can be changed or deleted")
+		return agenttool.Refusal("mutation_refused", "only comments and reviews that were written with this tool can be changed or deleted")
 	}
 	return nil // GitHub says that there is none
 }
@@ -252,7 +249,7 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 // soon; otherwise the error tells the agent when it ends.
 func (t *tool) send(ctx context.Context, in toolCall, limit int64) (a transport.Answer, err error) {
 	if budget := int64(t.c.o.ToolBudget); budget > 0 && t.spent.Add(1) > budget {
-		return a, refusal("tool_budget_exceeded", fmt.Sprintf("this run has made its %d requests to GitHub "+
+		return a, agenttool.Refusal("tool_budget_exceeded", fmt.Sprintf("this run has made its %d requests to GitHub "+
 			"(tracker.provider.tool_budget); say in your last message what is left to do", budget))
 	}
 	r := transport.Request{Method: in.method, Path: in.target.escaped, Query: in.params, Limit: limit}
@@ -272,7 +269,7 @@ func (t *tool) send(ctx context.Context, in toolCall, limit int64) (a transport.
 // that was transferred, nor a file to another host.
 func (t *tool) follow(ctx context.Context, r transport.Request, a transport.Answer, at target) (transport.Answer, error) {
 	old := "/repos/" + at.now
-	moved := refusal("github_moved", at.path+" is now at another place, such as another repository, where this tool does not go")
+	moved := agenttool.Refusal("github_moved", at.path+" is now at another place, such as another repository, where this tool does not go")
 	if at.repo == "" || a.Status == http.StatusFound {
 		return a, moved
 	}
@@ -296,17 +293,6 @@ func (t *tool) follow(ctx context.Context, r transport.Request, a transport.Answ
 	t.c.rename(at.repo, repository.Name)
 	r.Path = "/repos/" + repository.Name + strings.TrimPrefix(r.Path, old)
 	return t.c.send(ctx, r, false)
-}
-
-// warnOfRepeating extends the error of a change that GitHub may have made, so that the agent does not simply repeat it.
-func warnOfRepeating(err error) error {
-	var e *reconcile.Error
-	if !errors.As(err, &e) || e.Code != "github_api_request" && e.Code != "answer_too_large" {
-		return err // refused, and not executed
-	}
-	extended := *e
-	extended.Message += "; the change may have been made nevertheless: check before you send it again"
-	return &extended
 }
 
 // created returns what a successful change has created.
@@ -351,14 +337,11 @@ func (t *tool) answer(a transport.Answer, err error) reconcile.ToolAnswer {
 	case len(body) == 0:
 		body = json.RawMessage("null")
 	case !json.Valid(body):
-		body = transport.JSON(string(body))
+		body = agenttool.JSON(string(body))
 	}
-	text := transport.JSON(struct {
+	text := agenttool.JSON(struct {
 		Status int             `json:"status"`
 		Body   json.RawMessage `json:"body"`
 	}{a.Status, body})
 	return reconcile.ToolAnswer{Text: t.c.Scrub(string(text)), Success: a.Status/100 == 2}
 }
-
-// refusal is an error for the agent.
-func refusal(code, message string) error { return &reconcile.Error{Code: code, Message: message} }

@@ -1,0 +1,115 @@
+// Package agenttool has what the tools by which agents reach a tracker share: schemas, arguments, and answers that are JSON.
+package agenttool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// AgentMarker ends the comments of agents, where a tracker does not tell them from those of the key's user.
+const AgentMarker = reconcile.CommentMarker + "agent -->"
+
+// Change is a tool that changes the issue of the run. Its only argument is a text that is not empty.
+type Change struct {
+	Name, Description string
+	Argument, Meaning string // the argument's name and description
+	CommentsOnly      bool   // it leaves the issue itself as it is
+	ReadOnly          bool   // it refuses every call
+	// Do makes the change. It returns what the agent reads, and what was created; nil for nothing.
+	Do func(ctx context.Context, issue reconcile.Issue, value string) (answer string, made *reconcile.Created, err error)
+}
+
+// Tool returns the tool.
+func (c Change) Tool() reconcile.AgentTool {
+	return reconcile.AgentTool{
+		Name: c.Name, Description: c.Description,
+		InputSchema: Object([]string{c.Argument}, map[string]any{
+			c.Argument: map[string]string{"type": "string", "description": c.Meaning},
+		}),
+		Call:         c.call,
+		ChangesIssue: func(json.RawMessage) bool { return !c.ReadOnly && !c.CommentsOnly },
+	}
+}
+
+func (c Change) call(ctx context.Context, issue reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {
+	value, err := c.value(args)
+	switch {
+	case err != nil:
+		return Refused("", err)
+	case c.ReadOnly:
+		return Refused("", ReadOnly(c.Name))
+	}
+	done := &reconcile.Mutation{Fields: []string{c.Name}, Variables: args}
+	text, made, err := c.Do(ctx, issue, value)
+	if err != nil {
+		answer := Refused("command_failed", err)
+		if !errors.Is(err, errRefused) {
+			answer.Mutation = done
+		}
+		return answer
+	}
+	if done.Success = true; made != nil {
+		done.Created = []reconcile.Created{*made}
+	}
+	return reconcile.ToolAnswer{Text: text, Success: true, Mutation: done}
+}
+
+// value reads the only argument.
+func (c Change) value(args json.RawMessage) (string, error) {
+	var in map[string]any
+	if json.Unmarshal(args, &in) != nil {
+		return "", Refusal("invalid_input", "the arguments must be an object")
+	}
+	value, _ := in[c.Argument].(string)
+	if strings.TrimSpace(value) == "" {
+		return "", Refusal("invalid_input", c.Argument+" must be a string that is not empty")
+	}
+	for other := range in {
+		if other != c.Argument {
+			return "", Refusal("invalid_input", fmt.Sprintf("unknown argument %q: the only one is %s", other, c.Argument))
+		}
+	}
+	return value, nil
+}
+
+// Object is the schema of arguments that are an object with these properties and no others.
+func Object(required []string, properties map[string]any) json.RawMessage {
+	return JSON(map[string]any{"type": "object", "additionalProperties": false, "required": required, "properties": properties})
+}
+
+var errRefused = errors.New("nothing was changed")
+
+// Refusal is the error of a call that has changed nothing. It is for the agent.
+func Refusal(code, message string) error {
+	return &reconcile.Error{Code: code, Message: message, Err: errRefused}
+}
+
+// ReadOnly is the error of a change that an agent may not make in a project with tracker.tool_scope: read.
+func ReadOnly(change string) error {
+	return Refusal("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+change+
+		" was not carried out; say in your last message what should be changed")
+}
+
+// Refused is the answer to a call that failed: {"error": {"code", "message"}}. Code is that of an error without one.
+func Refused(code string, err error) reconcile.ToolAnswer {
+	e := &reconcile.Error{Code: code, Message: err.Error()}
+	errors.As(err, &e)
+	return reconcile.ToolAnswer{Text: string(JSON(map[string]any{"error": map[string]string{"code": e.Code, "message": e.Message}}))}
+}
+
+// JSON encodes a value that can be encoded, with < and > as they are.
+func JSON(value any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		panic(err) // texts and values that were decoded from JSON
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
