@@ -23,8 +23,10 @@
 package github
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -78,22 +80,26 @@ type Options struct {
 	Branch func(reconcile.Issue) string
 }
 
-// Client sends requests to GitHub for the repositories of one project. It is safe for concurrent use.
+// Client reads the issues of the repositories of one project. It is safe for concurrent use.
 type Client struct {
-	*transport.Client
+	comments
 	o       Options
-	graphql string // the URL of the GraphQL API
+	listing sync.Mutex // held while the list in Memory is read and written
+}
+
+// requests sends requests to GitHub, within its limits.
+type requests struct {
+	*transport.Client
+	memory  reconcile.TrackerMemory // may be nil
+	graphql string                  // the URL of the GraphQL API
 
 	mu         sync.Mutex
 	allowances map[string]transport.Allowance // by GitHub's name of the resource
 	answered   reconcile.Budget               // the times of the last answer
 	limited    time.Time                      // the end of the limit that this client was told
-	renamed    map[string]string              // the present names of renamed repositories, by the former in lower case
 	classic    bool                           // the token is one with scopes, which is not so for all kinds
 	scopes     []string                       // of the token
 	plain      bool                           // the server does not know dependencies between issues
-
-	listing sync.Mutex // held while the list in Memory is read and written
 }
 
 // New returns a client for repositories. It checks the options, and sends nothing.
@@ -141,20 +147,21 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 
 // connect returns a client that has not checked its repositories.
 func connect(o Options) (c *Client, err error) {
-	c = &Client{o: o, allowances: map[string]transport.Allowance{}, renamed: map[string]string{}}
-	if c.Client, err = service.Connect(o.Options, c.readBudget); err != nil {
+	r := &requests{memory: o.Memory, allowances: map[string]transport.Allowance{}}
+	if r.Client, err = service.Connect(o.Options, r.readBudget); err != nil {
 		return nil, err
 	}
-	c.graphql = c.Endpoint + "/graphql"
-	if base, ok := strings.CutSuffix(c.Endpoint, "/api/v3"); ok {
-		c.graphql = base + "/api/graphql"
+	o.StatusField = cmp.Or(o.StatusField, "Status")
+	r.graphql = r.Endpoint + "/graphql"
+	if base, ok := strings.CutSuffix(r.Endpoint, "/api/v3"); ok {
+		r.graphql = base + "/api/graphql"
 	}
-	return c, nil
+	return &Client{comments: comments{r, &names{api: r.Client, o: o, renamed: map[string]string{}}}, o: o}, nil
 }
 
 // do sends one request to a path below the endpoint and reads the answer. Another status than 2xx is an error; the error of a
 // 404 or 410 wraps reconcile.ErrGone.
-func (c *Client) do(ctx context.Context, method, path string, query url.Values, body any) (transport.Answer, error) {
+func (c *requests) do(ctx context.Context, method, path string, query url.Values, body any) (transport.Answer, error) {
 	a, err := c.send(ctx, transport.Request{Method: method, Path: path, Query: query, Body: body}, true)
 	if err == nil && a.Status/100 != 2 {
 		err = c.refusal(a, nil)
@@ -164,7 +171,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 
 // send sends one request and, with follow, follows redirects on the same host. It returns the answer with any status, but an error if
 // there is none, or if it is too large, says that a limit is reached, or leads to another host. While a limit lasts nothing is sent.
-func (c *Client) send(ctx context.Context, r transport.Request, follow bool) (a transport.Answer, err error) {
+func (c *requests) send(ctx context.Context, r transport.Request, follow bool) (a transport.Answer, err error) {
 	if err := c.mayAsk(ctx); err != nil {
 		return a, err
 	}
@@ -205,7 +212,7 @@ func sameHost(from, location string) (string, bool) {
 
 // graphQL sends a query and decodes its data. Errors about entities that do not exist are returned as missing if there is data:
 // their fields in it are null. All other errors fail the call, except about pull requests that the token may not read.
-func graphQL[T any](ctx context.Context, c *Client, query string, vars map[string]any) (data *T, missing []graphqlError, err error) {
+func graphQL[T any](ctx context.Context, c *requests, query string, vars map[string]any) (data *T, missing []graphqlError, err error) {
 	a, err := c.send(ctx, transport.Request{
 		Method: http.MethodPost, Path: "/graphql", Body: map[string]any{"query": query, "variables": vars},
 	}, true)
@@ -229,8 +236,56 @@ func graphQL[T any](ctx context.Context, c *Client, query string, vars map[strin
 	return env.Data, env.Errors, nil
 }
 
+// queryIssues sends a query that uses IssueFields. If the server does not know dependencies between issues, it asks without them.
+func queryIssues[T any](ctx context.Context, c *requests, build func() (query string, vars map[string]any)) (*T, []graphqlError, error) {
+	for {
+		query, vars := build()
+		data, missing, err := graphQL[T](ctx, c, query, vars)
+		if errors.Is(err, errUnknownField) && !strings.Contains(query, issueFieldsPlain) {
+			c.mu.Lock()
+			c.plain = true
+			c.mu.Unlock()
+			c.WarnOnce("this GitHub server does not tell which issues block others: all count as not blocked")
+			continue
+		}
+		return data, missing, err
+	}
+}
+
+// issueFields returns the fragment for issues that the server understands.
+func (c *requests) issueFields() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.plain {
+		return issueFieldsPlain
+	}
+	return issueFields
+}
+
+// pages calls fetch for each page of a connection, with the cursor in vars.
+func (c *requests) pages(what string, vars map[string]any, fetch func() (nodes[json.RawMessage], error)) error {
+	seen := map[string]bool{}
+	for {
+		page, err := fetch()
+		info := page.PageInfo
+		switch {
+		case err != nil:
+			return err
+		case page.Nodes == nil:
+			return c.Fail("github_unknown_payload", "the answer contains no list of "+what)
+		case !info.HasNextPage:
+			return nil
+		case info.EndCursor == "" || seen[info.EndCursor]:
+			return c.Fail("github_unknown_payload", "there are more "+what+", but the answer has no new cursor for them")
+		case len(seen) == maxPages-1:
+			return c.Fail("github_unknown_payload", fmt.Sprintf("there are more than %d %s: close or move old ones", maxPages*perPage, what))
+		}
+		vars["after"], seen[info.EndCursor] = info.EndCursor, true
+	}
+}
+
 // decode reads the JSON of an answer.
-func decode[T any](c *Client, what string, a transport.Answer) (v T, err error) {
+func decode[T any](c *requests, what string, a transport.Answer) (v T, err error) {
 	if err := json.Unmarshal(a.Body, &v); err != nil {
 		return v, c.Unreadable("no "+what, a.Body, err)
 	}

@@ -188,7 +188,7 @@ func TestGraphQLAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tc.body) }))
-			got, missing, err := graphQL[data](t.Context(), c, "{a}", nil)
+			got, missing, err := graphQL[data](t.Context(), c.requests, "{a}", nil)
 			if tc.code != "" {
 				wantCode(t, err, tc.code)
 			} else if err != nil || got == nil || len(missing) != tc.missing {

@@ -2,8 +2,6 @@ package github
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,6 +16,12 @@ import (
 // its tool.
 const maxCommentPages = 5
 
+// comments reads and writes the comments of issues.
+type comments struct {
+	*requests
+	*names
+}
+
 type wireComment struct {
 	ID        int64     `json:"id"`
 	Body      string    `json:"body"`
@@ -31,7 +35,7 @@ type wireComment struct {
 
 // comment returns a comment with the names of its author: the login, and the id as id:5, because a login may consist of digits. A
 // user with write access to a repository can edit the comments of others there.
-func (c *Client) comment(w wireComment) reconcile.Comment {
+func (c comments) comment(w wireComment) reconcile.Comment {
 	body := c.Scrub(w.Body)
 	comment := reconcile.Comment{
 		ID: strconv.FormatInt(w.ID, 10), Author: "ghost", Body: body, CreatedAt: w.CreatedAt.UTC(), Own: reconcile.Marked(body),
@@ -45,7 +49,7 @@ func (c *Client) comment(w wireComment) reconcile.Comment {
 
 // Comments reads the comments that were made after since, the newest first, at most 500. The error has the code issue_not_found if
 // the issue is not visible.
-func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
+func (c comments) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	path, err := c.issuePath(issueID)
 	if err != nil {
 		return nil, err
@@ -61,7 +65,7 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 		if err != nil {
 			return nil, c.ofIssue(issueID, err)
 		}
-		list, err := decode[[]wireComment](c, "list of comments", a)
+		list, err := decode[[]wireComment](c.requests, "list of comments", a)
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +86,7 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 }
 
 // Post comments on an issue. The text contains a marker of symphony.
-func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
+func (c comments) Post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
 	path, err := c.issuePath(issueID)
 	if err != nil {
 		return reconcile.Comment{}, err
@@ -91,7 +95,7 @@ func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comm
 	if err != nil {
 		return reconcile.Comment{}, c.ofIssue(issueID, err)
 	}
-	w, err := decode[wireComment](c, "comment", a)
+	w, err := decode[wireComment](c.requests, "comment", a)
 	if err == nil && w.ID == 0 {
 		err = c.Fail("github_unknown_payload", "the new comment has no id")
 	}
@@ -99,7 +103,7 @@ func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comm
 }
 
 // Edit replaces the text of a comment.
-func (c *Client) Edit(ctx context.Context, issueID, commentID, body string) (string, error) {
+func (c comments) Edit(ctx context.Context, issueID, commentID, body string) (string, error) {
 	repo, _, err := c.issueOf(issueID)
 	if err != nil {
 		return "", err
@@ -108,22 +112,8 @@ func (c *Client) Edit(ctx context.Context, issueID, commentID, body string) (str
 	if err != nil {
 		return "", err
 	}
-	w, err := decode[wireComment](c, "comment", a)
+	w, err := decode[wireComment](c.requests, "comment", a)
 	return c.Scrub(w.Body), err
-}
-
-// ofIssue turns the error of a request about an issue that does not exist into issue_not_found.
-func (c *Client) ofIssue(id string, err error) error {
-	if errors.Is(err, reconcile.ErrGone) {
-		return c.missing(id)
-	}
-	return err
-}
-
-// issuePath returns the path of an issue, given its id.
-func (c *Client) issuePath(id string) (string, error) {
-	repo, number, err := c.issueOf(id)
-	return fmt.Sprintf("/repos/%s/issues/%d", repo, number), err
 }
 
 func hasNextPage(h http.Header) bool { return strings.Contains(h.Get("Link"), `rel="next"`) }

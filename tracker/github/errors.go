@@ -17,7 +17,7 @@ var errUnknownField = errors.New("unknown field")
 
 // refusal returns the error of an answer with GraphQL errors, or with an HTTP status that means failure. It wraps reconcile.ErrGone if
 // something does not exist, or the token may not see it.
-func (c *Client) refusal(a transport.Answer, errs []graphqlError) error {
+func (c *requests) refusal(a transport.Answer, errs []graphqlError) error {
 	ofType := func(types ...string) func(graphqlError) bool {
 		return func(e graphqlError) bool { return slices.Contains(types, e.Type) }
 	}

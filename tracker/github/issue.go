@@ -2,11 +2,9 @@ package github
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -213,35 +211,40 @@ func (r record) complete(state string, labels []label, assignees []account) reco
 }
 
 // state returns the state of an issue: closed, the column of the board, the first label that is a state, or open.
-func (c *Client) state(r record) string {
+func (n *names) state(r record) string {
 	switch {
 	case r.Closed:
 		return "closed"
 	case r.item != nil && strings.TrimSpace(r.item.Column.Name) != "":
 		return strings.TrimSpace(r.item.Column.Name)
 	}
-	if i := slices.IndexFunc(c.o.StateLabels, func(l string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(l)) }); i >= 0 {
-		return strings.TrimSpace(c.o.StateLabels[i])
+	if i := slices.IndexFunc(n.o.StateLabels, func(l string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(l)) }); i >= 0 {
+		return strings.TrimSpace(n.o.StateLabels[i])
 	}
 	return "open"
 }
 
+// in reports whether a record is a candidate for the states: malformed records are, so that they are reported.
+func (n *names) in(states map[string]bool, r record) bool {
+	return r.Malformed != "" || states[reconcile.NormalizeState(n.state(r))]
+}
+
 // issue turns a record into an issue. me is the login of the token's account, if Options.Assignee asks for it.
-func (c *Client) issue(r record, me string) reconcile.Issue {
-	id, identifier := c.called(r.Repo, r.Number)
+func (n *names) issue(r record, me string) reconcile.Issue {
+	id, identifier := n.called(r.Repo, r.Number)
 	if r.Malformed != "" {
-		return reconcile.Issue{ID: id, Identifier: identifier, Malformed: c.Scrub(r.Malformed)}
+		return reconcile.Issue{ID: id, Identifier: identifier, Malformed: n.api.Scrub(r.Malformed)}
 	}
 	issue := reconcile.Issue{
-		ID: id, Identifier: identifier, Title: c.Scrub(r.Title), State: c.Scrub(c.state(r)), Labels: []string{},
+		ID: id, Identifier: identifier, Title: n.api.Scrub(r.Title), State: n.api.Scrub(n.state(r)), Labels: []string{},
 		BlockedBy: []reconcile.BlockerRef{}, Project: r.Repo, LastCommentAt: r.lastCommentAt, PullRequest: r.pullRequest,
-		NativeRef: map[string]any{"id": r.ID, "node_id": r.Node, "number": r.Number, "repo": c.present(r.Repo)},
+		NativeRef: map[string]any{"id": r.ID, "node_id": r.Node, "number": r.Number, "repo": n.present(r.Repo)},
 	}
 	if r.Body != "" {
-		issue.Description = new(c.Scrub(r.Body))
+		issue.Description = new(n.api.Scrub(r.Body))
 	}
 	if r.URL != "" {
-		issue.URL = new(c.Scrub(r.URL))
+		issue.URL = new(n.api.Scrub(r.URL))
 	}
 	for at, when := range map[**time.Time]time.Time{&issue.CreatedAt: r.Created, &issue.UpdatedAt: r.Updated} {
 		if !when.IsZero() {
@@ -249,16 +252,16 @@ func (c *Client) issue(r record, me string) reconcile.Issue {
 		}
 	}
 	for _, l := range r.Labels {
-		issue.Labels = append(issue.Labels, c.Scrub(l))
+		issue.Labels = append(issue.Labels, n.api.Scrub(l))
 	}
-	if i := slices.IndexFunc(c.o.PriorityLabels, func(l string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(l)) }); i >= 0 {
+	if i := slices.IndexFunc(n.o.PriorityLabels, func(l string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(l)) }); i >= 0 {
 		issue.Priority = new(i + 1)
 	}
 	for _, b := range r.Blockers {
-		issue.BlockedBy = append(issue.BlockedBy, c.blocker(b))
+		issue.BlockedBy = append(issue.BlockedBy, n.blocker(b))
 	}
-	issue.Assignee = c.assignee(r.Assignees, me)
-	if c.o.Project != "" {
+	issue.Assignee = n.assignee(r.Assignees, me)
+	if n.o.Project != "" {
 		issue.Elsewhere = r.item == nil
 	}
 	if r.item != nil {
@@ -268,11 +271,11 @@ func (c *Client) issue(r record, me string) reconcile.Issue {
 }
 
 // assignee chooses one of several accounts: the one that the workflow names, or else the first.
-func (c *Client) assignee(logins []string, me string) *reconcile.Assignee {
+func (n *names) assignee(logins []string, me string) *reconcile.Assignee {
 	if len(logins) == 0 {
 		return nil
 	}
-	wanted := c.o.Assignee
+	wanted := n.o.Assignee
 	if strings.EqualFold(wanted, "me") {
 		wanted = me
 	}
@@ -284,108 +287,17 @@ func (c *Client) assignee(logins []string, me string) *reconcile.Assignee {
 	return &reconcile.Assignee{ID: logins[0]}
 }
 
-func (c *Client) blocker(b blocker) reconcile.BlockerRef {
+func (n *names) blocker(b blocker) reconcile.BlockerRef {
 	repo, state := b.Repo, "open"
 	if b.Closed {
 		state = "closed"
 	}
 	// A repository of the project has the name by which the workflow knows it.
-	i := slices.IndexFunc(c.o.Repositories, func(r string) bool { return strings.EqualFold(c.present(r), b.Repo) })
+	i := slices.IndexFunc(n.o.Repositories, func(r string) bool { return strings.EqualFold(n.present(r), b.Repo) })
 	if i < 0 {
 		name := fmt.Sprintf("%s#%d", repo, b.Number)
 		return reconcile.BlockerRef{ID: &name, Identifier: &name, State: &state}
 	}
-	id, identifier := c.called(c.o.Repositories[i], b.Number)
+	id, identifier := n.called(n.o.Repositories[i], b.Number)
 	return reconcile.BlockerRef{ID: &id, Identifier: &identifier, State: &state}
-}
-
-// called returns the id and the identifier of an issue: 12 and GH-12, or with several repositories owner/name#12 and name-12.
-func (c *Client) called(repo string, number int) (id, identifier string) {
-	digits := strconv.Itoa(number)
-	if number < 1 {
-		digits = "unknown"
-	}
-	if len(c.o.Repositories) == 1 {
-		return digits, "GH-" + digits
-	}
-	_, name, _ := strings.Cut(repo, "/")
-	return repo + "#" + digits, name + "-" + digits
-}
-
-// issueOf returns the repository and the number of an issue, given its id: the number, or OWNER/NAME#NUMBER if the project has
-// several repositories.
-func (c *Client) issueOf(id string) (repo string, number int, err error) {
-	repo, digits, several := strings.Cut(id, "#")
-	if !several {
-		repo, digits = c.o.Repositories[0], repo
-	}
-	number, err = strconv.Atoi(digits)
-	i := slices.IndexFunc(c.o.Repositories, func(r string) bool { return strings.EqualFold(r, repo) })
-	if err != nil || number < 1 || i < 0 || several != (len(c.o.Repositories) > 1) {
-		return "", 0, c.missing(id)
-	}
-	return c.o.Repositories[i], number, nil
-}
-
-func (c *Client) missing(name string) error {
-	return &reconcile.Error{
-		Code: "issue_not_found", Message: c.Scrub(fmt.Sprintf("GitHub shows no issue %q of %s", name, strings.Join(c.o.Repositories, ", "))),
-		Hint: "check the number, and that the token may read the issue; a pull request is no issue", Err: reconcile.ErrGone,
-	}
-}
-
-// idOf returns the id of the issue that people call GH-12, 12, #12, name-12, owner/name#12, or by its address. It is false for
-// anything else, and for a number alone if the project has several repositories.
-func (c *Client) idOf(name string) (string, bool) {
-	name = strings.TrimSpace(name)
-	repos := c.o.Repositories
-	var repo, digits string
-	if u, err := url.Parse(name); err == nil && u.Host != "" {
-		parts := strings.Split(strings.Trim(u.Path, "/"), "/")
-		if len(parts) != 4 || parts[2] != "issues" {
-			return "", false
-		}
-		repo, digits = parts[0]+"/"+parts[1], parts[3]
-	} else if i := strings.LastIndexAny(name, "#-"); i >= 0 {
-		repo, digits = name[:i], name[i+1:]
-	} else {
-		digits = name
-	}
-	number, err := strconv.Atoi(digits)
-	if err != nil || number < 1 {
-		return "", false
-	}
-	if repo == "" || strings.EqualFold(repo, "GH") {
-		if len(repos) > 1 {
-			return "", false
-		}
-		repo = repos[0]
-	}
-	i := slices.IndexFunc(repos, func(r string) bool {
-		_, short, _ := strings.Cut(r, "/")
-		return strings.EqualFold(r, repo) || strings.EqualFold(c.present(r), repo) || strings.EqualFold(short, repo)
-	})
-	if i < 0 {
-		return "", false
-	}
-	id, _ := c.called(repos[i], number)
-	return id, true
-}
-
-// present returns the present name of a repository, which may have been renamed.
-func (c *Client) present(repo string) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return cmp.Or(c.renamed[strings.ToLower(repo)], repo)
-}
-
-// rename records the present name of a repository, and warns once if it is another one than the workflow has.
-func (c *Client) rename(repo, name string) {
-	if name == "" || strings.EqualFold(repo, name) {
-		return
-	}
-	c.mu.Lock()
-	c.renamed[strings.ToLower(repo)] = name
-	c.mu.Unlock()
-	c.WarnOnce(fmt.Sprintf("the repository %s is now called %s: correct tracker.provider", repo, name))
 }

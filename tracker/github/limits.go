@@ -3,6 +3,7 @@ package github
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -17,13 +18,13 @@ import (
 const limitKey = "github_limit"
 
 // mayAsk returns an error while a limit lasts that this client or another process was told.
-func (c *Client) mayAsk(ctx context.Context) error {
+func (c *requests) mayAsk(ctx context.Context) error {
 	c.mu.Lock()
 	until := c.limited
 	c.mu.Unlock()
 	now := c.Now()
-	if c.o.Memory != nil {
-		stored, _, err := c.o.Memory.Meta(ctx, limitKey)
+	if c.memory != nil {
+		stored, _, err := c.memory.Meta(ctx, limitKey)
 		if err != nil {
 			return err
 		}
@@ -39,7 +40,7 @@ func (c *Client) mayAsk(ctx context.Context) error {
 }
 
 // reached records the limit of an answer and returns its error.
-func (c *Client) reached(ctx context.Context, a transport.Answer) error {
+func (c *requests) reached(ctx context.Context, a transport.Answer) error {
 	until := limitEnd(a.Header, c.Now())
 	c.mu.Lock()
 	if c.limited.Before(until) {
@@ -47,9 +48,9 @@ func (c *Client) reached(ctx context.Context, a transport.Answer) error {
 	}
 	until = c.limited
 	c.mu.Unlock()
-	if c.o.Memory != nil {
+	if c.memory != nil {
 		// The answer may have used up the time of the request.
-		if err := c.o.Memory.SetMeta(context.WithoutCancel(ctx), limitKey, strconv.FormatInt(until.UnixMilli(), 10)); err != nil {
+		if err := c.memory.SetMeta(context.WithoutCancel(ctx), limitKey, strconv.FormatInt(until.UnixMilli(), 10)); err != nil {
 			return err
 		}
 	}
@@ -100,7 +101,7 @@ func limitEnd(h http.Header, now time.Time) time.Time {
 func known(a transport.Allowance) bool { return a.Limit > 0 && a.Left >= 0 }
 
 // readBudget reads the allowance and the token's scopes in the headers of an answer.
-func (c *Client) readBudget(h http.Header) {
+func (c *requests) readBudget(h http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if scopes, has := h["X-Oauth-Scopes"]; has {
@@ -117,7 +118,7 @@ func (c *Client) readBudget(h http.Header) {
 }
 
 // Budget returns the scarcer of the allowances of the two APIs by the headers of the last answers.
-func (c *Client) Budget() reconcile.Budget {
+func (c *requests) Budget() reconcile.Budget {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.answered
@@ -128,4 +129,19 @@ func (c *Client) Budget() reconcile.Budget {
 		}
 	}
 	return b
+}
+
+// checkScopes warns about what a classic token lacks. GitHub does not say what a fine-grained one may do.
+func (c *requests) checkScopes(board bool) {
+	c.mu.Lock()
+	scopes, classic := c.scopes, c.classic
+	c.mu.Unlock()
+	has := func(scope string) bool { return !classic || slices.Contains(scopes, scope) }
+	if !has("repo") && !has("public_repo") {
+		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, "+
+			"or public_repo for public repositories", scopes))
+	}
+	if board && !has("project") {
+		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to move issues on the board it needs project", scopes))
+	}
 }

@@ -88,11 +88,6 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	return issues, nil
 }
 
-// in reports whether a record is a candidate for the states: malformed records are, so that they are reported.
-func (c *Client) in(states map[string]bool, r record) bool {
-	return r.Malformed != "" || states[reconcile.NormalizeState(c.state(r))]
-}
-
 // all reads the open issues of a repository, also the closed ones if withClosed; only those changed at since or later, unless it is
 // zero.
 func (c *Client) all(ctx context.Context, repo string, withClosed bool, since time.Time) ([]record, string, error) {
@@ -113,7 +108,7 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 				Name   string                 `json:"nameWithOwner"`
 				Issues nodes[json.RawMessage] `json:"issues"`
 			} `json:"repository"`
-		}](ctx, c, func() (string, map[string]any) { return issuesQuery + c.issueFields(), vars })
+		}](ctx, c.requests, func() (string, map[string]any) { return issuesQuery + c.issueFields(), vars })
 		switch {
 		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Repository == nil:
 			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
@@ -148,28 +143,6 @@ func sorted(records map[int]record) []record {
 	return list
 }
 
-// pages calls fetch for each page of a connection, with the cursor in vars.
-func (c *Client) pages(what string, vars map[string]any, fetch func() (nodes[json.RawMessage], error)) error {
-	seen := map[string]bool{}
-	for {
-		page, err := fetch()
-		info := page.PageInfo
-		switch {
-		case err != nil:
-			return err
-		case page.Nodes == nil:
-			return c.Fail("github_unknown_payload", "the answer contains no list of "+what)
-		case !info.HasNextPage:
-			return nil
-		case info.EndCursor == "" || seen[info.EndCursor]:
-			return c.Fail("github_unknown_payload", "there are more "+what+", but the answer has no new cursor for them")
-		case len(seen) == maxPages-1:
-			return c.Fail("github_unknown_payload", fmt.Sprintf("there are more than %d %s: close or move old ones", maxPages*perPage, what))
-		}
-		vars["after"], seen[info.EndCursor] = info.EndCursor, true
-	}
-}
-
 // changed brings the list in Memory up to date, by one conditional request for each repository, and returns its records. me is the
 // login of the token's account, if the workflow asks for it.
 func (c *Client) changed(ctx context.Context, wanted map[string]bool) (records []record, me string, err error) {
@@ -195,7 +168,7 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (records [
 	if strings.EqualFold(c.o.Assignee, "me") && (changed || l.Me == "") { // with another token the list has changed, too
 		data, _, err := graphQL[struct {
 			Viewer viewer `json:"viewer"`
-		}](ctx, c, "query { viewer { login } }", nil)
+		}](ctx, c.requests, "query { viewer { login } }", nil)
 		if err != nil {
 			return nil, "", err
 		}
@@ -275,7 +248,7 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 	case a.Status != http.StatusOK:
 		return nil, c.refusal(a, nil)
 	}
-	entries, err := decode[[]json.RawMessage](c, "list of issues", a)
+	entries, err := decode[[]json.RawMessage](c.requests, "list of issues", a)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +349,7 @@ func (c *Client) askName(ctx context.Context, repo string) error {
 	}
 	named, err := decode[struct {
 		Name string `json:"full_name"`
-	}](c, "repository", a)
+	}](c.requests, "repository", a)
 	c.rename(repo, named.Name)
 	return err
 }

@@ -14,25 +14,17 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func (c *Client) statusField() string {
-	if c.o.StatusField == "" {
-		return "Status"
-	}
-	return c.o.StatusField
-}
-
-// boardAddress reads the address of a project: https://github.com/orgs/LOGIN/projects/NUMBER, or with users instead of orgs. kind is
-// the field of a GraphQL query that returns the owner.
+// boardAddress reads the address of a project: https://github.com/orgs/LOGIN/projects/NUMBER, or with users instead of orgs, which is
+// kind.
 func boardAddress(address string) (kind, login string, number int, err error) {
 	u, err := url.Parse(address)
 	if err == nil {
-		if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 4 && parts[2] == "projects" {
-			kind = map[string]string{"orgs": "organization", "users": "user"}[parts[0]]
-			login = parts[1]
+		if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 4 && owners[parts[0]] != "" && parts[2] == "projects" {
+			kind, login = parts[0], parts[1]
 			number, err = strconv.Atoi(parts[3])
 		}
 	}
-	if err != nil || kind == "" || login == "" || number < 1 {
+	if err != nil || login == "" || number < 1 {
 		return "", "", 0, &reconcile.Error{
 			Code: "tracker_project_not_found", Message: fmt.Sprintf("%q is not the address of a project", address), Class: reconcile.ClassWorkflow,
 			Hint: "copy it from the browser: https://github.com/orgs/OWNER/projects/1",
@@ -41,17 +33,28 @@ func boardAddress(address string) (kind, login string, number int, err error) {
 	return kind, login, number, nil
 }
 
+// owners are the fields of a GraphQL query that return the owner, by the word in the address of a project.
+var owners = map[string]string{"orgs": "organization", "users": "user"}
+
+// boardOf returns the path of a project in the REST API; empty if the address is not that of a project.
+func boardOf(address string) string {
+	kind, login, number, err := boardAddress(address)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("/%s/%s/projectsV2/%d", kind, login, number)
+}
+
 // sameBoard reports whether two addresses, perhaps of views, are those of the same project.
 func sameBoard(a, b string) bool {
-	kind, login, number, err := boardAddress(a)
-	kindB, loginB, numberB, errB := boardAddress(b)
-	return err == nil && errB == nil && kind == kindB && strings.EqualFold(login, loginB) && number == numberB
+	path := boardOf(a)
+	return path != "" && strings.EqualFold(path, boardOf(b))
 }
 
 // forBoard returns a query about the project of the workflow, with its variables.
 func (c *Client) forBoard(query string) (string, map[string]any) {
 	kind, login, number, _ := boardAddress(c.o.Project) // New has checked it
-	return strings.ReplaceAll(query, "OWNER(", kind+"("), map[string]any{"login": login, "number": number}
+	return strings.ReplaceAll(query, "OWNER(", owners[kind]+"("), map[string]any{"login": login, "number": number}
 }
 
 func (c *Client) noBoard() error {
@@ -64,7 +67,7 @@ func (c *Client) noBoard() error {
 // board reads the issues on the project's board that belong to the repositories of the workflow.
 func (c *Client) board(ctx context.Context) (records []record, me string, err error) {
 	query, vars := c.forBoard(boardQuery)
-	vars["field"] = c.statusField()
+	vars["field"] = c.o.StatusField
 	seen := map[ref]bool{} // an item that moves between two requests is on both pages
 	err = c.pages("items of the project", vars, func() (nodes[json.RawMessage], error) {
 		data, _, err := queryIssues[struct {
@@ -74,7 +77,7 @@ func (c *Client) board(ctx context.Context) (records []record, me string, err er
 					Items nodes[json.RawMessage] `json:"items"`
 				} `json:"projectV2"`
 			} `json:"owner"`
-		}](ctx, c, func() (string, map[string]any) { return query + c.issueFields() + columnFields, vars })
+		}](ctx, c.requests, func() (string, map[string]any) { return query + c.issueFields() + columnFields, vars })
 		switch {
 		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Owner.Project == nil:
 			return nodes[json.RawMessage]{}, c.noBoard()
@@ -139,7 +142,7 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		}
 		labels, logins = append(labels, more...), append(logins, users...)
 	}
-	c.checkScopes()
+	c.checkScopes(c.o.Project != "")
 	if c.o.Project != "" {
 		columns, err := c.verifyBoard(ctx, &found.Project)
 		if err != nil {
@@ -156,21 +159,6 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		found.Assignee = &list[0]
 	}
 	return found, nil
-}
-
-// checkScopes warns about what a classic token lacks. GitHub does not say what a fine-grained one may do.
-func (c *Client) checkScopes() {
-	c.mu.Lock()
-	scopes, classic := c.scopes, c.classic
-	c.mu.Unlock()
-	has := func(scope string) bool { return !classic || slices.Contains(scopes, scope) }
-	if !has("repo") && !has("public_repo") {
-		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to change issues it needs repo, "+
-			"or public_repo for public repositories", scopes))
-	}
-	if c.o.Project != "" && !has("project") {
-		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to move issues on the board it needs project", scopes))
-	}
 }
 
 // verifyRepository reads the labels of a repository, and the accounts whose login resembles assignee.
@@ -191,7 +179,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 				Labels    nodes[json.RawMessage] `json:"labels"`
 				Users     nodes[account]         `json:"assignableUsers"`
 			} `json:"repository"`
-		}](ctx, c, repositoryQuery, vars)
+		}](ctx, c.requests, repositoryQuery, vars)
 		switch {
 		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Repository == nil:
 			return page, c.noRepository(repo, "")
@@ -236,7 +224,7 @@ func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProj
 				}] `json:"fields"`
 			} `json:"projectV2"`
 		} `json:"owner"`
-	}](ctx, c, query, vars)
+	}](ctx, c.requests, query, vars)
 	switch {
 	case errors.Is(err, reconcile.ErrGone) || err == nil && data.Owner.Project == nil:
 		return nil, c.noBoard()
@@ -247,7 +235,7 @@ func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProj
 	*project = reconcile.TrackerProject{ID: p.ID, Name: p.Title, Slug: c.o.Project, URL: p.URL}
 	var fields []string
 	for _, f := range p.Fields.Nodes {
-		if f.Name == c.statusField() {
+		if f.Name == c.o.StatusField {
 			for _, o := range f.Options {
 				columns = append(columns, o.Name)
 			}
@@ -259,7 +247,7 @@ func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProj
 	}
 	return nil, &reconcile.Error{
 		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
-		Message: c.Scrub(fmt.Sprintf("the project %s has no field %q with options", c.o.Project, c.statusField())),
+		Message: c.Scrub(fmt.Sprintf("the project %s has no field %q with options", c.o.Project, c.o.StatusField)),
 		Hint:    c.Scrub("set tracker.provider.status_field to one of these: " + strings.Join(fields, ", ")),
 	}
 }

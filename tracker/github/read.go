@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed" // the queries
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -127,7 +126,7 @@ func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]str
 			repos = append(repos, at.repo)
 		}
 	}
-	data, missing, err := queryIssues[map[string]json.RawMessage](ctx, c, func() (string, map[string]any) {
+	data, missing, err := queryIssues[map[string]json.RawMessage](ctx, c.requests, func() (string, map[string]any) {
 		return c.numbersQuery(repos, refs, branches)
 	})
 	if err != nil {
@@ -193,7 +192,7 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 	}
 	fields := "...IssueFields"
 	if c.o.Project != "" {
-		param("field", c.statusField())
+		param("field", c.o.StatusField)
 		fields += " projectItems(first: 100) { nodes { ...Column } }"
 	}
 	var body strings.Builder
@@ -221,32 +220,6 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 		query += pullFields
 	}
 	return query, vars
-}
-
-// issueFields returns the fragment for issues that the server understands.
-func (c *Client) issueFields() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.plain {
-		return issueFieldsPlain
-	}
-	return issueFields
-}
-
-// queryIssues sends a query that uses IssueFields. If the server does not know dependencies between issues, it asks without them.
-func queryIssues[T any](ctx context.Context, c *Client, build func() (query string, vars map[string]any)) (*T, []graphqlError, error) {
-	for {
-		query, vars := build()
-		data, missing, err := graphQL[T](ctx, c, query, vars)
-		if errors.Is(err, errUnknownField) && !strings.Contains(query, issueFieldsPlain) {
-			c.mu.Lock()
-			c.plain = true
-			c.mu.Unlock()
-			c.WarnOnce("this GitHub server does not tell which issues block others: all count as not blocked")
-			continue
-		}
-		return data, missing, err
-	}
 }
 
 // isAt reports whether an error is about the entity with this path.

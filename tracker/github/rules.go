@@ -68,17 +68,17 @@ type target struct {
 }
 
 // target checks a path that the agent has written. It is built anew from its parts, so that what is sent is what was checked.
-func (c *Client) target(issue reconcile.Issue, method, written string) (target, error) {
+func (n *names) target(issue reconcile.Issue, method, written string) (target, error) {
 	parts, err := segments(written)
 	if err != nil {
 		return target{}, err
 	}
-	repo, _, err := c.issueOf(issue.ID)
+	repo, _, err := n.issueOf(issue.ID)
 	if err != nil {
 		return target{}, err
 	}
-	now := c.present(repo) // its name after a rename
-	board := boardOf(c.o.Project)
+	now := n.present(repo) // its name after a rename
+	board := boardOf(n.o.Project)
 	for _, base := range []struct {
 		path, sent string
 		rules      []rule
@@ -161,18 +161,4 @@ func segments(path string) ([]string, error) {
 		parts[i] = decoded
 	}
 	return parts, nil
-}
-
-// boardOf returns the path in the REST API of the board with an address such as https://github.com/orgs/acme/projects/4; empty for
-// none.
-func boardOf(address string) string {
-	u, err := url.Parse(address)
-	if address == "" || err != nil {
-		return ""
-	}
-	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
-	if len(parts) < 4 {
-		return ""
-	}
-	return "/" + parts[0] + "/" + parts[1] + "/projectsV2/" + parts[3]
 }

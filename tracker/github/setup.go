@@ -25,7 +25,7 @@ func Setup() reconcile.TrackerSetup {
 			if err != nil {
 				return reconcile.TrackerAccount{}, err
 			}
-			user, err := decode[account](c, "account", a)
+			user, err := decode[account](c.requests, "account", a)
 			found := reconcile.TrackerAccount{User: user.Login}
 			found.Project = func(ctx context.Context, repo, label string) (reconcile.TrackerBoard, error) {
 				o.Repositories = []string{repo}

@@ -280,7 +280,7 @@ func (t *tool) follow(ctx context.Context, r transport.Request, a transport.Answ
 	repository, err := decode[struct {
 		ID   int64  `json:"id"`
 		Name string `json:"full_name"`
-	}](t.c, "repository", now)
+	}](t.c.requests, "repository", now)
 	if err != nil {
 		return a, err
 	}

@@ -1,0 +1,129 @@
+package github
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/symphony-cron/symphony/internal/transport"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// names are those of issues and repositories: as GitHub, the workflow and people have them. It sends nothing.
+type names struct {
+	api *transport.Client
+	o   Options
+
+	mu      sync.Mutex
+	renamed map[string]string // the present names of renamed repositories, by the former in lower case
+}
+
+// called returns the id and the identifier of an issue: 12 and GH-12, or with several repositories owner/name#12 and name-12.
+func (n *names) called(repo string, number int) (id, identifier string) {
+	digits := strconv.Itoa(number)
+	if number < 1 {
+		digits = "unknown"
+	}
+	if len(n.o.Repositories) == 1 {
+		return digits, "GH-" + digits
+	}
+	_, name, _ := strings.Cut(repo, "/")
+	return repo + "#" + digits, name + "-" + digits
+}
+
+// issueOf returns the repository and the number of an issue, given its id: the number, or OWNER/NAME#NUMBER if the project has
+// several repositories.
+func (n *names) issueOf(id string) (repo string, number int, err error) {
+	repo, digits, several := strings.Cut(id, "#")
+	if !several {
+		repo, digits = n.o.Repositories[0], repo
+	}
+	number, err = strconv.Atoi(digits)
+	i := slices.IndexFunc(n.o.Repositories, func(r string) bool { return strings.EqualFold(r, repo) })
+	if err != nil || number < 1 || i < 0 || several != (len(n.o.Repositories) > 1) {
+		return "", 0, n.missing(id)
+	}
+	return n.o.Repositories[i], number, nil
+}
+
+func (n *names) missing(name string) error {
+	return &reconcile.Error{
+		Code: "issue_not_found", Message: n.api.Scrub(fmt.Sprintf("GitHub shows no issue %q of %s", name, strings.Join(n.o.Repositories, ", "))),
+		Hint: "check the number, and that the token may read the issue; a pull request is no issue", Err: reconcile.ErrGone,
+	}
+}
+
+// idOf returns the id of the issue that people call GH-12, 12, #12, name-12, owner/name#12, or by its address. It is false for
+// anything else, and for a number alone if the project has several repositories.
+func (n *names) idOf(name string) (string, bool) {
+	name = strings.TrimSpace(name)
+	repos := n.o.Repositories
+	var repo, digits string
+	if u, err := url.Parse(name); err == nil && u.Host != "" {
+		parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+		if len(parts) != 4 || parts[2] != "issues" {
+			return "", false
+		}
+		repo, digits = parts[0]+"/"+parts[1], parts[3]
+	} else if i := strings.LastIndexAny(name, "#-"); i >= 0 {
+		repo, digits = name[:i], name[i+1:]
+	} else {
+		digits = name
+	}
+	number, err := strconv.Atoi(digits)
+	if err != nil || number < 1 {
+		return "", false
+	}
+	if repo == "" || strings.EqualFold(repo, "GH") {
+		if len(repos) > 1 {
+			return "", false
+		}
+		repo = repos[0]
+	}
+	i := slices.IndexFunc(repos, func(r string) bool {
+		_, short, _ := strings.Cut(r, "/")
+		return strings.EqualFold(r, repo) || strings.EqualFold(n.present(r), repo) || strings.EqualFold(short, repo)
+	})
+	if i < 0 {
+		return "", false
+	}
+	id, _ := n.called(repos[i], number)
+	return id, true
+}
+
+// present returns the present name of a repository, which may have been renamed.
+func (n *names) present(repo string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return cmp.Or(n.renamed[strings.ToLower(repo)], repo)
+}
+
+// rename records the present name of a repository, and warns once if it is another one than the workflow has.
+func (n *names) rename(repo, name string) {
+	if name == "" || strings.EqualFold(repo, name) {
+		return
+	}
+	n.mu.Lock()
+	n.renamed[strings.ToLower(repo)] = name
+	n.mu.Unlock()
+	n.api.WarnOnce(fmt.Sprintf("the repository %s is now called %s: correct tracker.provider", repo, name))
+}
+
+// issuePath returns the path of an issue, given its id.
+func (n *names) issuePath(id string) (string, error) {
+	repo, number, err := n.issueOf(id)
+	return fmt.Sprintf("/repos/%s/issues/%d", repo, number), err
+}
+
+// ofIssue turns the error of a request about an issue that does not exist into issue_not_found.
+func (n *names) ofIssue(id string, err error) error {
+	if errors.Is(err, reconcile.ErrGone) {
+		return n.missing(id)
+	}
+	return err
+}
