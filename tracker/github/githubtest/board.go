@@ -8,10 +8,9 @@ import (
 
 // Board is a project (Projects v2) whose single-select field says in which column an issue is.
 type Board struct {
-	Owner   string
+	Owner   string // an organization
 	Number  int
 	Title   string
-	User    bool     // it belongs to a user, not to an organization
 	Field   string   // Status if empty
 	Columns []string // Todo, In Progress and Done if empty
 }
@@ -51,15 +50,8 @@ func (s *Server) BoardURL() string {
 	return s.board.url()
 }
 
-func (b *board) kind() string {
-	if b.User {
-		return "users"
-	}
-	return "orgs"
-}
-
 func (b *board) url() string {
-	return fmt.Sprint(siteURL, b.kind(), "/", b.Owner, "/projects/", b.Number)
+	return fmt.Sprint(siteURL, "orgs/", b.Owner, "/projects/", b.Number)
 }
 
 // column returns the index of a column; -1 if there is none, or no board.
@@ -123,60 +115,29 @@ func (s *Server) Unplace(ref string) error {
 
 func optionID(n int) string { return fmt.Sprintf("%08x", 0xf75ad846+n) }
 
-// ownerNode answers a field of Query for a user or an organization.
-func (s *Server) ownerNode(kind, login string) any {
-	isUser := kind == "User"
-	known := slices.ContainsFunc(s.Users, func(u string) bool { return strings.EqualFold(u, login) })
-	if s.board != nil && strings.EqualFold(s.board.Owner, login) {
-		known = s.board.User == isUser
-	} else if !isUser {
-		known = slices.ContainsFunc(s.repos, func(r *repository) bool { return strings.EqualFold(r.owner(), login) })
-	}
-	if !known {
-		panic(notFound("a%s %s with the login of '%s'.", map[bool]string{false: "n"}[isUser], kind, login))
-	}
-	n := s.userNode(login)
-	n["__typename"] = kind
-	n["projectV2"] = resolver(func(args map[string]any) any {
-		if number, _ := number(args["number"]); s.board == nil || !strings.EqualFold(s.board.Owner, login) || number != s.board.Number {
-			panic(notFound("a ProjectV2 with the number %d.", number))
-		}
-		return s.boardNode()
-	})
-	return n
-}
-
-func (s *Server) boardNode() node {
+// boardNode answers the field projectV2 of the board's owner.
+func (s *Server) boardNode(args map[string]any) any {
 	b := s.board
-	options := []node{}
+	if number(args["number"]) != b.Number {
+		panic(notFound("a ProjectV2 with the number %d.", number(args["number"])))
+	}
+	options, items := []node{}, connection{}
 	for n, name := range b.Columns {
-		options = append(options, node{"__typename": "ProjectV2SingleSelectFieldOption", "id": optionID(n), "name": name})
+		options = append(options, node{"id": optionID(n), "name": name})
 	}
-	status := node{
-		"__typename": "ProjectV2SingleSelectField", "is ProjectV2FieldCommon": true, "id": nodeID("PVTSSF", b.id), "databaseId": b.fieldID(),
-		"name": b.Field, "dataType": "SINGLE_SELECT", "options": options,
-	}
-	title := node{
-		"__typename": "ProjectV2Field", "is ProjectV2FieldCommon": true, "id": nodeID("PVTF", b.id), "name": "Title", "dataType": "TITLE",
+	for _, it := range b.items {
+		if it.issue.exists() && !it.archived {
+			n := s.itemNode(it)
+			n["content"] = s.issueNode(it.issue)
+			items = append(items, n)
+		}
 	}
 	return node{
-		"__typename": "ProjectV2", "id": nodeID("PVT", b.id), "number": b.Number, "title": b.Title, "url": b.url(), "closed": false,
-		"fields": connection{title, status},
-		"field": resolver(func(args map[string]any) any {
-			if strings.EqualFold(fmt.Sprint(args["name"]), b.Field) {
-				return status
-			}
-			return nil
-		}),
-		"items": resolver(func(map[string]any) any {
-			list := connection{}
-			for _, it := range b.items {
-				if it.issue.exists() && !it.archived {
-					list = append(list, s.itemNode(it))
-				}
-			}
-			return list
-		}),
+		"id": nodeID("PVT", b.id), "title": b.Title, "url": b.url(), "items": items,
+		"fields": connection{
+			{"__typename": "ProjectV2Field", "id": nodeID("PVTF", b.id), "name": "Title"},
+			{"__typename": "ProjectV2SingleSelectField", "id": nodeID("PVTSSF", b.id), "name": b.Field, "options": options},
+		},
 	}
 }
 
@@ -193,18 +154,13 @@ func (s *Server) itemsOf(i *Issue) connection {
 
 func (s *Server) itemNode(it *item) node {
 	return node{
-		"__typename": "ProjectV2Item", "id": nodeID("PVTI", it.id), "databaseId": it.id, "fullDatabaseId": fmt.Sprint(it.id),
-		"isArchived": it.archived, "type": "ISSUE", "createdAt": it.issue.CreatedAt, "updatedAt": it.issue.UpdatedAt,
-		"project": resolver(func(map[string]any) any { return s.boardNode() }),
-		"content": resolver(func(map[string]any) any { return s.issueNode(it.issue) }),
+		"__typename": "ProjectV2Item", "id": nodeID("PVTI", it.id), "fullDatabaseId": fmt.Sprint(it.id), "isArchived": it.archived,
+		"project": node{"url": s.board.url()},
 		"fieldValueByName": resolver(func(args map[string]any) any {
 			if it.column == "" || !strings.EqualFold(fmt.Sprint(args["name"]), s.board.Field) {
 				return nil
 			}
-			return node{
-				"__typename": "ProjectV2ItemFieldSingleSelectValue", "id": nodeID("PVTFSV", it.id), "name": it.column,
-				"optionId": optionID(s.board.column(it.column)),
-			}
+			return node{"__typename": "ProjectV2ItemFieldSingleSelectValue", "name": it.column}
 		}),
 	}
 }

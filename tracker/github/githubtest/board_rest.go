@@ -1,7 +1,6 @@
 package githubtest
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,17 +11,13 @@ import (
 func (b *board) fieldID() int64 { return b.id + 500 }
 
 func (b *board) apiURL() string {
-	return fmt.Sprint(apiURL, b.kind(), "/", b.Owner, "/projectsV2/", b.Number)
+	return fmt.Sprint(apiURL, "orgs/", b.Owner, "/projectsV2/", b.Number)
 }
 
 // onBoard returns the board that the path names.
 func (c *call) onBoard() *board {
 	b := c.board
-	owner, kind := cmp.Or(c.r.PathValue("org"), c.r.PathValue("username")), "orgs"
-	if c.r.PathValue("username") != "" {
-		kind = "users"
-	}
-	if b == nil || !strings.EqualFold(b.Owner, owner) || b.kind() != kind || fmt.Sprint(b.Number) != c.r.PathValue("project_number") {
+	if b == nil || !strings.EqualFold(b.Owner, c.r.PathValue("org")) || fmt.Sprint(b.Number) != c.r.PathValue("project_number") {
 		panic(missing)
 	}
 	return b

@@ -24,15 +24,13 @@ const (
 	FailHTML        = "html"            // 200 with HTML
 	FailClose       = "close"           // close the connection without an answer
 	FailCut         = "cut"             // close the connection within the answer
-	FailHang        = "hang"            // accept and never answer
-	FailSlow        = "slow"            // answer correctly, but DelayMS later
 	FailMalformed   = "malformed"       // replace the Field of an issue in the answer: of Issue, or of the first
 	FailHideNext    = "hide-next"       // the next list of pull requests is empty
 )
 
 var failKinds = []string{
-	FailCredentials, FailForbidden, FailScope, FailNotFound, FailRateLimit, FailSecondary, FailDown, FailHTML, FailClose, FailCut, FailHang,
-	FailSlow, FailMalformed, FailHideNext,
+	FailCredentials, FailForbidden, FailScope, FailNotFound, FailRateLimit, FailSecondary, FailDown, FailHTML, FailClose, FailCut,
+	FailMalformed, FailHideNext,
 }
 
 // Failure makes requests fail.
@@ -50,7 +48,6 @@ type Failure struct {
 	Reset int64 `json:"reset"`
 	// RetryAfter is sent with a secondary limit as the header of that name, in seconds: 60 if 0, no header if negative.
 	RetryAfter int             `json:"retry_after"`
-	DelayMS    int64           `json:"delay_ms"`
 	Field      string          `json:"field"`
 	Issue      int             `json:"issue"`
 	Value      json.RawMessage `json:"value"` // null by default
@@ -112,8 +109,8 @@ func (c *call) instead(f *Failure) (answer, bool) {
 		c.header.Set("X-OAuth-Scopes", "repo")
 	}
 	if c.isGraphQL() {
-		if out, ordered := c.refusal(f); ordered || c.hidden {
-			return out, ordered
+		if out, ordered := c.refusal(f); ordered {
+			return out, true
 		}
 	}
 	switch f.Kind {
@@ -138,31 +135,10 @@ func (c *call) instead(f *Failure) (answer, bool) {
 	case FailCut:
 		return answer{}, true
 	case FailClose:
-		c.drop(0)
-	case FailHang:
-		c.drop(time.Hour)
-	case FailSlow:
-		c.wait(time.Duration(f.DelayMS) * time.Millisecond)
+		c.log = append(c.log, Request{Method: c.r.Method, Path: c.r.URL.RequestURI()})
+		panic(http.ErrAbortHandler)
 	}
 	return answer{}, false
-}
-
-// wait waits without the lock, until the server or the request ends.
-func (c *call) wait(d time.Duration) {
-	c.mu.Unlock()
-	defer c.mu.Lock()
-	select {
-	case <-time.After(d):
-	case <-c.ctx.Done():
-	case <-c.r.Context().Done():
-	}
-}
-
-// drop closes the connection later.
-func (c *call) drop(d time.Duration) {
-	c.log = append(c.log, Request{Method: c.r.Method, Path: c.r.URL.RequestURI()})
-	c.wait(d)
-	panic(http.ErrAbortHandler)
 }
 
 // alter changes an answer.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,7 +12,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// node is an object of the GraphQL API. Its values are what becomes JSON, a time, nodes, a connection, or a resolver.
+// node is an object of the GraphQL API, with the fields that symphony asks for. Its values are what becomes JSON, a time, nodes, a
+// connection, or a resolver.
 type node map[string]any
 
 // connection is a list that a query reads in pages.
@@ -44,7 +44,7 @@ type execution struct {
 	faults []fault
 }
 
-// graphQL answers a GraphQL request. A request that the schema does not allow has no data.
+// graphQL answers a GraphQL query. A request that the schema does not allow has no data.
 func (c *call) graphQL() (out answer) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -65,78 +65,17 @@ func (c *call) graphQL() (out answer) {
 	if err != nil {
 		return c.mistake(err.Error() + ": " + asked.Query)
 	}
-	op := doc.Operations.ForName(asked.OperationName)
-	if op == nil || op.Operation != ast.Query {
-		return ok(object{"errors": []fault{{Message: "only one query is answered here"}}})
-	}
-	x := &execution{call: c, doc: doc, vars: map[string]any{}}
-	for _, v := range op.VariableDefinitions {
-		if v.DefaultValue != nil {
-			x.vars[v.Variable], _ = v.DefaultValue.Value(nil)
-		}
-	}
-	maps.Copy(x.vars, asked.Variables)
-	body := object{"data": x.complete(c.query(), op.SelectionSet, nil)}
+	x := &execution{call: c, doc: doc, vars: asked.Variables}
+	body := object{"data": x.complete(c.query(), doc.Operations.ForName(asked.OperationName).SelectionSet, nil)}
 	if len(x.faults) > 0 {
 		body["errors"] = x.faults
 	}
 	return ok(body)
 }
 
-// fields lists the fields of selections on a type, those of fragments included. Fields with the same key are merged.
-func (x *execution) fields(set ast.SelectionSet, on node) (merged []*ast.Field) {
-	var list []*ast.Field
-	for _, s := range set {
-		switch s := s.(type) {
-		case *ast.Field:
-			if !x.excluded(s.Directives) {
-				field := *s
-				list = append(list, &field)
-			}
-		case *ast.InlineFragment:
-			if on.is(s.TypeCondition) && !x.excluded(s.Directives) {
-				list = append(list, x.fields(s.SelectionSet, on)...)
-			}
-		case *ast.FragmentSpread:
-			if f := x.doc.Fragments.ForName(s.Name); f != nil && on.is(f.TypeCondition) && !x.excluded(s.Directives) {
-				list = append(list, x.fields(f.SelectionSet, on)...)
-			}
-		}
-	}
-	for _, f := range list {
-		i := slices.IndexFunc(merged, func(m *ast.Field) bool { return m.Alias == f.Alias })
-		if i < 0 {
-			merged = append(merged, f)
-		} else {
-			merged[i].SelectionSet = slices.Concat(merged[i].SelectionSet, f.SelectionSet)
-		}
-	}
-	return merged
-}
-
-func (x *execution) excluded(list ast.DirectiveList) bool {
-	is := func(name string) (value any, given bool) {
-		if d := list.ForName(name); d != nil {
-			value, _ = d.Arguments.ForName("if").Value.Value(x.vars)
-			return value, true
-		}
-		return nil, false
-	}
-	skip, skips := is("skip")
-	include, includes := is("include")
-	return skips && skip == true || includes && include != true
-}
-
-// is reports whether an object has a type: its own, or an interface, for which an object has the key "is TYPE".
-func (n node) is(typ string) bool {
-	return typ == "" || typ == n["__typename"] || typ == "Node" && n["id"] != nil || n["is "+typ] != nil
-}
-
 // complete turns the value of a field into JSON: an object into its selected fields, a connection into a page.
 func (x *execution) complete(value any, set ast.SelectionSet, args map[string]any) any {
 	switch v := value.(type) {
-	case nil:
-		return nil
 	case time.Time:
 		return stamp(v)
 	case connection:
@@ -154,14 +93,30 @@ func (x *execution) complete(value any, set ast.SelectionSet, args map[string]an
 			return nil
 		}
 		out := object{}
-		for _, f := range x.fields(set, v) {
-			x.path = append(x.path, f.Alias)
-			out[f.Alias] = x.field(v, f)
-			x.path = x.path[:len(x.path)-1]
-		}
+		x.choose(v, set, out)
 		return out
 	}
 	return value
+}
+
+// choose adds the selected fields of an object to out, those of fragments on its type included.
+func (x *execution) choose(n node, set ast.SelectionSet, out object) {
+	for _, s := range set {
+		switch s := s.(type) {
+		case *ast.Field:
+			x.path = append(x.path, s.Alias)
+			out[s.Alias] = x.field(n, s)
+			x.path = x.path[:len(x.path)-1]
+		case *ast.InlineFragment:
+			if s.TypeCondition == n["__typename"] {
+				x.choose(n, s.SelectionSet, out)
+			}
+		case *ast.FragmentSpread:
+			if f := x.doc.Fragments.ForName(s.Name); f.TypeCondition == n["__typename"] {
+				x.choose(n, f.SelectionSet, out)
+			}
+		}
+	}
 }
 
 // field returns the value of one field of an object; nil after a fault, which it notes.
@@ -169,7 +124,7 @@ func (x *execution) field(n node, f *ast.Field) (value any) {
 	value, served := n[f.Name]
 	if !served {
 		panic(fault{
-			Path: append([]any{"query"}, x.path...), Message: fmt.Sprintf("Field '%s' doesn't exist on type '%s'", f.Name, n["__typename"]),
+			Path: append([]any{"query"}, x.path...), Message: fmt.Sprintf("Field '%s' doesn't exist on type '%v'", f.Name, n["__typename"]),
 			Extensions: object{"code": "undefinedField", "typeName": n["__typename"], "fieldName": f.Name},
 		})
 	}
@@ -199,117 +154,92 @@ func (x *execution) field(n node, f *ast.Field) (value any) {
 	return value
 }
 
-// pageNode cuts a list into a page, as GitHub does.
+// pageNode cuts a list into a page, as GitHub does: the first entries after a cursor, or the last ones.
 func pageNode(list connection, args map[string]any) node {
-	total := len(list)
-	index := func(name string) (int, bool) {
-		after, given := args[name].(string)
-		return slices.IndexFunc(list, func(n node) bool { return cursor(n) == after }), given
+	if after, given := args["after"].(string); given {
+		list = list[1+slices.IndexFunc(list, func(n node) bool { return cursor(n) == after }):]
 	}
-	start, end := 0, total
-	if i, given := index("after"); given {
-		start = i + 1
-	}
-	if i, given := index("before"); given {
-		end = i
-	}
-	first, forward := number(args["first"])
-	last, backward := number(args["last"])
+	first, last := number(args["first"]), number(args["last"])
 	switch n := cmp.Or(first, last); {
-	case !forward && !backward:
+	case args["first"] == nil && args["last"] == nil:
 		panic(fault{Type: "MISSING_PAGINATION_BOUNDARIES", Message: "You must provide a `first` or `last` value to properly paginate the connection."})
 	case n < 1 || n > 100:
 		panic(fault{Type: "EXCESSIVE_PAGINATION", Message: fmt.Sprintf("Requesting %d records on the connection exceeds the `first` limit of 100 records.", n)})
-	case forward:
-		end = min(end, start+first)
-	default:
-		start = max(start, end-last)
 	}
-	some := []node(list[start:end])
-	info := node{"__typename": "PageInfo", "hasNextPage": end < total, "hasPreviousPage": start > 0, "startCursor": nil, "endCursor": nil}
+	some := []node(list[:min(len(list), first)])
+	if last > 0 {
+		some = list[max(0, len(list)-last):]
+	}
+	info := node{"hasNextPage": first > 0 && len(some) < len(list), "endCursor": nil}
 	if len(some) > 0 {
-		info["startCursor"], info["endCursor"] = cursor(some[0]), cursor(some[len(some)-1])
+		info["endCursor"] = cursor(some[len(some)-1])
 	}
-	return node{"__typename": "Connection", "nodes": some, "totalCount": total, "pageInfo": info}
+	return node{"nodes": some, "pageInfo": info}
 }
 
 func cursor(n node) string {
 	return base64.StdEncoding.EncodeToString(fmt.Append(nil, "cursor:", n["id"]))
 }
 
-// number returns an argument that is a number; false if it is absent.
-func number(v any) (int, bool) {
-	switch v := v.(type) {
-	case float64:
-		return int(v), true
-	case int64:
-		return int(v), true
+// number returns an argument that is a number; 0 if it is absent.
+func number(v any) int {
+	n, _ := v.(int64)
+	if f, is := v.(float64); is {
+		n = int64(f)
 	}
-	return 0, false
+	return int(n)
 }
 
-// texts returns an argument that is a list of words; nil if it is absent.
-func texts(v any) (list []string) {
-	some, _ := v.([]any)
-	for _, one := range some {
-		list = append(list, fmt.Sprint(one))
-	}
-	return list
+// named reports whether a list of words contains a word; also if it is absent.
+func named(list any, word string) bool {
+	some, given := list.([]any)
+	return !given || slices.Contains(some, any(word))
 }
 
 // query returns the fields of Query.
 func (c *call) query() node {
 	return node{
-		"__typename": "Query",
-		"viewer":     c.userNode(c.user),
-		"rateLimit": node{
-			"__typename": "RateLimit", "cost": 1, "limit": c.points.limit, "remaining": c.points.left, "resetAt": c.points.reset,
-			"used": c.points.limit - c.points.left,
-		},
+		"viewer": c.userNode(c.user),
 		"repository": resolver(func(args map[string]any) any {
 			name := fmt.Sprint(args["owner"], "/", args["name"])
 			for _, r := range c.repos {
 				is := func(n string) bool { return strings.EqualFold(n, name) }
-				if (is(r.name) || slices.ContainsFunc(r.former, is)) && !c.hidden {
+				if is(r.name) || slices.ContainsFunc(r.former, is) {
 					return c.repositoryNode(r)
 				}
 			}
 			panic(notFound("a Repository with the name '%s'.", name))
 		}),
-		"user":         resolver(func(args map[string]any) any { return c.ownerNode("User", fmt.Sprint(args["login"])) }),
-		"organization": resolver(func(args map[string]any) any { return c.ownerNode("Organization", fmt.Sprint(args["login"])) }),
+		"user": resolver(func(args map[string]any) any { panic(notFound("a User with the login of '%s'.", args["login"])) }),
+		"organization": resolver(func(args map[string]any) any {
+			if c.board == nil || !strings.EqualFold(c.board.Owner, fmt.Sprint(args["login"])) {
+				panic(notFound("an Organization with the login of '%s'.", args["login"]))
+			}
+			return node{"projectV2": resolver(c.boardNode)}
+		}),
 	}
 }
 
 func (s *Server) userNode(login string) node {
-	if login == "" {
-		return nil
-	}
-	return node{
-		"__typename": "User", "is Actor": true, "id": fmt.Sprint("U_", s.userID(login)), "databaseId": s.userID(login), "login": login,
-		"url": siteURL + login, "name": nil,
-	}
+	return node{"id": fmt.Sprint("U_", s.userID(login)), "login": login}
 }
 
 func (s *Server) repositoryNode(r *repository) node {
-	owner, name, _ := strings.Cut(r.name, "/")
-	issue := func(pulls bool, what string) resolver {
-		return func(args map[string]any) any {
-			n, _ := number(args["number"])
-			if i := r.find(n); i != nil && i.exists() && (pulls || !i.Pull) {
-				return s.issueNode(i)
-			}
-			panic(notFound("%s with the number of %d.", what, n))
-		}
+	labels := connection{}
+	for _, name := range r.labels {
+		labels = append(labels, r.labelNode(name))
 	}
 	return node{
-		"__typename": "Repository", "id": fmt.Sprint("R_", r.id), "databaseId": r.id, "name": name, "nameWithOwner": r.name,
-		"owner": s.userNode(owner), "url": siteURL + r.name, "hasIssuesEnabled": !s.NoIssues, "isArchived": false, "isPrivate": true,
-		"viewerPermission":   "WRITE",
-		"issue":              issue(false, "an Issue"),
-		"issueOrPullRequest": issue(true, "an issue or pull request"),
-		"issues":             resolver(func(args map[string]any) any { return s.issueNodes(r, args) }),
-		"labels":             labelNodes(r, r.labels),
+		"id": fmt.Sprint("R_", r.id), "nameWithOwner": r.name, "url": siteURL + r.name, "hasIssuesEnabled": !s.NoIssues,
+		"viewerPermission": "WRITE", "labels": labels,
+		"issue": resolver(func(args map[string]any) any {
+			i := r.find(number(args["number"]))
+			if i == nil || !i.exists() || i.Pull {
+				panic(notFound("an Issue with the number of %d.", number(args["number"])))
+			}
+			return s.issueNode(i)
+		}),
+		"issues": resolver(func(args map[string]any) any { return s.issueNodes(r, args) }),
 		"assignableUsers": resolver(func(args map[string]any) any {
 			list := connection{}
 			for _, login := range s.Users {
@@ -323,20 +253,14 @@ func (s *Server) repositoryNode(r *repository) node {
 	}
 }
 
-func labelNodes(r *repository, names []string) connection {
-	list := connection{}
-	for _, name := range names {
-		o := r.labelObject(name)
-		list = append(list, node{"__typename": "Label", "id": o["node_id"], "name": name, "color": o["color"], "description": nil})
-	}
-	return list
+func (r *repository) labelNode(name string) node {
+	return node{"id": r.labelObject(name)["node_id"], "name": name}
 }
 
 // ordered sorts nodes as the argument orderBy says; by creation, the oldest first, by default.
 func ordered(list connection, args map[string]any) connection {
 	order, _ := args["orderBy"].(map[string]any)
-	by := map[any]string{"UPDATED_AT": "updatedAt"}[order["field"]]
-	by = cmp.Or(by, "createdAt")
+	by := cmp.Or(map[any]string{"UPDATED_AT": "updatedAt"}[order["field"]], "createdAt")
 	slices.SortStableFunc(list, func(a, b node) int { return a[by].(time.Time).Compare(b[by].(time.Time)) })
 	if order["direction"] == "DESC" {
 		slices.Reverse(list)
@@ -346,101 +270,74 @@ func ordered(list connection, args map[string]any) connection {
 
 func (s *Server) issueNodes(r *repository, args map[string]any) connection {
 	filter, _ := args["filterBy"].(map[string]any)
-	from := time.Time{}
-	if text, given := filter["since"].(string); given {
-		var err error
-		if from, err = time.Parse(time.RFC3339, text); err != nil {
-			panic(fault{Message: err.Error(), Extensions: object{"code": "argumentLiteralsIncompatible"}})
-		}
+	since, _ := filter["since"].(string)
+	from, err := time.Parse(time.RFC3339, since)
+	if err != nil && since != "" {
+		panic(fault{Message: err.Error(), Extensions: object{"code": "argumentLiteralsIncompatible"}})
 	}
-	states := texts(args["states"])
 	list := connection{}
 	for _, i := range r.issues {
-		inState := len(states) == 0 || slices.Contains(states, strings.ToUpper(i.State))
-		if i.exists() && !i.Pull && inState && !i.UpdatedAt.Before(from) {
+		if i.exists() && !i.Pull && named(args["states"], strings.ToUpper(i.State)) && !i.UpdatedAt.Before(from) {
 			list = append(list, s.issueNode(i))
 		}
 	}
 	return ordered(list, args)
 }
 
-func (s *Server) listed(issues []*Issue) resolver {
-	return func(map[string]any) any {
-		list := connection{}
-		for _, i := range issues {
-			list = append(list, s.issueNode(i))
-		}
-		return list
-	}
-}
-
 func (s *Server) issueNode(i *Issue) node {
 	r := s.repository(i.Repository)
-	n := node{
-		"__typename": "Issue", "id": nodeID("I", i.ID), "databaseId": i.ID, "fullDatabaseId": fmt.Sprint(i.ID), "number": i.Number,
-		"title": i.Title, "body": i.Body, "url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "state": strings.ToUpper(i.State),
-		"stateReason": nil, "createdAt": i.CreatedAt, "updatedAt": i.UpdatedAt, "closedAt": i.ClosedAt, "author": s.userNode(i.Author),
-		"repository": resolver(func(map[string]any) any { return s.repositoryNode(r) }), "labels": labelNodes(r, i.Labels),
-		"blockedBy": s.listed(s.blockers(i)), "blocking": s.listed(s.blocks(i)),
-		"projectItems": resolver(func(map[string]any) any { return s.itemsOf(i) }),
-	}
-	if i.Reason != "" {
-		n["stateReason"] = strings.ToUpper(i.Reason)
-	}
-	assignees, comments := connection{}, connection{}
+	assignees, labels, comments, blockers := connection{}, connection{}, connection{}, connection{}
 	for _, login := range i.Assignees {
 		assignees = append(assignees, s.userNode(login))
 	}
+	for _, name := range i.Labels {
+		labels = append(labels, r.labelNode(name))
+	}
 	for _, c := range i.Comments {
-		comments = append(comments, node{
-			"__typename": "IssueComment", "id": nodeID("IC", c.ID), "databaseId": c.ID, "body": c.Body, "author": s.userNode(c.Author),
-			"createdAt": c.CreatedAt, "updatedAt": c.UpdatedAt,
+		comments = append(comments, node{"id": nodeID("IC", c.ID), "createdAt": c.CreatedAt})
+	}
+	for _, b := range s.blockers(i) {
+		blockers = append(blockers, node{
+			"id": nodeID("I", b.ID), "number": b.Number, "state": strings.ToUpper(b.State), "repository": node{"nameWithOwner": b.Repository},
 		})
 	}
-	n["assignees"], n["comments"] = assignees, comments
+	n := node{
+		"__typename": "Issue", "id": nodeID("I", i.ID), "databaseId": i.ID, "fullDatabaseId": fmt.Sprint(i.ID), "number": i.Number,
+		"title": i.Title, "body": i.Body, "url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "state": strings.ToUpper(i.State),
+		"createdAt": i.CreatedAt, "updatedAt": i.UpdatedAt, "repository": node{"nameWithOwner": r.name},
+		"assignees": assignees, "labels": labels, "comments": comments, "blockedBy": blockers, "projectItems": s.itemsOf(i),
+	}
 	if s.NoDependencies {
 		delete(n, "blockedBy")
-		delete(n, "blocking")
 	}
 	return n
 }
 
 func (s *Server) pullNodes(r *repository, args map[string]any) connection {
-	states, list := texts(args["states"]), connection{}
+	list := connection{}
 	for _, p := range r.pulls {
-		n := s.pullNode(r, p)
-		if head, given := args["headRefName"].(string); given && p.Branch != head {
-			continue
-		}
-		if len(states) == 0 || slices.Contains(states, n["state"].(string)) {
-			list = append(list, n)
+		if args["headRefName"] == p.Branch {
+			list = append(list, pullNode(r, p))
 		}
 	}
 	return ordered(list, args)
 }
 
-func (s *Server) pullNode(r *repository, p *pull) node {
-	none := func(text string) any {
-		if text == "" {
-			return nil
-		}
-		return text
-	}
-	rollup := node(nil)
-	if p.Checks != "" {
-		rollup = node{"__typename": "StatusCheckRollup", "id": nodeID("SCR", p.issue.ID), "state": p.Checks}
-	}
-	state := strings.ToUpper(p.State)
+func pullNode(r *repository, p *pull) node {
+	state, review, rollup := strings.ToUpper(p.State), any(p.Review), node(nil)
 	if p.Merged {
 		state = "MERGED"
 	}
-	commit := node{"__typename": "Commit", "id": "C_" + p.Commit, "oid": p.Commit, "statusCheckRollup": rollup}
+	if p.Review == "" {
+		review = nil
+	}
+	if p.Checks != "" {
+		rollup = node{"state": p.Checks}
+	}
 	return node{
-		"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "number": p.Number, "title": p.Title, "body": p.Body, "state": state,
-		"url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number), "isDraft": p.Draft, "isCrossRepository": false,
-		"reviewDecision": none(p.Review), "headRefName": p.Branch, "headRefOid": p.Commit, "baseRefName": p.Base,
-		"createdAt": p.issue.CreatedAt, "updatedAt": p.issue.UpdatedAt, "author": s.userNode(p.issue.Author), "statusCheckRollup": rollup,
-		"commits": connection{{"__typename": "PullRequestCommit", "id": nodeID("PRC", p.issue.ID), "commit": commit}},
+		"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number), "state": state,
+		"isDraft": p.Draft, "isCrossRepository": false, "reviewDecision": review, "createdAt": p.issue.CreatedAt,
+		"commits": connection{{"id": nodeID("PRC", p.issue.ID), "commit": node{"statusCheckRollup": rollup}}},
 	}
 }
 
@@ -458,9 +355,6 @@ func (c *call) refusal(f *Failure) (answer, bool) {
 				"field requires one of the following scopes: ['read:project'], but your token has only been granted the: ['repo'] scopes. " +
 				"Please modify your token's scopes at: https://github.com/settings/tokens.",
 		}
-	case FailNotFound:
-		c.hidden = true
-		return answer{}, false
 	default:
 		return answer{}, false
 	}

@@ -183,21 +183,6 @@ func (s *Server) Issue(ref string) (found Issue, err error) {
 	return found, err
 }
 
-// Issues returns all issues, the oldest first, without pull requests and deleted and transferred ones.
-func (s *Server) Issues() []Issue {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := []Issue{}
-	for _, r := range s.repos {
-		for _, i := range r.issues {
-			if i.exists() && !i.Pull {
-				all = append(all, i.clone())
-			}
-		}
-	}
-	return all
-}
-
 // Edit calls change with a copy of the issue, and applies the changes of title, body, state, reason, labels, assignees and
 // blockers, all or none.
 func (s *Server) Edit(ref string, change func(*Issue)) error {

@@ -112,14 +112,6 @@ func (c *call) listPulls() answer {
 	return page(c, list, c.pullObject)
 }
 
-func (c *call) getPull() answer {
-	i := slices.IndexFunc(c.repo.pulls, func(p *pull) bool { return p.issue == c.issue })
-	if i < 0 {
-		return missing
-	}
-	return ok(c.wholePull(c.repo.pulls[i]))
-}
-
 // wholePull is a pull request as it is answered alone.
 func (c *call) wholePull(p *pull) object {
 	o := c.pullObject(p)

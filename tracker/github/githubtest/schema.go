@@ -166,11 +166,7 @@ func (c *call) checked(to route) answer {
 	input.Options.WithCustomSchemaErrorFunc(func(e *openapi3.SchemaError) string { // without the schema and the value
 		return strings.Join(append(e.JSONPointer(), e.Reason), ": ")
 	})
-	body := c.body
-	if list := bytes.TrimSpace(body); strings.HasSuffix(path, "/labels") && bytes.HasPrefix(list, []byte("[")) {
-		body = slices.Concat([]byte(`{"labels":`), list, []byte("}")) // which the text of the description allows, but not its schema
-	}
-	c.r.Body = io.NopCloser(bytes.NewReader(body))
+	c.r.Body = io.NopCloser(bytes.NewReader(c.body))
 	if err := openapi3filter.ValidateRequest(c.r.Context(), input); err != nil {
 		return c.mistake("request: " + err.Error())
 	}
@@ -265,7 +261,7 @@ var names = regexp.MustCompile(`\{(\w+)\}`)
 func (r route) full() string {
 	return strings.NewReplacer(
 		"ISSUE", "/repos/{owner}/{repo}/issues/{issue_number}", "REPO", "/repos/{owner}/{repo}",
-		"/orgs/BOARD", "/orgs/{org}/projectsV2/{project_number}", "/users/BOARD", "/users/{username}/projectsV2/{project_number}",
+		"/orgs/BOARD", "/orgs/{org}/projectsV2/{project_number}",
 	).Replace(r.path)
 }
 

@@ -45,6 +45,7 @@ func TestMistakes(t *testing.T) {
 	test.Equal(t, "status", ask(t, s, "GET /repos/team/app/issues/1").StatusCode, mistake)
 	test.Contains(t, "what was reported", reported, "state_reason")
 	reported = ""
-	ask(t, s, `POST /graphql {"query": "{repository(owner: \"team\", name: \"app\") {issue(number: 1) {stateReason}}}"}`)
-	test.Contains(t, "what was reported", reported, "stateReason is BECAUSE, not IssueStateReason")
+	test.Must(s.AddPull(Pull{Title: "Work", Branch: "work", Review: "MAYBE"}))
+	ask(t, s, `POST /graphql {"query": "{repository(owner: \"team\", name: \"app\") {pullRequests(first: 1, headRefName: \"work\") {nodes {reviewDecision}}}}"}`)
+	test.Contains(t, "what was reported", reported, "reviewDecision is MAYBE, not PullRequestReviewDecision")
 }

@@ -13,8 +13,6 @@ package githubtest
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -32,9 +30,7 @@ type Server struct {
 	Repository string // owner/name of the first repository
 	Remote     string // the directory with its branches; may be empty without pull requests
 	Tokens     []string
-	// Users are the logins of all accounts. The first is the owner of all tokens without an entry in Owners. Default: ann, kim.
-	Users  []string
-	Owners map[string]string // login by token
+	Users      []string // the logins of all accounts, the owner of the tokens first; ann, kim by default
 	// StateLabels are labels that exclude each other: Move replaces one by another.
 	StateLabels []string
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
@@ -45,8 +41,6 @@ type Server struct {
 	NoIssues bool // the repositories have no issues
 
 	http *httptest.Server
-	ctx  context.Context //nolint:containedctx // the server's life
-	end  context.CancelFunc
 
 	mu       sync.Mutex
 	repos    []*repository
@@ -79,7 +73,6 @@ func (s *Server) Start() {
 		s.Now = time.Now
 	}
 	s.Users = append(s.Users, "ann", "kim")[:max(2, len(s.Users))]
-	s.ctx, s.end = context.WithCancel(context.Background())
 	s.rest, s.points = allowance{name: "core", limit: 5000}, allowance{name: "graphql", limit: 5000}
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
@@ -92,7 +85,6 @@ func (s *Server) URL() string { return s.http.URL }
 
 // Close ends the server and all its requests.
 func (s *Server) Close() {
-	s.end()
 	s.http.Close()
 }
 
@@ -167,7 +159,6 @@ type call struct {
 	user   string // the login
 	repo   *repository
 	issue  *Issue
-	hidden bool // the token may see no repository
 }
 
 // answer is an answer with a body that becomes JSON; a string is sent as it is, and nil sends nothing.
@@ -273,7 +264,7 @@ func (c *call) answer(to route) answer {
 	if !slices.Contains(c.Tokens, token) || !strings.EqualFold(kind, "Bearer") && kind != "token" {
 		return badTokens
 	}
-	c.user = cmp.Or(c.Owners[token], c.Users[0])
+	c.user = c.Users[0]
 	switch enough := c.allowance().take(1, c.now()); {
 	case !enough && c.isGraphQL():
 		return ok(object{"errors": []fault{pointsGone}})

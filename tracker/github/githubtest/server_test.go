@@ -1,7 +1,6 @@
 package githubtest
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -65,40 +64,31 @@ func ask(t *testing.T, s *Server, request string, header ...string) reply {
 func TestREST(t *testing.T) {
 	t.Parallel()
 	s := hub(t)
+	test.Must(s.AddIssue(Issue{Title: "Four"}))
 	for _, c := range []struct {
 		request string
 		status  int
 		want    string // in the answer
 	}{
 		{"GET /user", 200, `"login":"ann"`},
-		{"GET /rate_limit", 200, `"remaining":4999`},
 		{"GET /repos/team/app", 200, `"full_name":"team/app"`},
 		{"GET /repos/TEAM/App/labels", 200, `"name":"bug"`},
 		{"GET /repos/team/other", 404, `Not Found`},
 		{"GET /repos/team/app/issues/1", 200, `"issue_dependencies_summary":{"blocked_by":1,"blocking":0,"total_blocked_by":1,"total_blocking":0}`},
 		{"GET /repos/team/app/issues/9", 404, `Not Found`},
-		{"GET /repos/team/app/issues/1/dependencies/blocked_by", 200, `"title":"Two"`},
-		{"GET /repos/team/app/issues/2/dependencies/blocking", 200, `"title":"One"`},
-		{"POST /repos/team/app/issues {\"title\": \"Four\", \"labels\": [\"new\"]}", 201, `"number":4`},
 		{"PATCH /repos/team/app/issues/4 {\"state\": \"closed\"}", 200, `"state_reason":"completed"`},
 		{"PATCH /repos/team/app/issues/4 {\"state\": \"closed\", \"state_reason\": \"not_planned\"}", 200, `"state_reason":"not_planned"`},
 		{"PATCH /repos/team/app/issues/4 {\"state\": \"open\", \"labels\": [\"Todo\"], \"body\": \"Text\"}", 200, `"state_reason":"reopened"`},
 		{"PATCH /repos/team/app/issues/4 {\"title\": \"\"}", 422, `Validation Failed`},
-		{"POST /repos/team/app/issues/4/labels {\"labels\": [\"bug\"]}", 200, `"name":"Todo"`},
-		{"POST /repos/team/app/issues/4/labels [\"bug\"]", 200, `"name":"bug"`},
-		{"PUT /repos/team/app/issues/4/labels {\"labels\": [\"two words\"]}", 200, `"name":"two words"`},
-		{"DELETE /repos/team/app/issues/4/labels/two%20words", 200, `[]`},
+		{"POST /repos/team/app/issues/4/labels {\"labels\": [\"two words\"]}", 200, `"name":"two words"`},
+		{"PUT /repos/team/app/issues/4/labels {\"labels\": [\"bug\", \"two words\"]}", 200, `"name":"bug"`},
+		{"DELETE /repos/team/app/issues/4/labels/two%20words", 200, `"name":"bug"`},
 		{"DELETE /repos/team/app/issues/4/labels/none", 404, `Label does not exist`},
-		{"GET /repos/team/app/issues/4/labels", 200, `[]`},
-		{"POST /repos/team/app/issues/4/assignees {\"assignees\": [\"kim\"]}", 201, `"login":"kim"`},
-		{"DELETE /repos/team/app/issues/4/assignees {\"assignees\": [\"kim\"]}", 200, `"assignee":null`},
 		{"POST /repos/team/app/issues/4/comments {\"body\": \"Hello\"}", 201, `"id":1,`},
 		{"PATCH /repos/team/app/issues/comments/1 {\"body\": \"Bye\"}", 200, `"body":"Bye"`},
 		{"GET /repos/team/app/issues/comments/1", 200, `"body":"Bye"`},
 		{"GET /repos/team/app/issues/4/comments?since=2020-01-01T00:00:00Z", 200, `"body":"Bye"`},
 		{"GET /repos/team/app/issues/4/comments?since=2027-01-01T00:00:00Z", 200, `[]`},
-		{"DELETE /repos/team/app/issues/comments/1", 204, ``},
-		{"GET /repos/team/app/issues/comments/1", 404, `Not Found`},
 		{"GET /repos/team/app/pulls?state=all", 200, `[]`},
 		{"GET /api/v3/repos/team/app/issues/4", 200, `"number":4`},
 	} {
@@ -106,13 +96,6 @@ func TestREST(t *testing.T) {
 		test.Equal(t, c.request, r.StatusCode, c.status)
 		test.Contains(t, c.request, r.body, c.want)
 	}
-	one := test.Must(s.Issue("1"))
-	two := test.Must(s.Issue("2"))
-	test.Equal(t, "added", ask(t, s, "POST /repos/team/app/issues/4/dependencies/blocked_by {\"issue_id\": "+fmt.Sprint(one.ID)+"}").StatusCode, 201)
-	ask(t, s, "DELETE /repos/team/app/issues/1/dependencies/blocked_by/"+fmt.Sprint(two.ID))
-	test.Equal(t, "blockers", test.Must(s.Issue("team/app#4")).BlockedBy, []string{"team/app#1"})
-	one = test.Must(s.Issue("GH-1"))
-	test.Equal(t, "blockers", one.BlockedBy, []string{})
 }
 
 func TestPagesAndETags(t *testing.T) {
@@ -182,7 +165,6 @@ func TestFailures(t *testing.T) {
 		{Failure{Kind: FailHTML}, 200, "<html>", ""},
 		{Failure{Kind: FailCut}, 200, "unexpected EOF", ""},
 		{Failure{Kind: FailMalformed, Field: "title", Issue: 2}, 200, `"title":null`, ""},
-		{Failure{Kind: FailSlow, DelayMS: 1}, 200, `"number":1`, ""},
 	} {
 		t.Run(c.Kind, func(t *testing.T) {
 			c.Match = "GET /repos"
