@@ -82,9 +82,11 @@ type Options struct {
 
 // Client reads the issues of the repositories of one project. It is safe for concurrent use.
 type Client struct {
-	comments
-	o       Options
-	listing sync.Mutex // held while the list in Memory is read and written
+	*requests
+	*names
+	comments comments
+	o        Options
+	listing  sync.Mutex // held while the list in Memory is read and written
 }
 
 // requests sends requests to GitHub, within its limits.
@@ -139,7 +141,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}
 	return &reconcile.TrackerAdapter{
 		Tracker: c, Name: "GitHub",
-		Find: c.Find, Comments: c.Comments, Post: c.Post, Edit: c.Edit, Verify: c.Verify, Budget: c.Budget,
+		Find: c.Find, Comments: c.comments.read, Post: c.comments.post, Edit: c.comments.edit, Verify: c.Verify, Budget: c.Budget,
 		Tools:   []reconcile.AgentTool{Tool(c)},
 		Secrets: []string{c.Key},
 	}, nil
@@ -156,7 +158,8 @@ func connect(o Options) (c *Client, err error) {
 	if base, ok := strings.CutSuffix(r.Endpoint, "/api/v3"); ok {
 		r.graphql = base + "/api/graphql"
 	}
-	return &Client{comments: comments{r, &names{api: r.Client, o: o, renamed: map[string]string{}}}, o: o}, nil
+	n := &names{api: r.Client, o: o, renamed: map[string]string{}}
+	return &Client{requests: r, names: n, comments: comments{r, n}, o: o}, nil
 }
 
 // do sends one request to a path below the endpoint and reads the answer. Another status than 2xx is an error; the error of a

@@ -47,9 +47,9 @@ func (c comments) comment(w wireComment) reconcile.Comment {
 	return comment
 }
 
-// Comments reads the comments that were made after since, the newest first, at most 500. The error has the code issue_not_found if
+// read reads the comments that were made after since, the newest first, at most 500. The error has the code issue_not_found if
 // the issue is not visible.
-func (c comments) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
+func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	path, err := c.issuePath(issueID)
 	if err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func (c comments) Comments(ctx context.Context, issueID string, since time.Time)
 	return comments, nil
 }
 
-// Post comments on an issue. The text contains a marker of symphony.
-func (c comments) Post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
+// post comments on an issue. The text contains a marker of symphony.
+func (c comments) post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
 	path, err := c.issuePath(issueID)
 	if err != nil {
 		return reconcile.Comment{}, err
@@ -102,8 +102,8 @@ func (c comments) Post(ctx context.Context, issueID, body string) (reconcile.Com
 	return c.comment(w), err
 }
 
-// Edit replaces the text of a comment.
-func (c comments) Edit(ctx context.Context, issueID, commentID, body string) (string, error) {
+// edit replaces the text of a comment.
+func (c comments) edit(ctx context.Context, issueID, commentID, body string) (string, error) {
 	repo, _, err := c.issueOf(issueID)
 	if err != nil {
 		return "", err
