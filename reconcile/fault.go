@@ -45,12 +45,13 @@ func ClassOf(err error) Class {
 	case known.Class != "":
 		return known.Class
 	}
-	return faults[known.Code].class
+	f, _ := faultOf(known.Code)
+	return f.class
 }
 
 // RunClass returns the class of the code that a run ended with. An unknown code is a fault of the issue.
 func RunClass(code string) Class {
-	if f, known := faults[code]; known {
+	if f, known := faultOf(code); known {
 		return f.ofRun
 	}
 	return ClassIssue
@@ -116,9 +117,7 @@ var faults = byCode(
 	fault{ClassWorkflow, ClassTracker, `unsupported_tracker_kind missing_tracker_api_key missing_tracker_project_slug missing_github_repo
 		tracker_project_not_found tracker_ca_file_invalid command_unusable`},
 	fault{ClassWorkflow, ClassMachine, "workspace_root_unusable codex_not_found state_conflict"},
-	fault{ClassTracker, ClassTracker, `linear_api_request linear_api_status linear_graphql_errors linear_unknown_payload
-		linear_missing_end_cursor github_api_request github_api_status github_graphql_errors github_unknown_payload
-		answer_too_large tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable
+	fault{ClassTracker, ClassTracker, `*_api_request *_api_status *_graphql_errors *_unknown_payload *_missing_end_cursor answer_too_large tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable
 		file_read file_malformed file_write tracker_malformed tracker_empty`},
 	fault{ClassTracker, ClassTracker, "command_key_refused command_failed command_timeout command_answer_invalid"},
 	fault{ClassMachine, ClassMachine, `codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed
@@ -129,6 +128,16 @@ var faults = byCode(
 	// For hooks.on_attention these are warnings, which fail no pass.
 	fault{ClassIssue, ClassIssue, "hook_failed hook_timeout"},
 )
+
+// faultOf returns the meaning of a code. Instead of * it may have the name of a tracker.
+func faultOf(code string) (fault, bool) {
+	f, known := faults[code]
+	if !known {
+		_, rest, _ := strings.Cut(code, "_")
+		f, known = faults["*_"+rest]
+	}
+	return f, known
+}
 
 func byCode(list ...fault) map[string]fault {
 	all := map[string]fault{}

@@ -89,7 +89,7 @@ func (p *planner) stillActive(c Claim, issue Issue) {
 	case c.Status == Waiting:
 		p.eligible[c.IssueID] = true
 		// It waited for the tracker, which has answered now. A code of another class, such as a missing key, keeps its delay.
-		if c.Kind == Blocked && faults[c.ErrorCode].class == ClassTracker && c.DueAt.After(p.s.Now) {
+		if f, _ := faultOf(c.ErrorCode); c.Kind == Blocked && f.class == ClassTracker && c.DueAt.After(p.s.Now) {
 			c.DueAt = p.s.Now
 			p.update(p.put(c))
 		}

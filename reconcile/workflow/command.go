@@ -16,9 +16,6 @@ var verbs = []string{"tool", "comment"}
 // trackerCommand checks the program that is the tracker. Its arguments are passed as written: every user of the machine can read
 // them, so that a secret belongs into a variable, which the program gets anyway.
 func (r *reader) trackerCommand(f field) {
-	if r.tracker.name != "command" {
-		return
-	}
 	const hint = "name the program and its arguments, such as command: [python3, tracker.py]"
 	command, key := r.cfg.Tracker.Command, r.cfg.Tracker.APIKey
 	if len(command) == 0 {
@@ -50,9 +47,6 @@ func (r *reader) trackerVerbs(f field) {
 // protectProgram refuses to let agents write the program or a file that its arguments name: they could run their own outside of the
 // sandbox, or move and answer issues.
 func (r *reader) protectProgram() {
-	if r.tracker.name != "command" {
-		return
-	}
 	f := r.field("tracker.provider.command")
 	roots := append(slices.Clone(r.agentRoots("the tracker's program")), r.cfg.Workspace.Root)
 	for i, word := range r.cfg.Tracker.Command {

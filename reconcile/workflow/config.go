@@ -72,6 +72,7 @@ type Tracker struct {
 	CAFile      string
 	ToolScope   string
 	Folder      string   // with the files of the issues, for kind file
+	folder      string   // as the file has it, whatever the kind of tracker
 	OtherStates []string // neither active nor terminal states to which agents may move issues, for kind file
 	// Operators are the users whose comments answer requests. ExplainHolds: holds are explained by comments.
 	Operators    []string

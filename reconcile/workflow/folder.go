@@ -10,13 +10,12 @@ import (
 
 // folder checks provider.path.
 func (r *reader) folder(f field) {
-	switch dir := r.cfg.Tracker.Folder; {
-	case r.tracker.name != "file":
-		r.cfg.Tracker.Folder = ""
+	switch dir := r.cfg.Tracker.folder; {
 	case dir == "" && f.node != nil: // reported
 	case dir == "":
 		r.invalid(f, "missing", "write the path of a folder with Markdown files, such as backlog/tasks")
 	default:
+		r.cfg.Tracker.Folder = dir
 		r.place(f, dir, "file "+dir)
 	}
 }

@@ -30,9 +30,6 @@ var (
 
 // repositories reads provider.repo and provider.repos.
 func (r *reader) repositories(f field) {
-	if r.tracker.name != "github" {
-		return
-	}
 	const hint = "write owner/name, as in the address https://github.com/owner/name"
 	g, one := &r.cfg.Tracker.GitHub, r.field("tracker.provider.repo")
 	item := func(i int) field { return r.item(f, i) }
@@ -78,7 +75,7 @@ func (r *reader) repositories(f field) {
 // board checks provider.project.
 func (r *reader) board(f field) {
 	g := r.cfg.Tracker.GitHub
-	if r.tracker.name != "github" || f.node == nil {
+	if f.node == nil {
 		return
 	}
 	u, err := url.Parse(g.Project)
@@ -93,7 +90,7 @@ func (r *reader) board(f field) {
 // gitHubStates warns about states that no issue can have. The columns of a board are known only to GitHub.
 func (r *reader) gitHubStates() {
 	t := r.cfg.Tracker
-	if r.tracker.name != "github" || t.GitHub.Project != "" {
+	if t.GitHub.Project != "" {
 		return
 	}
 	r.warnKey("tracker.provider.status_field", "no effect without provider.project")

@@ -114,7 +114,7 @@ func keys(c *Config) []Key {
 		key("tracker.provider.api_key", typeString, "", nil, "").sameAs("tracker.api_key"),
 		key("tracker.provider.project_slug", typeString, "", nil, "").sameAs("tracker.project_slug").of("linear"),
 		key("tracker.provider.assignee", typeString, "", nil, "").sameAs("tracker.assignee"),
-		key("tracker.provider.path", typePath, "", &c.Tracker.Folder,
+		key("tracker.provider.path", typePath, "", &c.Tracker.folder,
 			"the folder with the files of the issues; a relative path starts at WORKFLOW.md; required").of("file").then((*reader).folder),
 		key("tracker.provider.states", typeStrings, "[Human Review]", &c.Tracker.OtherStates,
 			"states to which agents may move their issues, beside active_states and terminal_states").of("file"),

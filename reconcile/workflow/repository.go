@@ -145,7 +145,7 @@ func (r *reader) repositoryToken(f field) {
 func (r *reader) pullRequests() {
 	repository, tracker := &r.cfg.Repository, r.cfg.Tracker
 	api, name := OnGitHub(repository.URL)
-	if r.tracker.name == "github" && repository.TokenVar == "" && sameAPI(cmp.Or(repository.API, api), tracker.Endpoint) {
+	if r.tracker.ofGitHub && repository.TokenVar == "" && sameAPI(cmp.Or(repository.API, api), tracker.Endpoint) {
 		repository.Token, repository.TokenVar = tracker.APIKey, r.cfg.KeyVar
 	}
 	if !repository.OpensPullRequests() {

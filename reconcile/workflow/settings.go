@@ -59,7 +59,7 @@ func (r *reader) apiKey(f field) {
 		key = ""
 	}
 	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral, r.cfg.NeedsKey = Secret(key), !isVar && key != "", r.tracker.needsKey
-	if isVar && key == "" && r.tracker.name == "github" && slices.Contains(r.tracker.keyVars, name) && r.env.GhToken != nil {
+	if isVar && key == "" && r.tracker.ofGitHub && slices.Contains(r.tracker.keyVars, name) && r.env.GhToken != nil {
 		key = r.env.GhToken(r.cfg.Tracker.Endpoint)
 		r.cfg.Tracker.APIKey, r.cfg.KeyFromGh = Secret(key), key != ""
 	}
@@ -84,7 +84,7 @@ func (r *reader) apiKey(f field) {
 	case name == LiteralKeyVar:
 		missing("the key was in WORKFLOW.md itself and is not stored",
 			"write api_key: $"+canonical+" and set that variable, or put it into the environment file")
-	case f.node == nil && r.tracker.name == "github":
+	case f.node == nil && r.tracker.ofGitHub:
 		missing("missing", r.setHint(canonical, canonical)+"; where you run symphony yourself, gh auth login is enough")
 	case isVar && f.node != nil:
 		missing("the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
@@ -145,9 +145,6 @@ func (r *reader) pingURL(f field) {
 // project reads the slug, which may be in a variable or in the URL of the project's page.
 func (r *reader) project(f field) {
 	const hint = "the slug is the part after /project/ in the project's URL; the whole URL works too"
-	if r.tracker.name != "linear" {
-		return
-	}
 	slug := &r.cfg.Tracker.ProjectSlug
 	if name, isVar := reference(*slug); isVar {
 		if *slug = r.variable(name, ""); *slug == "" {
@@ -184,7 +181,7 @@ func (r *reader) activeStates(f field) {
 		p.ActiveStates = slices.Clone(r.tracker.active)
 	}
 	p.WaitingStates = []string{"todo"} // specification 8.2
-	if r.tracker.name != "linear" && len(p.ActiveStates) > 0 {
+	if r.tracker.orders && len(p.ActiveStates) > 0 {
 		p.WaitingStates = append(p.WaitingStates, reconcile.NormalizeState(p.ActiveStates[0]))
 	}
 	if f.node == nil {
@@ -202,8 +199,8 @@ func (r *reader) terminalStates(f field) {
 	} else {
 		r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, r.cfg.Policy.TerminalStates...)
 	}
-	if p := &r.cfg.Policy; r.tracker.name == "github" && !p.Active("closed") && !p.Terminal("closed") {
-		p.TerminalStates = append(p.TerminalStates, "closed") // a closed issue is finished and blocks no other, whatever the labels
+	if p, always := &r.cfg.Policy, r.tracker.always; always != "" && !p.Active(always) && !p.Terminal(always) {
+		p.TerminalStates = append(p.TerminalStates, always)
 	}
 	f.line = max(f.line, r.lines["tracker.active_states"], r.lines[f.key])
 	for _, state := range r.cfg.Policy.ActiveStates {
@@ -220,15 +217,11 @@ func (r *reader) requiredLabels(field) {
 }
 
 func (r *reader) assignee(f field) {
-	usual := AssigneeVar
-	if r.tracker.name != "linear" {
-		usual = "" // the variable is Linear's
-		if f.node == nil {
-			r.cfg.Policy.Assignee = ""
-		}
+	if f.node == nil && r.tracker.assigneeVar == "" {
+		r.cfg.Policy.Assignee = ""
 	}
 	if name, isVar := reference(r.cfg.Policy.Assignee); isVar {
-		r.cfg.Policy.Assignee = r.variable(name, usual)
+		r.cfg.Policy.Assignee = r.variable(name, r.tracker.assigneeVar)
 		if r.cfg.Policy.Assignee == "" && f.node != nil {
 			r.warn(f, "the environment variable "+name+" is not set, or empty: issues of any assignee are taken")
 		}

@@ -13,8 +13,14 @@ type tracker struct {
 	name, title      string   // the value of tracker.kind, and what people call it
 	endpoint         string   // the default of tracker.endpoint
 	active, terminal []string // the defaults of tracker.active_states and tracker.terminal_states
+	always           string   // a terminal state, whatever the file says, unless it is an active one; empty for none
 	keyVars          []string // the variables that contain the key if the file names none
 	needsKey         bool
+	ofGitHub         bool   // the key is GitHub's: gh may have it, and it opens pull requests
+	assigneeVar      string // contains the assignee if the file names none; empty for none
+	// orders says that blockers keep the first active state from starting, beside Todo, which the specification names.
+	orders bool
+	check  func(*reader) // checks what depends on several keys; may be nil
 }
 
 // trackers are the kinds of trackers.
@@ -22,20 +28,22 @@ var trackers = []tracker{
 	{
 		name: "linear", title: "Linear", endpoint: "https://api.linear.app/graphql",
 		active: []string{"Todo", "In Progress"}, terminal: []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
-		keyVars: []string{APIKeyVar}, needsKey: true,
+		keyVars: []string{APIKeyVar}, needsKey: true, assigneeVar: AssigneeVar,
 	},
 	{
 		name: "file", title: "the folder",
 		active: []string{"To Do", "Todo", "In Progress"}, terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
+		orders: true, check: (*reader).protectFolder,
 	},
 	{
 		name: "github", title: "GitHub", endpoint: "https://api.github.com",
-		active: []string{"open"}, terminal: []string{"closed"},
-		keyVars: []string{GitHubTokenVar, "GH_TOKEN"}, needsKey: true,
+		active: []string{"open"}, terminal: []string{"closed"}, always: "closed", // a closed issue blocks no other, whatever the labels
+		keyVars: []string{GitHubTokenVar, "GH_TOKEN"}, needsKey: true, ofGitHub: true, orders: true, check: (*reader).gitHubStates,
 	},
 	{
 		name: "command", title: "the tracker's program",
 		active: []string{"Todo", "In Progress"}, terminal: []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
+		orders: true, check: (*reader).protectProgram,
 	},
 }
 
@@ -75,11 +83,17 @@ func (r *reader) place(f field, place, identity string) {
 	r.cfg.Tracker.Place, r.cfg.Tracker.PlaceKey, r.cfg.Policy.Project = place, f.key, identity
 }
 
-// ofKind warns about the keys that only other kinds of trackers have.
+// has reports whether the kind of tracker has a key.
+func (t tracker) has(k Key) bool { return k.kinds == nil || slices.Contains(k.kinds, t.name) }
+
+// ofKind warns about the keys that only other kinds of trackers have, and checks what depends on several keys of this kind.
 func (r *reader) ofKind() {
 	for _, k := range r.keys {
-		if k.kinds != nil && r.tracker.name != "" && !slices.Contains(k.kinds, r.tracker.name) {
+		if r.tracker.name != "" && !r.tracker.has(k) {
 			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name)
 		}
+	}
+	if r.tracker.check != nil {
+		r.tracker.check(r)
 	}
 }

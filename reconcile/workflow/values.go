@@ -219,7 +219,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 	if ok {
 		for _, k := range r.keys {
 			f := r.field(k.Name)
-			if r.value(k, f) && k.after != nil {
+			if r.value(k, f) && k.after != nil && r.tracker.has(k) {
 				k.after(r, f)
 			}
 		}
@@ -268,9 +268,6 @@ func (r *reader) together() {
 	}
 	r.pullRequests()
 	r.ofKind()
-	r.protectFolder()
-	r.gitHubStates()
-	r.protectProgram()
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
 	if codex.ThreadSandbox == "" {

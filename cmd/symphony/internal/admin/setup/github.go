@@ -13,7 +13,7 @@ import (
 )
 
 var githubKind = kind{
-	name: "github", keyVars: []string{workflow.GitHubTokenVar, "GH_TOKEN"},
+	name: "github", keyVars: []string{workflow.GitHubTokenVar, "GH_TOKEN"}, ofGitHub: true,
 	find:  []func(*starter, context.Context) error{(*starter).findRemote, (*starter).findKey, (*starter).checkToken, (*starter).findProject, (*starter).findStates},
 	write: (*starter).writeKey, summary: (*starter).githubSummary,
 }

@@ -33,8 +33,9 @@ type Options struct {
 
 // kind is what init does for one kind of tracker.
 type kind struct {
-	name    string
-	keyVars []string // the variables that contain the key; the first is written; none if there is no key
+	name     string
+	keyVars  []string // the variables that contain the key; the first is written; none if there is no key
+	ofGitHub bool     // gh may have the key
 	// check finds what is wrong before the first question is asked; may be nil.
 	check func(*starter) error
 	// find are the steps that find the project and its states, in order.

@@ -75,8 +75,8 @@ func workflowFiles(p *Project) []string {
 			list = append(list, path)
 		}
 	}
-	if cfg.Tracker.Kind == "file" {
-		list = append(list, file.Beside(cfg.Tracker.Folder)...)
+	if folder := cfg.Tracker.Folder; folder != "" {
+		list = append(list, file.Beside(folder)...)
 	}
 	if url := cfg.Repository.URL; filepath.IsAbs(url) { // git runs the hooks of a local repository
 		if git := filepath.Join(url, ".git"); Exists(git) {

@@ -41,17 +41,14 @@ func (o *Others) Claimed(ctx context.Context, project string) (by map[string]str
 	return by, err
 }
 
-// trackerOf returns what projects (Policy.Project) have in common in which the same id means the same issue. Ids of Linear and GitHub are
-// unique at an endpoint, so that projects with some of the same issues have the same.
+// trackerOf returns what projects (Policy.Project) have in common in which the same id means the same issue. Ids are unique at an
+// endpoint, so that projects with some of the same issues have the same; without one the place is a path.
 func trackerOf(project string) string {
-	kind, place, _ := strings.Cut(project, " ")
-	switch kind {
-	case "file":
-		return kind + " " + paths.Real(place)
-	case "command":
-		return project
+	at, place, _ := strings.Cut(project, " ")
+	if strings.Contains(at, "://") {
+		return at
 	}
-	return kind
+	return at + " " + paths.Real(place)
 }
 
 // abandoned is how long after its last pass a project with a workflow keeps issues for which it has no run.

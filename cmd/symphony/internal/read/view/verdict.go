@@ -128,7 +128,7 @@ func (v Overview) Verdict() Verdict {
 // levelOf is the level of a block, or of an error of a pass. The message of an error with a status of HTTP begins with it, and one of
 // 500 or more is the tracker's own fault.
 func levelOf(code, message string) Level {
-	if endsByItself[code] || strings.HasPrefix(message, "HTTP 5") {
+	if endsByItself[code] || strings.HasSuffix(code, "_api_request") || strings.HasPrefix(message, "HTTP 5") {
 		return LevelWell
 	}
 	return LevelNeedsPerson
@@ -136,6 +136,6 @@ func levelOf(code, message string) Level {
 
 // endsByItself are the blocks and errors of passes for which an operator can do nothing.
 var endsByItself = map[string]bool{
-	"agent_quota": true, "network": true, "tracker_unavailable": true, "tracker_rate_limited": true, "linear_api_request": true,
-	"github_api_request": true, "command_timeout": true, "canceled": true, "locked": true,
+	"agent_quota": true, "network": true, "tracker_unavailable": true, "tracker_rate_limited": true, "command_timeout": true,
+	"canceled": true, "locked": true,
 }
