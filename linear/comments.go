@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -90,7 +91,7 @@ func (c *Client) comment(w wireComment) (reconcile.Comment, error) {
 	}
 	author := strings.TrimSpace(cmp.Or(w.User.Name, deref(w.Bot).Name))
 	return reconcile.Comment{
-		ID: w.ID, Author: c.Scrub(author), AuthorIDs: unique([]string{w.User.ID, w.User.Email}), Body: c.Scrub(w.Body), CreatedAt: *at,
+		ID: w.ID, Author: c.Scrub(author), AuthorIDs: text.Unique([]string{w.User.ID, w.User.Email}), Body: c.Scrub(w.Body), CreatedAt: *at,
 		Own: w.User.IsMe || w.Bot != nil, Edited: w.EditedAt != nil,
 	}, nil
 }

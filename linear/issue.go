@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -185,7 +186,7 @@ func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 		}
 		return list.PageInfo
 	})
-	return unique(names), err
+	return text.Unique(names), err
 }
 
 // blockers returns the issues that block this one.

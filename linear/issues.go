@@ -95,7 +95,7 @@ func (c *Client) candidates(ctx context.Context, slug string, states []string) (
 
 // ByIDs implements reconcile.Tracker. Only issues that are missing are asked for among the archived ones.
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
-	ids = unique(ids)
+	ids = text.Unique(ids)
 	found := make(map[string]reconcile.Issue, len(ids))
 	for some := range slices.Chunk(ids, batch) {
 		err := c.read(ctx, byIDsQuery, some, found, false)
@@ -238,7 +238,7 @@ func spellings(states []string) []string {
 		lower := strings.ToLower(s)
 		all = append(all, s, titled(lower, true), titled(lower, false), lower, strings.ToUpper(s))
 	}
-	return unique(all)
+	return text.Unique(all)
 }
 
 // titled capitalises every word, or only the first.
@@ -252,17 +252,4 @@ func titled(s string, every bool) string {
 		start = every && !unicode.IsLetter(c) && !unicode.IsDigit(c) && c != '\'' && c != '’'
 	}
 	return string(r)
-}
-
-// unique returns the list without empty strings and duplicates.
-func unique(in []string) []string {
-	seen := make(map[string]bool, len(in))
-	out := make([]string, 0, len(in))
-	for _, s := range in {
-		if s != "" && !seen[s] {
-			seen[s] = true
-			out = append(out, s)
-		}
-	}
-	return out
 }

@@ -94,7 +94,7 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 // project reads a project and looks up names. The error has the code tracker_project_not_found if no project has one of the slug
 // ids; its hint lists similar ones.
 func (c *Client) project(ctx context.Context, slugs []string, withStates bool, names reconcile.TrackerNames) (*wireProject, error) {
-	states, labels := unique(names.States), unique(names.Labels)
+	states, labels := text.Unique(names.States), text.Unique(names.Labels)
 	data, err := ask[wireProject](ctx, c, projectQuery, map[string]any{
 		"slugs":      slugs,
 		"withStates": withStates, "states": anyOf(states),
@@ -153,13 +153,13 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	if names.Assignee = strings.TrimSpace(names.Assignee); strings.EqualFold(names.Assignee, "me") {
 		names.Assignee = ""
 	}
-	data, err := c.project(ctx, slugs, len(unique(names.States)) > 0, names)
+	data, err := c.project(ctx, slugs, len(text.Unique(names.States)) > 0, names)
 	if err != nil {
 		return reconcile.TrackerFindings{}, err
 	}
 	found := reconcile.TrackerFindings{
-		Project: data.Named.Nodes[0].TrackerProject, User: data.Viewer.Name, States: data.unknownStates(unique(names.States)),
-		Labels: transport.Unknown(unique(names.Labels), namesOf(data.LabelsAsked), namesOf(data.IssueLabels)),
+		Project: data.Named.Nodes[0].TrackerProject, User: data.Viewer.Name, States: data.unknownStates(text.Unique(names.States)),
+		Labels: transport.Unknown(text.Unique(names.Labels), namesOf(data.LabelsAsked), namesOf(data.IssueLabels)),
 	}
 	if names.Assignee != "" && len(data.Users.Nodes) == 0 {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee, Nearest: text.Nearest(names.Assignee, []string{data.Viewer.Email})}
@@ -218,7 +218,7 @@ func (c *Client) projectMissing(slugs []string, existing []reconcile.TrackerProj
 	for _, n := range near {
 		shown = append(shown, label[n])
 	}
-	shown = unique(shown)
+	shown = text.Unique(shown)
 	hint += strings.Join(shown[:min(5, len(shown))], ", ")
 	if len(shown) == 0 {
 		hint = "the user of the key can see no project: check the key"

@@ -177,11 +177,7 @@ func (h AttentionHook) env(a reconcile.Attention) []string {
 
 // oneLine replaces spaces and line breaks by single blanks, escapes control characters, and limits the length.
 func oneLine(s string) string {
-	s = text.Visible(strings.Join(strings.Fields(s), " "))
-	if short := text.Within(s, attentionText); short != s {
-		return short + "…"
-	}
-	return s
+	return text.Short(text.Visible(text.OneLine(s)), attentionText)
 }
 
 // EndLeftovers ends the processes that hooks of passes have left, even of a pass that was killed.

@@ -144,7 +144,7 @@ func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Deli
 const maxTitle = 200
 
 func pullRequestTitle(issue reconcile.Issue) string {
-	title := []rune(text.Visible(strings.Join(strings.Fields(issue.Identifier+": "+issue.Title), " ")))
+	title := []rune(text.Visible(text.OneLine(issue.Identifier + ": " + issue.Title)))
 	if len(title) > maxTitle {
 		return string(title[:maxTitle]) + "…"
 	}

@@ -21,6 +21,29 @@ func Within(s string, n int) string {
 	return s[:max(0, n)]
 }
 
+// Short returns s, or what is within n bytes of it and an ellipsis.
+func Short(s string, n int) string {
+	if short := Within(s, n); short != s {
+		return short + "…"
+	}
+	return s
+}
+
+// OneLine replaces white space by single blanks.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// Unique returns the words of a list without white space around them, each once, and without empty ones.
+func Unique(list []string) []string {
+	words, seen := []string{}, map[string]bool{"": true}
+	for _, word := range list {
+		if word = strings.TrimSpace(word); !seen[word] {
+			seen[word] = true
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
 // Plural formats a count: "1 run", "3 runs".
 func Plural(n int, noun string) string {
 	if n == 1 {

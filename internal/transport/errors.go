@@ -122,7 +122,7 @@ func Messages(errs []GraphQLError) string {
 		if p := e.Extensions.Present; p != "" && p != message {
 			message += " (" + p + ")"
 		}
-		list = append(list, OneLine(message))
+		list = append(list, Brief(message))
 	}
 	if more := len(errs) - len(list); more > 0 {
 		list = append(list, fmt.Sprintf("and %d more", more))

@@ -39,17 +39,11 @@ func (c *Client) scrubBytes(b []byte) []byte {
 // Short returns the beginning of a body, on one line.
 func (c *Client) Short(body []byte) string {
 	s := strings.ToValidUTF8(string(body[:min(len(body), 4*longestQuote)]), "?")
-	return cmp.Or(OneLine(c.Scrub(s)), "(empty)")
+	return cmp.Or(Brief(c.Scrub(s)), "(empty)")
 }
 
-// OneLine returns the beginning of a text, on one line.
-func OneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > longestQuote {
-		s = text.Within(s, longestQuote) + "…"
-	}
-	return s
-}
+// Brief returns the beginning of a text, on one line.
+func Brief(s string) string { return text.Short(text.OneLine(s), longestQuote) }
 
 // scrubbed wraps an error and prints it without the key.
 type scrubbed struct {

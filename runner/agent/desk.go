@@ -178,7 +178,7 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 // summary returns the summary with the whole command in it, because that is what the operator approves.
 func (d *Desk) summary(ask Request) string {
 	summary := ask.Summary
-	oneLine := strings.Join(strings.Fields(ask.Command), " ")
+	oneLine := text.OneLine(ask.Command)
 	switch {
 	case strings.Contains(summary, ask.Command):
 	case strings.HasPrefix(oneLine, strings.TrimSuffix(summary, ellipsis)):

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -129,7 +130,7 @@ func (i *Item) Activity() string {
 	case i.Ended:
 		return ""
 	case i.Kind == ItemCommand:
-		return strings.Join(strings.Fields(i.Command), " ")
+		return text.OneLine(i.Command)
 	case i.Kind == ItemTool || i.Kind == ItemMCPTool:
 		return strings.TrimSpace(i.Tool + " " + i.Call)
 	}

@@ -144,7 +144,7 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 
 // quoted returns a text on one line, cut at maxQuoted.
 func quoted(s string) string {
-	s = text.Visible(strings.Join(strings.Fields(s), " "))
+	s = text.Visible(text.OneLine(s))
 	if s == "" {
 		return "(no details)"
 	}
@@ -219,7 +219,7 @@ func commentTexts(comments []reconcile.Comment) []string {
 		}
 		room -= min(len(c.Body), limit)
 		author := "an unnamed author"
-		if name := text.Within(strings.Join(strings.Fields(c.Author), " "), maxAuthor); name != "" {
+		if name := text.Within(text.OneLine(c.Author), maxAuthor); name != "" {
 			author = fmt.Sprintf("%q", name)
 		}
 		parts = append(parts, fmt.Sprintf("Comment by %s, %s:\n\n%s", author, c.CreatedAt.UTC().Format(time.RFC3339), fenced(c.Body, limit)))

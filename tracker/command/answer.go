@@ -217,19 +217,15 @@ func (r *reader) labels() []string {
 	if err != nil {
 		r.fail(err)
 	}
-	seen := map[string]bool{}
 	for i, raw := range list {
 		var s *string
 		if json.Unmarshal(raw, &s) != nil || s == nil {
 			r.fail(typeError(fmt.Sprintf("%s[%d]", r.at("labels"), i), "a string", raw))
 			break
 		}
-		if label := strings.ToLower(strings.TrimSpace(*s)); label != "" && !seen[label] {
-			seen[label] = true
-			labels = append(labels, label)
-		}
+		labels = append(labels, strings.ToLower(*s))
 	}
-	return labels
+	return text.Unique(labels)
 }
 
 // issue reads one issue. After an error only ID and Identifier are set, as far as they could be read.

@@ -146,14 +146,10 @@ func (c *client) ask(ctx context.Context, verb string, request any) (record, err
 // fail returns an error with the program and its verb as the place.
 func (c *client) fail(verb, code, message, hint string, err error) *reconcile.Error {
 	const longest = 500
-	message = oneLine(c.Redact(strings.Join(c.Command, " ") + " " + verb + ": " + message))
-	if cut := text.Within(message, longest); len(cut) < len(message) {
-		message = cut + "…"
-	}
+	message = c.Redact(strings.Join(c.Command, " ") + " " + verb + ": " + message)
+	message = text.Short(text.OneLine(strings.ToValidUTF8(message, "?")), longest)
 	return &reconcile.Error{Code: code, Message: message, Hint: c.Redact(hint), Err: err}
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ") }
 
 // invalid returns the error of a wrong answer.
 func (c *client) invalid(verb string, err error) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -22,7 +23,7 @@ type byIDsRequest struct {
 // not run.
 func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	found := []reconcile.Issue{}
-	asked := distinct(states)
+	asked := text.Unique(states)
 	if len(asked) == 0 {
 		return found, nil
 	}
@@ -49,7 +50,7 @@ func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 // under another name, and these would seem to be gone.
 func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	found := map[string]reconcile.Issue{}
-	ids = distinct(ids)
+	ids = text.Unique(ids)
 	if len(ids) == 0 {
 		return found, nil
 	}
@@ -135,14 +136,4 @@ func (c *client) find(ctx context.Context, ref string) (*reconcile.Issue, error)
 		return &i, nil
 	}
 	return nil, missing
-}
-
-// distinct returns the list without empty strings and duplicates.
-func distinct(in []string) (out []string) {
-	for _, s := range in {
-		if s = strings.TrimSpace(s); s != "" && !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out
 }

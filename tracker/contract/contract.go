@@ -413,10 +413,7 @@ func shown(v any) string {
 	if err != nil {
 		return err.Error()
 	}
-	if cut := text.Within(string(data), longest); len(cut) < len(data) {
-		return cut + "…"
-	}
-	return string(data)
+	return text.Short(string(data), longest)
 }
 
 func deref[T any](p *T) (v T) {

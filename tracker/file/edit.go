@@ -221,7 +221,7 @@ func scalar(value string, style yaml.Style) string {
 
 // Create writes the file of a new issue. Its text cannot contain the marks of Backlog.md, and so no comment of a person.
 func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Issue, error) {
-	title := strings.Join(strings.Fields(plain(n.Title)), " ")
+	title := text.OneLine(plain(n.Title))
 	refused := func(message, hint string) (*reconcile.Issue, error) {
 		return nil, &reconcile.Error{Code: "usage", Message: message, Hint: hint}
 	}

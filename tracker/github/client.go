@@ -234,7 +234,7 @@ func graphQL[T any](ctx context.Context, c *requests, query string, vars map[str
 		return nil, nil, c.Fail("github_unknown_payload", "the answer contains neither data nor errors")
 	}
 	if i := slices.IndexFunc(env.Errors, inPulls); i >= 0 {
-		c.WarnOnce("GitHub does not show the pull requests or their checks to this token: " + transport.OneLine(env.Errors[i].Message))
+		c.WarnOnce("GitHub does not show the pull requests or their checks to this token: " + transport.Brief(env.Errors[i].Message))
 	}
 	return env.Data, env.Errors, nil
 }

@@ -21,7 +21,7 @@ func (c *requests) refusal(a transport.Answer, errs []graphqlError) error {
 	ofType := func(types ...string) func(graphqlError) bool {
 		return func(e graphqlError) bool { return slices.Contains(types, e.Type) }
 	}
-	said := cmp.Or(transport.OneLine(message(a.Body)), c.Short(a.Body))
+	said := cmp.Or(transport.Brief(message(a.Body)), c.Short(a.Body))
 	return c.Refusal(a, errs, said, ofType("FORBIDDEN", "INSUFFICIENT_SCOPES"), func(e *reconcile.Error) bool {
 		switch {
 		case a.Status == http.StatusNotFound || a.Status == http.StatusGone || slices.ContainsFunc(errs, ofType("NOT_FOUND")):
