@@ -320,20 +320,6 @@ func pathsOf(v any, path string) []string {
 	return slices.Compact(all)
 }
 
-// Each row of the table "What happens when" names tests that exist.
-func TestDocumentedFailures(t *testing.T) {
-	exists := testNames(t)
-	for _, cells := range rows(between(t, document(t, "docs/operations.md"), "\n## What happens when\n", "\n## "))[1:] {
-		if len(cells) != 3 || len(codeSpans(cells[2])) == 0 {
-			t.Errorf("no test shows: %s", cells[0])
-			continue
-		}
-		for _, name := range codeSpans(cells[2]) {
-			test.Equal(t, "there is the test "+name+" of: "+cells[0], exists[name], true)
-		}
-	}
-}
-
 // testNames are the module's tests, and the scripts as go test -run names them.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
