@@ -11,24 +11,54 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// constructors builds the commands in the order of the help.
-func constructors() []func(*term.Env) *cli.Command {
-	return []func(*term.Env) *cli.Command{
-		tickCommand, runCommand, issuesCommand, psCommand, topCommand, serveCommand, statusCommand, logsCommand, showCommand, diffCommand, openCommand,
-		waitCommand, reportCommand, deliverCommand, stopCommand, holdCommand,
-		retryCommand, pauseCommand, resumeCommand, unblockCommand, takeoverCommand, mcpCommand, agentsCommand, pruneCommand, trashCommand, restoreCommand, projectsCommand,
-		approveCommand, denyCommand, answerCommand,
-		promptCommand, checkCommand, editCommand, doctorCommand, initCommand, scheduleCommand, demoCommand, completionCommand, versionCommand,
-		workerCommand, demoAgentCommand, completeCommand,
+// commandGroup is a part of the list of commands. Its exported fields are those that the library's template of categories reads, which
+// itself sorts categories by name.
+type commandGroup struct {
+	Name            string
+	VisibleCommands []*cli.Command
+}
+
+// commandGroups builds the commands in the order of the help.
+func commandGroups(w *term.Env) []commandGroup {
+	return []commandGroup{
+		{"Set up", []*cli.Command{initCommand(w), checkCommand(w), editCommand(w), doctorCommand(w), demoCommand(w)}},
+		{"Run passes", []*cli.Command{tickCommand(w), scheduleCommand(w), pauseCommand(w), resumeCommand(w)}},
+		{"Look", []*cli.Command{
+			psCommand(w), topCommand(w), showCommand(w), logsCommand(w), reportCommand(w), statusCommand(w), serveCommand(w),
+		}},
+		{"Work with issues", []*cli.Command{
+			issuesCommand(w), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w), openCommand(w),
+			stopCommand(w), holdCommand(w), retryCommand(w), deliverCommand(w), takeoverCommand(w),
+		}},
+		{"Decide what agents ask for", []*cli.Command{approveCommand(w), denyCommand(w), answerCommand(w)}},
+		{"Repair and clean up", []*cli.Command{
+			unblockCommand(w), pruneCommand(w), trashCommand(w), restoreCommand(w), projectsCommand(w),
+		}},
+		{"Use agents without a tracker", []*cli.Command{mcpCommand(w), agentsCommand(w)}},
+		{"Other", []*cli.Command{completionCommand(w), versionCommand(w)}},
 	}
 }
 
+const appHelp = `NAME:
+   {{template "helpNameTemplate" .}}
+
+USAGE:
+   {{.UsageText}}
+
+COMMANDS:{{template "visibleCommandCategoryTemplate" .Metadata}}
+
+symphony help COMMAND explains a command and its flags.
+`
+
 // newApp returns the command line interface. It returns its errors instead of printing them: main maps them to exit codes.
 func newApp(w *term.Env) *cli.App {
+	groups := commandGroups(w)
 	app := &cli.App{
 		Name: "symphony", Usage: "have coding agents work through the issues of a tracker, one pass at a time",
 		UsageText: "symphony COMMAND [flags] [arguments]", HideVersion: true,
 		Reader: w.Stdin, Writer: w.Stdout, ErrWriter: w.Stderr,
+		Metadata: map[string]any{"VisibleCategories": groups}, CustomAppHelpTemplate: appHelp,
+		Commands:       []*cli.Command{workerCommand(w), demoAgentCommand(w), completeCommand(w)}, // hidden
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   func(c *cli.Context, err error, _ bool) error { return flagError(c, err) },
 		Action: func(c *cli.Context) error {
@@ -40,9 +70,10 @@ func newApp(w *term.Env) *cli.App {
 	}
 	// The list of fields takes time, and is rarely read.
 	helpWithFields := strings.TrimSuffix(cli.CommandHelpTemplate, "\n") + `{{range .Flags}}{{if eq .Name "json"}}{{.Value.Help}}{{end}}{{end}}`
-	for _, build := range constructors() {
-		c := build(w)
-		app.Commands = append(app.Commands, c)
+	for _, group := range groups {
+		app.Commands = append(app.Commands, group.VisibleCommands...)
+	}
+	for _, c := range app.Commands {
 		c.OnUsageError = app.OnUsageError
 		if v := jsonValueOf(c); v != nil {
 			c.Before = func(c *cli.Context) error { return selectJSON(c, w) }

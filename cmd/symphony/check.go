@@ -9,7 +9,7 @@ import (
 
 func checkCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "check", Usage: "check WORKFLOW.md; needs no key, network or state, so it fits CI and pre-commit",
+		Name: "check", Usage: "check WORKFLOW.md, without key, network or state",
 		UsageText:   usageText("check", "[WORKFLOW]"),
 		Description: exampleText("symphony check WORKFLOW.md"),
 		Flags: workflowFlags(jsonFlags[project.CheckReport](

@@ -25,7 +25,7 @@ var completionScripts embed.FS
 
 func completionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "completion", Usage: "print a script that completes symphony's commands in a shell",
+		Name: "completion", Usage: "print a completion script for a shell",
 		UsageText: "symphony completion bash|zsh|fish",
 		Description: `Completes commands, flags, issues and requests.
 

@@ -9,7 +9,7 @@ import (
 
 func demoCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "demo", Usage: "watch passes take five issues of a made-up project to their handoff; needs no account",
+		Name: "demo", Usage: "watch passes work on a made-up project, without an account",
 		UsageText: "symphony demo [flags] [REPOSITORY]",
 		Description: "Runs real passes with real detached workers on a folder of issues, a git repository and a WORKFLOW.md in a\n" +
 			"temporary folder. The agent is a script unless --agent codex asks for the real one. With REPOSITORY, the directory\n" +

@@ -374,8 +374,9 @@ func help(t *testing.T, command string) string {
 func TestCommandReference(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# Commands\n\nThis is what `symphony COMMAND --help` prints.\n")
-	for _, c := range newApp(testWorld()).Commands {
-		if !c.Hidden {
+	for _, group := range commandGroups(testWorld()) {
+		fmt.Fprintf(&b, "\n# %s\n", group.Name)
+		for _, c := range group.VisibleCommands {
 			fmt.Fprintf(&b, "\n## symphony %s\n\n```\n%s\n```\n", c.Name, strings.TrimSpace(help(t, c.Name)))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 func doctorCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "check everything that a run needs, and print the next step for each problem",
+		Name: "doctor", Usage: "check everything that a run needs",
 		UsageText: usageText("doctor", "[WORKFLOW]"),
 		Description: `Each check is one line: first what is fine, then what needs your attention (!), then what fails,
 each with the next step, then a summary. -v prints all findings of a check.

@@ -26,7 +26,7 @@ func initCommand(w *term.Env) *cli.Command {
 	)...)
 	flags[0].(*cli.StringFlag).Aliases = []string{"w", "output", "o"}
 	return &cli.Command{
-		Name: "init", Usage: "write a WORKFLOW.md and its environment file; asks for what no flag gives",
+		Name: "init", Usage: "write WORKFLOW.md and its environment file",
 		UsageText: usageText("init", "[WORKFLOW]"),
 		Description: `On a terminal it asks for the tracker unless --tracker names it, and proposes what is there: a folder of Backlog.md, Linear
 if LINEAR_API_KEY is set, GitHub if the git remote origin is there, else a folder of files.

@@ -17,7 +17,7 @@ import (
 
 func logsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "logs", Usage: "what the agent of an issue did, in its newest run",
+		Name: "logs", Usage: "show what the agent did in the newest run of an issue",
 		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
 		Description: "The agent's words come first in the line; its commands, changes and calls are below them, each in one line\n" +
 			"with its status and how long it took, and with the end of what it printed if it failed. On a terminal\n" +

@@ -16,10 +16,10 @@ import (
 
 func mcpCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "mcp", Usage: "offer coding agents as tools to a host that speaks MCP, over stdin and stdout",
+		Name: "mcp", Usage: "offer coding agents as tools to an MCP host",
 		UsageText: usageText("mcp", "[WORKFLOW]"),
-		Description: `Claude Code, codex, VS Code, Cursor and other hosts start it themselves. Its agents outlive it: a host that
-is started again finds them with list_agents.
+		Description: `Claude Code, codex, VS Code, Cursor and other hosts start it themselves, and speak MCP with it over stdin and stdout.
+Its agents outlive it: a host that is started again finds them with list_agents.
 
 ` + exampleText("claude mcp add symphony -- symphony mcp", "codex mcp add symphony -- symphony mcp --tools codex"),
 		Flags: workflowFlags(

@@ -42,7 +42,7 @@ func resumeCommand(w *term.Env) *cli.Command {
 
 func unblockCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "unblock", Usage: "try again at once what waits after a fault", UsageText: usageText("unblock", "[WORKFLOW]"),
+		Name: "unblock", Usage: "try again now what waits after a fault", UsageText: usageText("unblock", "[WORKFLOW]"),
 		Description: `Run it when you have repaired what ps shows as BLOCKED. It ends the blocks of the project and of its codex
 account, the wait for a limit of codex or of the tracker, and the backoff of every issue. Holds and a pause
 stay. If the fault is not over, the next run finds it again, and no issue is charged with a failure.
@@ -85,9 +85,10 @@ func apply(ctx context.Context, w *term.Env, p *project.Project, command operate
 
 func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "run", Usage: "start one issue now, in spite of slots, a backoff or a block, and follow its run",
+		Name: "run", Usage: "start one issue now, and follow its run",
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
-		Description: "The command ends when the run ends, and exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
+		Description: "It starts the issue in spite of slots, a backoff or a block, and prints what the agent does. It ends with the run, and exits 1\n" +
+			"if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
 			exampleText("symphony run ABC-7"),
 		Flags: workflowFlags(fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "the agent works with the model `NAME` in this run"}),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
@@ -170,7 +171,7 @@ func deliver(ctx context.Context, w *term.Env, p *project.Project, ref string, w
 
 func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "stop", Usage: "hold an issue and end its current run, or end every run",
+		Name: "stop", Usage: "hold an issue and end its run, or end every run",
 		UsageText: usageText("stop", "ISSUE|--all [WORKFLOW]"),
 		Description: `The command waits until the run has ended and prints the outcome. A worker has ten seconds to end its
 agent, and hooks.timeout_ms more for after_run. The workspace stays. --all first pauses the
@@ -217,7 +218,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 
 func takeoverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "takeover", Usage: "continue an issue yourself, in codex's own terminal, in its workspace",
+		Name: "takeover", Usage: "continue an issue yourself, in codex's own terminal",
 		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
 		Description: `The command holds the issue, ends its run if it has one, and opens codex on the issue's thread, in the workspace
 and under the sandbox of a run. No run uses the workspace until you are done. At the end, changes to git's

@@ -16,7 +16,7 @@ import (
 
 func pruneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "prune", Usage: "remove workspaces and records of issues that are done or deleted",
+		Name: "prune", Usage: "remove workspaces and records of finished issues",
 		UsageText: usageText("prune", "[ISSUE...] [WORKFLOW]"),
 		Description: `It deletes the trash, and the records and logs of runs whose issue has no claim and is in a terminal state or no
 longer in the tracker. It moves the workspaces of such issues to the trash, which deletes them after

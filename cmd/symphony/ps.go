@@ -18,7 +18,7 @@ import (
 
 func psCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "ps", Usage: "what needs you, what runs, what waits, what is held, and why",
+		Name: "ps", Usage: "show what needs you, runs, waits or is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
 		Description: `With ISSUE it shows only these issues. First come the requests of agents and what keeps runs from starting, then
 the issues: first those that need a person, then those that run, then those that wait. The last line says whether

@@ -13,7 +13,7 @@ import (
 
 func reportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "report", Usage: "what was done, what failed, what is stuck, and what it cost",
+		Name: "report", Usage: "show what was done, what failed, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
 		Description: `The report begins with how many issues were handed over and what that cost. It lists the issues that were handed
 over, failed, are held or wait, those of the last event first; the times in which nothing could run; missed

@@ -19,7 +19,7 @@ var scheduleVerbs = []string{"show", "install", "remove", "status"}
 
 func scheduleCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "schedule", Usage: "run passes from a systemd timer, launchd or cron: show, install, remove, status",
+		Name: "schedule", Usage: "run passes from a systemd timer, launchd or cron",
 		UsageText: usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
 		Description: `show     print what install would write
 install  write it and switch it on; it may be run again

@@ -18,7 +18,7 @@ import (
 
 func serveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "serve", Usage: "a web page and an API of one or more projects",
+		Name: "serve", Usage: "serve a web page and an API of your projects",
 		UsageText: usageText("serve", "[WORKFLOW...]"),
 		Description: `It shows what ps, show, logs, diff and report show, and runs no passes: keep the schedule. Everyone who can
 reach the address can read; only a browser that has opened the printed link can change something. The link works once; other browsers and programs

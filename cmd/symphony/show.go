@@ -10,7 +10,7 @@ import (
 
 func showCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "show", Usage: "everything about one issue: why it runs or does not, what happens next, its runs and its workspace",
+		Name: "show", Usage: "show why one issue runs or does not, and what happens next",
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
 		Description: "It changes nothing. The tracker is asked only about an issue without a claim.\n\n" +
 			exampleText("symphony show ABC-7"),
@@ -33,9 +33,9 @@ func showCommand(w *term.Env) *cli.Command {
 
 func diffCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "diff", Usage: "what has changed in the workspace of an issue since its base commit",
+		Name: "diff", Usage: "show what has changed in an issue's workspace",
 		UsageText: usageText("diff", "ISSUE [WORKFLOW]"),
-		Description: "It prints committed and uncommitted changes, and files that git does not know yet.\n\n" +
+		Description: "It prints the changes since the workspace's base commit, committed or not, and the files that git does not know yet.\n\n" +
 			exampleText("symphony diff ABC-7", "symphony diff ABC-7 --raw | git apply"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "raw", Usage: "print the diff exactly as git does, for git apply, without escaping control characters"},

@@ -10,7 +10,7 @@ import (
 
 func statusCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "status", Usage: "one line and an exit code for monitoring: well, needs you, or not ticking",
+		Name: "status", Usage: "print one line and an exit code for monitoring",
 		UsageText: usageText("status", "[WORKFLOW]"),
 		Description: `The line is the last one of symphony ps.
 

@@ -14,7 +14,7 @@ import (
 
 func tickCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "tick", Usage: "run one pass: reconcile the tracker with the running work, and exit",
+		Name: "tick", Usage: "run one pass and exit, or repeat passes",
 		UsageText: usageText("tick", "[WORKFLOW]") + "\n" + usageText("tick --loop", "[WORKFLOW...]"),
 		Description: `A pass settles runs that have ended, stops runs that must not go on, starts the runs that are due, and
 exits. Run it from cron or a systemd timer, manually, or with --loop. symphony WORKFLOW.md is short for

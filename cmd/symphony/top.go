@@ -9,7 +9,7 @@ import (
 
 func topCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "top", Usage: "all issues of all projects on one screen, with keys for what ps, show, logs and the others do",
+		Name: "top", Usage: "show all issues of all projects on one screen",
 		UsageText: usageText("top", "[WORKFLOW]"),
 		Description: "With a workflow it shows only that project. The first line says whether a project needs you. Each key about an\n" +
 			"issue does the same as another command, which is named at the bottom of the screen.\n\n" +

@@ -11,7 +11,7 @@ import (
 
 func trashCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "trash", Usage: "list the removed workspaces: their size, when they are deleted, and unsaved work",
+		Name: "trash", Usage: "list removed workspaces",
 		UsageText: usageText("trash", "[WORKFLOW]"),
 		Description: `A removed workspace is kept for workspace.keep_removed_ms. One that contains work that exists nowhere else is not
 deleted after that, unless you have discarded this work with symphony prune --force ISSUE.
@@ -30,7 +30,7 @@ deleted after that, unless you have discarded this work with symphony prune --fo
 
 func restoreCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "restore", Usage: "bring the workspace of an issue back from the trash",
+		Name: "restore", Usage: "bring an issue's workspace back from the trash",
 		UsageText: usageText("restore", "ISSUE [WORKFLOW]"),
 		Description: `If the trash has several workspaces of the issue, it restores the one that was removed last. Instead of ISSUE you can
 give a name that symphony trash lists. Passes do not remove a restored workspace before a run has used it.

@@ -17,7 +17,7 @@ import (
 
 func waitCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "wait", Usage: "wait until an issue is handed over, or needs a person", UsageText: usageText("wait", "ISSUE [WORKFLOW]"),
+		Name: "wait", Usage: "wait until an issue is handed over or needs a person", UsageText: usageText("wait", "ISSUE [WORKFLOW]"),
 		Description: `It ends when no agent works on the issue and none will do so by itself, prints what became of it, and changes nothing.
 
 Exit codes:
