@@ -104,7 +104,7 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 	case exit.Code == 0:
 		return result
 	case signalled && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		code, what = "hook_timeout", fmt.Sprintf("ran longer than %s and was killed", h.Bound())
+		code, what = "hook_timeout", fmt.Sprintf("ran longer than %s and was killed", text.Took(h.Bound().Milliseconds()))
 	case signalled && ctx.Err() != nil:
 		what, result.Unfinished = "was killed together with the run", true
 	default:

@@ -7,9 +7,10 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 )
@@ -24,11 +25,17 @@ Its agents outlive it: a host that is started again finds them with list_agents.
 ` + exampleText("claude mcp add symphony -- symphony mcp", "codex mcp add symphony -- symphony mcp --tools codex"),
 		Flags: workflowFlags(
 			&cli.StringFlag{Name: "tools", Usage: "offer the tools of the groups `LIST`", DefaultText: "agents,codex, with a workflow also issues"},
-			&cli.DurationFlag{Name: "call-timeout", Value: agents.DefaultCallTimeout, Usage: "a call fails after `TIME`"},
+			&cli.DurationFlag{
+				Name: "call-timeout", Value: agents.DefaultCallTimeout, DefaultText: text.Duration(agents.DefaultCallTimeout),
+				Usage: "a call fails after `TIME`",
+			},
 			&cli.DurationFlag{
 				Name: "approval-timeout", Value: agents.DefaultApprovalTimeout, Usage: "a request of an agent is denied after `TIME` without a decision",
 			},
-			&cli.DurationFlag{Name: "idle-timeout", Value: agents.DefaultIdleTimeout, Usage: "an agent ends after `TIME` without a call; 0: never"},
+			&cli.DurationFlag{
+				Name: "idle-timeout", Value: agents.DefaultIdleTimeout, DefaultText: text.Duration(agents.DefaultIdleTimeout),
+				Usage: "an agent ends after `TIME` without a call; 0: never",
+			},
 			&cli.BoolFlag{Name: "events", Usage: "send codex/event notifications also to a host that has not asked for them"},
 			&cli.BoolFlag{Name: "ephemeral", Usage: "the agents that it has spawned end with it"},
 			&cli.BoolFlag{Name: "allow-full-access", Usage: "permit conversations without a sandbox (danger-full-access)"},

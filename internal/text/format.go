@@ -26,26 +26,28 @@ func Count(n int64) string {
 // Age is the time from t to now.
 func Age(now, t time.Time) string { return Duration(now.Sub(t)) }
 
-// Duration formats a duration briefly: 41s, 3m02s, 2h05m, 4d. A negative one becomes 0ms.
+// Duration formats a duration briefly: 41s, 3m 2s, 36m, 2h 5m, 4d. A negative one becomes 0ms.
 func Duration(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Second:
 		return fmt.Sprintf("%dms", d.Milliseconds())
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 10*time.Minute:
+		return strings.TrimSuffix(fmt.Sprintf("%dm %ds", int(d.Minutes()), int(d.Seconds())%60), " 0s")
 	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+		return fmt.Sprintf("%dm", int(d.Minutes()))
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+		return strings.TrimSuffix(fmt.Sprintf("%dh %dm", int(d.Hours()), int(d.Minutes())%60), " 0m")
 	}
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Took formats how many milliseconds a command took: 9ms, 1.2s, 3m02s.
+// Took formats a number of milliseconds with tenths of the first ten seconds: 9ms, 1.2s, 3m 2s.
 func Took(ms int64) string {
 	took := time.Duration(ms) * time.Millisecond
 	if took >= time.Second && took < 10*time.Second {
-		return fmt.Sprintf("%.1fs", took.Truncate(100*time.Millisecond).Seconds())
+		return fmt.Sprintf("%.2gs", took.Truncate(100*time.Millisecond).Seconds())
 	}
 	return Duration(took)
 }

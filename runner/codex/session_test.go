@@ -224,7 +224,7 @@ func TestClocks(t *testing.T) {
 		},
 		{
 			name: "retries are no progress", stall: minute, turn: time.Hour, agent: func(p *peer) { go p.every(7*time.Second, retry) },
-			took: minute, want: "stalled for 1m0s: Reconnecting", cause: agent.CodeNetwork,
+			took: minute, want: "stalled for 1m: Reconnecting", cause: agent.CodeNetwork,
 		},
 		{
 			name: "silence", turn: minute, agent: func(p *peer) {
@@ -241,18 +241,18 @@ func TestClocks(t *testing.T) {
 			}, took: 1000 * time.Hour,
 		},
 		{ // found busy after 5 and 10 minutes, idle after 15
-			name: "busy", stall: 5 * minute, turn: time.Hour, busyFor: 12 * minute, agent: func(*peer) {}, took: 15 * minute, want: "stalled for 15m0s",
+			name: "busy", stall: 5 * minute, turn: time.Hour, busyFor: 12 * minute, agent: func(*peer) {}, took: 15 * minute, want: "stalled for 15m",
 		},
 		{
 			name: "busy for too long", stall: 5 * minute, turn: 17 * minute, busyFor: time.Hour, agent: func(p *peer) { go p.every(minute, retry) },
-			took: 17 * minute, want: "stalled for 17m0s", cause: agent.CodeNetwork,
+			took: 17 * minute, want: "stalled for 17m", cause: agent.CodeNetwork,
 		},
 		{
 			name: "a command runs", stall: minute, turn: time.Hour, agent: func(p *peer) {
 				p.say(item("started", "tu"))
 				time.Sleep(59 * minute)
 				p.say(item("completed", "tu"), item("started", "old")) // a command of an earlier turn does not count
-			}, took: time.Hour, want: "stalled for 1m0s",
+			}, took: time.Hour, want: "stalled for 1m",
 		},
 	} {
 		bubble(t, c.name, func(t *testing.T) {

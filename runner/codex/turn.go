@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -391,9 +392,6 @@ func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	return t.check()
 }
 
-// precision is the rounding of durations in errors.
-const precision = 100 * time.Millisecond
-
 // clock detects a turn that is silent for too long or makes no progress.
 type clock struct {
 	silence, stall time.Duration // limits; zero or less: off
@@ -434,14 +432,14 @@ func (c *clock) check() (next time.Duration, err *agent.Error) {
 	if c.silence > 0 {
 		silent := time.Since(c.lastLine)
 		if silent >= c.silence {
-			return 0, &agent.Error{Code: agent.CodeTurnTimeout, Message: fmt.Sprintf("nothing came from the agent for %v", silent.Round(precision))}
+			return 0, &agent.Error{Code: agent.CodeTurnTimeout, Message: "nothing came from the agent for " + text.Took(silent.Milliseconds())}
 		}
 		next = min(next, c.silence-silent)
 	}
 	if next > 0 {
 		return next, nil
 	}
-	err = &agent.Error{Code: agent.CodeStalled, Message: fmt.Sprintf("stalled for %v", time.Since(c.lastProgress).Round(precision))}
+	err = &agent.Error{Code: agent.CodeStalled, Message: "stalled for " + text.Took(time.Since(c.lastProgress).Milliseconds())}
 	if c.retry != nil {
 		err.Info, err.Cause = c.retry.Info, c.retry.class()
 		err.Message = oneLine(err.Message+": "+c.retry.Message, errorLength)

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
@@ -71,7 +72,7 @@ func (h *Host) Login(ctx context.Context, r host.LoginRequest) (answer host.Logi
 // of pyenv rehash, for instance, would make each later login shell of the account wait for a minute.
 func waitLogin(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) error {
 	err := proc.WaitGroup(ctx, cmd, timeout, func() error {
-		message := fmt.Sprintf("it hangs: the login profile did not end within %s", timeout)
+		message := "it hangs: the login profile did not end within " + text.Took(timeout.Milliseconds())
 		if running, _ := proc.Descendants(cmd.Process.Pid); len(running) > 0 {
 			var names []string
 			for _, p := range running[:min(len(running), namedStuck)] {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -105,7 +106,8 @@ func within[A any](ctx context.Context, limit time.Duration, code, what string, 
 	default:
 		known := &reconcile.Error{Message: err.Error()}
 		_ = errors.As(err, &known)
-		err = &reconcile.Error{Code: code, Message: fmt.Sprintf("%s took longer than %s: %s", what, limit, known.Message), Hint: known.Hint}
+		err = &reconcile.Error{Code: code, Hint: known.Hint, Message: fmt.Sprintf(
+			"%s took longer than %s: %s", what, text.Took(limit.Milliseconds()), known.Message)}
 	}
 	return answer, err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -213,7 +214,7 @@ func foundError(names []string) error {
 func (g *Guard) judge(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = fmt.Errorf("to check it takes longer than %s", guardTimeout)
+		err = errors.New("the check takes longer than " + text.Duration(guardTimeout))
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}

@@ -144,7 +144,7 @@ func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 	err := proc.WaitGroup(ctx, cmd, h.Timeout, func() error {
 		return &reconcile.Error{
 			Code:    CodeHookTimeout,
-			Message: fmt.Sprintf("%s ran longer than %s and was killed", h.title(), h.Timeout),
+			Message: fmt.Sprintf("%s ran longer than %s and was killed", h.title(), text.Took(h.Timeout.Milliseconds())),
 			Hint:    "raise hooks.timeout_ms, or make the hook faster",
 		}
 	})

@@ -94,7 +94,7 @@ func (l *launchd) install(ctx context.Context) error {
 			return err
 		}
 	}
-	l.changes.done(fmt.Sprintf("%s runs a pass every %s; its errors are in %s", l.name(), l.every, l.log()))
+	l.changes.done(fmt.Sprintf("%s runs a pass every %s; its errors are in %s", l.name(), text.Took(l.every.Milliseconds()), l.log()))
 	return nil
 }
 

@@ -113,7 +113,10 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 		s.every, kind = max(s.every.Truncate(time.Second), shortestLaunchd), newLaunchd(s)
 	}
 	if s.every != cfg.Polling.Interval {
-		s.changes.warn(fmt.Sprintf("this schedule runs a pass every %s; polling.interval_ms (%s) applies only to --loop", s.every, cfg.Polling.Interval))
+		s.changes.warn(fmt.Sprintf(
+			"this schedule runs a pass every %s; polling.interval_ms (%s) applies only to --loop",
+			text.Took(s.every.Milliseconds()), text.Took(cfg.Polling.Interval.Milliseconds()),
+		))
 	}
 	for _, word := range append(s.command(project.TriggerCron), s.vars...) {
 		if !utf8.ValidString(word) || strings.ContainsFunc(word, text.Control) {

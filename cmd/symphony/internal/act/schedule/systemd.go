@@ -140,7 +140,7 @@ func (t *timer) install(ctx context.Context) error {
 			return err
 		}
 	}
-	t.changes.done(fmt.Sprintf("%s runs a pass every %s", name, t.every))
+	t.changes.done(fmt.Sprintf("%s runs a pass every %s", name, text.Took(t.every.Milliseconds())))
 	return nil
 }
 

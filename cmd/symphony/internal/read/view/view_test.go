@@ -21,7 +21,7 @@ func TestErrorText(t *testing.T) {
 		{"turn_failed", "", "turn_failed"},
 		{"", reconcile.MessageNoSlot, reconcile.MessageNoSlot},
 		{reconcile.CodeSpawnFailed, reconcile.MessageSpawnFailed, reconcile.MessageSpawnFailed},
-		{"stalled", "stalled for 5m0s", "stalled for 5m0s"},
+		{"stalled", "stalled for 5m", "stalled for 5m"},
 	} {
 		test.Equal(t, c.code+", "+c.message, deref(ErrorText(c.code, c.message)), c.want)
 	}

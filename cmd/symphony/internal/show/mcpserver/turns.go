@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -307,7 +308,7 @@ func (s *Server) await(ctx context.Context, id, hint string) (reconcile.Call, er
 	switch {
 	case err != nil:
 	case !call.Ended() && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = exit.Fault(agents.CodeTimeout, fmt.Sprintf("%s has not ended within %s", call.Verb, s.CallTimeout), hint)
+		err = exit.Fault(agents.CodeTimeout, fmt.Sprintf("%s has not ended within %s", call.Verb, text.Took(s.CallTimeout.Milliseconds())), hint)
 	case !call.Ended():
 		err = ctx.Err()
 	default:

@@ -35,7 +35,7 @@ TIME    The padding of the footer is
           日本語の長い文章を折り返す必要
           がある
 TIME      ✓   1.2s go test ./...
-TIME      ✗  3m02s npm run t… (exit 3)
+TIME      ✗  3m 2s npm run t… (exit 3)
               1 failing
               \x1b[2J
 TIME      ✓        edit src/footer.cs…
@@ -53,7 +53,7 @@ cut
 TIME  The padding of the footer is too small.
           - 日本語の長い文章を折り返す必要がある
 TIME  ✓ 1.2s go test ./...
-TIME  ✗ 3m02s npm run test -- --grep footer (exit 3)
+TIME  ✗ 3m 2s npm run test -- --grep footer (exit 3)
           1 failing
           \x1b[2J
 TIME  ✓ edit src/footer.css +3 -1

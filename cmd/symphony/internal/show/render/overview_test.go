@@ -27,7 +27,7 @@ func TestBlockIsWrapped(t *testing.T) {
 	v.Project.Name = "web-shop"
 	printObstacles(w, v, true)
 	test.Equal(t, "the first lines", strings.SplitAfterN(page.String(), "\n", 4)[:3], []string{
-		"BLOCKED  web-shop: codex limit used up\n", "         until 04:07, in 59m00s\n", "         (agent_quota)\n",
+		"BLOCKED  web-shop: codex limit used up\n", "         until 04:07, in 59m\n", "         (agent_quota)\n",
 	})
 }
 
@@ -36,7 +36,7 @@ func TestDeadScheduleIsRed(t *testing.T) {
 	live := view.Overview{GeneratedAt: now, Schedule: true, Project: view.ProjectRow{Name: "api"}}
 	dead := view.Overview{GeneratedAt: now, LastPass: &project.LastPassRow{StartedAt: now.Add(-time.Hour)}, Project: view.ProjectRow{Name: "web-shop"}}
 	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Width: 120, Colour: true}
-	want := "\x1b[1m\x1b[31mNOT TICKING\x1b[0m\x1b[0m  web-shop: no schedule is active; the last pass was 1h00m ago; nothing running"
+	want := "\x1b[1m\x1b[31mNOT TICKING\x1b[0m\x1b[0m  web-shop: no schedule is active; the last pass was 1h ago; nothing running"
 	test.Equal(t, "it", Head(w, []view.Overview{live, dead})[0], want)
 }
 
@@ -75,10 +75,10 @@ func TestRowsOfProjects(t *testing.T) {
 	}
 	got := strings.Join(Rows(now, rows, true).Lines(&term.Env{Width: 100}, ""), "\n")
 	want := strings.TrimSpace(`
-ISSUE   STATUS   PROJECT   TITLE      PR      TIME  TOKENS  NOW
-WEB-9   running  web-shop  日本語     #7       0ms   13.7k  go test ./...
-API-10  waiting  api       Two lamps      in 8m00s          no slot is free
-API-11  waiting  api                           due          no slot is free`)
+ISSUE   STATUS   PROJECT   TITLE      PR   TIME  TOKENS  NOW
+WEB-9   running  web-shop  日本語     #7    0ms   13.7k  go test ./...
+API-10  waiting  api       Two lamps      in 8m          no slot is free
+API-11  waiting  api                        due          no slot is free`)
 	test.Equal(t, "the rows", got, want)
-	test.Equal(t, "the head", Rows(now, rows[1:], false).Lines(&term.Env{Width: 60}, "")[0], "ISSUE   STATUS   TITLE          TIME  NOW")
+	test.Equal(t, "the head", Rows(now, rows[1:], false).Lines(&term.Env{Width: 60}, "")[0], "ISSUE   STATUS   TITLE       TIME  NOW")
 }

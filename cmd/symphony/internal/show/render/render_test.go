@@ -87,8 +87,8 @@ func TestReportWidths(t *testing.T) {
 func TestPullRequestText(t *testing.T) {
 	w := &term.Env{Width: 80}
 	for want, p := range map[string]reconcile.PullRequest{
-		"u (open, checks failed, review changes requested; seen 5m00s ago)": {URL: "u", State: "open", Checks: "failed", Review: "changes_requested"},
-		"u (merged; seen 5m00s ago)":                                        {URL: "u", State: "merged"},
+		"u (open, checks failed, review changes requested; seen 5m ago)": {URL: "u", State: "open", Checks: "failed", Review: "changes_requested"},
+		"u (merged; seen 5m ago)": {URL: "u", State: "merged"},
 	} {
 		test.Equal(t, "it", pullRequestText(w, at, p, at.Add(-5*time.Minute)), want)
 	}
@@ -148,7 +148,7 @@ func TestIssueFitsTheScreen(t *testing.T) {
 			}
 			plain := strings.Join(strings.Fields(regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(out.String(), "")), " ")
 			test.Contains(
-				t, fmt.Sprint("in ", width, " columns"), plain, "held for 2h00m: "+reason, "open, checks failed, review changes requested",
+				t, fmt.Sprint("in ", width, " columns"), plain, "held for 2h: "+reason, "open, checks failed, review changes requested",
 				strings.Join(strings.Fields(words), " "),
 			)
 			test.Equal(t, "how often the reason is printed", strings.Count(plain, "decisive reason"), 1)

@@ -55,7 +55,7 @@ func TestJSONQuery(t *testing.T) {
 		"jq halts":     {"", "1, halt, 2", "", "1\n"},
 		"range":        {"", "", `{{range .}}{{.id}} {{.n}} {{.cost}}{{if gt .n 5}} many{{end}};{{end}}`, "WEB-9 12345678 0.5 many;WEB-10 3 12;"},
 		"join, pluck":  {"", "", `{{pluck "id" . | join ", "}}`, "WEB-9, WEB-10"},
-		"times":        {"", "", `{{range .}}{{timeago .at}} {{timefmt "15:04" .at}};{{end}}`, "10m00s ago 20:00;1m00s ago 20:09;"},
+		"times":        {"", "", `{{range .}}{{timeago .at}} {{timefmt "15:04" .at}};{{end}}`, "10m ago 20:00;1m ago 20:09;"},
 		"truncate":     {"", "", `{{range .}}{{truncate 5 .title}}{{truncate 3 .url}};{{end}}`, "日本…ht…;bad …;"},
 		"colours":      {"", "", `{{color "green+b" "x"}}{{autocolor "red" "y"}}`, "\x1b[32;1mx\x1b[0my"},
 		"control":      {"", "", `{{(index . 1).title}}`, "bad \\x1b[31m\ntwo\tlines"},

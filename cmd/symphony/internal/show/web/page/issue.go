@@ -147,7 +147,7 @@ func (i Issue) WorkTime() string {
 	if took < time.Minute {
 		return "under 1m"
 	}
-	return strings.TrimSuffix(text.Duration(took.Truncate(time.Minute)), "00s")
+	return text.Duration(took.Truncate(time.Minute))
 }
 
 // CostText is the estimate of money; empty without prices.

@@ -72,9 +72,9 @@ func TestOverview(t *testing.T) {
 	contains(t, main, "Needs you", "1 request to answer", "1 held", "2 running (1 needs an answer), 1 waiting", "next pass",
 		`id="needs"`, "wants to run a command", `action="/api/v1/requests/ABC-5.1/approve?project=web"`, "&lt;script&gt;alert(1)&lt;/script&gt;", "/api/v1/ABC-3/retry",
 		`id="issues"`, `href="/issues/web/ABC-6"`, "npm test", "ABC-7", "succeeded",
-		"Health", "cron, every 5m00s", "counts as dead after 15m00s", "1 of them with an error", "2 of 4 used", "5.57 USD of 20 USD", "/state/web", "doctor -v -w /srv/web/WORKFLOW.md",
+		"Health", "cron, every 5m", "counts as dead after 15m", "1 of them with an error", "2 of 4 used", "5.57 USD of 20 USD", "/state/web", "doctor -v -w /srv/web/WORKFLOW.md",
 		"Remove symphony", "schedule remove -w /srv/web/WORKFLOW.md &amp;&amp; symphony projects remove /state/web --workspaces", "5 hours", "42 % used",
-		"Results", "Handed over today", "13", "13.00 USD", "8m21s", "Tokens per day: 91.0M in 14 days", "succeeded 91")
+		"Results", "Handed over today", "13", "13.00 USD", "8m 21s", "Tokens per day: 91.0M in 14 days", "succeeded 91")
 	test.Lacks(t, "the page", main, "\u202e", "\x1b", "<script>", "style=", "ZgotmplZ")
 	test.Equal(t, "the requests", p.Requests, 1)
 	test.Equal(t, "the title", p.Title, "Overview")
