@@ -154,7 +154,7 @@ func (s *Session) notice(m *message) {
 	case "thread/tokenUsage/updated":
 		if used, ok := s.count(cmp.Or(p.threadID(), s.ThreadID()), p.TokenUsage); ok {
 			e.Usage = &used
-			e.Message = fmt.Sprintf("tokens: %d in (%d cached), %d out, %d in all", used.Input, used.CachedInput, used.Output, used.Total)
+			e.Message = fmt.Sprintf("tokens: %d in (%d cached), %d out, %d total", used.Input, used.CachedInput, used.Output, used.Total)
 		}
 	case "account/rateLimits/updated":
 		s.updateLimits(p.RateLimits)

@@ -179,7 +179,7 @@ func ofIssues() []family {
 	return []family{
 		{
 			"symphony_needs_operator", gauge, "Whether something waits for a person, as symphony status says.",
-			func(v view.Overview) []sample { return flag(v.Verdict().Level != view.LevelWell) },
+			func(v view.Overview) []sample { return flag(v.Verdict().Level != view.LevelOK) },
 		},
 		{"symphony_issues", gauge, "Issues by the status that symphony ps shows.", issues},
 		{

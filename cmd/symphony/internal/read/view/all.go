@@ -87,8 +87,8 @@ func Judge(all []Overview) Verdict {
 	if len(all) == 1 && all[0].Error == nil {
 		return all[0].Verdict()
 	}
-	levels := []Level{LevelWell, LevelNeedsPerson, LevelNotTicking}
-	out := Verdict{Level: LevelWell, Reasons: []string{}}
+	levels := []Level{LevelOK, LevelNeedsPerson, LevelNotTicking}
+	out := Verdict{Level: LevelOK, Reasons: []string{}}
 	for _, v := range all {
 		own := v.Verdict()
 		if slices.Index(levels, own.Level) > slices.Index(levels, out.Level) {

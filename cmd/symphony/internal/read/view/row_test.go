@@ -61,8 +61,8 @@ func TestRows(t *testing.T) {
 	v.Schedule = false
 	test.Equal(t, "the level without a schedule", v.Verdict().Level, LevelNotTicking)
 	for block, want := range map[project.BlockedRow]Level{
-		{Reason: "agent_quota"}: LevelWell,
-		{Reason: "linear_api_status", Message: "HTTP 503: (empty)"}:      LevelWell,
+		{Reason: "agent_quota"}: LevelOK,
+		{Reason: "linear_api_status", Message: "HTTP 503: (empty)"}:      LevelOK,
 		{Reason: "linear_api_status", Message: "HTTP 401: Unauthorized"}: LevelNeedsPerson,
 	} {
 		test.Equal(t, block.Reason+" "+block.Message, (Overview{Schedule: true, Blocked: &block}).Verdict().Level, want)

@@ -58,7 +58,7 @@ type DayUse struct {
 	Spent
 }
 
-// addUses adds up the runs by issue, by label and in all. Runs that have not ended count with what they have used so far.
+// addUses adds up the runs by issue, by label and in total. Runs that have not ended count with what they have used so far.
 func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 	for _, w := range r.Running {
 		uses = append(uses, state.RunUse{

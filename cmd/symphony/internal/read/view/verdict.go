@@ -27,7 +27,7 @@ type Level string
 
 // The levels, from the best to the worst.
 const (
-	LevelWell        Level = "well"
+	LevelOK          Level = "ok"
 	LevelNeedsPerson Level = "needs_person"
 	LevelNotTicking  Level = "not_ticking" // nothing runs passes, so that no other promise is kept
 )
@@ -72,9 +72,9 @@ func (v Overview) Verdict() Verdict {
 	if e := v.Error; e != nil {
 		return Verdict{LevelNeedsPerson, []string{e.Code + ": " + e.Message}, []string{e.Code}}
 	}
-	out := Verdict{Level: LevelWell, Reasons: []string{}}
+	out := Verdict{Level: LevelOK, Reasons: []string{}}
 	add := func(level Level, brief, more string) {
-		if level == LevelNotTicking || out.Level == LevelWell {
+		if level == LevelNotTicking || out.Level == LevelOK {
 			out.Level = level
 		}
 		out.Reasons = append(out.Reasons, brief+more)
@@ -115,9 +115,9 @@ func (v Overview) Verdict() Verdict {
 			add(LevelNeedsPerson, fmt.Sprintf("%d %s", counts[s], s), "")
 		}
 	}
-	stopped(LevelWell)
+	stopped(LevelOK)
 	if b := v.Budget; b != nil && b.Reached {
-		add(LevelWell, idle, ": "+*b.Message)
+		add(LevelOK, idle, ": "+*b.Message)
 	}
 	if v.Paused {
 		add(LevelNeedsPerson, "paused", "")
@@ -129,7 +129,7 @@ func (v Overview) Verdict() Verdict {
 // 500 or more is the tracker's own fault.
 func levelOf(code, message string) Level {
 	if endsByItself[code] || strings.HasSuffix(code, "_api_request") || strings.HasPrefix(message, "HTTP 5") {
-		return LevelWell
+		return LevelOK
 	}
 	return LevelNeedsPerson
 }

@@ -38,7 +38,7 @@ func TestLongReport(t *testing.T) {
 	test.Contains(
 		t, "the report", page, "0 issues handed over, 12 failed\n8.15M tokens: 66 runs, 0ms of work\n",
 		"  ISSUE  TITLE  RUNS  LAST     NOW  ERROR\n", "  ABC              0  0ms ago\n", "  ABC             90  0ms ago\n", "  and 2 more\n",
-		"  2 more\n", "  in all   12 issues    66     0       0   0ms      0       0       0          0   8.15M\n", "--all prints the rows",
+		"  2 more\n", "  total    12 issues    66   0       0   0ms      0       0       0          0   8.15M\n", "--all prints the rows",
 	)
 	test.Lacks(t, "all rows", reportText(t, 100, r, ReportOptions{}), "more")
 }

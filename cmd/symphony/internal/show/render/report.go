@@ -290,7 +290,7 @@ func (p *reportPage) interruptions() {
 	p.table("MISSED PASSES", missed)
 }
 
-// used prints what was used by issue, label or day, and in all. The whole report has the issues and, for more than two days, the days.
+// used prints what was used by issue, label or day, and the total. The whole report has the issues and, for more than two days, the days.
 func (p *reportPage) used(by string) {
 	if p.Width > 0 && len(p.Issues) == 0 && by != ByDay {
 		fmt.Fprintln(p.Stdout, "no run was active in this period")
@@ -319,9 +319,9 @@ func (p *reportPage) used(by string) {
 
 // useTable is a table of what runs came to. On a narrow terminal the title gives way, then the parts of the tokens.
 func useTable(first, second string) term.Table {
-	t := newTable([]string{first, second, "RUNS", "WELL", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
+	t := newTable([]string{first, second, "RUNS", "OK", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
 		step{"TITLE", 30}, step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0},
-		step{"TITLE", 16}, step{first, 16}, step{"WELL", 0}, step{"TIME", 0}, step{"TITLE", 8}, step{first, 8})
+		step{"TITLE", 16}, step{first, 16}, step{"OK", 0}, step{"TIME", 0}, step{"TITLE", 8}, step{first, 8})
 	t.Figures = []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	return t
 }
@@ -353,7 +353,7 @@ func (p *reportPage) sums(title string, t term.Table, issues string) {
 		p.left = true
 		t.Add(fmt.Sprintf("%d more", rest))
 	}
-	p.addUse(&t, p.Totals.Use, "in all", issues)
+	p.addUse(&t, p.Totals.Use, "total", issues)
 	p.PrintTable("USED", t)
 }
 

@@ -20,7 +20,7 @@ func VerdictLabel(l view.Level) (label, colour string) {
 	case view.LevelNotTicking:
 		return "NOT TICKING", term.ColourStuck
 	default:
-		return "WELL", term.ColourRuns
+		return "OK", term.ColourRuns
 	}
 }
 

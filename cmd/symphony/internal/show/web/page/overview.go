@@ -273,7 +273,7 @@ func verdictOf(all []view.Overview, joined view.Joined) verdict {
 	d.Overdue = d.Next != nil && joined.GeneratedAt.Sub(d.Next.At) > time.Minute
 	judged := view.Judge(all)
 	switch judged.Level {
-	case view.LevelWell:
+	case view.LevelOK:
 	case view.LevelNotTicking:
 		d.Class, d.Icon, d.Title = "bad", "alert", "Nothing runs passes"
 		dead := len(slices.DeleteFunc(slices.Clone(all), func(v view.Overview) bool { return v.Verdict().Level != view.LevelNotTicking }))
@@ -341,7 +341,7 @@ func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
 		if several {
 			o.Project = v.Project.Name
 		}
-		if o.Class == "bad" && level == view.LevelWell { // it ends without a person, as a fault of the tracker does
+		if o.Class == "bad" && level == view.LevelOK { // it ends without a person, as a fault of the tracker does
 			o.Class, o.Icon = "warn", "clock"
 		}
 		list = append(list, o)
