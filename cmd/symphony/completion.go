@@ -27,7 +27,7 @@ func completionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print a completion script for a shell",
 		UsageText: "symphony completion bash|zsh|fish",
-		Description: `Completes commands, flags, issues and requests.
+		Description: `The scripts complete commands, flags, issues and requests.
 
   bash   a line of ~/.bashrc:  source <(symphony completion bash)
   zsh    a line of ~/.zshrc, below compinit:  source <(symphony completion zsh)

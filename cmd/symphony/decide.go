@@ -17,19 +17,19 @@ import (
 )
 
 // decideUsage explains the argument REQUEST.
-const decideUsage = "\n\nREQUEST is an id that symphony ps shows, such as ABC-7.3. ABC-7 stands for the first request of that issue: it is\n" +
-	"printed in full, and on a terminal you are asked. No pass and no lock are needed; the worker sees the decision\nwithin a second."
+const decideUsage = "\n\nREQUEST is an id that symphony ps shows, such as ABC-7.3. ABC-7 stands for the first request of that issue: the command\n" +
+	"prints it in full and, on a terminal, asks for your decision. It needs no pass and no lock; the worker sees the decision\nwithin a second."
 
-const answerUsage = "\n\nGive one TEXT or --choice for each question. Separate several options of one question by commas; an empty TEXT\n" +
-	"skips an optional question; a TEXT that begins with a dash goes after --. Without a TEXT you are asked on a\n" +
-	"terminal, where a secret is not echoed and stays out of the shell's history. --stdin takes the TEXT from a program,\n" +
-	"where other processes can't read it; NUL bytes separate several."
+const answerUsage = "\n\nGive one TEXT or --choice for each question. Separate several options of one question by commas. An empty TEXT skips an\n" +
+	"optional question. Put a TEXT that begins with a dash after --. Without a TEXT, a terminal asks for it: a secret is not\n" +
+	"echoed and stays out of the shell's history. --stdin takes the TEXT from a program, where other processes can't read it;\n" +
+	"NUL bytes separate several."
 
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "approve", Usage: "allow what an agent asks for", UsageText: usageText("approve", "REQUEST") + decideUsage,
 		Description: exampleText("symphony approve ABC-7.3", "symphony approve ABC-7.3 --for-session"),
-		Flags:       decideFlags(&cli.BoolFlag{Name: "for-session", Usage: "also allow later requests like it, until this agent ends"}),
+		Flags:       decideFlags(&cli.BoolFlag{Name: "for-session", Usage: "also allow later requests like it until this agent ends"}),
 		Action: func(c *cli.Context) error {
 			d := requests.Decision{How: reconcile.DecideApprove}
 			if c.Bool("for-session") {

@@ -11,12 +11,12 @@ func demoCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "demo", Usage: "watch passes work on a made-up project, without an account",
 		UsageText: "symphony demo [flags] [REPOSITORY]",
-		Description: "Runs real passes with real detached workers on a folder of issues, a git repository and a WORKFLOW.md in a\n" +
-			"temporary folder. The agent is a script unless --agent codex asks for the real one. With REPOSITORY, the directory\n" +
-			"of a git repository, codex works on three small issues in a copy of it; the original is not changed.\n\n" +
+		Description: "It runs real passes and workers on five issues, a git repository and a WORKFLOW.md in a temporary folder. The agent is\n" +
+			"a script unless --agent codex asks for the real one. With REPOSITORY, the directory of a git repository, codex works\n" +
+			"on three small issues in a copy of it; the original is not changed.\n\n" +
 			exampleText("symphony demo --rm", "symphony demo --agent codex ~/src/web-shop"),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "agent", Value: "scripted", Usage: "scripted, or codex for the real one (needs it installed and logged in)"},
+			&cli.StringFlag{Name: "agent", Value: "scripted", Usage: "scripted, or codex, which must be installed and logged in"},
 			&cli.BoolFlag{Name: "rm", Usage: "remove the temporary folder at the end"},
 		},
 		Action: func(c *cli.Context) error {

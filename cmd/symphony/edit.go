@@ -14,8 +14,8 @@ func editCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "edit", Usage: "open WORKFLOW.md in your editor, then check it",
 		UsageText: usageText("edit", "[WORKFLOW]"),
-		Description: `The editor is $VISUAL or $EDITOR. Afterwards it prints what symphony check prints; a valid
-change is in force at the next pass. Until an invalid one is corrected, passes start no run.
+		Description: `It opens $VISUAL or $EDITOR, then prints what symphony check prints. A valid change takes effect at the next pass. After
+an invalid one, passes start no run until it is corrected.
 
 Exit code 3: WORKFLOW.md is wrong.
 
@@ -36,12 +36,12 @@ Exit code 3: WORKFLOW.md is wrong.
 			}
 			render.Check(w, edited, out)
 			if !out.OK {
-				fmt.Fprintln(w.Stderr, "symphony: passes start no run until it is corrected: symphony edit")
+				fmt.Fprintln(w.Stderr, "symphony: passes start no run until you correct it: symphony edit")
 				return out.Err()
 			}
 			said := "nothing was changed"
 			if changed {
-				said = "the change is in force at the next pass; agents that are running keep what they started with"
+				said = "the change takes effect at the next pass; running agents keep their settings"
 			}
 			fmt.Fprintln(w.Stdout, said)
 			return nil

@@ -28,23 +28,23 @@ func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "init", Usage: "write WORKFLOW.md and its environment file",
 		UsageText: usageText("init", "[WORKFLOW]"),
-		Description: `On a terminal it asks for the tracker unless --tracker names it, and proposes what is there: a folder of Backlog.md, Linear
-if LINEAR_API_KEY is set, GitHub if the git remote origin is there, else a folder of files.
+		Description: `On a terminal it asks for the tracker unless --tracker names it. It proposes the folder of Backlog.md if there is one, Linear
+if LINEAR_API_KEY is set, GitHub if the git remote origin is there, else a folder of files. It never overwrites a file, and
+writes nothing if a value is wrong. With --json it asks nothing.
 
-With --tracker file the issues are Markdown files in a folder. It needs no key and no network, and asks
-nothing: it makes the folder with a first issue, takes the git repository in which it is run, and delivers the
-work to branches of that repository. In a project of Backlog.md it takes the folder backlog/tasks and its statuses.
+With --tracker file the issues are Markdown files in a folder. It needs no key and no network, and asks nothing: it makes
+the folder with a first issue, uses the git repository in which it runs, and delivers the work to branches of that
+repository. In a Backlog.md project it uses the folder backlog/tasks and its statuses.
 
 With --tracker linear it asks for the Linear key on a terminal, checks it, lists the projects, and proposes the rest.
-Without a terminal it needs --project, --repository, and a key: from --key-file, from the environment
-file, or from LINEAR_API_KEY. It stores the key in the environment file, mode 0600. It never
-overwrites a file, and it writes nothing if a value is wrong.
+Without a terminal it needs --project, --repository, and a key: from --key-file, from the environment file, or from
+LINEAR_API_KEY. It stores the key in the environment file, mode 0600.
 
-With --tracker github it takes the repository from the git remote origin, and the token from GITHUB_TOKEN, GH_TOKEN or
-gh. Labels are states: it proposes those that exist, or In Progress and Human Review. Without a terminal it needs
---project and --repository only if origin is not on GitHub. With --json it asks nothing.
+With --tracker github it takes the repository from the git remote origin, and the token from GITHUB_TOKEN, GH_TOKEN or gh.
+Labels are states: it proposes those that exist, or In Progress and Human Review. Without a terminal it needs --project and
+--repository only if origin is not on GitHub.
 
-Examples of --example:
+Values of --example:
   branch         a branch for each issue, pushed after each run (the default)
   pull-request   the same, and a pull request on GitHub
   review         the agent reads the branch of an issue and comments; it can't change the code

@@ -28,12 +28,12 @@ func issuesCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "issues", Usage: "list the issues of the tracker, or add one",
 		UsageText: "symphony issues [flags] [WORKFLOW]\n   symphony issues new [flags] TITLE [WORKFLOW]",
-		Description: `It asks the tracker for the issues in active states, or in those that --state names, and prints them in the
-order in which passes start them. SKIPPED says why a pass would not start an issue, as far as its record and
-agent.budget_per_day tell; symphony ps --all has the other reasons, too.
+		Description: `It asks the tracker for the issues in active states, or in those of --state, and prints them in the order in which passes
+start them. SKIPPED is the reason why a pass would not start an issue, as far as the tracker's record and
+agent.budget_per_day tell; symphony ps --all has the other reasons too.
 
-issues new adds an issue in the first active state, or in that of --state, if the tracker is a folder of files. --body - reads
-its text from stdin.
+If the tracker is a folder of files, issues new adds an issue in the first active state, or in that of --state. --body -
+reads its text from stdin.
 
 ` + exampleText("symphony issues --state 'Human Review'", "symphony issues new 'Fix the footer' --label web --body 'It covers the last line.'"),
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[issuesJSON]()}, {"new", reflect.TypeFor[reconcile.Issue]()}},
@@ -49,7 +49,7 @@ its text from stdin.
 				return exit.Usage("issues: unknown subcommand %q, did you mean new?", verb)
 			}
 			if c.IsSet("body") || c.IsSet("label") {
-				return exit.Usage("issues: --body and --label are of issues new")
+				return exit.Usage("issues: --body and --label work only with issues new")
 			}
 			return onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error { return listIssues(c, w, p) })(c)
 		},

@@ -19,18 +19,17 @@ func logsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "show what the agent did in the newest run of an issue",
 		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
-		Description: "The agent's words come first in the line; its commands, changes and calls are below them, each in one line\n" +
-			"with its status and how long it took, and with the end of what it printed if it failed. On a terminal\n" +
-			"the time is the local time of day, and a pager shows the log: $PAGER, else less. In a pipe the time is\n" +
-			"complete and in UTC.\n\n" +
+		Description: "The agent's words begin at the left. Its commands, changes and calls are indented, each in one line with its status and\n" +
+			"duration, followed by the end of its output if it failed. On a terminal, times are local, and a pager shows the log:\n" +
+			"$PAGER, else less. In a pipe, times have a date and are in UTC.\n\n" +
 			exampleText("symphony logs -f ABC-7", "symphony logs ABC-7 --last command"),
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print new events as they are written, of later runs too, until Ctrl-C; with --run until that run ends"},
-			&cli.StringFlag{Name: "run", Usage: "the run with this `ID` or prefix of an ID instead of the newest; symphony show lists them"},
-			&cli.BoolFlag{Name: "all", Usage: "all runs that are kept, one after another"},
-			&cli.StringFlag{Name: "since", Usage: "only events since that `TIME`, in all runs: 10m or 7d ago, a day, or 2026-01-31T18:00:00Z"},
-			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "only the last `N` lines of the run, each with its details"},
-			&cli.StringFlag{Name: "last", Usage: "only the last event of that `KIND`, in full: " + strings.Join(eventlog.Kinds(), ", ")},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print new events, also of later runs, until Ctrl-C; with --run until that run ends"},
+			&cli.StringFlag{Name: "run", Usage: "the run whose ID is or begins with `ID`, instead of the newest; symphony show lists them"},
+			&cli.BoolFlag{Name: "all", Usage: "all stored runs, one after another"},
+			&cli.StringFlag{Name: "since", Usage: "only events since `TIME`, in all runs: 10m or 7d (ago), a day, or 2026-01-31T18:00:00Z"},
+			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "only the last `N` lines of the run, with their details"},
+			&cli.StringFlag{Name: "last", Usage: "only the last event of `KIND`, in full: " + strings.Join(eventlog.Kinds(), ", ")},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "everything: whole prompts, outputs and diffs, tokens, sessions"},
 			&cli.BoolFlag{Name: "raw", Usage: "print the events as they are stored, one JSON object per line"},
 			&cli.BoolFlag{Name: "stderr", Usage: "the agent's stderr"},

@@ -36,8 +36,8 @@ Its agents outlive it: a host that is started again finds them with list_agents.
 				Name: "idle-timeout", Value: agents.DefaultIdleTimeout, DefaultText: text.Duration(agents.DefaultIdleTimeout),
 				Usage: "an agent ends after `TIME` without a call; 0: never",
 			},
-			&cli.BoolFlag{Name: "events", Usage: "send codex/event notifications also to a host that has not asked for them"},
-			&cli.BoolFlag{Name: "ephemeral", Usage: "the agents that it has spawned end with it"},
+			&cli.BoolFlag{Name: "events", Usage: "send codex/event notifications even to a host that has not asked for them"},
+			&cli.BoolFlag{Name: "ephemeral", Usage: "end the agents that it has spawned when it ends"},
 			&cli.BoolFlag{Name: "allow-full-access", Usage: "permit conversations without a sandbox (danger-full-access)"},
 		),
 		Action: func(c *cli.Context) error {

@@ -13,9 +13,8 @@ import (
 func openCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "open", Usage: "open an issue in the web browser", UsageText: usageText("open", "ISSUE [WORKFLOW]"),
-		Description: `It prints the address of the issue, or with --pr of its pull request, and opens it with $BROWSER, else with xdg-open
-or, on macOS, open. Without a display it only prints the address. Unlike gh's, -w is not needed: it names the workflow, as in
-every command.
+		Description: `It prints the address of the issue, or with --pr that of its pull request, and opens it with $BROWSER, else with xdg-open
+or, on macOS, open. Without a display it only prints the address. Unlike in gh, -w names the workflow, and is not needed.
 
 ` + exampleText("symphony open ABC-7", "symphony open ABC-7 --pr"),
 		Flags: workflowFlags(

@@ -43,11 +43,11 @@ func resumeCommand(w *term.Env) *cli.Command {
 func unblockCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "unblock", Usage: "try again now what waits after a fault", UsageText: usageText("unblock", "[WORKFLOW]"),
-		Description: `Run it when you have repaired what ps shows as BLOCKED. It ends the blocks of the project and of its codex
-account, the wait for a limit of codex or of the tracker, and the backoff of every issue. Holds and a pause
-stay. If the fault is not over, the next run finds it again, and no issue is charged with a failure.
+		Description: `Run it after you have repaired the fault that ps shows as BLOCKED. It ends the blocks of the project and of its codex
+account, the wait for a limit of codex or of the tracker, and the backoff of every issue. Holds and a pause stay. If the
+fault persists, the next run finds it again, and no issue is charged with a failure.
 
-A changed WORKFLOW.md has the same effect, except that a limit of codex stays. retry and run start one issue in
+A changed WORKFLOW.md does the same, but does not end the wait for a limit of codex. retry and run start one issue in
 spite of a block.
 
 ` + exampleText("symphony unblock"),
@@ -130,8 +130,8 @@ func deliverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "deliver", Usage: "push the commits of an issue now, without an agent",
 		UsageText: usageText("deliver", "ISSUE [WORKFLOW]"),
-		Description: `A run delivers its commits by itself, if WORKFLOW.md has repository.url. If that fails, passes try again after 10 s, 20 s,
-40 s and so on; this command tries at once. It delivers a held issue too, which stays held. Exit code 1: it was not delivered.
+		Description: `If WORKFLOW.md has repository.url, each run delivers its own commits. If that fails, passes try again after 10 s, 20 s, 40 s
+and so on; this command tries now. It also delivers a held issue, which stays held. Exit code 1: it was not delivered.
 
 ` + exampleText("symphony deliver ABC-7"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](
@@ -173,11 +173,10 @@ func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "stop", Usage: "hold an issue and end its run, or end every run",
 		UsageText: usageText("stop", "ISSUE|--all [WORKFLOW]"),
-		Description: `The command waits until the run has ended and prints the outcome. A worker has ten seconds to end its
-agent, and hooks.timeout_ms more for after_run. The workspace stays. --all first pauses the
-project, so that no new run starts until symphony resume.
+		Description: `It waits until the run has ended, and prints the outcome. A worker has ten seconds to end its agent, and hooks.timeout_ms
+more for after_run. The workspace stays. --all first pauses the project, so that no new run starts until symphony resume.
 
-Exit code 1: something is still running and is named. 4: another pass has the lock; the next pass applies the command.
+Exit code 1: something is still running; the output names it. 4: another pass has the lock; the next pass applies the command.
 
 Example:
 
@@ -220,16 +219,16 @@ func takeoverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "takeover", Usage: "continue an issue yourself, in codex's own terminal",
 		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
-		Description: `The command holds the issue, ends its run if it has one, and opens codex on the issue's thread, in the workspace
-and under the sandbox of a run. No run uses the workspace until you are done. At the end, changes to git's
-configuration and hooks are undone, as after a run, and you are asked whether a run continues your work.
+		Description: `It holds the issue, ends its run if there is one, and opens codex on the issue's thread, in the workspace and the sandbox
+of a run. No run uses the workspace until you are done. At the end it undoes changes to git's configuration and hooks, as
+after a run, and asks whether a run should continue your work.
 
 Example:
 
     symphony takeover ABC-7
     symphony takeover ABC-7 --yes --then retry`,
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "yes", Usage: "do not ask before a run is stopped"},
+			&cli.BoolFlag{Name: "yes", Usage: "do not ask before stopping a run"},
 			&cli.StringFlag{Name: "then", Usage: "do not ask at the end: retry or hold"},
 		),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {

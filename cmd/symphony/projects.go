@@ -19,15 +19,14 @@ func projectsCommand(w *term.Env) *cli.Command {
 		UsageText: "symphony projects [flags]\n   symphony projects move [flags] OLD NEW\n   symphony projects remove [flags] PATH",
 		Description: `A project is a WORKFLOW.md and its state directory, usually below ~/.local/state/symphony.
 
-After WORKFLOW.md or its folder was moved from OLD to NEW, projects move makes its state follow: the state
-directory and the environment file get the new names, and an installed schedule is installed again;
-workspaces stay where they are. It refuses while a pass or a worker runs, and may be repeated.
+After you have moved WORKFLOW.md or its folder from OLD to NEW, projects move renames the state directory and the
+environment file, and installs an installed schedule again; workspaces stay where they are. It refuses while a pass or a
+worker runs, and can be repeated.
 
-projects remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the
-environment file and the project's entry in the workspace root; with --workspaces also the workspaces and the
-trash; with the last project also the threads of agents. It refuses while a worker or a schedule is active.
-With --workspaces it also refuses while one of them contains work that exists nowhere else; --force destroys
-such work, and names it first.
+projects remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the environment file
+and the project's entry in the workspace root; with --workspaces also the workspaces and the trash; with the last project
+also the threads of agents. It refuses while a worker or a schedule is active. With --workspaces it also refuses while a
+workspace has work that exists nowhere else; --force names such work and destroys it.
 
 Examples:
 

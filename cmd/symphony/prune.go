@@ -18,13 +18,12 @@ func pruneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "prune", Usage: "remove workspaces and records of finished issues",
 		UsageText: usageText("prune", "[ISSUE...] [WORKFLOW]"),
-		Description: `It deletes the trash, and the records and logs of runs whose issue has no claim and is in a terminal state or no
-longer in the tracker. It moves the workspaces of such issues to the trash, which deletes them after
-workspace.keep_removed_ms or with the next prune.
+		Description: `An issue is finished if it has no claim, and is in a terminal state or no longer in the tracker. prune empties the trash,
+deletes the records and logs of finished issues, and moves their workspaces to the trash, which deletes them after
+workspace.keep_removed_ms or with the next prune. With ISSUE it does so only for these issues.
 
-It keeps workspaces that are in use, and work that exists nowhere else: commits that no remote has, changes that no
-commit has, and files in no repository. --force discards such work of the issues that you name, and says what it
-destroys. With ISSUE it removes only what is left of these issues.
+It keeps workspaces that are in use, and work that exists nowhere else: commits that no remote has, changes that are not
+committed, and files in no repository. --force discards such work of the issues that you name, and prints what it destroys.
 
 Example:
 
@@ -34,8 +33,8 @@ Example:
 		Flags: workflowFlags(jsonFlags[cleanup.PruneJSON](
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed, and remove nothing"},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
-			&cli.BoolFlag{Name: "force", Usage: "discard work of each ISSUE that exists nowhere else"},
-			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended within this `TIME`", Value: cleanup.KeepRuns, DefaultText: "168h"},
+			&cli.BoolFlag{Name: "force", Usage: "discard work of ISSUE that exists nowhere else"},
+			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended within `TIME`", Value: cleanup.KeepRuns, DefaultText: "168h"},
 		)...),
 		Action: func(c *cli.Context) error {
 			issues, positional := issuesAndWorkflow(w, c.Args().Slice())

@@ -20,27 +20,26 @@ func psCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "ps", Usage: "show what needs you, runs, waits or is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
-		Description: `With ISSUE it shows only these issues. First come the requests of agents and what keeps runs from starting, then
-the issues: first those that need a person, then those that run, then those that wait. The last line says whether
-the project needs you. Live agents without an issue come after it; the id of one shows it alone. A page that is
-longer than the screen goes through the pager.
+		Description: `It lists the requests of agents, then whatever keeps runs from starting, then the issues: those that need a person, those
+that run, those that wait. The last line tells whether the project needs you. Live agents without an issue follow; the id
+of one shows only that agent. With ISSUE it shows only these issues. A long page goes through the pager.
 
-In a pipe stdout has a line for each row, of exact values separated by tabs, and all other text is on stderr. The
-first value is request, running, waiting, held, kept, skipped, ended or agents, the second one the issue; the last
-one is its title, or with --project all its project. The JSON of --json is that of section 13.7 of the specification.
+In a pipe, stdout has a line of exact values for each row, separated by tabs; all other text goes to stderr. The first
+value is request, running, waiting, held, kept, skipped, ended or agents; the second is the issue; the last is its title,
+or its project with --project all. --json prints the JSON of section 13.7 of the specification.
 
 --filter KEY=VALUE keeps the issues with that status, of that project, or with that text in identifier, title or
 NOW. Filters with the same key are alternatives; those with different keys all have to match. --sort takes status,
-issue, title, time (the longest ago first) or tokens (the most first); a - before it reverses the order.
+issue, title, time (oldest first) or tokens (most first); a leading - reverses the order.
 
 ` + exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7", "symphony ps --project all --filter status=held --sort -time",
 			"symphony retry $(symphony ps -q --filter status=held --limit 1)"),
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[view.Overview]()}, {"--project all", reflect.TypeFor[[]view.Overview]()}},
-			&cli.BoolFlag{Name: "all", Usage: "also the skipped issues and the runs that have ended"},
-			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: the newest `N` of the ended runs"},
+			&cli.BoolFlag{Name: "all", Usage: "also show skipped issues and ended runs"},
+			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: only the newest `N` ended runs"},
 			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
-			&cli.StringSliceFlag{Name: "filter", Usage: "only the issues with `KEY=VALUE`, whose key is " + strings.Join(view.FilterKeys, ", ") + "; may be repeated"},
-			&cli.StringFlag{Name: "sort", Usage: "sort by that `KEY`: " + strings.Join(view.SortKeys, ", ")},
+			&cli.StringSliceFlag{Name: "filter", Usage: "only issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", ") + "; may be repeated"},
+			&cli.StringFlag{Name: "sort", Usage: "sort by `KEY`: " + strings.Join(view.SortKeys, ", ")},
 			&cli.IntFlag{Name: "limit", Usage: "only the first `N` issues", DefaultText: "all"},
 			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers"},
 			&cli.BoolFlag{Name: "watch", Usage: "print again every second until Ctrl-C"},

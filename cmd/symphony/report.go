@@ -15,22 +15,22 @@ func reportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "report", Usage: "show what was done, what failed, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
-		Description: `The report begins with how many issues were handed over and what that cost. It lists the issues that were handed
-over, failed, are held or wait, those of the last event first; the times in which nothing could run; missed
-passes of the schedule; and what was used by issue, with --by also by label or day. Runs, time and tokens of an
-issue that was handed over are counted since it was claimed, all others from the runs that ended in the period.
+		Description: `The report begins with the number and the cost of the issues that were handed over. It lists the issues that were handed
+over, failed, are held or wait, newest event first; the times in which nothing could run; missed passes; and the usage by
+issue, or with --by by label or day. An issue that was handed over counts its runs, time and tokens since it was claimed;
+other issues count the runs that ended in the period.
 
-Handed over issues, outages and the tokens by day are kept for ever; runs and passes are kept for 30 days, and
-at least 20 runs of each issue. A report that reaches further back says since when its runs are complete.
+Symphony keeps handed-over issues, outages and tokens by day for ever, runs and passes for 30 days, and at least 20 runs of
+each issue. A report that reaches further back shows from when on its runs are complete.
 
-With agent.prices in WORKFLOW.md the report has an estimated cost: the price of the model of each run's thread.
-agent.budget_per_day limits what the runs of a day use.
+With agent.prices in WORKFLOW.md the report estimates the cost, by the price of each run's model. agent.budget_per_day
+limits the usage of a day.
 
 ` + exampleText("symphony report --since 2026-01-31", "symphony report --by label --since 30d"),
 		Flags: workflowFlags(jsonFlags[view.Report](
-			&cli.StringFlag{Name: "since", Usage: "from this `TIME` on: 12h or 7d ago, a day, or 2026-01-31T18:00:00Z", DefaultText: "12h"},
-			&cli.StringFlag{Name: "until", Usage: "up to this `TIME`; of a day up to its end", DefaultText: "now"},
-			&cli.StringFlag{Name: "by", Usage: "only what was used, by `WHAT`: issue, label or day"},
+			&cli.StringFlag{Name: "since", Usage: "from `TIME` on: 12h or 7d (ago), a day, or 2026-01-31T18:00:00Z", DefaultText: "12h"},
+			&cli.StringFlag{Name: "until", Usage: "up to `TIME`; a day counts to its end", DefaultText: "now"},
+			&cli.StringFlag{Name: "by", Usage: "only the usage, by `WHAT`: issue, label or day"},
 			&cli.IntFlag{Name: "n", Usage: "at most `N` rows of each table", DefaultText: "10 on a terminal"},
 			&cli.BoolFlag{Name: "all", Usage: "every row"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},

@@ -22,17 +22,17 @@ func scheduleCommand(w *term.Env) *cli.Command {
 		Name: "schedule", Usage: "run passes from a systemd timer, launchd or cron",
 		UsageText: usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
 		Description: `show     print what install would write
-install  write it and switch it on; it may be run again
+install  write it and switch it on; can be repeated
 remove   remove what install wrote, and nothing else; running workers continue
-status   whether the schedule is active, when the next pass is due, how the last one ended
+status   print whether the schedule is active, when the next pass is due, and how the last one ended
 
-Without a flag the schedule is a timer of your systemd user instance, every polling.interval_ms.
-Your user must linger: loginctl enable-linger. On macOS it is an agent of launchd, which runs passes
-at most every 10 seconds, and only while you are logged in. The passes do not get the variables of
-this shell: put the key and other variables into the project's environment file.
+Without a flag the schedule is a timer of your systemd user instance, every polling.interval_ms. Your user must linger:
+loginctl enable-linger. On macOS it is an agent of launchd, which runs passes at most every 10 seconds, and only while you
+are logged in. Passes do not get the variables of this shell: put the key and other variables into the project's
+environment file.
 
-Exit code of status 0: the schedule is active, or a timer waits for its first pass; 1: it is not
-active. A line in the crontab counts as active from its first pass on, within a minute.
+Exit codes of status: 0: the schedule is active, or a timer waits for its first pass; 1: it is not active. A line in the
+crontab counts as active from its first pass on, within a minute.
 
 Example:
 

@@ -20,11 +20,14 @@ func serveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "serve", Usage: "serve a web page and an API of your projects",
 		UsageText: usageText("serve", "[WORKFLOW...]"),
-		Description: `It shows what ps, show, logs, diff and report show, and runs no passes: keep the schedule. Everyone who can
-reach the address can read; only a browser that has opened the printed link can change something. The link works once; other browsers and programs
-use the printed token. Both are new at each start, unless --token-file has a token of your own, with which you log in. Its buttons do
-what symphony's own commands do; SIGTERM and Ctrl-C wait for what has begun. At an address that other machines can reach, and with --allow-host, reading
-needs the token, too. Other accounts of this machine can reach 127.0.0.1, but not a socket: --listen unix:PATH.
+		Description: `It shows what ps, show, logs, diff and report print. It runs no passes, so keep the schedule.
+
+Everyone who can reach the address can read; only a browser that opened the printed link can change anything. The link
+works once; other browsers and programs use the printed token. Both are new at each start, unless --token-file has your
+own token, with which you log in. At an address that other machines can reach, and with --allow-host, reading needs the
+token too. Other accounts of this machine can reach 127.0.0.1, but not a socket: --listen unix:PATH.
+
+The buttons do what symphony's commands do. SIGTERM and Ctrl-C wait for commands that have begun.
 
 ` + exampleText("symphony serve", "symphony serve --port 0 ~/web-shop/WORKFLOW.md ~/api/WORKFLOW.md", "symphony serve --project all"),
 		Flags: workflowFlags(append(serverFlags(fmt.Sprintf("server.port, else %d", web.DefaultPort)),
@@ -38,8 +41,8 @@ needs the token, too. Other accounts of this machine can reach 127.0.0.1, but no
 func serverFlags(port string) []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "port", Usage: "serve the page and the API at port `N`; 0: any free one", DefaultText: port},
-		&cli.StringFlag{Name: "listen", Usage: "serve them at `ADDRESS`: HOST, HOST:PORT or unix:PATH", DefaultText: "server.host, else 127.0.0.1"},
-		&cli.StringSliceFlag{Name: "allow-host", Usage: "browsers may call the server by this `NAME`, such as that of a proxy; may be repeated"},
+		&cli.StringFlag{Name: "listen", Usage: "listen at `ADDRESS`: HOST, HOST:PORT or unix:PATH", DefaultText: "server.host, else 127.0.0.1"},
+		&cli.StringSliceFlag{Name: "allow-host", Usage: "allow browsers to call the server by `NAME`, such as that of a proxy; may be repeated"},
 		&cli.StringFlag{Name: "token-file", Usage: "take the server's token from `FILE`, which only you can read"},
 	}
 }

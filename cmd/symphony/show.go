@@ -12,7 +12,7 @@ func showCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "show why one issue runs or does not, and what happens next",
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
-		Description: "It changes nothing. The tracker is asked only about an issue without a claim.\n\n" +
+		Description: "It asks the tracker only about issues without a claim, and changes nothing.\n\n" +
 			exampleText("symphony show ABC-7"),
 		Flags: workflowFlags(jsonFlags[view.Issue](
 			&cli.BoolFlag{Name: "offline", Usage: "do not ask the tracker"},
@@ -35,7 +35,7 @@ func diffCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "diff", Usage: "show what has changed in an issue's workspace",
 		UsageText: usageText("diff", "ISSUE [WORKFLOW]"),
-		Description: "It prints the changes since the workspace's base commit, committed or not, and the files that git does not know yet.\n\n" +
+		Description: "It prints the changes since the workspace's base commit, committed or not, and files that are new to git.\n\n" +
 			exampleText("symphony diff ABC-7", "symphony diff ABC-7 --raw | git apply"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "raw", Usage: "print the diff exactly as git does, for git apply, without escaping control characters"},

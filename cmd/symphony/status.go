@@ -12,11 +12,10 @@ func statusCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "status", Usage: "print one line and an exit code for monitoring",
 		UsageText: usageText("status", "[WORKFLOW]"),
-		Description: `The line is the last one of symphony ps.
+		Description: `It prints the last line of symphony ps.
 
 Exit code 0: all is well; 1: something waits for a person, or the state can't be read;
-2: no schedule runs passes; 3: WORKFLOW.md can't be read. A wrong call also exits with 2, but
-prints nothing on stdout, where an answer always has a line.
+2: no schedule runs passes; 3: WORKFLOW.md can't be read. Wrong usage also exits with 2, but prints nothing to stdout.
 
 ` + exampleText("symphony status -w ~/web-shop/WORKFLOW.md", "symphony status --project all || mail -s attention ann@example.com"),
 		Flags: workflowFlags(jsonFlags[view.Judgement](

@@ -16,32 +16,31 @@ func tickCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "tick", Usage: "run one pass and exit, or repeat passes",
 		UsageText: usageText("tick", "[WORKFLOW]") + "\n" + usageText("tick --loop", "[WORKFLOW...]"),
-		Description: `A pass settles runs that have ended, stops runs that must not go on, starts the runs that are due, and
-exits. Run it from cron or a systemd timer, manually, or with --loop. symphony WORKFLOW.md is short for
-symphony tick --loop WORKFLOW.md. A loop takes several workflows and prints the name of the project before
-each line. SIGHUP starts a pass of each project at once.
+		Description: `A pass settles runs that have ended, stops runs that must not continue, starts runs that are due, and exits. Run it from
+cron or a systemd timer, by hand, or with --loop. symphony WORKFLOW.md is short for symphony tick --loop WORKFLOW.md.
+A loop takes several workflows, and begins each line with the name of the project. SIGHUP starts a pass of each immediately.
 
 SYMPHONY_MAX_AGENTS limits the live runs of one codex home, over all projects.
 
-With --loop the server of symphony serve can run beside the passes: give --port, or write server.port into WORKFLOW.md.
+With --loop, --port or server.port in WORKFLOW.md also starts the server of symphony serve.
 
-A pass says on stdout what it did and why issues wait, and prints its errors on stderr. With -v it prints a
-line of fields for each action and the counts instead, which change less than the sentences. With --log-level or --log-format stderr is a
-log with a record for each action, warning and error, and one for the pass. --quiet prints an error only
-when it changes. In systemd's journal each line has a priority.
+A pass prints to stdout what it did and why issues wait, and its errors to stderr. With -v it prints a line of fields for
+each action, and counts, which scripts can read more reliably than sentences. With --log-level or --log-format, stderr is
+a log with a record for each action, warning and error, and one for the pass. --quiet prints an error only when it
+changes. In systemd's journal each line has a priority.
 
 ` + exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json", "symphony tick --loop web-shop/WORKFLOW.md api/WORKFLOW.md"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](append(serverFlags("server.port, else no server"),
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
 			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop: end the workers with the loop, for containers; the next loop starts their issues again"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do, without a change and without the lock"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do; change nothing, take no lock"},
 			fieldsFlag(),
-			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print nothing but errors, and those only when they change"},
+			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and those only when they change"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
-			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for another pass, for a `TIME` such as 10s", DefaultText: "do not wait"},
+			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for the end of another pass for `TIME`, such as 10s", DefaultText: "do not wait"},
 			&cli.StringFlag{Name: "log-level", Usage: "log the pass on stderr, at `LEVEL`: debug, info, warn or error", DefaultText: "info with --log-format, else no log"},
 			&cli.StringFlag{Name: "log-format", Usage: "log the pass on stderr, in `FORMAT`: text or json", DefaultText: "text with --log-level, else no log"},
-			&cli.StringFlag{Name: "trigger", Usage: "what runs the pass, as `NAME`: cron, timer, manual, worker or command", Value: project.TriggerManual},
+			&cli.StringFlag{Name: "trigger", Usage: "record that `NAME` runs the pass: cron, timer, manual, worker or command", Value: project.TriggerManual},
 		)...)...),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
 	}

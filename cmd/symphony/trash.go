@@ -13,8 +13,8 @@ func trashCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "trash", Usage: "list removed workspaces",
 		UsageText: usageText("trash", "[WORKFLOW]"),
-		Description: `A removed workspace is kept for workspace.keep_removed_ms. One that contains work that exists nowhere else is not
-deleted after that, unless you have discarded this work with symphony prune --force ISSUE.
+		Description: `A removed workspace is kept for workspace.keep_removed_ms, and longer if it has work that exists nowhere else, unless you
+discard this work with symphony prune --force ISSUE.
 
 ` + exampleText("symphony trash", "symphony restore ABC-7"),
 		Flags: workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
@@ -32,8 +32,8 @@ func restoreCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "restore", Usage: "bring an issue's workspace back from the trash",
 		UsageText: usageText("restore", "ISSUE [WORKFLOW]"),
-		Description: `If the trash has several workspaces of the issue, it restores the one that was removed last. Instead of ISSUE you can
-give a name that symphony trash lists. Passes do not remove a restored workspace before a run has used it.
+		Description: `If the trash has several workspaces of the issue, it restores the newest. Instead of ISSUE you can give a name that
+symphony trash lists. Passes do not remove a restored workspace before a run has used it.
 
 ` + exampleText("symphony restore ABC-7"),
 		Flags: workflowFlags(jsonFlags[cleanup.RestoreJSON]()...),

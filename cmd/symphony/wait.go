@@ -18,12 +18,12 @@ import (
 func waitCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "wait", Usage: "wait until an issue is handed over or needs a person", UsageText: usageText("wait", "ISSUE [WORKFLOW]"),
-		Description: `It ends when no agent works on the issue and none will do so by itself, prints what became of it, and changes nothing.
+		Description: `It waits until no agent works on the issue and none will start by itself, and prints the result. It changes nothing.
 
 Exit codes:
 
     0    handed over: it was released because its state is no longer active
-    1    its last run failed and nothing tries again, or the command failed
+    1    its last run failed and will not be retried, or the command failed
     5    held
     6    its agent asks for an approval or an answer
     7    nothing starts it: not in an active state, let go, paused, or no schedule is active
@@ -31,7 +31,7 @@ Exit codes:
 
 ` + exampleText("symphony wait ABC-7 && symphony open ABC-7 --pr", "symphony wait ABC-7 --timeout 1h --json status"),
 		Flags: workflowFlags(jsonFlags[view.Issue](
-			&cli.DurationFlag{Name: "timeout", Usage: "wait no longer than this `DURATION`", DefaultText: "no limit"},
+			&cli.DurationFlag{Name: "timeout", Usage: "wait at most `DURATION`", DefaultText: "no limit"},
 		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			if c.IsSet("timeout") && c.Duration("timeout") <= 0 {
