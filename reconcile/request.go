@@ -240,7 +240,7 @@ func ReadyAttention(c Claim, gone Gone, now time.Time) (Attention, bool) {
 	return Attention{
 		Key:  fmt.Sprintf("ready:%s:%d", c.IssueID, now.UnixMilli()),
 		Kind: AttentionReady, IssueID: c.IssueID, Identifier: c.Identifier,
-		Text: fmt.Sprintf("%s was handed over: it is in %s; symphony show %s tells about it", c.Identifier, gone.State, c.Identifier),
+		Text: fmt.Sprintf("%s was handed over: it is in %s; symphony show %s has the details", c.Identifier, gone.State, c.Identifier),
 	}, gone.Reason == StopInactive
 }
 

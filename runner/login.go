@@ -74,7 +74,7 @@ func (c Config) prepareHome() error {
 		return nil
 	}
 	if err := c.PrepareHome(c.LoginHome, c.AgentHome); err != nil {
-		return incompatible("codex home of agents: "+err.Error(), "correct the file in the message, so that codex can use it as well")
+		return incompatible("codex home of agents: "+err.Error(), "correct the file in the message, so that codex can use it too")
 	}
 	return nil
 }

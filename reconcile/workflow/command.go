@@ -39,7 +39,8 @@ func (r *reader) trackerCommand(f field) {
 func (r *reader) trackerVerbs(f field) {
 	for i, verb := range r.cfg.Tracker.Verbs {
 		if verb != "" && !slices.Contains(verbs, verb) {
-			r.invalid(r.item(f, i), strconv.Quote(verb)+" is no verb"+text.DidYouMean(verb, verbs, "%q"), "there are "+strings.Join(verbs, " and "))
+			r.invalid(r.item(f, i), strconv.Quote(verb)+" is not a verb"+text.DidYouMean(verb, verbs, "%q"),
+				"there are "+strings.Join(verbs, " and "))
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (r *reader) repositories(f field) {
 	item := func(i int) field { return r.item(f, i) }
 	switch {
 	case f.node != nil && one.node != nil:
-		r.invalid(f, "is given beside provider.repo", "keep one of them")
+		r.invalid(f, "conflicts with provider.repo", "keep one of them")
 		return
 	case f.node != nil && len(g.Repos) == 0:
 		r.fail(CodeMissingRepo, f, "empty", hint)
@@ -83,7 +83,7 @@ func (r *reader) board(f field) {
 	case err != nil || u.Host == "" || !boardPath().MatchString(u.Path):
 		r.invalid(f, "not the address of a project", "open the project on GitHub and copy the address: https://github.com/orgs/OWNER/projects/1")
 	case len(g.StateLabels) > 0:
-		r.invalid(f, "is given beside provider.state_labels", "keep one of them: both say what the states are")
+		r.invalid(f, "conflicts with provider.state_labels", "keep one of them: both define the states")
 	}
 }
 

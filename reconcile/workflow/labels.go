@@ -69,7 +69,7 @@ func (r *reader) byLabel(f field) {
 		at := r.item(f, i)
 		var entries map[string]yaml.Node
 		if deref(node).Decode(&entries) != nil {
-			r.invalid(at, "an entry is no map, or names a key twice", labelsHint)
+			r.invalid(at, "an entry must be a map without repeated keys", labelsHint)
 			continue
 		}
 		row := r.labelRow(at, entries)

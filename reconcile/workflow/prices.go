@@ -106,7 +106,7 @@ func (r *reader) budget(f field) {
 		b.Tokens = int64(math.Ceil(n * factor)) // of 0.5, too, there is a limit
 		b.Written = strings.TrimSuffix(m[1]+m[2], "tokens") + " tokens"
 	case len(prices.Models) == 0:
-		r.invalid(f, "an amount of money needs agent.prices, which says what tokens cost", "add agent.prices, or write tokens, such as 5M")
+		r.invalid(f, "an amount of money needs agent.prices, the prices of tokens", "add agent.prices, or write tokens, such as 5M")
 	case m[2] != prices.Currency:
 		r.invalid(f, "the unit "+strconv.Quote(m[2])+" is neither k, M or G, for tokens, nor the currency of agent.prices, "+prices.Currency, budgetHint)
 	case !pricesAll:

@@ -231,7 +231,7 @@ func (c *client) exit(verb string, out Output, stdin []byte) error {
 	reads := verb == verbCandidates || verb == verbByIDs
 	switch {
 	case out.Exit == exitMisconfigured:
-		return c.fail(verb, "command_unusable", message, "correct the configuration of the program, as it says", nil)
+		return c.fail(verb, "command_unusable", message, "correct the configuration of the program, as its message asks", nil)
 	case out.Exit == exitKeyRefused:
 		return c.fail(verb, "command_key_refused", message,
 			"check the key that the program uses; put its variable into the environment file, because cron and systemd see only that", nil)

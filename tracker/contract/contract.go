@@ -75,7 +75,7 @@ var whys = map[string]string{
 	RuleTimes:       "times are in UTC and not in the future, and no issue was updated before it was created: they decide order and progress",
 	RuleByIDs:       "the same issue has the same values in both reads; one that is missing here is stopped and released",
 	RuleOnlyAsked:   "by id, only the issues that were asked for are returned, each under its own id",
-	RuleUnknownID:   "an id that does not exist is left out of the answer, and is no error: else one deleted issue fails every pass",
+	RuleUnknownID:   "an id that does not exist is left out of the answer and is not an error: otherwise one deleted issue fails every pass",
 	RuleNothing:     "without states or ids there is nothing to read, and no error",
 	RuleFind:        "symphony run, hold and show find an issue by its identifier or id; an unknown one is the error issue_not_found",
 	RuleComments:    "comments have an id and a time, and the newest comes first",
@@ -288,7 +288,7 @@ func (c *check) byIDs(issues []reconcile.Issue) {
 	if len(asked) > 0 {
 		mixed, ok := read(RuleUnknownID, "a candidate, twice, and an id that does not exist", []string{UnknownID, asked[0], asked[0]})
 		if _, there := mixed[asked[0]]; ok && !there && found[asked[0]].ID != "" {
-			c.violated(RuleUnknownID, "beside an id that does not exist, %q is missing", asked[0])
+			c.violated(RuleUnknownID, "%q is missing if it is asked for together with an id that does not exist", asked[0])
 		}
 		if !ok {
 			return

@@ -2,7 +2,7 @@
 //
 // Adapter returns the value that the rest of the program uses. Errors are *reconcile.Error with these codes:
 //
-//	tracker_project_not_found  the folder does not exist, or is no folder
+//	tracker_project_not_found  the folder does not exist, or is not a folder
 //	file_read                  the folder or a file in it cannot be read
 //	file_malformed             a file is no issue, or two files have the same id
 //	file_write                 a file cannot be written, or changes again and again
@@ -232,7 +232,7 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 	}
 	for _, name := range all.plain {
 		if !strings.EqualFold(name, "README.md") {
-			t.Warn(name + " is no issue, because it has no front matter: begin it with the lines ---, title: …, status: … and ---")
+			t.Warn(name + " is not an issue, because it has no front matter: begin it with the lines ---, title: …, status: … and ---")
 		}
 	}
 	states, labels := slices.Concat(t.settings.Statuses, t.Others), []string{}

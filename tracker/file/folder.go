@@ -76,7 +76,7 @@ func (t *tracker) read() (*folder, error) {
 func folderError(path string, err error) error {
 	what := "does not exist"
 	if info, e := os.Stat(path); e == nil && !info.IsDir() {
-		what = "is no folder"
+		what = "is not a folder"
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return unreadable(path, err)
 	}

@@ -118,12 +118,12 @@ func (t *tracker) parse(name string, content []byte) *record {
 	if len(doc.Content) > 0 {
 		root := doc.Content[0]
 		if root.Kind != yaml.MappingNode {
-			return failed(root.Line+1, "the front matter is no map of keys")
+			return failed(root.Line+1, "the front matter must be a map of keys")
 		}
 		for i := 0; i+1 < len(root.Content); i += 2 {
 			name := root.Content[i]
 			if f.values[name.Value] != nil {
-				return failed(name.Line+1, "%s is there twice", name.Value)
+				return failed(name.Line+1, "%s appears twice", name.Value)
 			}
 			f.values[name.Value] = root.Content[i+1]
 		}
@@ -136,7 +136,7 @@ func (t *tracker) parse(name string, content []byte) *record {
 		node := f.get(required.key)
 		switch {
 		case node != nil && node.Kind != yaml.ScalarNode:
-			return failed(node.Line+1, "%s is no text", required.key)
+			return failed(node.Line+1, "%s must be text", required.key)
 		case required.value == "" && node != nil:
 			return failed(node.Line+1, "%s is empty", required.key)
 		case required.value == "":

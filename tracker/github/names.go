@@ -54,7 +54,7 @@ func (n *names) issueOf(id string) (repo string, number int, err error) {
 func (n *names) missing(name string) error {
 	return &reconcile.Error{
 		Code: "issue_not_found", Message: n.api.Scrub(fmt.Sprintf("GitHub shows no issue %q of %s", name, strings.Join(n.o.Repositories, ", "))),
-		Hint: "check the number, and that the token may read the issue; a pull request is no issue", Err: reconcile.ErrGone,
+		Hint: "check the number, and that the token may read the issue; a pull request is not an issue", Err: reconcile.ErrGone,
 	}
 }
 

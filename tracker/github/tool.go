@@ -41,7 +41,7 @@ func Tool(c *Client) reconcile.AgentTool {
 	places := "Only paths below /repos/OWNER/NAME of the issue's repository are allowed"
 	if board := boardOf(c.o.Project); board != "" {
 		places += ", and of the board GET " + board + "/fields and GET or PATCH " + board + "/items/ITEM, with the item of the issue: GET " + board +
-			"/items says which that is"
+			"/items finds it"
 	}
 	return reconcile.AgentTool{
 		Name: "github_api",

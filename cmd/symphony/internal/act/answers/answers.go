@@ -256,7 +256,7 @@ func (d Desk) take(ctx context.Context, c reconcile.Comment, addressed []*entry)
 	case len(shown) == 0:
 		ignored = "because symphony's comment was deleted: decide by symphony approve, deny or answer"
 	case c.Edited:
-		problem = "an edited comment is no answer, because another person may have changed it: write a new one"
+		problem = "an edited comment does not count, because another person may have changed it: write a new one"
 	case slices.ContainsFunc(shown, func(e *entry) bool { return e.changed }):
 		problem = "this comment was changed, and now shows again what the agent asks for: write a new answer"
 	}

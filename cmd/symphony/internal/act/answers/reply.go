@@ -96,7 +96,7 @@ func decided(r reconcile.Request, said string) (reconcile.Request, error) {
 	case "approve for session", "approve for the session":
 		r.Decision = reconcile.DecideForSession
 	default:
-		return r, errors.New("it begins neither with `approve` nor with `deny`")
+		return r, errors.New("it must begin with `approve` or `deny`")
 	}
 	return r, nil
 }

@@ -258,7 +258,7 @@ func (c *pruner) missing(f *PruneJSON) error {
 	for _, name := range c.options.Issues {
 		if !slices.Contains(f.names, name) {
 			return exit.Fault("issue_not_found", "there is nothing of "+name+" to remove: it is unknown, claimed, or not in a terminal state",
-				"symphony show "+name+" says what is known of it")
+				"symphony show "+name+" shows what is known about it")
 		}
 	}
 	return nil

@@ -351,7 +351,7 @@ func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause er
 		workers, err = proc.Workers(p.StateDir)
 	}
 	if err != nil {
-		known.Message += "; and no worker was asked to end: " + err.Error()
+		known.Message += "; and no worker was stopped: " + err.Error()
 		known.Hint = "correct the second error and run the command again, or kill the processes named symphony worker"
 		known.Err = errors.Join(cause, err)
 		return &known

@@ -51,7 +51,7 @@ func Wait(ctx context.Context, p *project.Project, o WaitOptions) (view.Issue, e
 	return v, err
 }
 
-// waitFor reads the issue again and again until it does not go on by itself.
+// waitFor reads the issue again and again until it does not continue by itself.
 func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v view.Issue, err error) {
 	ref, began, last := o.Issue, p.Env.Now(), ""
 	var asked time.Time

@@ -129,7 +129,7 @@ func (m *monitored) tell(ctx context.Context, faults map[string]string) {
 	}
 	for _, key := range keys {
 		if !strings.Contains(m.told, key) {
-			m.p.Env.Warn(key + ": " + faults[key] + " (passes go on; this is said once)")
+			m.p.Env.Warn(key + ": " + faults[key] + " (passes continue; this is reported once)")
 		}
 	}
 	db, err := state.Open(ctx, m.p.StateDir)

@@ -227,7 +227,8 @@ func (g waitingGroup) text() string {
 	case reconcile.SkipMalformed:
 		return "skipped " + names + ": " + g.Message
 	case reconcile.SkipUnsavedWork:
-		return "kept the " + one("workspace of ", "workspaces of ") + names + ", which " + one("has", "have") + " unsaved work; symphony ps --all says which"
+		return "kept the " + one("workspace of ", "workspaces of ") + names + ", which " + one("has", "have") +
+			" unsaved work; symphony ps --all shows which"
 	}
 	return names + one(" waits: ", " wait: ") + g.Message
 }
@@ -262,7 +263,7 @@ func (r Result) Outlook(now time.Time) (list []string) {
 		list = append(list, g.text())
 	}
 	if len(groups) > mostGroups {
-		list = append(list, "other issues wait for other reasons; symphony ps --all says why")
+		list = append(list, "other issues wait for other reasons: see symphony ps --all")
 	}
 	list = append(list, n.counts())
 	if n.Unscheduled && n.Running+n.Retrying > 0 {
@@ -289,7 +290,7 @@ func (r Result) ObstacleText(now time.Time) string {
 		line += "; the run of " + o.Tester + " tests whether it is over"
 	case o.Until.IsZero() || left <= 0:
 	case o.Reason == reconcile.SkipBlocked:
-		line += "; next try in " + text.Duration(left) + ", or at once with symphony unblock"
+		line += "; next try in " + text.Duration(left) + ", or now with symphony unblock"
 	default:
 		line += ", in " + text.Duration(left)
 	}
@@ -356,7 +357,7 @@ func (r Result) obstacleText(now time.Time) string {
 	case o.Tester != "":
 		line += "; the run of " + o.Tester + " tests whether it is over"
 	case !o.Until.IsZero() && left > 0 && o.Reason == reconcile.SkipBlocked:
-		line += "; next try in " + text.Duration(left) + ", or at once with symphony unblock"
+		line += "; next try in " + text.Duration(left) + ", or now with symphony unblock"
 	case !o.Until.IsZero() && left > 0:
 		line += "; for another " + text.Duration(left)
 	}

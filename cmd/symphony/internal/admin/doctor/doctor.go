@@ -221,7 +221,8 @@ func failWith(err error) (list []finding) {
 	case errors.As(err, &ofAgent):
 		// The chain of errors ends with what the agent printed last.
 		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
-		faults = append(faults, exit.Fault(string(ofAgent.Code), text, cmp.Or(words.Hint(string(ofAgent.Code), ""), "see what codex says in a run with symphony logs ISSUE --stderr")))
+		hint := cmp.Or(words.Hint(string(ofAgent.Code), ""), "see the output of codex in a run with symphony logs ISSUE --stderr")
+		faults = append(faults, exit.Fault(string(ofAgent.Code), text, hint))
 	case errors.Is(err, context.DeadlineExceeded):
 		faults = append(faults, exit.Fault(string(agent.CodeResponseTimeout), err.Error(), "something hangs: run it yourself to see more"))
 	default:

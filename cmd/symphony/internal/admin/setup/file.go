@@ -158,7 +158,7 @@ func (s *starter) fileSummary() (lines []string, more JSON) {
 	defined := reconcile.TrackerBoard{States: project.FolderStates(s.folder)}
 	for _, name := range append(slices.Clone(s.answers.Active), s.answers.Review) {
 		if _, known := defined.State(name); !known && defined.States != nil {
-			lines = append(lines, fmt.Sprintf("%q is no status of Backlog.md yet: add it to statuses in its configuration, so that backlog can set it", name))
+			lines = append(lines, fmt.Sprintf("%q is not yet a status of Backlog.md: add it to statuses in its configuration, so backlog can set it", name))
 		}
 	}
 	next := "Next:"

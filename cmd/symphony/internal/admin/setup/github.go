@@ -75,7 +75,8 @@ func (a answers) StateLabels() (labels []string) {
 func (s *starter) githubSummary() (lines []string, more JSON) {
 	token := "the token is in " + s.keyPath()
 	if s.keyFromGh {
-		token = fmt.Sprintf("the token is that of gh; for scheduled passes that gh gives none, put %s=… into %s (mode 0600)", s.kind.keyVars[0], s.keyPath())
+		token = fmt.Sprintf("the token comes from gh; if gh gives none to scheduled passes, put %s=… into %s (mode 0600)",
+			s.kind.keyVars[0], s.keyPath())
 	}
 	return []string{
 		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", s.labelTask(s.project.Name),

@@ -138,7 +138,7 @@ func ofHealth() []family {
 			limits(func(l view.LimitRow) []sample { return optional(l.Resets, seconds) }),
 		},
 		{
-			"symphony_slots", gauge, "How many runs may work at once, in the project or in all projects of the account.",
+			"symphony_slots", gauge, "Most runs at the same time, in the project or in all projects of the account.",
 			slots(func(s view.SlotsRow) int { return s.Most }),
 		},
 		{
@@ -178,7 +178,7 @@ func ofPasses() []family {
 func ofIssues() []family {
 	return []family{
 		{
-			"symphony_needs_operator", gauge, "Whether something waits for a person, as symphony status says.",
+			"symphony_needs_operator", gauge, "Whether something waits for a person, as symphony status reports.",
 			func(v view.Overview) []sample { return flag(v.Verdict().Level != view.LevelOK) },
 		},
 		{"symphony_issues", gauge, "Issues by the status that symphony ps shows.", issues},

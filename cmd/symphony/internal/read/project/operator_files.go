@@ -30,8 +30,8 @@ func OperatorFiles(ctx context.Context, w *environ.Env) (list []string, err erro
 		roots, workflow, failed := storedFiles(ctx, p.StateDir)
 		if failed != nil {
 			return nil, exit.Fault("state_unreadable",
-				fmt.Sprintf("%s: it is not known which files of its project an agent could change: %v", p.StateDir, failed),
-				"symphony doctor --state-dir "+text.ShellQuote(p.StateDir)+" says what is wrong")
+				fmt.Sprintf("%s: could not find out which files of its project an agent could change: %v", p.StateDir, failed),
+				"symphony doctor --state-dir "+text.ShellQuote(p.StateDir)+" shows what is wrong")
 		}
 		list = append(list, roots...)
 		if workflow != "" {

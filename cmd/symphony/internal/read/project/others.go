@@ -35,7 +35,7 @@ func (o *Others) Claimed(ctx context.Context, project string) (by map[string]str
 			continue
 		}
 		if failed := o.addClaims(ctx, by, other.StateDir, trackerOf(project)); failed != nil {
-			o.warn(fmt.Sprintf("%s: it is not known which issues this project works on: %v", other.StateDir, failed))
+			o.warn(fmt.Sprintf("%s: could not find out which issues this project works on: %v", other.StateDir, failed))
 		}
 	}
 	return by, err
@@ -72,7 +72,7 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 	pass, _, passErr := db.Views.LastPass(ctx)
 	live := Exists(workflow) && o.p.Env.Now().Sub(pass.StartedAt) < abandoned
 	does := map[reconcile.ClaimStatus]string{
-		reconcile.Running: "works on it", reconcile.Waiting: "will go on with it", reconcile.Held: "holds it",
+		reconcile.Running: "works on it", reconcile.Waiting: "will continue it", reconcile.Held: "holds it",
 	}
 	for _, c := range claims {
 		if trackerOf(c.Project) == tracker && (live || c.RunID != "" && Alive(stateDir, c.RunID)) {

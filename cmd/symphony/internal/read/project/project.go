@@ -263,7 +263,7 @@ func (p *Project) Nested() error {
 		parent := filepath.Dir(dir)
 		if info, err := os.Stat(filepath.Join(parent, ".symphony", filepath.Base(dir)+".json")); err == nil && info.Mode().IsRegular() {
 			return exit.Fault("nested_workflow", p.Path+" is in the workspace "+dir,
-				"use the WORKFLOW.md of your own checkout, not that of an agent's")
+				"use the WORKFLOW.md of your own checkout, not of an agent's")
 		}
 		if parent == dir {
 			return nil

@@ -123,7 +123,7 @@ func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
 	e := &reconcile.Error{
 		Code: "run_not_found", Message: pr.identifier + " has had no run yet",
-		Hint: "symphony show " + pr.identifier + " says why; symphony logs -f " + pr.identifier + " waits for one",
+		Hint: "symphony show " + pr.identifier + " shows why; symphony logs -f " + pr.identifier + " waits for one",
 	}
 	mayBeEmpty := pr.o.Follow
 	switch {

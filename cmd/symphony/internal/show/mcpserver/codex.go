@@ -204,7 +204,7 @@ func (s *Server) codexResult(
 	switch turn.Status {
 	case reconcile.CallQueued, reconcile.CallRunning:
 		out.Requests = requests
-		out.Content = fmt.Sprintf("The turn goes on. To wait for its end, call codex-reply with the threadId %s and no prompt.", out.ThreadID)
+		out.Content = fmt.Sprintf("The turn continues. To wait for its end, call codex-reply with the threadId %s and no prompt.", out.ThreadID)
 		if slices.Contains(s.Groups, GroupAgents) {
 			out.Content += fmt.Sprintf(" Or call wait_agent with the agentIds [%q].", out.AgentID)
 		}

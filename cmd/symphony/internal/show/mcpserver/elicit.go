@@ -234,7 +234,7 @@ func (s *Server) hear(ctx context.Context, r reconcile.Request, answer *mcp.Elic
 	case answer.Action == "decline" && took >= s.asked.person:
 		d = requests.Decision{How: reconcile.DecideDeny, Reason: "declined at the host"}
 	case answer.Action == "decline":
-		err = errors.New("the host has declined at once, without asking a person")
+		err = errors.New("the host declined immediately, without asking a person")
 	default:
 		err = fmt.Errorf("the host answers %s", answer.Action)
 	}

@@ -51,7 +51,8 @@ func (s *Server) addIssueTools() {
 	}, s.showIssue)
 	addTool(s, &mcp.Tool{
 		Name: "run_issue", Annotations: works(),
-		Description: "Start an agent on an issue now, in spite of slots, a backoff or a block, and return at once. show_issue shows how it goes.",
+		Description: "Start an agent on an issue now, in spite of slots, a backoff or a block, and return immediately. " +
+			"show_issue shows its progress.",
 	}, s.runIssue)
 	addTool(s, &mcp.Tool{
 		Name: "retry_issue", Annotations: works(),

@@ -66,8 +66,10 @@ type (
 
 // addMachineTools registers the tools about the machine of an agent, which need no conversation.
 func (s *Server) addMachineTools() {
-	addTool(s, &mcp.Tool{Name: "get_auth_status", Annotations: reads(), Description: "Say how the codex of an agent reaches its model."}, s.authStatus)
-	addTool(s, &mcp.Tool{Name: "get_user_agent", Annotations: reads(), Description: "Say which version of codex an agent has."}, s.userAgent)
+	addTool(s, &mcp.Tool{
+		Name: "get_auth_status", Annotations: reads(), Description: "Return how the codex of an agent reaches its model.",
+	}, s.authStatus)
+	addTool(s, &mcp.Tool{Name: "get_user_agent", Annotations: reads(), Description: "Return the version of an agent's codex."}, s.userAgent)
 	addTool(s, &mcp.Tool{
 		Name: "git_diff_to_remote", Annotations: reads(), Description: "Return what differs in the directory of an agent from its remote git repository.",
 	}, s.diffToRemote)

@@ -44,7 +44,7 @@ type (
 	RequestQuestion struct {
 		Question string   `json:"question"`
 		Options  []string `json:"options,omitempty"`
-		Other    bool     `json:"other,omitempty" jsonschema:"a text beside the options is accepted"`
+		Other    bool     `json:"other,omitempty" jsonschema:"a text other than the options is accepted"`
 		Optional bool     `json:"optional,omitempty"`
 		Secret   bool     `json:"secret,omitempty" jsonschema:"a person should answer it with symphony answer, so that no model sees the answer"`
 	}
@@ -82,7 +82,7 @@ type (
 // addRequestTools registers the tools that list and decide requests of agents.
 func (s *Server) addRequestTools() {
 	addTool(s, &mcp.Tool{
-		Name: "list_requests", Annotations: reads(), Description: "List what agents ask for and is not decided: commands, changes, permissions, questions.",
+		Name: "list_requests", Annotations: reads(), Description: "List the open requests of agents: commands, changes, permissions, questions.",
 	}, s.listRequests)
 	addTool(s, &mcp.Tool{
 		Name: "approve", Annotations: hints(false, true, false),
@@ -95,7 +95,7 @@ func (s *Server) addRequestTools() {
 		return s.decide(ctx, in.RequestID, requests.Decision{How: how})
 	})
 	addTool(s, &mcp.Tool{
-		Name: "deny", Annotations: hints(false, false, false), Description: "Refuse what an agent asks for. Its turn goes on without.",
+		Name: "deny", Annotations: hints(false, false, false), Description: "Refuse what an agent asks for. Its turn continues without it.",
 	}, func(ctx context.Context, _ *mcp.CallToolRequest, in DenyIn) (*mcp.CallToolResult, DecidedOut, error) {
 		return s.decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
 	})
@@ -197,7 +197,7 @@ func decisionOf(r reconcile.Request, content map[string]any) (d requests.Decisio
 	how, _ := content["decision"].(string)
 	d.Reason, _ = content["reason"].(string)
 	if d.How = reconcile.RequestDecision(how); !slices.Contains(decisions(), any(how)) {
-		return d, exit.Fault(agents.CodeInvalid, fmt.Sprintf("the form of %s says nothing about its decision", r.ID()), howToDecide(r))
+		return d, exit.Fault(agents.CodeInvalid, fmt.Sprintf("the form of %s has no decision", r.ID()), howToDecide(r))
 	}
 	return d, nil
 }

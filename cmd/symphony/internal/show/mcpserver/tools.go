@@ -60,7 +60,7 @@ type (
 func (s *Server) addAgentTools() {
 	addTool(s, &mcp.Tool{
 		Name: "spawn_agent", Annotations: hints(false, false, true),
-		Description: "Start a coding agent in a directory and return at once. It goes on when this host ends. " +
+		Description: "Start a coding agent in a directory and return immediately. It continues when this host ends. " +
 			"Two agents in one directory are refused unless shared is set.",
 	}, s.spawnAgent)
 	addTool(s, &mcp.Tool{

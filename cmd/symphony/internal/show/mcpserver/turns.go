@@ -112,11 +112,11 @@ func (s *Server) addTurnTools() {
 	}, s.newConversation)
 	addTool(s, &mcp.Tool{
 		Name: "send_user_message", Annotations: works(),
-		Description: "Send input to a conversation: it is added to the running turn, or begins one. Returns at once.",
+		Description: "Send input to a conversation: it is added to the running turn, or begins one. Returns immediately.",
 	}, s.sendUserMessage)
 	addTool(s, &mcp.Tool{
 		Name: "send_user_turn", Annotations: works(),
-		Description: "Begin a turn in a conversation, with settings of its own. It waits for turns before it. Returns at once.",
+		Description: "Begin a turn in a conversation, with settings of its own. It waits for turns before it. Returns immediately.",
 	}, s.sendUserTurn)
 	addTool(s, &mcp.Tool{
 		Name: "interrupt", Annotations: hints(false, true, true),
@@ -157,7 +157,7 @@ func (s *Server) converse(ctx context.Context, agentID string, p ConversationPar
 		}
 	}
 	if call, err = s.agents.Call(ctx, agentID, call, params); err == nil {
-		again := fmt.Sprintf("it goes on: new_conversation with the id %q waits for it again", strings.TrimPrefix(call.ID, agentID+"."))
+		again := fmt.Sprintf("it continues: new_conversation with the id %q waits for it again", strings.TrimPrefix(call.ID, agentID+"."))
 		call, err = s.await(ctx, call.ID, again)
 	}
 	if err != nil {

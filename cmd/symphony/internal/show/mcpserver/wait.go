@@ -42,7 +42,7 @@ type (
 	// WaitAgentOut is the result of wait_agent.
 	WaitAgentOut struct {
 		State  string       `json:"state" jsonschema:"done, also if no turn runs; or running: the time is up, call again with the cursor"`
-		Cursor string       `json:"cursor" jsonschema:"for the next call; what this result says is not repeated"`
+		Cursor string       `json:"cursor" jsonschema:"for the next call, which does not repeat what this result contains"`
 		Agents []AgentState `json:"agents"`
 	}
 	// AgentState is what an agent does.
@@ -79,8 +79,8 @@ type (
 func (s *Server) addWaitTools() {
 	addTool(s, &mcp.Tool{
 		Name: "wait_agent", Annotations: reads(),
-		Description: "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Returns at once if no turn " +
-			"runs. After timeoutSeconds it returns the state running, which is no error: call again with the cursor.",
+		Description: "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Returns immediately if no " +
+			"turn runs. After timeoutSeconds it returns the state running, which is not an error: call again with the cursor.",
 	}, s.waitAgent)
 }
 

@@ -49,7 +49,7 @@ func (s systemd) tell(lines ...string) {
 		_ = conn.Close()
 	}
 	if err != nil {
-		s.warn("systemd is not told " + lines[0] + ": " + err.Error())
+		s.warn("could not notify systemd of " + lines[0] + ": " + err.Error())
 	}
 }
 

@@ -83,7 +83,7 @@ func (o Options) host() string {
 // listenSocket opens a unix socket that only this account can use. It replaces one that no process listens at.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	failed := func(err error) error {
-		return exit.Fault("listen_failed", err.Error(), "name a path in a directory of your own that exists: --listen unix:PATH")
+		return exit.Fault("listen_failed", err.Error(), "name a path in an existing directory of your own: --listen unix:PATH")
 	}
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "unix", path)

@@ -87,11 +87,11 @@ func (i Issue) progress() headline {
 	case i.Next.NeedsPass && !i.Schedule:
 		return headline{"bad", "stop", name + ": no schedule is active, so nothing starts it"}
 	case !i.GoesOn():
-		return headline{"warn", "alert", name + ": it does not go on by itself"}
+		return headline{"warn", "alert", name + ": it does not continue by itself"}
 	case i.Status == reconcile.StatusRunning:
 		return headline{"info", "working", name + ": it does not need you"}
 	default:
-		return headline{"info", "clock", name + ": it goes on by itself"}
+		return headline{"info", "clock", name + ": it continues by itself"}
 	}
 }
 

@@ -199,13 +199,13 @@ func TestVerdict(t *testing.T) {
 	}{
 		{view.Issue{Status: reconcile.StatusNeedsAnswer}, "warn", "Needs you: the agent waits for an answer"},
 		{view.Issue{Status: reconcile.StatusRunning, Why: view.Why{Code: "running"}}, "info", "Running: it does not need you"},
-		{view.Issue{Status: reconcile.StatusRunning, Why: view.Why{Code: "ended"}}, "warn", "Running: it does not go on by itself"},
+		{view.Issue{Status: reconcile.StatusRunning, Why: view.Why{Code: "ended"}}, "warn", "Running: it does not continue by itself"},
 		{
 			view.Issue{Status: reconcile.StatusWaiting, Schedule: true, Next: view.Next{NeedsPass: true, At: &moment}},
-			"info", "Waiting: it goes on by itself",
+			"info", "Waiting: it continues by itself",
 		},
 		{view.Issue{Status: reconcile.StatusWaiting, Next: view.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
-		{view.Issue{Status: reconcile.StatusSkipped, Schedule: true, Why: view.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not go on by itself"},
+		{view.Issue{Status: reconcile.StatusSkipped, Schedule: true, Why: view.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not continue by itself"},
 		{view.Issue{Status: view.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
 	} {
 		c.v.Timeline = []view.Moment{{At: moment, Kind: view.MomentClaim, Name: "claimed"}}
