@@ -19,7 +19,7 @@ type malformed struct{ id, identifier, reason string }
 
 func (m *malformed) Error() string { return fmt.Sprintf("issue %q: %s", m.id, m.reason) }
 
-// field is a value whose JSON may have another type than Linear's schema says.
+// field is a value whose JSON may have another type than in Linear's schema.
 type field[T any] struct {
 	value *T
 	wrong bool // the type is another one; value is nil

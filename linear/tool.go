@@ -276,7 +276,7 @@ func withoutData(body json.RawMessage) []graphqlError {
 	return env.Errors
 }
 
-// ofDocument reports whether an error says that the document does not fit Linear's schema.
+// ofDocument reports whether an error means that the document does not fit Linear's schema.
 func ofDocument(e graphqlError) bool {
 	return e.Extensions.Code == "GRAPHQL_VALIDATION_FAILED" || strings.Contains(e.Message, idsAlias)
 }

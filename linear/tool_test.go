@@ -112,7 +112,7 @@ func TestToolCalls(t *testing.T) {
 
 const whoAmI = `"{ viewer { email } }"`
 
-// A rate-limited call is repeated if the limit ends soon. Otherwise the error says when it ends.
+// A rate-limited call is repeated if the limit ends soon. Otherwise the error names its end.
 func TestToolAtTheRateLimit(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	tool := linear.Tool(newClient(t, s), false)
@@ -167,7 +167,7 @@ func TestToolDoesNotRepeatHalfAMutation(t *testing.T) {
 	test.Equal(t, "answer and requests", []any{ok, text, partly.asked}, []any{false, body, 1})
 }
 
-// The error of a mutation that may have been executed says so, so that the agent does not simply repeat it.
+// The error of a mutation that may have been executed mentions that, so that the agent does not simply repeat it.
 func TestToolErrorOfAMutationThatMayBeDone(t *testing.T) {
 	const mutation = `"mutation { commentCreate(input: {}) { success } }"`
 	large := `{"data":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`

@@ -54,7 +54,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	}
 	if err := cmp.Or(refreshErr, candidatesErr); err != nil {
 		if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
-			err = candidatesErr // it says when the next request may be made
+			err = candidatesErr // it contains the time of the next request
 		}
 		known := t.fail("tracker_error", err)
 		t.blockTracker(work, known, resetOf(err))
@@ -164,7 +164,7 @@ func (t *tick) limited() bool {
 	return true
 }
 
-// stillEmpty reports whether an error says that the tracker contains no issue, and it has contained none for so long that they are gone.
+// stillEmpty reports whether an error means that the tracker contains no issue, and it has contained none for so long that they are gone.
 func (t *tick) stillEmpty(err error) bool {
 	var known *Error
 	b := t.snapshot.TrackerBlock

@@ -40,7 +40,7 @@ func (b DailyBudget) Used(uses []ModelUse) (used float64) {
 // Reached reports whether the uses of one day have used the budget up.
 func (b DailyBudget) Reached(uses []ModelUse) bool { return b.Set() && b.Used(uses) >= b.Most() }
 
-// Text says that the budget is used up and until when, in the time zone of now.
+// Text describes a used-up budget and its end, in the time zone of now.
 func (b DailyBudget) Text(now time.Time) string {
 	return "budget of " + b.Written + " a day used up until " + clockOf(DayEnd(now), now)
 }

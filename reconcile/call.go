@@ -23,7 +23,7 @@ type Call struct {
 	EndedNo int64
 }
 
-// CallVerb says what is asked.
+// CallVerb is the kind of a call.
 type CallVerb string
 
 const (

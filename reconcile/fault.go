@@ -23,7 +23,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message)
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Class says where an error comes from. It determines the exit code of a command and the consequence of a failed run.
+// Class is the origin of an error. It determines the exit code of a command and the consequence of a failed run.
 type Class string
 
 // The classes. An error without a class is a plain failure of the command.
@@ -57,7 +57,7 @@ func RunClass(code string) Class {
 	return ClassIssue
 }
 
-// MachineFault reports whether a run that ended with this code says nothing about its issue: the run counts as no failure, and
+// MachineFault reports whether a run that ended with this code is no evidence about its issue: the run counts as no failure, and
 // the attempt stays the same.
 func MachineFault(code string) bool {
 	class := RunClass(code)

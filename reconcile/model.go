@@ -34,7 +34,7 @@ type Issue struct {
 	NativeRef map[string]any `json:"native_ref,omitempty"`
 	// PullRequest is the newest of the issue's branch; nil if there is none or the tracker does not know it.
 	PullRequest *PullRequest `json:"-"`
-	// Malformed says why a candidate cannot be worked on: its record lacks a required field. Then only ID and Identifier
+	// Malformed is the reason why a candidate cannot be worked on: its record lacks a required field. Then only ID and Identifier
 	// are set, as far as they could be read.
 	Malformed string `json:"-"`
 }
@@ -101,7 +101,7 @@ func SameUser(name string, ids ...string) bool {
 	return name != "" && slices.ContainsFunc(ids, func(id string) bool { return lower(id) == lower(name) })
 }
 
-// ClaimStatus says what symphony does with an issue. An issue without a claim is unclaimed (specification 7.1).
+// ClaimStatus is what symphony does with an issue. An issue without a claim is unclaimed (specification 7.1).
 type ClaimStatus string
 
 const (
@@ -110,7 +110,7 @@ const (
 	Held    ClaimStatus = "held"    // no further run until something outside changes
 )
 
-// RetryKind says why a claim is waiting.
+// RetryKind is the reason why a claim is waiting.
 type RetryKind string
 
 const (
@@ -167,7 +167,7 @@ type Claim struct {
 	ClaimedAt, UpdatedAt time.Time
 }
 
-// HoldEnds says what ends the hold of a claim.
+// HoldEnds returns what ends the hold of a claim.
 func (c Claim) HoldEnds() string {
 	retry := "symphony retry " + c.Identifier
 	switch c.HoldReason {
@@ -179,7 +179,7 @@ func (c Claim) HoldEnds() string {
 	return retry + ", a comment, or moving it away and back ends the hold"
 }
 
-// HoldText says why a claim is held and what ends the hold.
+// HoldText returns why a claim is held and what ends the hold.
 func (c Claim) HoldText() string {
 	line := c.HoldEnds()
 	if c.HoldMessage != "" {
@@ -290,7 +290,7 @@ const (
 	Lost           Outcome = "lost"
 )
 
-// RunKind says what a run does: work on an issue, remove a workspace, push the commits of earlier runs, or carry out the calls of
+// RunKind is what a run does: work on an issue, remove a workspace, push the commits of earlier runs, or carry out the calls of
 // clients.
 type RunKind string
 

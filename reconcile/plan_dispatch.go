@@ -272,7 +272,7 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	return "", "", ""
 }
 
-// takenText says that slots are taken: all that there are, of this kind.
+// takenText is the sentence for slots of this kind that are all taken.
 func takenText(slots int, kind string) string {
 	switch slots {
 	case 1:

@@ -120,7 +120,7 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 	if r.TurnsDone > 0 {
 		c.Interruptions = 0
 	}
-	uncounted := max(c.Runs-1, 0) // for a run that says nothing about the issue
+	uncounted := max(c.Runs-1, 0) // for a run that is no evidence about the issue
 	switch {
 	case c.HoldNext: // not the run's stop reason, because a later retry clears HoldNext
 		return s.hold(c, HoldOperator, "held by an operator")
@@ -151,7 +151,7 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 		if c.Interruptions == 2 { // the second in a row is a failure of the issue
 			return s.afterFailure(c, ended)
 		}
-		// The first says nothing about the issue. The third makes it reach a cap, see doc.go.
+		// The first is no evidence about the issue. The third makes it reach a cap, see doc.go.
 		c.Kind, c.Runs = Interrupted, uncounted
 	default:
 		c.Interruptions = 0

@@ -115,7 +115,7 @@ func TestRepaired(t *testing.T) {
 	}
 }
 
-// A pass that starts nothing says why, until when, and what tests whether it is over.
+// A pass that starts nothing reports why, until when, and what tests whether it is over.
 func TestObstacle(t *testing.T) {
 	block := func(s *Snapshot) {
 		s.AgentBlock = &Block{Code: "network", Message: "x", Since: noon.Add(-time.Hour), NextTry: noon.Add(time.Minute)}

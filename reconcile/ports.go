@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrConflict says that a row has changed since the pass read it. Nothing was written.
+// ErrConflict means that a row has changed since the pass read it. Nothing was written.
 var ErrConflict = errors.New("changed by another process")
 
 // Deps are the dependencies of a pass.
@@ -25,7 +25,7 @@ type Deps struct {
 	Mono     func() time.Duration // CLOCK_MONOTONIC
 	Sleep    func(time.Duration)
 	Boot     string // boot id of this machine
-	// CheckHost returns an error that says why a worker started now would end together with the pass. It is called only if there
+	// CheckHost returns an error if a worker started now would end together with the pass. It is called only if there
 	// is something to start, and is nil where workers cannot end so.
 	CheckHost func(ctx context.Context) error
 	NewRunID  func() string // returns ids that sort by time
@@ -57,7 +57,7 @@ type Store interface {
 
 // Tracker reads issues (specification 11.1). Its errors are *Error of ClassTracker.
 type Tracker interface {
-	// Candidates returns the project's issues in the given states, in the tracker's order. Malformed says what is wrong with a
+	// Candidates returns the project's issues in the given states, in the tracker's order. Malformed is the fault of a
 	// record that is no issue.
 	Candidates(ctx context.Context, states []string) ([]Issue, error)
 	// ByIDs returns the full records of the issues that are still visible, archived ones included, with the time of their
@@ -172,7 +172,7 @@ type AgentTool struct {
 	ChangesIssue func(args json.RawMessage) bool // reports whether a call changes an issue, beyond commenting
 	// Describes reports whether a call may change the description of issue. Nil: no call does.
 	Describes func(issue Issue, args json.RawMessage) bool
-	// Summary says in a few words what a call does, such as "mutation issueUpdate", "" for arguments that it can't read. Nil: the
+	// Summary describes in a few words what a call does, such as "mutation issueUpdate", "" for arguments that it can't read. Nil: the
 	// arguments say it.
 	Summary func(args json.RawMessage) string
 }
@@ -188,8 +188,8 @@ type ToolAnswer struct {
 type TrackerSetup struct {
 	Name        string // the tracker's name
 	Endpoint    string // the default of tracker.endpoint
-	KeyQuestion string // asks for the key, and says where to find it
-	// Connect returns what the key has access to. If the key is refused, the error says that it comes from source, unless that is
+	KeyQuestion string // asks for the key, and tells where to find it
+	// Connect returns what the key has access to. If the key is refused, the error names source as its origin, unless that is
 	// empty. RefusedKey reports whether an error is about the key, so that another key may help.
 	Connect    func(ctx context.Context, endpoint, key, source string) (TrackerAccount, error)
 	RefusedKey func(error) bool
@@ -226,7 +226,7 @@ type TrackerState struct {
 	Kind StateKind // empty for states before work is planned
 }
 
-// StateKind says whether work on an issue in a state is waiting, started or ended.
+// StateKind tells whether work on an issue in a state is waiting, started or ended.
 type StateKind string
 
 const (
@@ -273,7 +273,7 @@ type Runners interface {
 type Others interface {
 	// LockIssues keeps other projects from starting runs for the issues of the tracker of a project (Policy.Project) until unlock.
 	LockIssues(ctx context.Context, project string) (unlock func(), err error)
-	// Claimed returns the issues of that tracker that other projects have claimed, with a sentence that says by which workflow and
+	// Claimed returns the issues of that tracker that other projects have claimed, with a sentence that names the workflow and
 	// what for. Without a live worker an issue counts only if that project has a workflow and has had a pass within a day.
 	Claimed(ctx context.Context, project string) (by map[string]string, err error)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// RequestKind says what an agent asks for.
+// RequestKind is what an agent asks for.
 type RequestKind string
 
 const (
@@ -172,7 +172,7 @@ func Marked(body string) bool {
 	return false
 }
 
-// AttentionKind says what a notification is about.
+// AttentionKind is what a notification is about.
 type AttentionKind string
 
 const (

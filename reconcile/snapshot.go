@@ -18,7 +18,7 @@ type Snapshot struct {
 	Mono       time.Duration // CLOCK_MONOTONIC
 	Policy     Policy
 	Account    Account             // the state that the projects of one codex home share
-	Claimed    map[string]string   // by another project of the account: what Others.Claimed says, by the issue's id
+	Claimed    map[string]string   // by another project of the account: the sentences of Others.Claimed, by the issue's id
 	Liveness   map[string]Liveness // of every unsettled run, by its id
 	Tracker    *Tracked            // the tracker's answer; nil in the local half of a pass, or if there is none
 	Workspaces []Workspace         // the recorded workspaces under the current root
@@ -107,7 +107,7 @@ type Workspace struct {
 	Restored                 bool      // an operator has brought it back from the trash, and no run has used it since
 }
 
-// KeptText says why the workspace is kept and what to do.
+// KeptText explains why the workspace is kept and what to do.
 func (w Workspace) KeptText() string {
 	return fmt.Sprintf("kept: %s, in %s; push or copy it, or discard it with symphony prune --force %s", w.Unsaved, w.Path, w.Identifier)
 }
@@ -206,7 +206,7 @@ type Slots struct {
 // MaxAgentsVar is the environment variable that bounds the live runs of an account over all projects.
 const MaxAgentsVar = "SYMPHONY_MAX_AGENTS"
 
-// Text says what is used up and until when, in the time zone of now.
+// Text describes what is used up and until when, in the time zone of now.
 func (l Limit) Text(home string, now time.Time) string {
 	return fmt.Sprintf("codex's %s limit of %s is used up until %s", l.Window, home, clockOf(l.Until, now))
 }
@@ -244,7 +244,7 @@ type Action struct {
 	GiveUp  bool    // of a reap: the run is settled even if processes remain
 }
 
-// Gone says why a claim was released.
+// Gone is the reason why a claim was released.
 type Gone struct {
 	Reason string // a reason to stop, or to skip
 	State  string // the issue's state; empty if the tracker was not asked or no longer returns the issue
@@ -288,7 +288,7 @@ func (a Action) LogValue() slog.Value {
 		slog.String("reason", a.Reason))
 }
 
-// Skip says why a candidate or a due retry is not started.
+// Skip is the reason why a candidate or a due retry is not started.
 type Skip struct {
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"issue_identifier"`

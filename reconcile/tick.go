@@ -64,7 +64,7 @@ func (t *tick) trackerHalf(ctx, work context.Context) {
 	if tracked == nil && !t.snapshot.DryRun {
 		return
 	}
-	// While the pass waited, an agent may have moved its issue. The row of its run says so.
+	// While the pass waited, an agent may have moved its issue. The row of its run shows that.
 	if t.anyAtWork() && !t.load(work) {
 		return
 	}

@@ -69,7 +69,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	return g, nil
 }
 
-// OtherHome says what it means that codex reports another home than it was given; "" if it reports that home, or none.
+// OtherHome explains the effect if codex reports another home than it was given; "" if it reports that home, or none.
 func (c Config) OtherHome(reported string) string {
 	if c.AgentHome == "" || reported == "" || sameDir(reported, c.AgentHome) {
 		return ""

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// attentionBound limits hooks.on_attention, whatever hooks.timeout_ms says, because a pass holds the project's lock until the
+	// attentionBound limits hooks.on_attention, whatever hooks.timeout_ms is, because a pass holds the project's lock until the
 	// hook has ended.
 	attentionBound = 8 * time.Second
 	attentionText  = 1000     // bytes of SYMPHONY_ATTENTION_TEXT

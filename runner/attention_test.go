@@ -44,7 +44,7 @@ func TestAttentionOutputIsCutAtALine(t *testing.T) {
 	}
 }
 
-// A hook that can't be started is unfinished, and its error says why.
+// A hook that can't be started is unfinished, and its error is the reason.
 func TestAttentionThatCannotStart(t *testing.T) {
 	h := attentionHook(t, "true").OfPass(filepath.Join(t.TempDir(), "gone"))
 	result := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})

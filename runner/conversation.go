@@ -35,7 +35,7 @@ type conversation struct {
 }
 
 // maxIdleTurns is how many turns in a row may do nothing before the run ends. The agent may have forgotten to hand the issue over, and
-// says only that it is done; max_idle_runs counts such runs.
+// reports only that it is done; max_idle_runs counts such runs.
 const maxIdleTurns = 2
 
 func newConversation(j *job, ending <-chan struct{}) *conversation {
@@ -304,7 +304,7 @@ func (l *listener) heard(g *agentProcess, e agent.Event) {
 // maxActivity is how many characters are stored of what the agent does.
 const maxActivity = 200
 
-// activity says in a line without secrets what the agent does from an item on, empty for an item that does not say.
+// activity describes in a line without secrets what the agent does from an item on; empty for an item without an activity.
 func (j *job) activity(i *agent.Item) string {
 	line := []rune(j.Redactor.Text(i.Activity()))
 	if len(line) > maxActivity {
@@ -442,7 +442,7 @@ func (c *conversation) resumeThread(ctx context.Context, thread string, params a
 			Owned: host.Owned{Run: c.hostRun(), ThreadID: thread}, ThreadOnly: true, Spare: c.agent.child.Process(),
 		})
 		if killErr != nil {
-			return openedThread{}, killErr // this says nothing about the thread
+			return openedThread{}, killErr // this is no evidence about the thread
 		}
 		err = c.agent.session.ResumeThread(ctx, thread, params)
 	}

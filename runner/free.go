@@ -82,7 +82,7 @@ type (
 		TurnID      string `json:"turnId,omitempty"`
 		LastMessage string `json:"lastMessage,omitempty"`
 	}
-	// LoginResult says how codex reaches its model.
+	// LoginResult is how codex reaches its model.
 	LoginResult struct {
 		agent.Login
 		UserAgent string `json:"userAgent"`
@@ -304,7 +304,7 @@ func (c *clientCalls) store(ctx context.Context, call reconcile.Call) {
 	}
 }
 
-// errInterrupted says that a client has interrupted the turn.
+// errInterrupted means that a client has interrupted the turn.
 var errInterrupted = &reconcile.Error{Code: "interrupted", Message: "a client has interrupted the turn"}
 
 // runTurns carries out the turns of a conversation, one after the other, until none waits.

@@ -128,7 +128,7 @@ func (j *job) refuseLauncher(ctx context.Context) error {
 // launcherFiles is how many files an error names.
 const launcherFiles = 5
 
-// LauncherHint says what to write into codex.command instead of a launcher.
+// LauncherHint suggests what to write into codex.command instead of a launcher.
 func LauncherHint(l host.Launcher) string {
 	hint := "install codex (npm install -g @openai/codex) and write its full path into codex.command"
 	if l.Direct != "" {

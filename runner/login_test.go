@@ -136,7 +136,7 @@ func noLock(t *testing.T, home string) {
 	test.Equal(t, "the lock is left", test.Exists(t, filepath.Join(home, "lock")), false)
 }
 
-// A login shell that hangs is a fault of the machine. The error says so, and its programs can remove their locks.
+// A login shell that hangs is a fault of the machine. The error reports that, and its programs can remove their locks.
 func TestLoginShellHangs(t *testing.T) {
 	started := false
 	for limit := 300 * time.Millisecond; !started; limit *= 2 { // a busy machine starts sh later

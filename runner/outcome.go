@@ -28,9 +28,9 @@ func movedOn(reason string) error {
 }
 
 var (
-	// errTerminated says that a signal asked the worker to end.
+	// errTerminated means that a signal asked the worker to end.
 	errTerminated = runEnd{reconcile.InterruptedRun, reconcile.CodeTerminated, "a signal asked the worker to end"}
-	// errNotOurs says that a pass has settled the run, so that nothing may be recorded.
+	// errNotOurs means that a pass has settled the run, so that nothing may be recorded.
 	errNotOurs = fmt.Errorf("the run was settled by a pass: %w", reconcile.ErrConflict)
 )
 
@@ -92,7 +92,7 @@ func (j *job) conclude(run context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil && last != nil {
-			err = last // err only says that the time is up
+			err = last // err only means that the time is up
 		}
 		code, _ := codeOf(err)
 		terminated := errors.Is(context.Cause(run), errTerminated)

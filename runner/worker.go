@@ -97,7 +97,7 @@ type Hooks struct {
 	Timeout                                        time.Duration
 }
 
-// Run carries out the run and returns it as recorded. Closing terminate asks the worker to end soon. The error says that the
+// Run carries out the run and returns it as recorded. Closing terminate asks the worker to end soon. The error reports that the
 // outcome could not be recorded.
 func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan struct{}) (reconcile.Run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)

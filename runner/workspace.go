@@ -154,7 +154,7 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	return nil
 }
 
-// afterRun runs after_run, unless unsafe says why it may not run: git settings are not restored, or a process of the agent is left.
+// afterRun runs after_run, unless unsafe is a reason why it may not run: git settings are not restored, or a process of the agent is left.
 // It records whether the run has changed anything, and why the hook failed. The error is that processes of the hook could not be
 // ended.
 func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome, unsafe error) (err error) {

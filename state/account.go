@@ -259,7 +259,7 @@ func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 
 // Probe records the alive file of the run that is to show whether the block is over. Only one project probes at a time: the
 // error is reconcile.ErrConflict if the block has changed since the caller read it, or if its next try is not due. A zero NextTry
-// says that an operator asks for the run, whenever the next try is due.
+// means that an operator asks for the run, whenever the next try is due.
 func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block, alive string) error {
 	tried := false
 	err := a.change(ctx, func(rec *accountRecord) bool {

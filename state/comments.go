@@ -16,9 +16,9 @@ type Comment struct {
 	At      time.Time // when it was made by the tracker's clock; until then, when that was first tried
 	Text    string    // a hash of what symphony has written
 	Shown   string    // a hash of what the tracker made of that; empty if unknown
-	Problem string    // what it says about a reply that was no answer
+	Problem string    // its text about a reply that was not an answer
 	Seen    []string  // the ids of the replies that were looked at
-	Done    bool      // it says how the request ended
+	Done    bool      // it shows how the request ended
 }
 
 const commentColumns = `key, issue_id, number, id, at, text, shown, problem, seen, done`

@@ -41,7 +41,7 @@ type (
 	// Attentions are the notifications for hooks.on_attention. Each is delivered once: a process takes it before it runs the
 	// hook, and marks it done afterwards. The parameter patience of its methods is the longest time that a hook may take.
 	Attentions struct{ *conn }
-	// Views is for reading. It returns lists newest first unless a method says otherwise.
+	// Views is for reading. It returns lists newest first unless documented otherwise.
 	Views struct{ *conn }
 	// Clients is for programs that use agents without an issue.
 	Clients struct{ *conn }

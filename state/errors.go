@@ -26,12 +26,12 @@ var ErrNotFound = errors.New("not found")
 // errStored means that a stored value can't have been written by this package.
 var errStored = errors.New("unreadable value")
 
-// problem returns an error that users can act on: hint says what to do.
+// problem returns an error that users can act on: hint is the next step.
 func problem(code, message, hint string, cause error) error {
 	return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: cause}
 }
 
-// fault turns an error from the database or its files into one that users can act on; nil stays nil. The message says what
+// fault turns an error from the database or its files into one that users can act on; nil stays nil. The message describes what
 // failed (doing) and where (dir). It never repeats the driver's text, which may quote stored values; the cause is wrapped.
 func fault(dir, doing string, err error) error {
 	var known *reconcile.Error
@@ -107,7 +107,7 @@ func missing(dir, doing string) error {
 		restoreHint(dir), nil)
 }
 
-// restoreHint says how to restore a database. A WAL that is left belongs to the file that is gone and would damage another.
+// restoreHint explains how to restore a database. A WAL that is left belongs to the file that is gone and would damage another.
 func restoreHint(dir string) string {
 	return "stop the workers (symphony stop --all) and remove state.db-wal and state.db-shm; then restore a backup of state.db, " +
 		"or move " + dir + " aside to start over"

@@ -135,7 +135,7 @@ func (j Journal) ResolveRequest(
 }
 
 // DecideRequest stores an operator's decision if the request is open, and returns the request. dead means that the worker is
-// known to be dead, whatever the row of its run says.
+// known to be dead, whatever the row of its run contains.
 //
 // If the run has ended, an answer to a question is stored for the next run, and the request is returned with the fate
 // run_ended. Any other late decision is refused with the code request_ended.

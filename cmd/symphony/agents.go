@@ -66,7 +66,7 @@ func printAgents(w *term.Env, rows []agents.Row) {
 	w.PrintTable("AGENTS", t)
 }
 
-// stopAgent ends an agent and says so.
+// stopAgent ends an agent and prints its outcome.
 func stopAgent(ctx context.Context, w *term.Env, id string) error {
 	ended, err := agents.Stop(ctx, w.Environment(), id)
 	if ended.Outcome != "" {

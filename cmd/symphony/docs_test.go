@@ -40,7 +40,7 @@ func document(t *testing.T, name string) string {
 	return string(test.Must(os.ReadFile(filepath.Join(moduleRoot, name))))
 }
 
-// generated compares a file, or its part between the marks <!-- MARK --> and <!-- /MARK -->, with what the program says.
+// generated compares a file, or its part between the marks <!-- MARK --> and <!-- /MARK -->, with the program's.
 // UPDATE_REFERENCE=1 writes it.
 func generated(t *testing.T, name, mark, want string) {
 	t.Helper()
@@ -383,7 +383,7 @@ func TestCommandReference(t *testing.T) {
 	generated(t, "docs/commands.md", "", b.String())
 }
 
-// What the README says about moving to a second machine, command by command: on one machine with a home, then on another
+// The README's steps for moving to a second machine, command by command: on one machine with a home, then on another
 // with another home in its place, another boot and other processes.
 func TestMovingToAnotherMachine(t *testing.T) {
 	const title = "## Backup, moving, upgrading\n"

@@ -283,7 +283,7 @@ func (m *machine) ended(w machineWorker) {
 	m.until(w.run+"'s worker has ended", func() (bool, string) { return m.startTime(w.pid) == "", "" })
 }
 
-// lives fails unless the same worker is still alive and ps says so.
+// lives fails unless the same worker is still alive and ps shows it.
 func (m *machine) lives(w machineWorker, after string) {
 	m.t.Helper()
 	if got := m.startTime(w.pid); got != w.startTime {

@@ -144,7 +144,7 @@ func output(ts *testscript.TestScript, args ...string) string {
 	}
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = scriptEnv(ts)
-	out, _ := cmd.CombinedOutput() // the output says why a command failed
+	out, _ := cmd.CombinedOutput() // the output shows why a command failed
 	return string(out)
 }
 

@@ -279,7 +279,7 @@ func withoutPidfds() {
 }
 
 // withoutNamespaces runs a program that cannot create a user namespace, and so no sandbox, as in containers with default
-// settings. clone3 hides its flags in memory, so the filter says that the kernel does not have it.
+// settings. clone3 hides its flags in memory, so the filter answers that the kernel does not have it.
 func withoutNamespaces() {
 	becomeFiltered([]unix.SockFilter{
 		loadNumber,

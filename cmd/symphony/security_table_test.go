@@ -81,7 +81,7 @@ func trustCells(t *testing.T) map[string]map[string]string {
 		}
 	}
 	for option := range options {
-		if !named[option] && option != "codex.thread_sandbox" { // which changes nothing, as the text says
+		if !named[option] && option != "codex.thread_sandbox" { // which changes nothing, as the text explains
 			t.Errorf("the table does not mention %s", option)
 		}
 	}

@@ -49,7 +49,7 @@ Exit codes:
 	}
 }
 
-// waitCode returns an exit.Only that says what became of an issue.
+// waitCode returns an exit.Only for what became of an issue.
 func waitCode(v view.Issue) error {
 	switch {
 	case v.Status == view.StatusHandedOver:

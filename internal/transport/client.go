@@ -44,7 +44,7 @@ type Service struct {
 type Options struct {
 	Endpoint string // the tracker's own if empty
 	Key      string
-	// KeySource says where the key comes from, for the error of a refused key; empty if that is obvious.
+	// KeySource names the source of the key, for the error of a refused key; empty if that is obvious.
 	KeySource string
 	// CAFile is a PEM file with certificates to trust in addition to the system's.
 	CAFile string

@@ -22,7 +22,7 @@ import (
 // DefaultKey is the API key of a Server whose Config names none.
 const DefaultKey = "lin_api_lineartest"
 
-// Config says how a Server behaves. The zero value is ready for use.
+// Config describes how a Server behaves. The zero value is ready for use.
 type Config struct {
 	// Key is the API key that is accepted; DefaultKey if empty. If it starts with lin_oauth_ it must be sent as Bearer.
 	Key string

@@ -60,11 +60,11 @@ func (c *Config) Literals() map[string]string {
 	return secrets
 }
 
-// Tracker says where the issues come from (specification 5.3.1).
+// Tracker is the source of the issues (specification 5.3.1).
 type Tracker struct {
 	Kind        string // one of TrackerKinds
 	Place       string // where the issues are, for people: the slug of a project
-	PlaceKey    string // the key that says so
+	PlaceKey    string // the key that names it
 	Endpoint    string
 	APIKey      Secret   // empty only if Environment.KeyOptional allows it
 	ProjectSlug string   // as written; the slug of a URL
@@ -82,7 +82,7 @@ type Tracker struct {
 	Verbs        []string // its optional verbs
 }
 
-// Polling says how often --loop runs a pass (specification 5.3.2).
+// Polling is the interval of --loop (specification 5.3.2).
 type Polling struct{ Interval time.Duration }
 
 // Monitor names the services that notice when passes stop.
@@ -103,7 +103,7 @@ func (m Monitor) Secrets() []string {
 	return secrets
 }
 
-// Workspace says where agents work on issues (specification 5.3.3, design 7).
+// Workspace is the place where agents work on issues (specification 5.3.3, design 7).
 type Workspace struct {
 	Root        string
 	KeepRemoved time.Duration
@@ -116,7 +116,7 @@ type Hooks struct {
 	Timeout                                        time.Duration
 }
 
-// Agent says how long an agent works, and what it may do (specification 5.3.5, design 5 and 9).
+// Agent limits how long an agent works and what it may do (specification 5.3.5, design 5 and 9).
 type Agent struct {
 	MaxTurns               int
 	OnApproval, OnQuestion Answer
@@ -143,7 +143,7 @@ const (
 	Ask     = "ask" // an operator decides
 )
 
-// Codex says how the agent is started and watched (specification 5.3.6).
+// Codex configures how the agent is started and watched (specification 5.3.6).
 type Codex struct {
 	Command           string          // as written
 	Home              string          // empty for that of the environment
@@ -159,7 +159,7 @@ type Codex struct {
 	StallTimeout             time.Duration // 0 if stall detection is off
 }
 
-// Server says where the HTTP server listens (specification 13.7).
+// Server is the address of the HTTP server (specification 13.7).
 type Server struct {
 	Port int    // -1 if the file has none, 0 for any free one
 	Host string // empty for the default

@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// GitHub says which issues of GitHub a workflow means, with tracker.kind github.
+// GitHub selects the issues on GitHub, with tracker.kind github.
 type GitHub struct {
 	Repos          []string // owner/name, as written; one or more
 	StateLabels    []string // labels that are states

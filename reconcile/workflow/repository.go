@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Repository says where symphony clones from and pushes to. Without a URL the hooks do both.
+// Repository is the repository that symphony clones and pushes to. Without a URL the hooks do both.
 type Repository struct {
 	URL           string
 	Base          string // empty for the remote's default branch

@@ -8,7 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// tracker says what the keys below tracker mean for one kind of tracker.
+// tracker defines the keys below tracker for one kind of tracker.
 type tracker struct {
 	name, title      string   // the value of tracker.kind, and what people call it
 	endpoint         string   // the default of tracker.endpoint
@@ -78,7 +78,7 @@ func (r *reader) kind(f field) {
 	}
 }
 
-// place records where the issues are. f is the field that says so; identity tells the project from all others.
+// place records where the issues are. f is the field that names it; identity tells the project from all others.
 func (r *reader) place(f field, place, identity string) {
 	r.cfg.Tracker.Place, r.cfg.Tracker.PlaceKey, r.cfg.Policy.Project = place, f.key, identity
 }

@@ -118,7 +118,7 @@ func (i *Item) Works() bool {
 	return i != nil && i.Kind != ItemPrompt && i.Kind != ItemMessage && i.Kind != ItemReasoning
 }
 
-// Activity says in one line what the agent does from this item on: the command or the call that has begun, or the first line of a
+// Activity describes in one line what the agent does from this item on: the command or the call that has begun, or the first line of a
 // sentence. It is empty for other items.
 func (i *Item) Activity() string {
 	switch {

@@ -119,7 +119,7 @@ func TestEventAfterATornLine(t *testing.T) {
 	}
 }
 
-// A shortened payload still says what happened, and how much is missing.
+// A shortened payload still shows what happened, and how much is missing.
 func TestShorten(t *testing.T) {
 	const limit = 1 << 10
 	long := strings.Repeat("b", 40) + strings.Repeat("x", 5000) + strings.Repeat("e", 40)

@@ -124,7 +124,7 @@ func TestWhyARunEnded(t *testing.T) {
 	golden(t, "why", strings.TrimSuffix(text.String(), "\n"))
 }
 
-// A turn contains the newest texts up to a limit, and says how much is left out.
+// A turn contains the newest texts up to a limit, and shows how much is left out.
 func TestUpdateIsBounded(t *testing.T) {
 	long := strings.Repeat("ü", 10<<10)
 	for _, c := range []struct {

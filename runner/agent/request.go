@@ -7,7 +7,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Approval says how requests for approval are answered (specification 10.5).
+// Approval describes how requests for approval are answered (specification 10.5).
 type Approval int
 
 const (
@@ -21,7 +21,7 @@ const (
 	ApprovalAsk
 )
 
-// QuestionPolicy says how questions and forms of MCP servers are answered.
+// QuestionPolicy describes how questions and forms of MCP servers are answered.
 type QuestionPolicy int
 
 const (

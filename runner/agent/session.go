@@ -157,7 +157,7 @@ type Tool struct {
 	Name        string // letters, digits, _ and -
 	Description string
 	InputSchema json.RawMessage // JSON Schema of the arguments
-	// Summary says in a few words what a call does, such as "mutation issueUpdate", "" for arguments that it can't read. Nil: the
+	// Summary describes in a few words what a call does, such as "mutation issueUpdate", "" for arguments that it can't read. Nil: the
 	// arguments say it.
 	Summary func(args json.RawMessage) string
 }
@@ -187,14 +187,14 @@ type Login struct {
 
 // Errors that callers tell apart with errors.Is.
 var (
-	// ErrNoThread says that the agent has not stored the thread, or that its model provider is no longer the one in use. A new thread
+	// ErrNoThread means that the agent has not stored the thread, or that its model provider is no longer the one in use. A new thread
 	// can be started.
 	ErrNoThread = errors.New("the agent can't continue this thread")
-	// ErrThreadBusy says that another live process has the thread open.
+	// ErrThreadBusy means that another live process has the thread open.
 	ErrThreadBusy = errors.New("another process has the thread open")
-	// ErrNoTurn says that no turn is running.
+	// ErrNoTurn means that no turn is running.
 	ErrNoTurn = errors.New("no turn is running")
-	// ErrNoProbe says that the agent gave no usable answer to ProbeSandbox.
+	// ErrNoProbe means that the agent gave no usable answer to ProbeSandbox.
 	ErrNoProbe = errors.New("the agent can't try its sandbox without a turn")
 )
 

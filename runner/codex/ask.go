@@ -302,7 +302,7 @@ const agreed = "agreed" // the id of the only question of a form without fields
 
 var yesNo = []agent.Option{{Label: "Yes"}, {Label: "No"}}
 
-// readForm reads a form. An error says why it can't be shown to an operator.
+// readForm reads a form. An error is the reason why it can't be shown to an operator.
 func readForm(p *params) (form, error) {
 	switch p.Mode {
 	case "", "form", "openai/form", "openaiForm":

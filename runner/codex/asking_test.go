@@ -22,7 +22,7 @@ const (
 	resolved   = `{"method":"serverRequest/resolved","params":{"threadId":"th","requestId":0}}`
 )
 
-// operator is an Asker that decides when the test says so.
+// operator is an Asker that decides when the test tells it to.
 type operator struct {
 	asked chan agent.Request
 	tell  chan agent.Decision

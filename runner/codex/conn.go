@@ -24,7 +24,7 @@ type conn struct {
 	events  *queue
 
 	closing atomic.Bool   // the session was closed
-	ended   chan struct{} // closed when stdout has ended, or stdin broke and the turn did not end; err says why
+	ended   chan struct{} // closed when stdout has ended, or stdin broke and the turn did not end; err is the reason
 	end     func()        // closes ended
 	drained chan struct{} // closed when stdout has ended and all its events were delivered
 

@@ -54,7 +54,7 @@ func incompatible(method, what string) *agent.Error {
 func (e *turnError) class() agent.Code { return classify(e.Info, e.Message+" "+e.Details) }
 
 // classes are the faults of the machine, the account and the network, by codexErrorInfo. "" is an ordinary failure of the
-// turn, whatever the message says.
+// turn, whatever the message is.
 var classes = map[string]agent.Code{
 	"unauthorized":       agent.CodeAgentAuth,
 	"usageLimitExceeded": agent.CodeAgentQuota, "rateLimitExceeded": agent.CodeAgentQuota, "sessionBudgetExceeded": agent.CodeAgentQuota,

@@ -22,7 +22,7 @@ const (
 	loginFile  = "auth.json"
 )
 
-// loginStore is the setting that says where codex stores its login.
+// loginStore is the setting for where codex stores its login.
 const loginStore = "cli_auth_credentials_store"
 
 // sharedKeys are the settings of the operator's config.toml that apply to agents, too: those of the login, of the model and of

@@ -61,7 +61,7 @@ func TestLogin(t *testing.T) {
 
 const confined = `{"type":"workspaceWrite","writableRoots":["/w/.git"],"networkAccess":false}`
 
-// TestProbeSandbox checks what an answer to command/exec says about the sandbox.
+// TestProbeSandbox checks what an answer to command/exec means for the sandbox.
 func TestProbeSandbox(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string

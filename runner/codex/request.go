@@ -27,7 +27,7 @@ type requests struct {
 	granted sync.Map // what was approved for the session, by grantKey
 }
 
-// request is a request of codex. Its event says how it was answered.
+// request is a request of codex. Its event shows how it was answered.
 type request struct {
 	*params
 	id    json.RawMessage

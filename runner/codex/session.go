@@ -166,7 +166,7 @@ func (s *Session) notice(m *message) {
 	s.conn.emit(e)
 }
 
-// summary says what a tool of the client is asked for, "" if the tool does not say.
+// summary describes what a tool of the client is asked for, "" if the tool has no summary.
 func (s *Session) summary(i *agent.Item, args json.RawMessage) string {
 	at := slices.IndexFunc(s.o.Tools, func(t agent.Tool) bool { return i.Kind == agent.ItemTool && t.Name == i.Tool && t.Summary != nil })
 	if at < 0 {
@@ -183,7 +183,7 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 		"clientInfo":   object{"name": "symphony", "version": cmp.Or(s.o.ClientVersion, "0")},
 		"capabilities": object{"experimentalApi": true}, // dynamic tools and permission profiles need it
 	}})
-	if refusal := new(wireError); errors.As(err, &refusal) { // whatever the refusal says, there is nothing else to try
+	if refusal := new(wireError); errors.As(err, &refusal) { // whatever the refusal is, there is nothing else to try
 		return agent.Server{}, incompatible(method, refusal.Message)
 	} else if err != nil {
 		return agent.Server{}, err

@@ -170,7 +170,7 @@ func (th *thread) turnAnswered(t *turn, m *message) {
 	th.conn.emit(agent.Event{Name: agent.EventSessionStarted, ThreadID: thread, TurnID: id, Message: "session " + thread + "-" + id})
 }
 
-// awaitEnd waits for the end of a turn. An error says why it stopped waiting.
+// awaitEnd waits for the end of a turn. An error is the reason why it stopped waiting.
 func (th *thread) awaitEnd(ctx context.Context, t *turn) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

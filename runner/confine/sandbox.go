@@ -293,7 +293,7 @@ func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere strin
 	}
 }
 
-// SandboxHint says what to do if this system can't sandbox.
+// SandboxHint is the next step if this system can't sandbox.
 func SandboxHint() string {
 	hint := "run symphony outside of another sandbox"
 	if runtime.GOOS == "linux" {

@@ -160,7 +160,7 @@ type HookRequest struct {
 type HookAnswer struct {
 	// Log is the end of its output, and how it ended.
 	Log string
-	// GitHooksOff says why git ran without the repository's hooks in it; empty if it ran with them.
+	// GitHooksOff is the reason why git ran without the repository's hooks in it; empty if it ran with them.
 	GitHooksOff []string
 }
 
@@ -174,13 +174,13 @@ type GuardGitRequest struct {
 	Env []string
 }
 
-// GitRestored says what was restored.
+// GitRestored lists what was restored.
 type GitRestored struct {
 	// Names are settings and files: core.hooksPath, hooks/post-commit.
 	Names []string
-	// Incomplete says, for the log, what could not be finished and will be tried again; empty if all is done.
+	// Incomplete lists, for the log, what could not be finished and will be tried again; empty if all is done.
 	Incomplete string
-	// Untrusted says why no hook may run in the workspace: an agent has left something that git could run, or not everything
+	// Untrusted is the reason why no hook may run in the workspace: an agent has left something that git could run, or not everything
 	// could be read. Empty if hooks may run.
 	Untrusted string
 }
@@ -331,7 +331,7 @@ type RemovalRequest struct {
 	Discard bool
 }
 
-// RemovalAnswer says what the caller must do next.
+// RemovalAnswer is the caller's next step.
 type RemovalAnswer struct {
 	PrepareAnswer
 	// Found: there is a workspace to remove, and the lease is held. HookDue: before_remove must run in it, because its
@@ -341,7 +341,7 @@ type RemovalAnswer struct {
 	Unsaved string
 }
 
-// RemoveAnswer says what happened to the workspace.
+// RemoveAnswer describes what happened to the workspace.
 type RemoveAnswer struct {
 	// Unsaved is the work because of which the workspace is kept.
 	Unsaved string

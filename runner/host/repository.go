@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Repository says where the work of a project comes from and goes to.
+// Repository is where the work of a project comes from and goes to.
 type Repository struct {
 	URL string
 	// Base is the branch that work begins at; empty for the remote's default branch.
@@ -43,7 +43,7 @@ type DeliverRequest struct {
 	Env       []string // as in CloneRequest
 }
 
-// DeliverAnswer says what was pushed.
+// DeliverAnswer describes what was pushed.
 type DeliverAnswer struct {
 	// Commit is HEAD, Base the name of the base.
 	Commit, Base string
@@ -94,7 +94,7 @@ type PullRequestAnswer struct {
 const (
 	// CodeRepositoryUnavailable: the remote can't be reached, or has no such branch.
 	CodeRepositoryUnavailable = "repository_unavailable"
-	// CodeGitKilled: a signal has ended git twice, which says nothing about the remote.
+	// CodeGitKilled: a signal has ended git twice, which is no evidence about the remote.
 	CodeGitKilled = "git_killed"
 	// CodeNoIdentity: git knows no name or address for commits in a clone.
 	CodeNoIdentity = "git_identity_missing"

@@ -23,7 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-// workerVar makes this test binary a worker that behaves as its value says.
+// workerVar makes this test binary a worker that behaves as its value demands.
 const workerVar = "RUNNER_TEST_WORKER"
 
 func TestMain(m *testing.M) {

@@ -56,7 +56,7 @@ func typeError(path, want string, raw json.RawMessage) error {
 	return fmt.Errorf("%s must be %s, is %s", path, want, kind(raw))
 }
 
-// kind says of which type a value is, with short values themselves.
+// kind names the type of a value, with short values themselves.
 func kind(raw json.RawMessage) string {
 	const longest = 40
 	value := ""

@@ -4,7 +4,7 @@
 // Each call of the adapter is one run of the program: the verb is its last argument, the request is JSON on its standard input, the
 // answer JSON on its standard output. Errors are *reconcile.Error with these codes:
 //
-//	command_unusable           the program can't be started, or says that its configuration is wrong (exit 78)
+//	command_unusable           the program can't be started, or reports a wrong configuration (exit 78)
 //	command_key_refused        the tracker refused the program's key (exit 77)
 //	command_failed             any other exit code, or a signal; or this machine could not run it
 //	command_timeout            no end within 30 s
@@ -62,7 +62,7 @@ const KeyVar = "SYMPHONY_TRACKER_API_KEY"
 type Options struct {
 	Command []string // the program and its arguments, without the verb
 	Verbs   []string // the optional verbs that the program has
-	// Run runs a program to its end, and ends all of its processes. Its error says that the program could not be run, or is that
+	// Run runs a program to its end, and ends all of its processes. Its error reports that the program could not be run, or is that
 	// of ctx. If there is more output than limit bytes, it returns limit+1 bytes.
 	Run func(ctx context.Context, argv []string, stdin []byte, limit int) (Output, error)
 	// Key is the value of tracker.api_key, which Run passes to the program in the variable KeyVar; empty if there is none.

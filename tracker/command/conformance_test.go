@@ -89,7 +89,7 @@ func (s *state) write(file string) {
 	}
 }
 
-// program is a correct program, unless the state says otherwise. It returns the exit code.
+// program is a correct program, unless the state demands another. It returns the exit code.
 func program(file, verb string) int {
 	s := readState(file)
 	if code, ends := s.misbehave(); ends {

@@ -18,7 +18,7 @@
 //     several times before it reports an issue as gone. It fails if a file is unreadable, and if no issue is left. While the folder has a
 //     new file that is empty or ends before its id, every missing issue counts as malformed.
 //   - Beside a folder called tasks, Backlog.md moves finished issues to completed, and discarded ones to archive/tasks. An issue there
-//     is finished, whatever its state says.
+//     is finished, whatever its state is.
 package file
 
 import (
@@ -116,7 +116,7 @@ func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile
 	}
 }
 
-// byIDs reads the issues once. complete says that each was found.
+// byIDs reads the issues once. complete is set if each was found.
 func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complete bool, err error) {
 	all, err := t.read()
 	if err != nil {

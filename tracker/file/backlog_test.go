@@ -44,7 +44,7 @@ func (b backlog) run(args ...string) string {
 	return string(out)
 }
 
-// backlogTask is what `backlog task view --json` says.
+// backlogTask is what `backlog task view --json` prints.
 type backlogTask struct {
 	Title, Status, Description string
 	Comments                   []struct{ Author, Body string }

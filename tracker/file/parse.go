@@ -189,7 +189,7 @@ func (r *record) fill(f fields, content []byte, body int) {
 // marks are the lines by which Backlog.md finds the sections of a body.
 var marks = text.Pattern(`<!-- (?:SECTION:\w+|AC|DOD):(?:BEGIN|END) -->\n?`)
 
-// modified says when the file was written, which may be later than its own date, because people forget that.
+// modified notes when the file was written, which may be later than its own date, because people forget to change that.
 func (r *record) modified(at time.Time) {
 	at = at.UTC()
 	for _, t := range []*time.Time{r.issue.CreatedAt, r.issue.UpdatedAt} {
@@ -313,7 +313,7 @@ func (f fields) ignored(key string, node *yaml.Node) {
 // bare returns a user name without the @ before it.
 func bare(name string) string { return strings.TrimPrefix(strings.TrimSpace(name), "@") }
 
-// timestamp parses a time, which is in UTC unless it says otherwise, as Backlog.md writes it; nil for anything else.
+// timestamp parses a time, which is in UTC unless it has a zone, as Backlog.md writes it; nil for anything else.
 func timestamp(s string) *time.Time {
 	for _, layout := range []string{
 		time.RFC3339Nano, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly,

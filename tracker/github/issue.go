@@ -132,7 +132,7 @@ type boardItem struct {
 	} `json:"fieldValueByName"`
 }
 
-// malformed returns a record that says why it is no issue.
+// malformed returns a record with the reason why it is not an issue.
 func malformed(repo string, data []byte, err error) record {
 	var known struct {
 		Number int `json:"number"`

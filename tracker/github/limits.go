@@ -57,7 +57,7 @@ func (c *requests) reached(ctx context.Context, a transport.Answer) error {
 	return c.RateLimit(until)
 }
 
-// isLimit reports whether an answer says that the primary or a secondary limit is reached. GraphQL says so with status 200.
+// isLimit reports whether an answer means that the primary or a secondary limit is reached. GraphQL reports that with status 200.
 func isLimit(a transport.Answer) bool {
 	switch a.Status {
 	case http.StatusTooManyRequests:
@@ -79,7 +79,7 @@ func isLimit(a transport.Answer) bool {
 	return false
 }
 
-// message returns what GitHub's answer to a failed request says; empty if it has another shape.
+// message returns the message in GitHub's answer to a failed request; empty if it has another shape.
 func message(body []byte) string {
 	var said struct {
 		Message string `json:"message"`

@@ -129,7 +129,7 @@ func TestChangesAreMerged(t *testing.T) {
 	test.Equal(t, "the edited issue", []any{i.Title, *i.Description, *i.Priority, i.Labels}, []any{"New", "Text.", 2, []string{"bug", "p1"}})
 }
 
-// More issues than one page has are read by pages; an incomplete list is never used, whatever the clock of this machine says.
+// More issues than one page has are read by pages; an incomplete list is never used, whatever the clock of this machine shows.
 func TestPages(t *testing.T) {
 	var s *scene
 	s = newScene(t, func(o *Options) { o.Now = func() time.Time { return s.now.Add(-time.Hour) } })

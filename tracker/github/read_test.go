@@ -99,7 +99,7 @@ func TestUnreadablePullRequests(t *testing.T) {
 	wantCode(t, err, "github_graphql_errors")
 }
 
-// Only the answer that says so counts as one that an issue is gone.
+// Only an explicit answer counts as one that an issue is gone.
 func TestIssueThatIsNotInTheAnswer(t *testing.T) {
 	const gone = `"errors":[{"type":"NOT_FOUND","path":["r0","i0"],"message":"Could not resolve to an Issue with the number of 1."}]`
 	found, _, err := answered(t, `{"data":{"r0":{"i0":null}},`+gone+`}`)

@@ -31,7 +31,7 @@ const (
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
 
 // Tool returns the agent's tool github_api. The token stays in this process. The tool is restricted to the repository of the run's
-// issue and, if the workflow names a board, to the issue's item there; rules.go says to what.
+// issue and, if the workflow names a board, to the issue's item there; rules.go has the rules.
 func Tool(c *Client) reconcile.AgentTool {
 	t := &tool{c: c}
 	allowed, use := methods, "read the repository, comment, and change issues, labels and pull requests"
@@ -180,7 +180,7 @@ func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(body, &object) != nil {
 		if body == nil {
-			return nil, nil // GitHub says what is missing, or it is a DELETE
+			return nil, nil // GitHub reports what is missing, or it is a DELETE
 		}
 		return nil, agenttool.Refusal("invalid_input", "the body must be an object")
 	}
@@ -242,7 +242,7 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 	if a.Status == http.StatusOK && (!isAgents || strings.Contains(text, ownMarker)) {
 		return agenttool.Refusal("mutation_refused", "only comments and reviews that were written with this tool can be changed or deleted")
 	}
-	return nil // GitHub says that there is none
+	return nil // GitHub reports that there is none
 }
 
 // send sends a request within the budget of the run. A rate-limited request, which was not executed, is repeated if the limit ends

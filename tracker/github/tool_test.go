@@ -247,7 +247,7 @@ func TestToolBudget(t *testing.T) {
 	}
 }
 
-// The tool waits for the end of a short limit, and says when a long one ends. It records the limit for passes.
+// The tool waits for the end of a short limit, and reports when a long one ends. It records the limit for passes.
 func TestToolRateLimit(t *testing.T) {
 	memory := &memory{}
 	s, tool := toolOf(t, func(o *Options) { o.Memory, o.Now = memory, time.Now })

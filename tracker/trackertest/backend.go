@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Backend is an empty tracker with its adapter. Functions end the test if they fail. A nil function or an empty field says that the
+// Backend is an empty tracker with its adapter. Functions end the test if they fail. A nil function or an empty field means that the
 // tracker has no such thing; the cases that need it are skipped. Issues are named by id.
 type Backend struct {
 	*reconcile.TrackerAdapter

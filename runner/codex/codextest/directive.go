@@ -141,7 +141,7 @@ func (u *turn) subAgent(text string) {
 	child.finish(err)
 }
 
-// ask sends a request and says the answer.
+// ask sends a request and repeats the answer as a message.
 func (u *turn) ask(method, flag string, params object) error {
 	var answer json.RawMessage
 	refusal, err := u.request(method, flag, params, &answer)

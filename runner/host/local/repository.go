@@ -94,7 +94,7 @@ func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
 	return repository.New(r.space.MirrorsDir(), remote, append(env, host.RunMark+"="+r.ID), inherit)
 }
 
-// within calls f with a limit on its time. The error says whether the limit was reached or ctx has ended.
+// within calls f with a limit on its time. The error tells whether the limit was reached or ctx has ended.
 func within[A any](ctx context.Context, limit time.Duration, code, what string, f func(context.Context) (A, error)) (A, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -444,7 +444,7 @@ func (c *checker) hitRun(run string, agents []entry) bool {
 }
 
 // checkHealthy checks that no worker was lost that was neither hit nor asked to stop (one without a pid may have died with the
-// pass that started it), and that an agent that was not hit crashed only if its script says so.
+// pass that started it), and that an agent that was not hit crashed only if its script asks for it.
 func (c *checker) checkHealthy(ctx context.Context, agents []entry) {
 	for _, row := range c.query(ctx, `SELECT id || ' of ' || identifier || ': ' || error_code || ' ' || error_text FROM runs
 		WHERE outcome = 'lost' AND worker_pid > 0 AND stop_reason IS NULL`) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Board is a project (Projects v2) whose single-select field says in which column an issue is.
+// Board is a project (Projects v2) whose single-select field names the column of an issue.
 type Board struct {
 	Owner   string // an organization
 	Number  int

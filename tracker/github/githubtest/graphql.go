@@ -257,7 +257,7 @@ func (r *repository) labelNode(name string) node {
 	return node{"id": r.labelObject(name)["node_id"], "name": name}
 }
 
-// ordered sorts nodes as the argument orderBy says; by creation, the oldest first, by default.
+// ordered sorts nodes by the argument orderBy; by creation, the oldest first, by default.
 func ordered(list connection, args map[string]any) connection {
 	order, _ := args["orderBy"].(map[string]any)
 	by := cmp.Or(map[any]string{"UPDATED_AT": "updatedAt"}[order["field"]], "createdAt")

@@ -39,7 +39,7 @@ func Failed(err error, format string, args ...any) error {
 	return e
 }
 
-// Absent reports whether an error says that a path does not exist.
+// Absent reports whether an error means that a path does not exist.
 func Absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
@@ -92,7 +92,7 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 // lastLineMax bounds a line of output in an error, in bytes.
 const lastLineMax = 200
 
-// Reason returns the line of output that most likely says why a command failed: among the last twenty lines the first that git and
+// Reason returns the line of output that most likely explains why a command failed: among the last twenty lines the first that git and
 // many other programs mark as an error, otherwise the last line.
 func Reason(text []byte) string {
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
@@ -128,7 +128,7 @@ func Retry(f func() error) error {
 	}
 }
 
-// ErrHeld says that another open file has the lock.
+// ErrHeld means that another open file has the lock.
 var ErrHeld = errors.New("held by another process")
 
 // lockStep is the time between two attempts to lock. It is short because a probe holds a lock only for an instant.

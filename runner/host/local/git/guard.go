@@ -201,7 +201,7 @@ func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error)
 	return restored, nil
 }
 
-// foundError says what an agent has left.
+// foundError is the error for what an agent has left.
 func foundError(names []string) error {
 	shown := strings.Join(names[:min(len(names), unsafeShown)], ", ")
 	if more := len(names) - unsafeShown; more > 0 {

@@ -221,7 +221,7 @@ type step struct {
 	script   string
 }
 
-// wantSteps runs steps in a directory. how says whether git or a walk finds the changes.
+// wantSteps runs steps in a directory. how is git or a walk, whichever finds the changes.
 func wantSteps(t *testing.T, dir, how string, steps ...step) {
 	t.Helper()
 	fingerprint := func() string {

@@ -170,14 +170,14 @@ func plainGit(ctx context.Context, dir string, args ...string) *exec.Cmd {
 func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := plainGit(ctx, r.tree, append([]string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
-		"-c", "diff.autoRefreshIndex=false", // which takes the lock of the index, whatever GIT_OPTIONAL_LOCKS says
+		"-c", "diff.autoRefreshIndex=false", // which takes the lock of the index, whatever GIT_OPTIONAL_LOCKS is
 		"-c", "core.excludesFile=" + filepath.Join(r.common, "info", "exclude"), "--no-pager",
 	}, args...)...)
 	cmd.Env = append(cmd.Env, "HOME="+r.scratch, "GIT_DIR="+r.scratch, "GIT_WORK_TREE="+r.tree,
 		"GIT_INDEX_FILE="+filepath.Join(r.gitDir, "index"), "GIT_OBJECT_DIRECTORY="+filepath.Join(r.common, "objects"),
 		"GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none",
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
-	// A shallow clone ends where this file says, and not with an error.
+	// A shallow clone ends at the commits in this file, and not with an error.
 	if shallow := filepath.Join(r.common, "shallow"); isFile(shallow) {
 		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE="+shallow)
 	}

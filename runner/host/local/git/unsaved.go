@@ -236,7 +236,7 @@ func isBare(dir string) bool {
 	return exists(filepath.Join(dir, "HEAD")) && exists(filepath.Join(dir, "objects")) && exists(filepath.Join(dir, "refs"))
 }
 
-// changes says how many files have changes that are not committed, nothing if there are none.
+// changes counts the files with uncommitted changes, as text; empty if there are none.
 func (u *unsavedSearch) changes(ctx context.Context, r *reader, pipes []string) []string {
 	if slices.ContainsFunc(pipes, func(pipe string) bool { return paths.Inside(r.tree, pipe) }) {
 		return []string{"changes that git can't list"}
@@ -295,7 +295,7 @@ func (r *reader) showHidden(ctx context.Context) error {
 	return err
 }
 
-// commits says how many commits of a repository no remote-tracking reference contains, nothing if there are none.
+// commits counts a repository's commits that no remote-tracking reference contains, as text; empty if there are none.
 func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	unknown := []string{"commits that git can't count"}
 	// Otherwise branches survive in the main repository, except for those of a linked worktree's submodule, which is deleted with it.
@@ -341,7 +341,7 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	if n == 0 {
 		return nil
 	}
-	names, _ := list("--pretty=oneline", "--abbrev-commit", "--max-count="+strconv.Itoa(maxNamed+1)) // the number says enough
+	names, _ := list("--pretty=oneline", "--abbrev-commit", "--max-count="+strconv.Itoa(maxNamed+1)) // the number is enough
 	for i, line := range strings.Split(names, "\n") {
 		u.name(i+1, line)
 	}

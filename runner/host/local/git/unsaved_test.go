@@ -112,7 +112,7 @@ func unsaved(t *testing.T, dir string, also ...string) string {
 	return got
 }
 
-// What takes too long counts as unsaved, and the reason says so.
+// What takes too long counts as unsaved, and the reason mentions that.
 func TestUnsavedTakesTooLong(t *testing.T) {
 	dir := realTemp(t)
 	clone(t, filepath.Join(dir, "ws"))

@@ -26,7 +26,7 @@ func init() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		return err
 	}
-	// settle says whether the file could be locked as a dead one, and keeps it until its stdin ends.
+	// settle tells whether the file could be locked as a dead one, and keeps it until its stdin ends.
 	helpers["settle"] = func(args []string) error {
 		release, err := LockDead(args[0])
 		say("locked", err)

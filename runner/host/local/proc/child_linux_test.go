@@ -267,7 +267,7 @@ type workerReport struct {
 	ChildFiles  string // what a child of it has open
 }
 
-// workerHelper answers as its first argument says. If it takes its run, it writes a report and runs until it is killed.
+// workerHelper answers as its first argument demands. If it takes its run, it writes a report and runs until it is killed.
 func workerHelper(args []string) error {
 	switch args[0] {
 	case "crash":

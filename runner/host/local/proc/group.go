@@ -30,7 +30,7 @@ func WaitGroup(ctx context.Context, cmd *exec.Cmd, timeout time.Duration, late f
 	}
 	endGroup(cmd.Process.Pid, groupGrace)
 	select {
-	case <-done: //nolint:errcheck // the status of a killed command says nothing
+	case <-done: //nolint:errcheck // the status of a killed command has no meaning
 	case <-time.After(closeWait): // a hung file system; it is reported when the processes of the run are ended
 	}
 	return err

@@ -131,7 +131,7 @@ func CheckLimits() error {
 	return nil
 }
 
-// ThreadsRefused reports whether the log of a Go program says that it crashed because the system refused it a thread.
+// ThreadsRefused reports whether the log of a Go program shows that it crashed because the system refused it a thread.
 func ThreadsRefused(log string) bool {
 	return strings.Contains(log, "failed to create new OS thread") || strings.Contains(log, "pthread_create failed")
 }

@@ -24,7 +24,7 @@ import (
 const endGrace = 2 * time.Second
 
 // settings apply to every git command. No operator's setting may start a program that is meant for a work tree, remove objects
-// or push more than is asked for. Git believes what a commit-graph says, and an agent can write one beside its objects. Fetched
+// or push more than is asked for. Git trusts a commit-graph, and an agent can write one beside its objects. Fetched
 // objects stay in a pack, which git writes to disk before it updates references, because not every version does so for loose ones.
 var settings = []string{
 	"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false", "fetch.unpackLimit=1",
@@ -156,7 +156,7 @@ func (m *Mirror) output(cmd *exec.Cmd) (string, error) {
 
 const maxComplaint = 2 << 10 // bytes
 
-// complaints returns what git and others have written, in one line, without what says nothing about the cause.
+// complaints returns what git and others have written, in one line, without lines that are unrelated to the cause.
 func (m *Mirror) complaints(said string) string {
 	var kept []string
 	for line := range strings.Lines(strings.ReplaceAll(strings.ToValidUTF8(said, "\uFFFD"), "\r", "\n")) {

@@ -165,7 +165,7 @@ func (m *Mirror) count(ctx context.Context, commit, base, branch, delivered stri
 	return n, nil
 }
 
-// push pushes a commit to the branch, and makes sure that it is there, whatever git push says.
+// push pushes a commit to the branch, and makes sure that it is there, whatever git push reports.
 func (m *Mirror) push(ctx context.Context, commit, base, branch, delivered string) error {
 	expected := delivered
 	if err := m.recordAttempt(ctx, commit, branch); err != nil {

@@ -59,7 +59,7 @@ func (g *gitHub) open(ctx context.Context, r host.PullRequestRequest, base strin
 	return "", false, err
 }
 
-// pullRequest is what GitHub says of one.
+// pullRequest is GitHub's description of one.
 type pullRequest struct {
 	URL   string `json:"html_url"`
 	State string `json:"state"`
@@ -90,7 +90,7 @@ func (g *gitHub) find(ctx context.Context, branch, commit string) (string, error
 	return found, nil
 }
 
-// refusal is an answer of GitHub that says why it did not do what it was asked.
+// refusal is GitHub's answer with the reasons why it refused a request.
 type refusal struct{ text, message string }
 
 func (r *refusal) Error() string { return r.text }
@@ -117,13 +117,13 @@ func (g *gitHub) call(ctx context.Context, method, path string, body, into any) 
 	return nil
 }
 
-// refused says why GitHub refused a request, and what an operator can do.
+// refused explains why GitHub refused a request, and what an operator can do.
 func (g *gitHub) refused(answer reply) error {
 	var said struct {
 		Message string
 		Errors  []struct{ Message, Field, Code string }
 	}
-	_ = json.Unmarshal(answer.data, &said) // of what is not JSON, the status says enough
+	_ = json.Unmarshal(answer.data, &said) // without JSON the status is enough
 	for _, e := range said.Errors {
 		said.Message += "; " + cmp.Or(e.Message, strings.TrimSpace(e.Field+" "+e.Code))
 	}

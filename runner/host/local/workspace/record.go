@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// State says how far a workspace has come.
+// State describes how far a workspace has come.
 type State string
 
 // The states of a workspace.

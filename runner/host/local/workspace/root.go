@@ -27,7 +27,7 @@ import (
 type Root struct {
 	// Path is absolute and free of symbolic links.
 	Path string
-	// Trash says how long removed workspaces are kept.
+	// Trash configures how long removed workspaces are kept.
 	Trash Trash
 
 	// clock reads the monotonic clock, which ignores suspends and changes of the wall clock. Readings of the same boot can be
@@ -210,7 +210,7 @@ func FreeBytes(path string) (int64, error) {
 	}
 }
 
-// projectClaim says which state directory works on a project of the tracker in this root.
+// projectClaim names the state directory that works on a project of the tracker in this root.
 type projectClaim struct {
 	Project  string `json:"project"`
 	StateDir string `json:"state_dir"`

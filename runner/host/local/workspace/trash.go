@@ -31,7 +31,7 @@ const (
 	RecheckUnsaved = time.Hour
 )
 
-// Trash says how a project keeps its removed workspaces in a root, which it may share with other projects.
+// Trash describes how a project keeps its removed workspaces in a root, which it may share with other projects.
 type Trash struct {
 	// Project owns what is removed through this Root, and keeps it for Keep.
 	Project string

@@ -188,7 +188,7 @@ func (a *Agents) same(run reconcile.Run, s Settings, err error) (Agent, error) {
 	return a.agent(run)
 }
 
-// reasonOf says why an agent has ended.
+// reasonOf returns the reason why an agent has ended.
 func reasonOf(run reconcile.Run) string { return cmp.Or(run.ErrorText, string(run.Outcome)) }
 
 // limits refuses a new agent while the account is used up or has no slot, and takes a slot.

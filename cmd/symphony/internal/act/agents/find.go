@@ -14,7 +14,7 @@ import (
 )
 
 // ProjectOf returns the project that knows ref, which names an issue, an agent, or a request of one of them: p, or the directory of the
-// agents. If both know it, the issue wins, and a note says so.
+// agents. If both know it, the issue wins, and a note explains that.
 func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project.Project, isAgent bool) {
 	theirs := openProject(p.Env)
 	name, _ := reconcile.RequestRef(ref)
@@ -35,8 +35,8 @@ func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project
 	return theirs, true
 }
 
-// knows reports whether the state of a project has what find looks for. A state that can't be read has not: the command that follows says
-// why, if it is about this project.
+// knows reports whether the state of a project has what find looks for. A state that can't be read has not: the command that
+// follows reports why, if it is about this project.
 func knows(ctx context.Context, p *project.Project, find func(state.Views) (bool, error)) bool {
 	if !p.HasState() {
 		return false

@@ -146,7 +146,7 @@ func (r *rig) call(agentID string, call reconcile.Call, params any) reconcile.Ca
 	return test.Must(r.Call(r.t.Context(), agentID, call, params))
 }
 
-// await waits for the end of a call and checks its status and what it says.
+// await waits for the end of a call and checks its status and its text.
 func (r *rig) await(id string, status reconcile.CallStatus, text string) reconcile.Call {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), test.Patience())

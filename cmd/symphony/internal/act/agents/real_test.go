@@ -73,7 +73,7 @@ func TestRealAgent(t *testing.T) {
 	})
 	r.await("c", reconcile.CallCompleted, `"model":"gpt-5.5"`)
 
-	// tries are the attempts of an agent. It says yes NAME for each that worked.
+	// tries are the attempts of an agent. It prints yes NAME for each that worked.
 	tries := `for f in made .git/config .git/hooks/post-checkout .git/commondir; do (echo "#" >> $f) 2>/dev/null && echo yes $f; done; (echo x > ../beside) 2>/dev/null; ` +
 		`git commit -q --allow-empty -m agent 2>/dev/null && echo yes commit; mv .git gone 2>/dev/null && echo yes move; ` +
 		`grep -q sk- ` + login + ` 2>/dev/null && echo yes login; test -n "$MY_TOKEN" && echo yes token; true`

@@ -310,10 +310,10 @@ func choose(shown []*entry, said reply) (target *entry, problem string) {
 	return shown[0], ""
 }
 
-// decide stores the decision of a reply, unless the request has ended meanwhile. problem says why the reply is none.
+// decide stores the decision of a reply, unless the request has ended meanwhile. problem is the reason why the reply does not count.
 func (d Desk) decide(ctx context.Context, e *entry, said, by, replyID string) (problem string, err error) {
 	if !answerable(e.request) {
-		return "", nil // the comment says how it ended
+		return "", nil // the comment shows how it ended
 	}
 	r, err := decided(e.request, said)
 	if err != nil {

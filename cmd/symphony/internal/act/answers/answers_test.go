@@ -440,7 +440,7 @@ func TestDecidedElsewhere(t *testing.T) {
 	test.Equal(t, "how many comments there are", len(s.comments), 5)
 }
 
-// The comment says how a request ended without a decision. A late answer to a question is kept for the next run.
+// The comment shows how a request ended without a decision. A late answer to a question is kept for the next run.
 func TestEndedRequests(t *testing.T) {
 	text := question(reconcile.RequestQuestion{ID: "q", Text: "Why?"})
 	for name, c := range map[string]struct {

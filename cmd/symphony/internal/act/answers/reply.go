@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// reply is what a comment says, without what it quotes.
+// reply is the text of a comment without quotes.
 type reply struct {
 	number int // of the request that it names; 0 for none
 	text   string
@@ -74,7 +74,7 @@ func cutID(s, identifier string) (number int, rest string) {
 // namesOther matches a reply that names a request of another issue. It decides nothing here.
 var namesOther = text.Pattern(`(?i)^(?:approve|deny|answer)\s+` + "`?" + `(\S*-\d+\.\d+)\b`)
 
-// decided returns the request with the decision that a reply makes. The error is for the operator, and says what was expected.
+// decided returns the request with the decision that a reply makes. The error is for the operator, and names what was expected.
 func decided(r reconcile.Request, said string) (reconcile.Request, error) {
 	if m := namesOther().FindStringSubmatch(said); m != nil {
 		return r, errors.New("there is no open request " + span(m[1]) + " on this issue")

@@ -177,7 +177,7 @@ func requestBody(r reconcile.Request, problem string, needsID bool) string {
 	return b.String() + "\n" + marker(r.Attention().Key)
 }
 
-// verdict says how a request ended, and who decided it; empty if it is open.
+// verdict is the sentence on how a request ended and who decided it; empty if it is open.
 func verdict(r reconcile.Request) string {
 	by := "by a command of symphony"
 	if r.Answer.By != "" {

@@ -152,7 +152,7 @@ func lockProject(ctx context.Context, w *environ.Env, stateDir string) (release 
 	return release, err
 }
 
-// refuseBusy refuses a project with workers or a loop. hint says how the workers are stopped.
+// refuseBusy refuses a project with workers or a loop. hint explains how to stop the workers.
 func refuseBusy(p *project.Project, hint string) error {
 	if living := project.LivingRuns(p); len(living) > 0 {
 		ids := strings.Join(living, ", ")
@@ -179,7 +179,7 @@ type ProjectRow struct {
 	Roots []string `json:"workspace_roots"`
 	// SharedWith are the workflows of other projects with the same project of the tracker.
 	SharedWith []string `json:"shared_with"`
-	// Error says why the database can't be read.
+	// Error is the reason why the database can't be read.
 	Error *reconcile.Error `json:"error"`
 }
 

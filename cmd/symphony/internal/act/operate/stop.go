@@ -57,7 +57,7 @@ type StoppedRun struct {
 	// Outcome is null if the run did not end in time.
 	Outcome *string `json:"outcome"`
 	AfterMS int64   `json:"after_ms"`
-	// Claim is the claim afterwards: held, waiting, running or released; Reason says why.
+	// Claim is the claim afterwards: held, waiting, running or released; Reason is the cause.
 	Claim         string              `json:"claim"`
 	Reason        string              `json:"reason"`
 	WorkspacePath *string             `json:"workspace_path"` // null if the workspace was removed
@@ -357,7 +357,7 @@ func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause er
 		return &known
 	}
 	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !project.Alive(p.StateDir, id) })
-	for _, w := range workers { // the database, which usually says which workflow the state directory belongs to, can't be read
+	for _, w := range workers { // the database, which usually names the workflow of the state directory, can't be read
 		if project.Exists(w.Workflow) && !project.SameFile(w.Workflow, p.Path) {
 			return &reconcile.Error{
 				Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),

@@ -64,7 +64,7 @@ func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v view.Iss
 		case ask:
 			asked, ref = p.Env.Now(), v.Issue.ID
 		}
-		// Without the tracker's answer only a new release says what became of an issue without a claim.
+		// Without the tracker's answer only a new release shows what became of an issue without a claim.
 		if ask || v.Claim != nil || err == nil && v.Released != nil && v.Released.At.After(began) {
 			if !v.GoesOn() {
 				return v, nil

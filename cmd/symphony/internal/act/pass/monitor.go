@@ -28,7 +28,7 @@ type monitored struct {
 	o    Options
 	cfg  *workflow.Config // nil if the workflow is invalid
 	ping *monitor.Ping
-	// brief says that a loop has just reported a success, so that this pass is reported only if it fails.
+	// brief is set if a loop has just reported a success, so that this pass is reported only if it fails.
 	brief bool
 	// told are the keys whose fault an earlier pass has reported; known is whether they could be read.
 	told  string
@@ -134,7 +134,7 @@ func (m *monitored) tell(ctx context.Context, faults map[string]string) {
 	}
 	db, err := state.Open(ctx, m.p.StateDir)
 	if err != nil {
-		return // the next pass says it again
+		return // the next pass reports it again
 	}
 	defer db.Close()
 	_ = db.SetMeta(ctx, toldKey, now) // likewise

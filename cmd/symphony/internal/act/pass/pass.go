@@ -41,9 +41,9 @@ type Options struct {
 	DB *state.DB
 	// Name is that of the project in the output; empty for that of its folder.
 	Name string
-	// Stays says that this process waits for the runs that the pass starts.
+	// Stays is set if this process waits for the runs that the pass starts.
 	Stays bool
-	// Delivers says that the operator asks for a delivery, which needs no schedule.
+	// Delivers is set if the operator asks for a delivery, which needs no schedule.
 	Delivers bool
 	// Kept is the database that a loop keeps open; nil for other passes.
 	Kept *KeptDB

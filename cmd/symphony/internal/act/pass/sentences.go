@@ -28,7 +28,7 @@ func (r Result) Sentences(now time.Time) (list []string) {
 	return list
 }
 
-// action is the sentence for an action, empty if that of another action of the pass says the same.
+// action is the sentence for an action, empty if that of another action of the pass covers it.
 func (n narrator) action(a reconcile.Applied) string {
 	subject := strings.TrimSpace(a.Identifier + " " + a.Title)
 	switch a.Kind {
@@ -71,7 +71,7 @@ func (n narrator) did(a reconcile.Applied, verb, done, object string) string {
 	return done + " " + object
 }
 
-// startReason says why an issue is started, if it is not for the first time.
+// startReason returns why an issue is started, if it is not for the first time.
 func startReason(a reconcile.Action) string {
 	switch reconcile.RetryKind(a.Reason) {
 	case reconcile.Continuation:
@@ -115,7 +115,7 @@ func (n narrator) held(a reconcile.Applied, subject string) string {
 	ends := "; symphony retry " + a.Identifier + " ends the hold"
 	switch {
 	case a.Reason != reconcile.HoldOperator:
-		return n.did(a, "hold", "held", subject+": "+a.Message) // which says what ends the hold
+		return n.did(a, "hold", "held", subject+": "+a.Message) // which names what ends the hold
 	case a.Change != nil && a.Change.Claim != nil && a.Change.Claim.Status == reconcile.Running:
 		return n.did(a, "hold", "will hold", subject+" when its run has ended"+ends)
 	}
@@ -200,7 +200,7 @@ func (n narrator) groups() (list []waitingGroup) {
 	return list
 }
 
-// text says why the issues are not started, and what has to happen before they are.
+// text returns why the issues are not started, and what has to happen before they are.
 func (g waitingGroup) text() string {
 	several := len(g.names) > 1
 	one := func(singular, plural string) string {
@@ -244,7 +244,7 @@ func namesText(names []string) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// WaitText says why the pass did not start an issue, empty if it did not look at it.
+// WaitText returns why the pass did not start an issue, empty if it did not look at it.
 func (r Result) WaitText(issueID string) string {
 	for _, s := range slices.Concat(r.Waits, r.Skips) {
 		if s.IssueID == issueID {
@@ -297,7 +297,7 @@ func (r Result) ObstacleText(now time.Time) string {
 	return line
 }
 
-// counts says how many issues run, wait and are held after the pass.
+// counts returns how many issues run, wait and are held after the pass.
 func (n narrator) counts() string {
 	line := n.Text()
 	switch {

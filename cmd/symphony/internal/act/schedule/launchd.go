@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// usesLaunchd says that the schedule without a flag is an agent of launchd. Tests set it.
+// usesLaunchd is set if the schedule without a flag is an agent of launchd. Tests set it.
 var usesLaunchd = runtime.GOOS == "darwin"
 
 // shortestLaunchd is the least time between two starts of a job by launchd.
@@ -112,7 +112,7 @@ func (l *launchd) load(ctx context.Context) error {
 	}
 }
 
-// LaunchdStatus is what launchd says about an installed job.
+// LaunchdStatus is launchd's state of an installed job.
 type LaunchdStatus struct {
 	Label  string `json:"label"`
 	Path   string `json:"path"`

@@ -196,7 +196,7 @@ func Text(ctx context.Context, p *project.Project, o Options) (string, Changes, 
 	return written, *s.changes, nil
 }
 
-// Supported returns the kinds of schedule that this account can install on this machine. err says why the usual one is not among
+// Supported returns the kinds of schedule that this account can install on this machine. err is the reason why the usual one is not among
 // them.
 func Supported(ctx context.Context, p *project.Project) (kinds []string, err error) {
 	s := &plan{caller: p, p: p, account: ownAccount(p.Env), changes: &Changes{}}
@@ -263,7 +263,7 @@ func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error)
 	return changes, err
 }
 
-// remove is Remove without its last line. It says whether something was removed, and as which account that has run passes.
+// remove is Remove without its last line. It returns whether something was removed, and the account that has run its passes.
 func remove(ctx context.Context, p *project.Project, o Options) (changes Changes, removed bool, as string, needsRoot error) {
 	found := findInstalled(ctx, p)
 	if o.Cron && found.problem != nil {

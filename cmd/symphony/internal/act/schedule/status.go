@@ -19,7 +19,7 @@ import (
 // installation is what Install wrote, as far as it still exists.
 type installation struct {
 	kinds []scheduler
-	// problem says why the crontab can't be read. Some accounts are not allowed to have one.
+	// problem is the reason why the crontab can't be read. Some accounts are not allowed to have one.
 	problem error
 	crontab string
 	changes *Changes // of what is removed of them
@@ -110,7 +110,7 @@ type scheduledPass struct {
 	StartedAt time.Time `json:"started_at"`
 }
 
-// TimerStatus is what systemd says about an installed timer.
+// TimerStatus is systemd's state of an installed timer.
 type TimerStatus struct {
 	Unit    string     `json:"unit"`
 	Manager string     `json:"manager"` // user or system
@@ -207,7 +207,7 @@ type Verdict struct {
 	Dead bool       // nothing runs passes
 }
 
-// Judge says whether the schedule is active. If it is not, it adds the problem.
+// Judge reports whether the schedule is active. If it is not, it adds the problem.
 func (out *Status) Judge(now time.Time) Verdict {
 	if out.Alive {
 		return Verdict{Text: "active"}

@@ -288,7 +288,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 		return failed("without --agent codex the demo needs none; with it, codex must be installed and logged in", "%s: %s", b.Reason, b.Message)
 	}
 	r.Applied = slices.DeleteFunc(slices.Clone(r.Applied), func(a reconcile.Applied) bool {
-		return a.Kind == reconcile.ActSettle || a.Kind == reconcile.ActReap // the run's own end says it
+		return a.Kind == reconcile.ActSettle || a.Kind == reconcile.ActReap // the run's own end reports it
 	})
 	for _, line := range r.Sentences(d.w.Now()) {
 		d.say("pass %-4d %s", r.Pass.ID, line)

@@ -36,7 +36,7 @@ type environment struct {
 	p      *project.Project
 	report project.CheckReport
 	config *workflow.Config // with or without a key; nil if the workflow can't be read
-	// machine says that there is no workflow, and that config has the defaults.
+	// machine is set if there is no workflow; config then has the defaults.
 	machine bool
 	other   *environment // that of the caller, for the one of the schedule
 

@@ -27,7 +27,7 @@ const DefaultLabel = "symphony"
 // Options are the flags of init, empty if they were not given.
 type Options struct {
 	Tracker, Path, Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
-	// StateDirSet says that a flag named the state directory, which later commands then need, too.
+	// StateDirSet is set if a flag named the state directory, which later commands then need, too.
 	StateDirSet bool
 }
 
@@ -42,7 +42,7 @@ type kind struct {
 	find []func(*starter, context.Context) error
 	// write writes what the workflow needs beside it. undo removes that again.
 	write func(*starter, context.Context) (undo func() error, err error)
-	// summary says what was written and what is left to do. more is its part of the JSON.
+	// summary lists what was written and what is left to do. more is its part of the JSON.
 	summary func(*starter) (lines []string, more JSON)
 }
 
@@ -310,7 +310,7 @@ func (s *starter) findIssue(ctx context.Context) {
 	}
 }
 
-// labelTask says how an issue gets the label that agents need. where is the tracker or a part of it.
+// labelTask explains how an issue gets the label that agents need. where is the tracker or a part of it.
 func (s *starter) labelTask(where string) string {
 	label, issue := s.answers.Labels[0], cmp.Or(s.first, "an issue")
 	switch {

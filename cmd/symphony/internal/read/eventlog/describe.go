@@ -1,4 +1,4 @@
-// Package eventlog reads the event logs of runs and says in plain words what each event means to a reader. It prints nothing.
+// Package eventlog reads the event logs of runs and describes each event in plain words. It prints nothing.
 package eventlog
 
 import (
@@ -19,7 +19,7 @@ import (
 type Line struct {
 	At   time.Time `json:"at"`
 	Kind Kind      `json:"kind"`
-	// Status says how a command, change or call ended; empty for other kinds.
+	// Status is how a command, change or call ended; empty for other kinds.
 	Status Status `json:"status,omitempty"`
 	// DurationMS is how long a command or a call took, or takes until now, in milliseconds; nil if that is unknown.
 	DurationMS *int64 `json:"duration_ms,omitempty"`
@@ -135,7 +135,7 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 	case agent.EventMutation:
 		return describeMutation(e.Raw, message), true
 	case agent.EventSessionStarted, agent.EventToolCallCompleted, agent.EventToolCallFailed, agent.EventUnsupportedToolCall:
-		// The item of a call says the same.
+		// The item of a call reports the same.
 		return Line{Kind: Note, Text: message, Minor: true}, true
 	case agent.EventGitUndone:
 		message = "git configuration undone: " + message
@@ -164,7 +164,7 @@ var requests = []string{
 	agent.EventQuestionDeclined, agent.EventRequestExpired, agent.EventRequestWithdrawn, agent.EventRequestRefused,
 }
 
-// requestText says what became of a request of the agent.
+// requestText describes the outcome of an agent's request.
 func requestText(event, message string) string {
 	message = strings.TrimPrefix(message, "approve ")
 	switch event {

@@ -36,7 +36,7 @@ type Tail struct {
 // tailWindow is how many bytes at the end of a log are read first. A line has at most 32 KiB.
 const tailWindow = 256 << 10
 
-// ReadTail returns the last lines of a run's log, at most n of them, and the agent's last message. ended says that the run has ended.
+// ReadTail returns the last lines of a run's log, at most n of them, and the agent's last message. ended is set if the run has ended.
 // A run without a log has none.
 func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bool) (t Tail, err error) {
 	for window := int64(tailWindow); ; window *= 8 {

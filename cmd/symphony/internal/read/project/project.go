@@ -37,7 +37,7 @@ type Project struct {
 	SourceErr error
 	StateDir  string
 	// EnvFile holds the variables of the environment files, SharedEnv those of the file for all projects, OwnEnv those of the
-	// project's. EnvErr, a configuration error, says why a file can't be used.
+	// project's. EnvErr, a configuration error, is the reason why a file can't be used.
 	EnvFile, SharedEnv, OwnEnv map[string]string
 	EnvErr                     error
 
@@ -239,7 +239,7 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	return nil, err // not the part that could be parsed
 }
 
-// KeySource says which variable or environment file contains a key, if it is that of a variable with one of the names.
+// KeySource names the variable or environment file that contains a key, if it is the value of a variable with one of the names.
 func (p *Project) KeySource(key string, names ...string) string {
 	for _, name := range names {
 		fromFile := slices.Contains(strings.Split(p.Env.Getenv(FromFileVar), ","), name)
@@ -338,7 +338,7 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 	return err
 }
 
-// claimRoot claims the workspace root for the project, or says why it can't be claimed.
+// claimRoot claims the workspace root for the project, or returns the reason why it can't.
 func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) error {
 	if dryRun {
 		return workspace.CheckRoot(root, cfg.Policy.Project, p.StateDir, refuseMoved(p, cfg))

@@ -99,7 +99,7 @@ type printer struct {
 	holds          bool
 	asked          []string // the ids of the requests that were printed
 	newest         bool     // the run is the newest of the issue
-	status         string   // the last line on the terminal, which says what runs now, and which the next output replaces
+	status         string   // the last line on the terminal, which names what runs now, and which the next output replaces
 }
 
 // findIssue finds the issue in the database. An issue without a run can be followed; findIssue then asks the tracker for it.

@@ -192,7 +192,7 @@ func (s *Server) beforeTimeout(ctx context.Context) (context.Context, context.Ca
 }
 
 // codexResult waits for the end of a turn and returns its last message. Before, it returns the state running if the agent asks for
-// something or the time is up. again says that the host knows already what the agent asks for now.
+// something or the time is up. again is set if the host already knows the agent's present request.
 func (s *Server) codexResult(
 	ctx context.Context, req *mcp.CallToolRequest, known, turn reconcile.Call, again bool,
 ) (*mcp.CallToolResult, CodexOut, error) {

@@ -72,7 +72,7 @@ func membersIn(schema *jsonschema.Schema) string {
 	return strings.Join(names, ", ")
 }
 
-// effectOf says what the annotations of a tool promise.
+// effectOf returns what the annotations of a tool promise.
 func effectOf(tool *mcp.Tool) string {
 	switch a := tool.Annotations; {
 	case a.ReadOnlyHint:

@@ -71,7 +71,7 @@ func byResult(session *mcp.ServerSession) bool {
 	return p == nil || p.ProtocolVersion >= resultProtocol
 }
 
-// requestState says when the host was asked, and how often in this call.
+// requestState encodes when the host was asked, and how often in this call.
 func requestState(now time.Time, round int) string {
 	return fmt.Sprintf("%d.%d", now.UnixMilli(), round)
 }

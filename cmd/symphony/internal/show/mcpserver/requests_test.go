@@ -238,7 +238,7 @@ Without a decision it is denied at `
 }
 
 // A host that can't ask gets the request as data, and decides with the tools. One that declines at once is such a host; the
-// log says how to decide.
+// log explains how to decide.
 func TestHostThatCannotAsk(t *testing.T) {
 	t.Parallel()
 	for _, elicit := range []func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error){nil, declines} {

@@ -302,7 +302,7 @@ func (s *Server) conversation(ctx context.Context, agentID, id string) (a agents
 	return a, known, err
 }
 
-// await waits for the end of a call. Its error is that of the call, or says with hint that the time is up.
+// await waits for the end of a call. Its error is that of the call, or reports with hint that the time is up.
 func (s *Server) await(ctx context.Context, id, hint string) (reconcile.Call, error) {
 	call, err := s.agents.Await(ctx, id)
 	switch {

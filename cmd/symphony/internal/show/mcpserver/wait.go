@@ -216,7 +216,7 @@ func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration,
 	}
 }
 
-// summary says in a line what the agents do.
+// summary describes in one line what the agents do.
 func (o WaitAgentOut) summary() string {
 	var parts []string
 	for _, a := range o.Agents {

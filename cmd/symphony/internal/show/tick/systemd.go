@@ -38,7 +38,7 @@ func newSystemd(w *term.Env) systemd {
 	return s
 }
 
-// tell sends lines such as READY=1. If that fails systemd acts as if nothing was sent, and its log says so.
+// tell sends lines such as READY=1. If that fails systemd acts as if nothing was sent, and its log reports it.
 func (s systemd) tell(lines ...string) {
 	if s.socket == "" {
 		return
@@ -53,7 +53,7 @@ func (s systemd) tell(lines ...string) {
 	}
 }
 
-// keepAlive sends signs of life while passes proceed. Without them systemd ends the loop, and starts it again if the unit says so.
+// keepAlive sends signs of life while passes proceed. Without them systemd ends the loop, and starts it again if the unit asks for it.
 func (s systemd) keepAlive(ctx context.Context, proceeds func() bool) {
 	if s.socket == "" || s.watchdog == 0 {
 		return

@@ -100,7 +100,7 @@ func TestRows(t *testing.T) {
 	// An issue that is gone leaves the selection where it was.
 	m = send(m, readMsg{[]view.Overview{overview("api", issue("asks", "API-1"), issue("ended", "API-7"))}, nil})
 	test.Equal(t, "the rows", order(m), "API-1 > API-7")
-	// If the state can't be read, the rows stay, and the screen says since when.
+	// If the state can't be read, the rows stay, and the screen shows since when.
 	m = send(m, readMsg{nil, errors.New("no such disk")})
 	test.Equal(t, "the rows", order(m), "API-1 > API-7")
 	test.Contains(t, "the screen", strings.Join(strings.Fields(m.View().Content), " "), "ERROR this is the state of ", "no such disk")

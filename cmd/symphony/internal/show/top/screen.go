@@ -53,7 +53,7 @@ func (m model) space() int {
 	return max(m.height-len(m.head(w))-len(m.foot(w))-1, 1)
 }
 
-// head says first whether a project needs a person, and why. It has at most a third of the screen.
+// head begins with whether a project needs a person, and why. It has at most a third of the screen.
 func (m model) head(w *term.Env) []string {
 	switch {
 	case m.err != nil && m.readAt.IsZero():
@@ -71,7 +71,7 @@ func (m model) head(w *term.Env) []string {
 	return lines
 }
 
-// failure says why the state could not be read.
+// failure returns why the state could not be read.
 func (m model) failure(w *term.Env, before string) []string {
 	e := exit.From(m.err)
 	said := text.Visible(before + e.Code + ": " + e.Message)
@@ -85,7 +85,7 @@ func hang(label, s string, width int) []string {
 	return strings.Split(term.Hang(label+"  ", s, width), "\n")
 }
 
-// counts says how many rows have each status.
+// counts returns how many rows have each status.
 func (m model) counts() string {
 	var n reconcile.Counts
 	var parts []string

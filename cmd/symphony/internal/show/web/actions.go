@@ -140,7 +140,7 @@ func patient(w http.ResponseWriter) {
 	_ = errors.Join(c.SetReadDeadline(end), c.SetWriteDeadline(end)) // only tests have writers without deadlines
 }
 
-// parameters are what a request says beside its address.
+// parameters are the content of a request besides its address.
 type parameters struct {
 	Reason     string   `json:"reason"`
 	ForSession bool     `json:"for_session"`

@@ -41,7 +41,7 @@ type Options struct {
 	// Hosts are names by which browsers may address the server, beside those of this machine and of Listen.
 	Hosts []string
 	Token Token
-	// OwnToken says that the token is the operator's own: it stays over restarts, and is never printed.
+	// OwnToken is set if the token is the operator's own: it stays over restarts, and is never printed.
 	OwnToken bool
 }
 
@@ -69,7 +69,7 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Announce says the address and, with link, how to act there, which no log may contain: the link and the token. A token of the
+// Announce prints the address and, with link, how to act there, which no log may contain: the link and the token. A token of the
 // operator's own is not printed, and its file serves in place of the link.
 func (s *Server) Announce(say func(line string), link bool) {
 	address := s.listeners[0].Addr()
@@ -144,7 +144,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// need says what a request needs to be answered.
+// need is the access that a request needs.
 type need int
 
 const (

@@ -246,7 +246,7 @@ func TestAddresses(t *testing.T) {
 	test.Contains(t, "the names", " "+strings.Join(a.hosts, " ")+" ", " tower ", " 192.0.2.1 ")
 }
 
-// A server that other machines can reach says so, and they reach it by the machine's name and addresses; 0.0.0.0 is IPv4 alone.
+// A server that other machines can reach reports it, and they reach it by the machine's name and addresses; 0.0.0.0 is IPv4 alone.
 func TestOpenToOthers(t *testing.T) {
 	s, address := serve(t, Options{Listen: "0.0.0.0:0"})
 	port := address[strings.LastIndex(address, ":"):]

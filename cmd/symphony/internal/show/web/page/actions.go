@@ -71,7 +71,7 @@ func (r RequestForm) IssuePage() string {
 // IsQuestion reports whether it needs an answer, not an approval.
 func (r RequestForm) IsQuestion() bool { return r.Kind == reconcile.QuestionRequest }
 
-// Wants says in a few words what kind of request it is.
+// Wants names the kind of request in a few words.
 func (r RequestForm) Wants() string {
 	switch r.Kind {
 	case reconcile.CommandRequest:
@@ -86,7 +86,7 @@ func (r RequestForm) Wants() string {
 	return "asks"
 }
 
-// Asks is the summary where it says more than the rest of the request.
+// Asks is the summary if it contains more than the rest of the request.
 func (r RequestForm) Asks() string {
 	isShown := r.Kind == reconcile.CommandRequest || len(r.Detail().Changes) > 0
 	if r.IsQuestion() || isShown && !view.AsksMore(r.RequestRow.Request) {

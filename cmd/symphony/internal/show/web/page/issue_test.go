@@ -173,7 +173,7 @@ del     1       -last
 	test.Contains(t, "the page", seen, "+"+text.Visible(evil), "4 files changed")
 }
 
-// A page shows the beginning of a long diff and says how much it leaves out.
+// A page shows the beginning of a long diff and shows how much it leaves out.
 func TestLongDiff(t *testing.T) {
 	const lines = 100_000
 	text := fmt.Sprintf("diff --git a/x b/x\n@@ -0,0 +1,%d @@\n", lines) + strings.Repeat("+x\n", lines)

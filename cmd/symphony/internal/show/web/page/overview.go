@@ -257,7 +257,7 @@ func (d *overview) HasHealth() bool {
 	return slices.ContainsFunc(d.Shown, func(v view.Overview) bool { return v.Error == nil })
 }
 
-// verdict says whether projects need a person.
+// verdict tells whether projects need a person.
 type verdict struct {
 	Class, Icon, Title string
 	Reasons            []string
@@ -329,7 +329,7 @@ type obstacle struct {
 	Hint        string
 	Code        string
 	Began, Ends string     // what was at At, and what is at Until
-	At, Until   *time.Time // nil where no time says more
+	At, Until   *time.Time // nil where no time is known
 }
 
 const noSchedule = "No schedule is active"

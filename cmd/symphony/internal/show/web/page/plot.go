@@ -17,7 +17,7 @@ import (
 // column is a bar of a plot.
 type column struct {
 	value float64
-	label string // what the bar says under the pointer
+	label string // the text of the bar under the pointer
 	class string
 }
 
@@ -28,7 +28,7 @@ const (
 	passRoom   = 20
 )
 
-// columns draws bars side by side, right-aligned where there is room for more of them. The label says what they show to readers who do
+// columns draws bars side by side, right-aligned where there is room for more of them. The label describes them to readers who do
 // not see them.
 func columns(label string, bars []column, room int) template.HTML {
 	most := 0.0

@@ -67,7 +67,7 @@ func send(t *testing.T, r *http.Request) (*http.Response, []byte) {
 	return answer, body
 }
 
-// The document is a valid one, and requests and answers of each kind are as it says.
+// The document is a valid one, and requests and answers of each kind match it.
 func TestAnswersAreAsDocumented(t *testing.T) {
 	one, other := place(t, "web", ""), place(t, "api", "agent:\n  budget_per_day: 1M\n")
 	empty := web.Place{Workflow: other.Workflow, StateDir: t.TempDir()}
