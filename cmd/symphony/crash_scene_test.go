@@ -56,8 +56,8 @@ func newCrashScene(t *testing.T, program string, s crashScenario, point string) 
 		c.must(os.Mkdir(c.path(name), 0o700))
 	}
 	c.linear = lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
-	c.must(c.linear.Start())
-	t.Cleanup(func() { c.linear.Close() })
+	c.linear.Start()
+	t.Cleanup(c.linear.Close)
 	t.Cleanup(c.sweep)
 	c.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), markName + "=" + c.mark,

@@ -61,8 +61,8 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	t.Helper()
 	m := &machine{t: t, uid: uid, linear: lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})}
 	m.as = m.asUser
-	m.must(m.linear.Start())
-	t.Cleanup(func() { m.linear.Close() })
+	m.linear.Start()
+	t.Cleanup(m.linear.Close)
 	m.furnish()
 
 	cmd := exec.Command(boot[0], append(boot[1:], "bash", "-c", serveCommands)...)

@@ -66,9 +66,8 @@ func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := stageOf(ts)
 	if s.other == nil {
 		s.other = lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("stranger", 3)})
-		ts.Check(s.other.Start())
-		other := s.other
-		ts.Defer(func() { other.Close() })
+		s.other.Start()
+		ts.Defer(s.other.Close)
 		setVar(ts, "OTHER_ENDPOINT", s.other.Endpoint())
 		setVar(ts, "OTHER_KEY", s.other.Key())
 	}

@@ -216,10 +216,11 @@ func setupScript(env *testscript.Env) error {
 	seed.Users = []lineartest.SeedUser{
 		{Name: "Robin Doe", Email: "robin@example.com"}, {Name: "Kim Poe", Email: "kim@example.com"}, {Name: "Eve Roe", Email: "eve@example.com"},
 	}
-	if err := errors.Join(server.Load(seed), server.Start()); err != nil {
+	if err := server.Load(seed); err != nil {
 		return err
 	}
-	env.Defer(func() { server.Close() })
+	server.Start()
+	env.Defer(server.Close)
 	set := &stage{env: env, dirs: []string{env.WorkDir}, linear: server, t: env.T(), github: newGitHub(env.T(), env.Defer, "team/app", "")}
 	env.Values[stageKey{}] = set
 	home, codexHome := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "codex-home")

@@ -3,7 +3,6 @@ package lineartest
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"strconv"
@@ -52,61 +51,61 @@ func graphqlError(code, message string) apiError {
 	return apiError{Message: message, Extensions: extensions{Type: "graphql error", Code: code}}
 }
 
-// result is an answer: GraphQL's data and errors.
+// result is an answer: GraphQL's data and errors, or a text.
 type result struct {
 	status int
+	text   *string
 	Data   any        `json:"data,omitzero"` // a map, nil for null; absent if the request was refused before its execution
 	Errors []apiError `json:"errors,omitempty"`
 }
 
 func refuse(status int, errs ...apiError) result { return result{status: status, Errors: errs} }
 
-// Answer answers a request. After an error the connection is closed without an answer.
-func (s *Server) Answer(r *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(r.Body)
+func plain(status int, text string) result { return result{status: status, text: &text} }
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Date", s.now().UTC().Format(http.TimeFormat))
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	out := s.answer(w.Header(), r)
+	body, err := json.Marshal(out)
 	if err != nil {
-		return nil, err
+		panic(err)
 	}
-	h := http.Header{"Date": {s.now().UTC().Format(http.TimeFormat)}, "Content-Type": {"application/json; charset=utf-8"}}
+	if out.text != nil {
+		body = []byte(*out.text)
+	}
+	w.WriteHeader(out.status)
+	_, _ = w.Write(body) // the client may be gone
+}
+
+func (s *Server) answer(h http.Header, r *http.Request) (out result) {
 	if r.URL.Path != "/graphql" || r.Method != http.MethodPost {
-		return response(http.StatusNotFound, h, "GraphQL is served by POST /graphql"), nil
+		return plain(http.StatusNotFound, "GraphQL is served by POST /graphql")
 	}
 	var req request
-	decodeErr := json.Unmarshal(body, &req)
+	decodeErr := json.NewDecoder(r.Body).Decode(&req)
 	q, parseErr := parse(req)
 	s.mu.Lock()
 	s.log = append(s.log[max(0, len(s.log)-maxLog+1):], Entry{q.op.Name, req.Query, req.Variables})
 	f := s.nextFailure(q)
 	s.mu.Unlock()
-	if resp, err := s.instead(f, h); resp != nil || err != nil {
-		return resp, err
+	if out, ordered := s.instead(f, h); ordered {
+		return out
 	}
-	var out result
 	fault, known := s.authenticate(r.Header.Get("Authorization"))
 	switch {
 	case decodeErr != nil:
-		out = refuse(http.StatusBadRequest, inputError("the request is no JSON object with a query"))
+		return refuse(http.StatusBadRequest, inputError("the request is no JSON object with a query"))
 	case !known:
-		out = fault
-	default:
-		s.mu.Lock() // each request sees all effects of earlier ones
-		defer s.mu.Unlock()
-		out = s.execute(h, req, q, parseErr)
-		data, _ := out.Data.(map[string]any)
-		f.alter(data)
+		return fault
 	}
-	return encoded(out, h)
-}
-
-func encoded(out result, h http.Header) (*http.Response, error) {
-	body, err := json.Marshal(out)
-	return response(out.status, h, string(body)), err
-}
-
-func response(status int, h http.Header, body string) *http.Response {
-	return &http.Response{
-		StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Header: h, ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)),
-	}
+	s.mu.Lock() // each request sees all effects of earlier ones
+	defer s.mu.Unlock()
+	out = s.execute(h, req, q, parseErr)
+	data, _ := out.Data.(map[string]any)
+	f.alter(data)
+	return out
 }
 
 // execute answers a request under the lock.
@@ -144,7 +143,7 @@ func (s *Server) execute(h http.Header, req request, q *query, parseErr error) r
 	}
 	q.w = s.w
 	data, errs := q.answer()
-	return result{http.StatusOK, data, errs}
+	return result{status: http.StatusOK, Data: data, Errors: errs}
 }
 
 // authenticate reports whether a header contains the key, and returns the answer if not.

@@ -3,7 +3,6 @@ package lineartest
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -88,18 +87,18 @@ func (s *Server) nextFailure(q *query) *Failure {
 	return nil
 }
 
-// instead returns what a failure answers instead of the server. It returns nil and no error if the server is to answer.
-func (s *Server) instead(f *Failure, h http.Header) (*http.Response, error) {
+// instead returns what a failure answers instead of the server; false if the server is to answer.
+func (s *Server) instead(f *Failure, h http.Header) (result, bool) {
 	if f == nil {
-		return nil, nil //nolint:nilnil // see above
+		return result{}, false
 	}
 	switch f.Kind {
 	case FailStatus:
-		return response(cmp.Or(f.Status, http.StatusInternalServerError), h, f.Body), nil
+		return plain(cmp.Or(f.Status, http.StatusInternalServerError), f.Body), true
 	case FailGarbage:
-		return response(http.StatusOK, h, "<html>this is no JSON"), nil
+		return plain(http.StatusOK, "<html>this is no JSON"), true
 	case FailGraphQL:
-		return encoded(refuse(http.StatusOK, graphqlError("", cmp.Or(f.Message, "made to fail"))), h)
+		return refuse(http.StatusOK, graphqlError("", cmp.Or(f.Message, "made to fail"))), true
 	case FailRateLimit:
 		s.mu.Lock()
 		s.limitHeaders(h)
@@ -109,7 +108,7 @@ func (s *Server) instead(f *Failure, h http.Header) (*http.Response, error) {
 		if f.RetryAfter > 0 {
 			h.Set("Retry-After", strconv.Itoa(f.RetryAfter))
 		}
-		return encoded(refuse(cmp.Or(f.Status, http.StatusBadRequest), rateError()), h)
+		return refuse(cmp.Or(f.Status, http.StatusBadRequest), rateError()), true
 	case FailSlow:
 		select {
 		case <-time.After(time.Duration(f.DelayMS) * time.Millisecond):
@@ -119,9 +118,9 @@ func (s *Server) instead(f *Failure, h http.Header) (*http.Response, error) {
 		<-s.ctx.Done()
 		fallthrough
 	case FailClose:
-		return nil, errors.New("made to fail")
+		panic(http.ErrAbortHandler)
 	}
-	return nil, nil //nolint:nilnil // see above
+	return result{}, false
 }
 
 // alter changes the data of an answer.

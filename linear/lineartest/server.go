@@ -1,4 +1,4 @@
-// Package lineartest is an in-process Linear for tests and the demo command: a workspace in memory behind the part of
+// Package lineartest is an in-process Linear for tests: a workspace in memory behind the part of
 // Linear's GraphQL API that symphony and its agents use.
 //
 // A request is authenticated, counted against an allowance, validated (Config.Validate), priced as Linear prices it, and
@@ -7,12 +7,10 @@
 package lineartest
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
-	"net"
-	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,7 +39,7 @@ type Server struct {
 	config Config
 	ctx    context.Context //nolint:containedctx // the server's life
 	cancel context.CancelFunc
-	served sync.WaitGroup
+	http   *httptest.Server // nil before Start
 
 	mu       sync.Mutex
 	w        *workspace
@@ -49,8 +47,7 @@ type Server struct {
 	failures []*Failure
 	requests allowance
 	points   allowance
-	strict   bool // Specified was called
-	url      string
+	strict   bool                      // Specified was called
 	stopped  atomic.Pointer[time.Time] // the time of all answers and changes; nil or zero for that of the configuration
 }
 
@@ -113,56 +110,15 @@ func (s *Server) Load(seed Seed) error {
 func (s *Server) Key() string { return s.config.Key }
 
 // Start listens on the loopback interface until Close.
-func (s *Server) Start() error {
-	l, err := new(net.ListenConfig).Listen(s.ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	context.AfterFunc(s.ctx, func() { _ = l.Close() })
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.url = "http://" + l.Addr().String()
-	s.served.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.served.Go(func() { s.serve(conn) })
-		}
-	})
-	return nil
-}
-
-// serve answers the requests of one connection. The release binary contains it for the demo; http.Server would add 0.7 MB.
-func (s *Server) serve(conn net.Conn) {
-	end := func() { _ = conn.Close() } // the client may have closed it
-	defer end()
-	defer context.AfterFunc(s.ctx, end)()
-	for in := bufio.NewReader(conn); ; {
-		req, err := http.ReadRequest(in)
-		if err != nil {
-			return
-		}
-		resp, err := s.Answer(req) //nolint:bodyclose // a string in memory
-		if err != nil || resp.Write(conn) != nil {
-			return
-		}
-	}
-}
+func (s *Server) Start() { s.http = httptest.NewServer(s) }
 
 // Endpoint returns the URL of the GraphQL API after Start: the value for tracker.endpoint.
-func (s *Server) Endpoint() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.url + "/graphql"
-}
+func (s *Server) Endpoint() string { return s.http.URL + "/graphql" }
 
 // Close ends the server and all its requests.
-func (s *Server) Close() error {
+func (s *Server) Close() {
 	s.cancel()
-	s.served.Wait()
-	return nil
+	s.http.Close()
 }
 
 // Log returns the requests in the order in which they arrived, the last 10,000 at most.
@@ -247,18 +203,6 @@ func (s *Server) Comment(identifier, author, body string) (made Comment, err err
 		return err
 	})
 	return made, err
-}
-
-// EditComment changes the text of a comment.
-func (s *Server) EditComment(id, body string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.w.editComment(id, body)
-}
-
-// RemoveComment deletes a comment of an issue.
-func (s *Server) RemoveComment(identifier, id string) error {
-	return s.onIssue(identifier, func(i *Issue) error { i.removeComment(id); return nil })
 }
 
 // Remove deletes an issue and all references to it.

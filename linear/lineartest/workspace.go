@@ -45,7 +45,6 @@ type Issue struct {
 	Title       string
 	Description *string
 	State       string   // name; the team's first unstarted state if empty
-	WasIn       []string // names of its former states, oldest first; read-only
 	Team        string   // key; if empty the team in the identifier, or the first team
 	Project     string   // slug id; the first project if empty, no project if "none"
 	Priority    int      // 0 none, 1 urgent … 4 low
@@ -265,13 +264,7 @@ func (w *workspace) edit(i *Issue, want Issue) error {
 		}
 		blockers = append(blockers, b.Identifier)
 	}
-	if name := t.States[state].Name; name != i.State {
-		if i.State != "" {
-			i.WasIn = append(i.WasIn, i.State)
-		}
-		i.State = name
-	}
-	i.Labels = []string{}
+	i.State, i.Labels = t.States[state].Name, []string{}
 	for _, ref := range want.Labels {
 		if name := w.label(ref); !slices.Contains(i.Labels, name) {
 			i.Labels = append(i.Labels, name)
@@ -309,11 +302,6 @@ func (w *workspace) editComment(id, body string) *Comment {
 	return nil
 }
 
-// removeComment deletes a comment of the issue.
-func (i *Issue) removeComment(id string) {
-	i.Comments = slices.DeleteFunc(i.Comments, func(c Comment) bool { return c.ID == id })
-}
-
 // remove deletes an issue and every reference to it.
 func (w *workspace) remove(i *Issue) {
 	w.issues = slices.DeleteFunc(w.issues, func(x *Issue) bool { return x == i })
@@ -325,7 +313,7 @@ func (w *workspace) remove(i *Issue) {
 // clone returns a copy of the issue with copies of its lists.
 func (i *Issue) clone() Issue {
 	c := *i
-	c.Labels, c.BlockedBy, c.WasIn = slices.Clone(i.Labels), slices.Clone(i.BlockedBy), slices.Clone(i.WasIn)
+	c.Labels, c.BlockedBy = slices.Clone(i.Labels), slices.Clone(i.BlockedBy)
 	c.Comments, c.Links = slices.Clone(i.Comments), slices.Clone(i.Links)
 	return c
 }
