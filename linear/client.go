@@ -30,7 +30,6 @@ package linear
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -52,7 +51,8 @@ var service = transport.Service{
 	Redirected:    "the endpoint redirects, and the key is not sent elsewhere",
 	Strange:       "see the message: a proxy may have changed the request or the answer, or Linear's API has changed",
 	TooLarge:      ": ask for fewer fields, or for fewer entries at a time (first: 20, after: the last endCursor)",
-	Limited:       "Linear's allowance is used up", Separate: "key",
+	Endless:       "linear_missing_end_cursor", Narrow: "narrow tracker.active_states or move old issues out of the project",
+	Limited: "Linear's allowance is used up", Separate: "key",
 }
 
 // Options configure a Client.
@@ -172,19 +172,8 @@ func (c *Client) settleSlug(slug string) {
 	c.slugs = []string{slug}
 }
 
-// maxPages bounds the pages of one list.
-const maxPages = 200
-
-// list is a connection: one page of a list. Nodes is nil if the answer contains no list.
-type list[T any] struct {
-	Nodes    []T      `json:"nodes"`
-	PageInfo pageInfo `json:"pageInfo"`
-}
-
-type pageInfo struct {
-	HasNextPage bool   `json:"hasNextPage"`
-	EndCursor   string `json:"endCursor"`
-}
+// list is a connection.
+type list[T any] = transport.List[T]
 
 type wireUser struct {
 	Name  string `json:"name"`
@@ -196,24 +185,4 @@ type wireName struct {
 	Name     string  `json:"name"`
 	Type     string  `json:"type"`
 	Position float64 `json:"position"`
-}
-
-// pages calls fetch with the variables of each page of a connection until fetch returns no further page.
-func (c *Client) pages(what string, vars map[string]any, fetch func(vars map[string]any) (pageInfo, error)) error {
-	seen := map[string]bool{}
-	for {
-		info, err := fetch(vars)
-		switch {
-		case err != nil || !info.HasNextPage:
-			return err
-		case info.EndCursor == "":
-			return c.Fail("linear_missing_end_cursor", "there are more "+what+", but the answer has no cursor for them")
-		case seen[info.EndCursor]:
-			return c.Fail("linear_missing_end_cursor", "the cursor of "+what+" repeats")
-		case len(seen) == maxPages-1:
-			return c.Fail("linear_missing_end_cursor",
-				fmt.Sprintf("%s have more than %d pages: narrow tracker.active_states or move old issues out of the project", what, maxPages))
-		}
-		vars["after"], seen[info.EndCursor] = info.EndCursor, true
-	}
 }

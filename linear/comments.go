@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -50,7 +51,7 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 	}
 	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
 	var comments []reconcile.Comment
-	err := c.pages("comments", vars, func(vars map[string]any) (pageInfo, error) {
+	err := transport.Pages(c.Client, "comments", vars, func() (page list[wireComment], err error) {
 		data, err := ask[struct {
 			Issue struct {
 				Comments list[wireComment] `json:"comments"`
@@ -58,23 +59,20 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 		}](ctx, c, commentsQuery+commentFields, vars)
 		switch {
 		case errors.Is(err, reconcile.ErrGone):
-			return pageInfo{}, c.missing(issueID)
+			return page, c.missing(issueID)
 		case err != nil:
-			return pageInfo{}, err
-		case data.Issue.Comments.Nodes == nil:
-			return pageInfo{}, c.Fail("linear_unknown_payload", "the answer contains no list of comments")
+			return page, err
 		}
-		for _, w := range data.Issue.Comments.Nodes {
+		page = data.Issue.Comments
+		for _, w := range page.Nodes {
 			one, err := c.comment(w)
 			if err != nil {
-				return pageInfo{}, err
+				return page, err
 			}
 			comments = append(comments, one)
 		}
-		if len(comments) >= maxComments {
-			return pageInfo{}, nil
-		}
-		return data.Issue.Comments.PageInfo, nil
+		page.PageInfo.HasNextPage = page.PageInfo.HasNextPage && len(comments) < maxComments
+		return page, nil
 	})
 	if err != nil {
 		return nil, err

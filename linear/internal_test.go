@@ -2,13 +2,11 @@ package linear
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear/internal/graphql"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
@@ -105,16 +103,6 @@ func TestCreatorsAreInTheSchema(t *testing.T) {
 			t.Errorf("the payload of %s has no %s with an id", name, field)
 		}
 	}
-}
-
-func TestPagesAreBounded(t *testing.T) {
-	fetched := 0
-	err := (&Client{Client: &transport.Client{}}).pages("things", map[string]any{}, func(map[string]any) (pageInfo, error) {
-		fetched++
-		return pageInfo{HasNextPage: true, EndCursor: strings.Repeat("x", fetched)}, nil
-	})
-	test.Contains(t, "the error", fmt.Sprint(err), "more than 200 pages")
-	test.Equal(t, "pages", fetched, maxPages)
 }
 
 func TestProjectSlug(t *testing.T) {

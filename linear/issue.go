@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -178,53 +179,53 @@ func timestamp(s *string) *time.Time {
 
 // labels returns the names of all labels, in lower case; none if the record's labels have a wrong type.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
+	all, err := innerPages(ctx, c, w, "labels", moreLabelsQuery, func(w *wireIssue) list[wireName] { return deref(w.Labels.value) })
 	names := []string{}
-	err := c.innerPages(ctx, w, "labels", moreLabelsQuery, func(w *wireIssue) pageInfo {
-		list := deref(w.Labels.value)
-		for _, n := range list.Nodes {
-			names = append(names, strings.ToLower(strings.TrimSpace(n.Name)))
-		}
-		return list.PageInfo
-	})
+	for _, n := range all {
+		names = append(names, strings.ToLower(n.Name))
+	}
 	return text.Unique(names), err
 }
 
 // blockers returns the issues that block this one.
 func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.BlockerRef, error) {
+	query := moreRelationsQuery + relationFields
+	all, err := innerPages(ctx, c, w, "relations", query, func(w *wireIssue) list[wireRelation] { return deref(w.Relations.value) })
 	refs := []reconcile.BlockerRef{}
-	err := c.innerPages(ctx, w, "relations", moreRelationsQuery+relationFields, func(w *wireIssue) pageInfo {
-		list := deref(w.Relations.value)
-		for _, n := range list.Nodes {
-			if strings.EqualFold(strings.TrimSpace(n.Type), "blocks") {
-				refs = append(refs, reconcile.BlockerRef{ID: n.Issue.ID, Identifier: n.Issue.Identifier, State: n.Issue.State.Name})
-			}
+	for _, n := range all {
+		if strings.EqualFold(strings.TrimSpace(n.Type), "blocks") {
+			refs = append(refs, reconcile.BlockerRef{ID: n.Issue.ID, Identifier: n.Issue.Identifier, State: n.Issue.State.Name})
 		}
-		return list.PageInfo
-	})
+	}
 	return refs, err
 }
 
-// innerPages calls add with the record itself and then with each further page of one of its connections.
-func (c *Client) innerPages(ctx context.Context, w *wireIssue, what, query string, add func(*wireIssue) pageInfo) error {
-	isRelations := what == "relations"
+// innerPages returns what a connection of the record contains, with its further pages. A further page without a list is an error:
+// without its blockers the issue could start.
+func innerPages[T any](ctx context.Context, c *Client, w *wireIssue, what, query string, of func(*wireIssue) list[T]) (all []T, err error) {
 	what += " of " + *w.Identifier.value
-	return c.pages(what, map[string]any{"id": *w.ID.value, "first": innerPage}, func(vars map[string]any) (pageInfo, error) {
-		if vars["after"] == nil {
-			return add(w), nil
+	vars := map[string]any{"id": *w.ID.value, "first": innerPage}
+	err = transport.Pages(c.Client, what, vars, func() (page list[T], err error) {
+		issue := w
+		if vars["after"] != nil {
+			data, err := ask[struct {
+				Issue *wireIssue `json:"issue"`
+			}](ctx, c, query, vars)
+			switch {
+			case err != nil:
+				return page, err
+			case data.Issue == nil:
+				return page, c.Fail("linear_unknown_payload", "the answer contains no "+what)
+			case data.Issue.Labels.wrong:
+				c.warn(*w.Identifier.value, "labels")
+			}
+			issue = data.Issue
 		}
-		data, err := ask[struct {
-			Issue *wireIssue `json:"issue"`
-		}](ctx, c, query, vars)
-		switch {
-		case err != nil:
-			return pageInfo{}, err
-		case data.Issue == nil:
-			return pageInfo{}, c.Fail("linear_unknown_payload", "the answer contains no "+what)
-		case isRelations && deref(data.Issue.Relations.value).Nodes == nil: // without its blockers the issue could start
-			return pageInfo{}, c.Fail("linear_unknown_payload", "the "+what+" cannot be read")
-		case data.Issue.Labels.wrong:
-			c.warn(*w.Identifier.value, "labels")
+		if page = of(issue); page.Nodes == nil && (issue == w || issue.Labels.wrong) {
+			page.Nodes = []T{}
 		}
-		return add(data.Issue), nil
+		all = append(all, page.Nodes...)
+		return page, nil
 	})
+	return all, err
 }

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -201,22 +202,19 @@ func (c *Client) missing(identifier string) error {
 
 // eachIssue reads all pages of a query for issues.
 func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[string]any, each func(*wireIssue) error) error {
-	return c.pages(what, vars, func(vars map[string]any) (pageInfo, error) {
+	return transport.Pages(c.Client, what, vars, func() (page list[wireIssue], err error) {
 		data, err := ask[struct {
 			Issues list[wireIssue] `json:"issues"`
 		}](ctx, c, query, vars)
 		if err != nil {
-			return pageInfo{}, err
-		}
-		if data.Issues.Nodes == nil {
-			return pageInfo{}, c.Fail("linear_unknown_payload", "the answer contains no list of "+what)
+			return page, err
 		}
 		for i := range data.Issues.Nodes {
 			if err := each(&data.Issues.Nodes[i]); err != nil {
-				return pageInfo{}, err
+				return page, err
 			}
 		}
-		return data.Issues.PageInfo, nil
+		return data.Issues, nil
 	})
 }
 

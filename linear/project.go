@@ -65,16 +65,14 @@ func Setup() reconcile.TrackerSetup {
 func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) {
 	found := reconcile.TrackerAccount{Project: c.board}
 	seen := map[string]bool{} // a project that changes between two requests may be on both pages
-	err := c.pages("projects", map[string]any{"first": projectPage}, func(vars map[string]any) (pageInfo, error) {
+	vars := map[string]any{"first": projectPage}
+	err := transport.Pages(c.Client, "projects", vars, func() (page list[reconcile.TrackerProject], err error) {
 		data, err := ask[struct {
 			Viewer   wireUser                       `json:"viewer"`
 			Projects list[reconcile.TrackerProject] `json:"projects"`
 		}](ctx, c, projectsQuery, vars)
 		if err != nil {
-			return pageInfo{}, err
-		}
-		if data.Projects.Nodes == nil {
-			return pageInfo{}, c.Fail("linear_unknown_payload", "the answer contains no list of projects")
+			return page, err
 		}
 		found.User = data.Viewer.Name
 		for _, project := range data.Projects.Nodes {
@@ -83,10 +81,9 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 				found.Projects = append(found.Projects, project)
 			}
 		}
-		if len(found.Projects) >= maxProjects {
-			return pageInfo{}, nil
-		}
-		return data.Projects.PageInfo, nil
+		page = data.Projects
+		page.PageInfo.HasNextPage = page.PageInfo.HasNextPage && len(found.Projects) < maxProjects
+		return page, nil
 	})
 	return found, err
 }

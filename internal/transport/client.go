@@ -36,6 +36,8 @@ type Service struct {
 	SetKey, CheckKey, CheckEndpoint, Redirected, Strange string
 	// Of an answer that is too large: the end of the message, and the hint; Strange if that is empty.
 	TooLarge, AskLess string
+	// Of a list that cannot be followed to its end: the code, and what makes a long one shorter.
+	Endless, Narrow string
 	// Of a rate limit: what is so until its end, and what symphony should have for itself.
 	Limited, Separate string
 }

@@ -2,9 +2,7 @@ package transport
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -23,7 +21,7 @@ func (c *Client) Fail(code, message string) *reconcile.Error {
 	return &reconcile.Error{Code: code, Message: c.Scrub(message), Class: reconcile.ClassTracker, Hint: c.Strange}
 }
 
-// Unreadable returns the error of an answer that could not be decoded; what names what it should be.
+// Unreadable returns the error of an answer that could not be decoded; what says what it is not.
 func (c *Client) Unreadable(what string, body []byte, err error) error {
 	return &reconcile.Error{
 		Code: c.Prefix + "_unknown_payload", Message: c.Scrub("the answer is " + what + ": " + c.Short(body)),
@@ -44,43 +42,7 @@ func (c *Client) requestError(r Request, err error) error {
 	return e
 }
 
-// GraphQLError is one of the errors in an answer.
-type GraphQLError struct {
-	Type       string `json:"type"`
-	Message    string `json:"message"`
-	Path       []any  `json:"path"`
-	Extensions struct {
-		Code    string `json:"code"`
-		Type    string `json:"type"`
-		Present string `json:"userPresentableMessage"`
-	} `json:"extensions"`
-}
-
-// Envelope is the outer shape of every GraphQL answer.
-type Envelope[T any] struct {
-	Data   *T             `json:"data"`
-	Errors []GraphQLError `json:"errors"`
-}
-
-// GraphQL decodes an answer of any status. Of an answer of another shape it also returns what could be decoded.
-func GraphQL[T any](c *Client, a Answer) (env Envelope[T], err error) {
-	err = json.Unmarshal(a.Body, &env)
-	// JSON escapes can hide the key until it is decoded.
-	for i := range env.Errors {
-		e := &env.Errors[i]
-		for _, received := range []*string{&e.Type, &e.Message, &e.Extensions.Present, &e.Extensions.Code} {
-			*received = c.Scrub(*received)
-		}
-	}
-	if wrongType := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrongType) {
-		return env, c.Fail(c.Prefix+"_unknown_payload", "the answer has an unexpected shape: "+err.Error())
-	} else if err != nil {
-		return env, c.Unreadable("not GraphQL", a.Body, err)
-	}
-	return env, nil
-}
-
-// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that means failure. said is the message in the body
+// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that means failure. said is what the body says
 // if it has no errors. ofKey reports whether an error is about the key. special completes the error of an answer that means something
 // else to this tracker than to others, and reports whether it has done so.
 func (c *Client) Refusal(
@@ -105,29 +67,10 @@ func (c *Client) Refusal(
 	return e
 }
 
-// RefusedKey reports whether an error means that there is no key, or that it was refused.
+// RefusedKey reports whether an error says that there is no key, or that it was refused.
 func (s Service) RefusedKey(err error) bool {
 	var known *reconcile.Error
 	return errors.As(err, &known) && (strings.HasPrefix(known.Hint, s.CheckKey) || known.Code == "missing_tracker_api_key")
-}
-
-// Messages joins the messages of the first three errors.
-func Messages(errs []GraphQLError) string {
-	var list []string
-	for _, e := range errs[:min(3, len(errs))] {
-		message := "an error without a message"
-		for _, text := range []string{e.Extensions.Code, e.Type, e.Message} {
-			message = cmp.Or(strings.TrimSpace(text), message)
-		}
-		if p := e.Extensions.Present; p != "" && p != message {
-			message += " (" + p + ")"
-		}
-		list = append(list, Brief(message))
-	}
-	if more := len(errs) - len(list); more > 0 {
-		list = append(list, fmt.Sprintf("and %d more", more))
-	}
-	return strings.Join(list, "; ")
 }
 
 // Unknown returns the asked names that do not exist, with the nearest of suggest.

@@ -54,7 +54,8 @@ var service = transport.Service{
 	Redirected:    "the answer leads to another host, and the token is not sent there",
 	Strange:       "the next pass asks again; if that does not help, a proxy has changed GitHub's answer, or its API has changed",
 	AskLess:       "ask for less, or for fewer entries at a time (per_page)",
-	Limited:       "GitHub accepts no more requests of this account", Separate: "account",
+	Endless:       "github_unknown_payload", Narrow: "close or move old ones",
+	Limited: "GitHub accepts no more requests of this account", Separate: "account",
 }
 
 // Options configure a Client.
@@ -263,28 +264,6 @@ func (c *requests) issueFields() string {
 		return issueFieldsPlain
 	}
 	return issueFields
-}
-
-// pages calls fetch for each page of a connection, with the cursor in vars.
-func (c *requests) pages(what string, vars map[string]any, fetch func() (nodes[json.RawMessage], error)) error {
-	seen := map[string]bool{}
-	for {
-		page, err := fetch()
-		info := page.PageInfo
-		switch {
-		case err != nil:
-			return err
-		case page.Nodes == nil:
-			return c.Fail("github_unknown_payload", "the answer contains no list of "+what)
-		case !info.HasNextPage:
-			return nil
-		case info.EndCursor == "" || seen[info.EndCursor]:
-			return c.Fail("github_unknown_payload", "there are more "+what+", but the answer has no new cursor for them")
-		case len(seen) == maxPages-1:
-			return c.Fail("github_unknown_payload", fmt.Sprintf("there are more than %d %s: close or move old ones", maxPages*perPage, what))
-		}
-		vars["after"], seen[info.EndCursor] = info.EndCursor, true
-	}
 }
 
 // decode reads the JSON of an answer.

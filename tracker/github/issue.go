@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -82,14 +83,8 @@ type account struct {
 	Login string `json:"login"`
 }
 
-// nodes are the entries of a connection. They are nil if the answer contains no list.
-type nodes[T any] struct {
-	Nodes    []T `json:"nodes"`
-	PageInfo struct {
-		HasNextPage bool   `json:"hasNextPage"`
-		EndCursor   string `json:"endCursor"`
-	} `json:"pageInfo"`
-}
+// nodes are a connection.
+type nodes[T any] = transport.List[T]
 
 type repositoryName struct {
 	Name string `json:"nameWithOwner"`

@@ -27,7 +27,6 @@ const (
 	// largestList bounds what Memory gets, in bytes. A larger list is read anew by every pass.
 	largestList = 16 << 20
 	perPage     = 100
-	maxPages    = 200
 )
 
 // list is what Memory has: the candidates of each repository by the last answers.
@@ -101,7 +100,7 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 	}
 	records := map[int]record{} // an issue that changes between two requests is on both pages
 	var me string
-	err := c.pages("issues of "+repo, vars, func() (nodes[json.RawMessage], error) {
+	err := transport.Pages(c.Client, "issues of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
 		data, _, err := queryIssues[struct {
 			Viewer     viewer `json:"viewer"`
 			Repository *struct {
@@ -111,9 +110,9 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 		}](ctx, c.requests, func() (string, map[string]any) { return issuesQuery + c.issueFields(), vars })
 		switch {
 		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Repository == nil:
-			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
+			return page, c.noRepository(repo, "")
 		case err != nil:
-			return nodes[json.RawMessage]{}, err
+			return page, err
 		}
 		me = c.me(data.Viewer)
 		c.rename(repo, data.Repository.Name)

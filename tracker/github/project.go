@@ -69,7 +69,7 @@ func (c *Client) board(ctx context.Context) (records []record, me string, err er
 	query, vars := c.forBoard(boardQuery)
 	vars["field"] = c.o.StatusField
 	seen := map[ref]bool{} // an item that moves between two requests is on both pages
-	err = c.pages("items of the project", vars, func() (nodes[json.RawMessage], error) {
+	err = transport.Pages(c.Client, "items of the project", vars, func() (page nodes[json.RawMessage], err error) {
 		data, _, err := queryIssues[struct {
 			Viewer viewer `json:"viewer"`
 			Owner  struct {
@@ -80,9 +80,9 @@ func (c *Client) board(ctx context.Context) (records []record, me string, err er
 		}](ctx, c.requests, func() (string, map[string]any) { return query + c.issueFields() + columnFields, vars })
 		switch {
 		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Owner.Project == nil:
-			return nodes[json.RawMessage]{}, c.noBoard()
+			return page, c.noBoard()
 		case err != nil:
-			return nodes[json.RawMessage]{}, err
+			return page, err
 		}
 		me = c.me(data.Viewer)
 		for _, raw := range data.Owner.Project.Items.Nodes {
@@ -167,7 +167,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 ) {
 	owner, name, _ := strings.Cut(c.present(repo), "/")
 	vars := map[string]any{"owner": owner, "name": name, "assignee": assignee}
-	err = c.pages("labels of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
+	err = transport.Pages(c.Client, "labels of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
 		data, _, err := graphQL[struct {
 			Viewer     viewer `json:"viewer"`
 			Repository *struct {
