@@ -74,17 +74,18 @@ func Count(claims []Claim, asking map[string]bool, skips []Skip) (n Counts) {
 	claimed := map[string]bool{}
 	for _, c := range claims {
 		claimed[c.IssueID] = true
-		if c.Delivery.Code != "" {
+		standing := c.Standing(asking[c.RunID])
+		if c.Delivery.Code != "" && standing != StatusUndelivered {
 			n.Undelivered++
 		}
 		if c.Status == Waiting {
 			n.Retrying++
 		}
-		n.add(c.Standing(asking[c.RunID]))
+		n.Add(standing)
 	}
 	for _, s := range skips {
 		if !claimed[s.IssueID] && s.Reason != SkipUnsavedWork {
-			n.add(s.Status())
+			n.Add(s.Status())
 		}
 	}
 	return n
@@ -98,8 +99,11 @@ func (n Counts) Plus(m Counts) Counts {
 	}
 }
 
-func (n *Counts) add(s Status) {
+// Add counts an issue with the status.
+func (n *Counts) Add(s Status) {
 	switch s {
+	case StatusUndelivered:
+		n.Undelivered++
 	case StatusNeedsAnswer:
 		n.NeedsAnswer++
 		n.Running++

@@ -380,7 +380,7 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 		if s.IssueID == issue.ID {
 			e.Message, e.Hint = fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason), "symphony show "+s.Identifier+" shows when it starts"
 			if s.Reason == reconcile.SkipLabel || s.Reason == reconcile.SkipAssignee || s.Reason == reconcile.SkipBlockedBy {
-				e.Message = s.Identifier + " " + s.Message
+				e.Message = s.Identifier + ": " + s.Message
 			}
 			return e
 		}

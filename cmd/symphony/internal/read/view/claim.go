@@ -102,6 +102,9 @@ type UndeliveredRow struct {
 	Error      *string    `json:"error"`        // of the last of them
 }
 
+// Candidates is how many candidates the last pass did not start.
+func (v Overview) Candidates() int { return len(v.skips) }
+
 // count counts the issues of the overview.
 func (v *Overview) count() {
 	asking := map[string]bool{}

@@ -55,8 +55,9 @@ func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []str
 // activityText counts the issues that need no person, and says why none runs.
 func activityText(all []view.Overview) string {
 	var n reconcile.Counts
+	candidates := 0
 	for _, v := range all {
-		n = n.Plus(v.Counts)
+		n, candidates = n.Plus(v.Counts), candidates+v.Candidates()
 	}
 	var parts []string
 	idle := n.Running == 0
@@ -70,7 +71,7 @@ func activityText(all []view.Overview) string {
 		parts = append(parts, goingOn)
 	}
 	line := strings.Join(parts, ", ")
-	if idle && n.Queued+n.Blocked+n.Waiting+n.Skipped > 0 && all[0].Skipped == nil {
+	if idle && candidates > 0 && all[0].Skipped == nil {
 		line += " (symphony ps --all says why)"
 	}
 	return line

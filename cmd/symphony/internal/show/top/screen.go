@@ -89,8 +89,8 @@ func hang(label, s string, width int) []string {
 func (m model) counts() string {
 	var n reconcile.Counts
 	var parts []string
-	for _, v := range m.overviews {
-		n = n.Plus(v.Counts)
+	for _, r := range m.rows {
+		n.Add(r.Status)
 	}
 	if sum := n.Text(); sum != "" {
 		parts = append(parts, sum)
