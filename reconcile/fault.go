@@ -117,7 +117,8 @@ var faults = byCode(
 	fault{ClassWorkflow, ClassTracker, `unsupported_tracker_kind missing_tracker_api_key missing_tracker_project_slug missing_github_repo
 		tracker_project_not_found tracker_ca_file_invalid command_unusable`},
 	fault{ClassWorkflow, ClassMachine, "workspace_root_unusable codex_not_found state_conflict"},
-	fault{ClassTracker, ClassTracker, `*_api_request *_api_status *_graphql_errors *_unknown_payload *_missing_end_cursor answer_too_large tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable
+	fault{ClassTracker, ClassTracker, `*_api_request *_api_status *_graphql_errors *_unknown_payload *_missing_end_cursor
+		answer_too_large tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable
 		file_read file_malformed file_write tracker_malformed tracker_empty`},
 	fault{ClassTracker, ClassTracker, "command_key_refused command_failed command_timeout command_answer_invalid"},
 	fault{ClassMachine, ClassMachine, `codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed

@@ -205,6 +205,9 @@ func (r record) complete(state string, labels []label, assignees []account) reco
 	return r
 }
 
+// has reports whether the issue has a label.
+func (r record) has(label string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(label)) }
+
 // state returns the state of an issue: closed, the column of the board, the first label that is a state, or open.
 func (n *names) state(r record) string {
 	switch {
@@ -213,7 +216,7 @@ func (n *names) state(r record) string {
 	case r.item != nil && strings.TrimSpace(r.item.Column.Name) != "":
 		return strings.TrimSpace(r.item.Column.Name)
 	}
-	if i := slices.IndexFunc(n.o.StateLabels, func(l string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(l)) }); i >= 0 {
+	if i := slices.IndexFunc(n.o.StateLabels, r.has); i >= 0 {
 		return strings.TrimSpace(n.o.StateLabels[i])
 	}
 	return "open"
@@ -249,7 +252,7 @@ func (n *names) issue(r record, me string) reconcile.Issue {
 	for _, l := range r.Labels {
 		issue.Labels = append(issue.Labels, n.api.Scrub(l))
 	}
-	if i := slices.IndexFunc(n.o.PriorityLabels, func(l string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(l)) }); i >= 0 {
+	if i := slices.IndexFunc(n.o.PriorityLabels, r.has); i >= 0 {
 		issue.Priority = new(i + 1)
 	}
 	for _, b := range r.Blockers {

@@ -119,8 +119,8 @@ func (t target) allowed(method string, rest []string, rules []rule) (target, err
 			return t, nil
 		}
 	}
-	return t, agenttool.Refusal("path_refused", method+" "+t.path+" is not among the changes that this tool makes: issues with their comments, labels, "+
-		"assignees and dependencies; labels and milestones; pull requests with comments and reviews. Everything else is for people")
+	return t, agenttool.Refusal("path_refused", method+" "+t.path+" is not among the changes that this tool makes: issues with their "+
+		"comments, labels, assignees and dependencies; labels and milestones; pull requests with comments and reviews. Everything else is for people")
 }
 
 func matches(pattern, parts []string) bool {

@@ -46,6 +46,7 @@ func TestMistakes(t *testing.T) {
 	test.Contains(t, "what was reported", reported, "state_reason")
 	reported = ""
 	test.Must(s.AddPull(Pull{Title: "Work", Branch: "work", Review: "MAYBE"}))
-	ask(t, s, `POST /graphql {"query": "{repository(owner: \"team\", name: \"app\") {pullRequests(first: 1, headRefName: \"work\") {nodes {reviewDecision}}}}"}`)
+	ask(t, s, `POST /graphql {"query": "{repository(owner: \"team\", name: \"app\") `+
+		`{pullRequests(first: 1, headRefName: \"work\") {nodes {reviewDecision}}}}"}`)
 	test.Contains(t, "what was reported", reported, "reviewDecision is MAYBE, not PullRequestReviewDecision")
 }
