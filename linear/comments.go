@@ -83,7 +83,7 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 // comment normalises one record. Agents comment with the same key as symphony, so that a comment of the key's user, or of an app,
 // may be theirs. The names of the author are those that a user can't choose: another user may have the same name or display name.
 func (c *Client) comment(w wireComment) (reconcile.Comment, error) {
-	at := timestamp(w.CreatedAt)
+	at := text.Time(deref(w.CreatedAt))
 	if w.ID == "" || at == nil {
 		return reconcile.Comment{}, c.Fail("linear_unknown_payload", "a comment has no id or no time")
 	}

@@ -8,7 +8,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
@@ -102,7 +101,7 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 	issue := reconcile.Issue{
 		ID: id, Identifier: identifier, Title: *w.Title.value, Description: w.Description.value, Priority: integer(w.Priority),
 		State: strings.TrimSpace(*w.State.value.Name), BranchName: w.BranchName.value, URL: w.URL.value, Labels: labels, BlockedBy: blockers,
-		Assignee: (*reconcile.Assignee)(w.Assignee.value), CreatedAt: timestamp(w.CreatedAt.value), UpdatedAt: timestamp(w.UpdatedAt.value),
+		Assignee: (*reconcile.Assignee)(w.Assignee.value), CreatedAt: text.Time(deref(w.CreatedAt.value)), UpdatedAt: text.Time(deref(w.UpdatedAt.value)),
 		Project: deref(w.Project.value).SlugID,
 	}
 	issue.Elsewhere = !c.ours(issue.Project)
@@ -157,24 +156,6 @@ func integer(raw json.RawMessage) *int {
 	}
 	n := int(f)
 	return &n
-}
-
-// timestamp parses ISO 8601 and returns the time in UTC, nil for anything else.
-func timestamp(s *string) *time.Time {
-	if s == nil {
-		return nil
-	}
-	layouts := [...]string{
-		time.RFC3339Nano, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05",
-		"2006-01-02", "20060102T150405Z0700",
-	}
-	for _, layout := range layouts {
-		if t, err := time.Parse(layout, strings.TrimSpace(*s)); err == nil {
-			t = t.UTC()
-			return &t
-		}
-	}
-	return nil
 }
 
 // labels returns the names of all labels, in lower case; none if the record's labels have a wrong type.

@@ -146,7 +146,7 @@ func (c *Client) lastComments(ctx context.Context, ids []string, found map[strin
 	return c.eachIssue(ctx, "last comments", lastCommentsQuery, vars, func(w *wireIssue) error {
 		issue, known := found[deref(w.ID.value)]
 		for _, n := range deref(w.Comments.value).Nodes {
-			issue.LastCommentAt = timestamp(n.CreatedAt)
+			issue.LastCommentAt = text.Time(deref(n.CreatedAt))
 		}
 		if known {
 			found[issue.ID] = issue

@@ -70,7 +70,7 @@ func findComments(content []byte, body int) (section span, rest []byte) {
 func parseComments(content []byte, section span, issue string) (list []comment) {
 	var c *comment // the current one
 	created, seen := "", map[string]int{}
-	at, text := section.start, false
+	at, begun := section.start, false
 	for line := range bytes.Lines(content[section.start:section.end]) {
 		trimmed := strings.TrimSpace(string(line))
 		key, value, _ := strings.Cut(trimmed, ":")
@@ -79,30 +79,30 @@ func parseComments(content []byte, section span, issue string) (list []comment) 
 			c, created = &comment{at: time.Unix(0, 0).UTC()}, ""
 		}
 		switch {
-		case trimmed == fence && !text:
-			text, c.text = true, span{at, at}
+		case trimmed == fence && !begun:
+			begun, c.text = true, span{at, at}
 		case trimmed == fence && commentEnds(content[at:section.end]):
 			c.closed = true
 			list = append(list, c.complete(content, list))
-			c, text = nil, false
-		case text:
+			c, begun = nil, false
+		case begun:
 			c.text.end = at
 		case strings.EqualFold(key, "author"):
 			c.author = strings.TrimSpace(value)
 		case strings.EqualFold(key, "created"):
 			created = strings.TrimSpace(value)
-			if t := timestamp(created); t != nil {
+			if t := text.Time(created); t != nil {
 				c.at = t.Truncate(time.Millisecond)
 			}
 		}
-		if text && c.id == "" {
+		if begun && c.id == "" {
 			c.id = issue + " " + created
 			if seen[created]++; seen[created] > 1 {
 				c.id += fmt.Sprintf("#%d", seen[created])
 			}
 		}
 	}
-	if text {
+	if begun {
 		list = append(list, c.complete(content, list))
 	}
 	return list

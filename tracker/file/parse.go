@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -156,13 +155,11 @@ var idLine = text.Pattern(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)
 func (r *record) fill(f fields, content []byte, body int) {
 	i := &r.issue
 	i.Title, i.State, i.Priority = f.text("title"), f.text("status"), f.priority()
-	i.CreatedAt, i.UpdatedAt = timestamp(f.text("created_date")), timestamp(f.text("updated_date"))
-	i.Labels = []string{}
+	i.CreatedAt, i.UpdatedAt = text.Time(f.text("created_date")), text.Time(f.text("updated_date"))
 	for _, label := range f.list("labels") {
-		if label = strings.ToLower(label); !slices.Contains(i.Labels, label) {
-			i.Labels = append(i.Labels, label)
-		}
+		i.Labels = append(i.Labels, strings.ToLower(label))
 	}
+	i.Labels = text.Unique(i.Labels)
 	i.BlockedBy = []reconcile.BlockerRef{}
 	r.dependencies = f.list("dependencies")
 	for _, name := range f.list("assignee") {
@@ -280,10 +277,7 @@ func (f fields) list(key string) (items []string) {
 	default:
 		f.ignored(key, node)
 	}
-	for i := range items {
-		items[i] = strings.TrimSpace(items[i])
-	}
-	return slices.DeleteFunc(items, func(s string) bool { return s == "" })
+	return text.Unique(items)
 }
 
 // priorities are the words for priorities, of which 1 is the most urgent.
@@ -312,19 +306,6 @@ func (f fields) ignored(key string, node *yaml.Node) {
 
 // bare returns a user name without the @ before it.
 func bare(name string) string { return strings.TrimPrefix(strings.TrimSpace(name), "@") }
-
-// timestamp parses a time, which is in UTC unless it has a zone, as Backlog.md writes it; nil for anything else.
-func timestamp(s string) *time.Time {
-	for _, layout := range []string{
-		time.RFC3339Nano, time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly,
-	} {
-		if t, err := time.Parse(layout, s); err == nil {
-			t = t.UTC()
-			return &t
-		}
-	}
-	return nil
-}
 
 // userLine is a line with names of users, which Backlog.md also reads without quotes.
 var (
