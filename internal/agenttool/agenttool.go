@@ -1,4 +1,4 @@
-// Package agenttool has what the tools by which agents reach a tracker share: schemas, arguments, and answers that are JSON.
+// Package agenttool makes the tools by which agents reach a tracker: their schemas, arguments and answers, and the errors for agents.
 package agenttool
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// AgentMarker ends the comments of agents, where a tracker does not tell them from those of the key's user.
-const AgentMarker = reconcile.CommentMarker + "agent -->"
+// Marker ends the comments of agents, where a tracker does not tell them from those of the key's user.
+const Marker = reconcile.CommentMarker + "agent -->"
 
 // Change is a tool that changes the issue of the run. Its only argument is a text that is not empty.
 type Change struct {

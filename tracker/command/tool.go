@@ -145,7 +145,7 @@ func (c *client) commentTool() agenttool.Change {
 		Description: `Comment on the issue that you work on. Example: {"text": "Done; the tests pass."}`,
 		Argument:    "text", Meaning: "The comment, as Markdown.", CommentsOnly: true, ReadOnly: c.ReadOnly,
 		Do: func(ctx context.Context, i reconcile.Issue, text string) (string, *reconcile.Created, error) {
-			made, err := c.post(ctx, i.ID, text+"\n\n"+agenttool.AgentMarker)
+			made, err := c.post(ctx, i.ID, text+"\n\n"+agenttool.Marker)
 			return "commented on " + i.Identifier, &reconcile.Created{Kind: "comment", ID: made.ID}, err
 		},
 	}

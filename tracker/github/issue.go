@@ -206,7 +206,9 @@ func (r record) complete(state string, labels []label, assignees []account) reco
 }
 
 // has reports whether the issue has a label.
-func (r record) has(label string) bool { return slices.Contains(r.Labels, reconcile.NormalizeState(label)) }
+func (r record) has(label string) bool {
+	return slices.Contains(r.Labels, reconcile.NormalizeState(label))
+}
 
 // state returns the state of an issue: closed, the column of the board, the first label that is a state, or open.
 func (n *names) state(r record) string {

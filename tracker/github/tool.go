@@ -22,12 +22,6 @@ const (
 	maxToolAnswer = 1 << 20 // bytes of an answer
 )
 
-// The comments of agents end with agentMarker. ownMarker begins every marker; agents may not write it.
-const (
-	ownMarker   = reconcile.CommentMarker
-	agentMarker = agenttool.AgentMarker
-)
-
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
 
 // Tool returns the agent's tool github_api. The token stays in this process. The tool is restricted to the repository of the run's
@@ -214,13 +208,13 @@ func markText(object map[string]json.RawMessage, field string) error {
 	if json.Unmarshal(object[field], &text) != nil {
 		return agenttool.Refusal("invalid_input", field+" must be a text")
 	}
-	if text = strings.TrimRight(strings.ReplaceAll(text, agentMarker, ""), " \r\n"); text == "" {
+	if text = strings.TrimRight(strings.ReplaceAll(text, agenttool.Marker, ""), " \r\n"); text == "" {
 		return nil
 	}
-	if strings.Contains(text, ownMarker) {
-		return agenttool.Refusal("mutation_refused", "the text contains "+ownMarker+", which only symphony writes: leave it out")
+	if strings.Contains(text, reconcile.CommentMarker) {
+		return agenttool.Refusal("mutation_refused", "the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out")
 	}
-	object[field] = agenttool.JSON(text + "\n\n" + agentMarker)
+	object[field] = agenttool.JSON(text + "\n\n" + agenttool.Marker)
 	return nil
 }
 
@@ -236,10 +230,10 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 	}
 	text, isAgents := "", false
 	if json.Unmarshal(a.Body, &existing) == nil {
-		text, isAgents = strings.CutSuffix(strings.TrimSpace(existing.Body), agentMarker)
+		text, isAgents = strings.CutSuffix(strings.TrimSpace(existing.Body), agenttool.Marker)
 	}
 	// A request that symphony has posted may quote the agent's marker.
-	if a.Status == http.StatusOK && (!isAgents || strings.Contains(text, ownMarker)) {
+	if a.Status == http.StatusOK && (!isAgents || strings.Contains(text, reconcile.CommentMarker)) {
 		return agenttool.Refusal("mutation_refused", "only comments and reviews that were written with this tool can be changed or deleted")
 	}
 	return nil // GitHub reports that there is none
