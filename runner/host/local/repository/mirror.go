@@ -321,7 +321,7 @@ func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 		err, hint = errors.New("git is missing: it is not in PATH"), "install git, or add its directory to PATH in ~/.profile"
 	}
 	if errors.As(err, &killedError{}) {
-		code, hint = host.CodeGitKilled, "find out what ends git, for instance the kernel for want of memory"
+		code, hint = host.CodeGitKilled, "find out what kills git, for instance the kernel when memory is short"
 	}
 	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these say what the remote has against the commits
 		what += " (" + m.address() + ")"

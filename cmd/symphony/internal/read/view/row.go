@@ -157,7 +157,7 @@ func (r RunningRow) doing() string {
 	case !r.Alive && r.Phase != reconcile.Starting:
 		return "its worker has ended; the next pass settles the run"
 	case r.StopReason != nil:
-		return "is asked to end: " + *r.StopReason
+		return "is stopping (" + *r.StopReason + ")"
 	}
 	return cmp.Or(r.Activity, strings.ReplaceAll(string(r.Phase), "_", " "))
 }
