@@ -81,7 +81,7 @@ func (t *talk) converse(ctx context.Context, call *reconcile.Call, p Conversatio
 	}, nil
 }
 
-// harmless are the settings of codex that a client may change. Others start programs outside of the sandbox, or reach further than
+// harmless are the settings of codex that a client may change. Others start programs outside the sandbox, or reach further than
 // the sandbox of a turn.
 var harmless = []string{
 	"compact_prompt", "hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality", "show_raw_agent_reasoning", "web_search",

@@ -76,7 +76,7 @@ func uninterrupted(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// tx is a transaction, or the database outside of one, with the context of its statements.
+// tx is a transaction, or the database outside one, with the context of its statements.
 type tx struct {
 	executor
 	ctx context.Context
@@ -111,7 +111,7 @@ func (t tx) must(what, query string, args ...any) error {
 	return err
 }
 
-// reader executes queries outside of a transaction.
+// reader executes queries outside a transaction.
 func (c *conn) reader(ctx context.Context) tx { return tx{c.sql, uninterrupted(ctx)} }
 
 // view runs f in a deferred transaction: f sees one snapshot of the database and waits for no writer.
@@ -275,13 +275,13 @@ func row[T any](t tx, fields func(*T) []any, query string, args ...any) (v T, er
 	return all[0], nil
 }
 
-// readAll is rows outside of a transaction. doing describes the query in errors.
+// readAll is rows outside a transaction. doing describes the query in errors.
 func readAll[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) ([]T, error) {
 	all, err := rows(c.reader(ctx), fields, query, args...)
 	return all, fault(c.dir, doing, err)
 }
 
-// readOne is row outside of a transaction; false if there is no row.
+// readOne is row outside a transaction; false if there is no row.
 func readOne[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) (T, bool, error) {
 	v, err := row(c.reader(ctx), fields, query, args...)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -214,13 +214,13 @@ func isEmpty(dir string) (bool, error) {
 	return false, err
 }
 
-// registryName is the folder in the state home that lists the state directories outside of it. It has a file for each of
+// registryName is the folder in the state home that lists the state directories outside it. It has a file for each of
 // them, which contains the path.
 const registryName = "elsewhere"
 
 func registryFile(home, dir string) string { return filepath.Join(home, registryName, pathHash(dir)) }
 
-// RegisterDir records dir, a state directory outside of the state home, in that home.
+// RegisterDir records dir, a state directory outside the state home, in that home.
 func RegisterDir(home, dir string) error {
 	path := registryFile(home, dir)
 	if _, err := os.Stat(path); err == nil {

@@ -260,7 +260,7 @@ func expectComplaint(_ context.Context, ts *testscript.TestScript, b *browser, a
 	return nil
 }
 
-// runAxe runs axe-core, whose file SYMPHONY_TEST_AXE names. The browser evaluates it outside of the page's content security policy.
+// runAxe runs axe-core, whose file SYMPHONY_TEST_AXE names. The browser evaluates it outside the page's content security policy.
 func runAxe(ctx context.Context, ts *testscript.TestScript, _ *browser, _ []string) error {
 	path := os.Getenv("SYMPHONY_TEST_AXE")
 	if path == "" {

@@ -124,7 +124,7 @@ func configure(path, key, value string) error {
 
 // formsMain is an MCP server on stdin and stdout with two tools. ask lets its client fill in a form (a colour) and returns
 // the answer; codex passes the form on to its client. change is annotated as destructive, so that codex asks for approval
-// first; it writes a file beside the workspace, because MCP servers run outside of the sandbox.
+// first; it writes a file beside the workspace, because MCP servers run outside the sandbox.
 func formsMain() {
 	type object = map[string]any
 	text := func(text string) (*mcp.CallToolResult, error) {

@@ -28,7 +28,7 @@ import (
 //	                                       appends to FILE repeatedly
 //	hostile fork N                         leaves N idle processes
 //
-// For the test, outside of the sandbox:
+// For the test, outside the sandbox:
 //
 //	hostile listen PATH   a stream at PATH, a datagram socket at PATH.d and an abstract stream @PATH, until it is
 //	                      killed; it writes PATH.pid and PATH.ready, PATH.reached after a connection, and

@@ -92,7 +92,7 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	return m
 }
 
-// furnish creates the user's home, outside of /tmp, which a machine may hide.
+// furnish creates the user's home, outside /tmp, which a machine may hide.
 func (m *machine) furnish() {
 	m.t.Helper()
 	cache := test.Must(os.UserCacheDir())

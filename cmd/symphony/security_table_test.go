@@ -14,7 +14,7 @@ import (
 )
 
 // These tests check every cell of the table in docs/security.md of what an agent can do. With options set, a hostile agent, the
-// real codex with a scripted model, tries every row, and a script checks the result outside of the sandbox.
+// real codex with a scripted model, tries every row, and a script checks the result outside the sandbox.
 
 // byDefault is the column without options.
 const byDefault = "by default"
@@ -114,7 +114,7 @@ func TestSecurityTable(t *testing.T) {
 	runScripts(t, codexParams(t), scripts)
 }
 
-// removeOutside removes the files that agents have written outside of their scripts' directories. Their names contain this
+// removeOutside removes the files that agents have written outside their scripts' directories. Their names contain this
 // process's pid.
 func removeOutside(t *testing.T) {
 	t.Helper()
@@ -268,7 +268,7 @@ func trustRows() []trustRow {
 
 		reads("signal other processes of the account", "kill -0 $(cat ../../socket.pid) && echo could-signal", "^could-signal"),
 		{says: "leave processes behind", tries: "sh " + hostilePath + " fork 3", means: looks("alive '^hostile stay'")},
-		{says: "run commands outside of the sandbox", tries: "sh echo x > ../../outside\nask-command echo x > ../../asked", means: map[string]string{
+		{says: "run commands outside the sandbox", tries: "sh echo x > ../../outside\nask-command echo x > ../../asked", means: map[string]string{
 			"yes": "exec sh -c 'cat outside asked 2>/dev/null || true'\nstdout x",
 			"no":  "! exists outside asked", "asks a person": "! exists outside\nexists asked",
 		}},
@@ -276,7 +276,7 @@ func trustRows() []trustRow {
 			"yes": "exec symphony ps --json\njson stdout paused true", "no": "exec symphony ps --json\njson stdout paused false",
 		}},
 		{says: "have codex start what its repository's `.codex/config.toml` names", means: looks("exists started-by-repository")},
-		{says: "use the MCP servers of the operator's codex home, outside of the sandbox", means: looks("exists started-by-home")},
+		{says: "use the MCP servers of the operator's codex home, outside the sandbox", means: looks("exists started-by-home")},
 
 		reads("reach the network, this machine's ports included", "(exec 3<>/dev/tcp/127.0.0.1/${LINEAR_URL##*:}) && echo could-connect", "^could-connect"),
 		writes("connect to sockets: docker, systemd, an ssh agent", hostilePath+" connect $WORK/socket", "socket.reached"),

@@ -45,7 +45,7 @@ func (r *reader) trackerVerbs(f field) {
 	}
 }
 
-// protectProgram refuses to let agents write the program or a file that its arguments name: they could run their own outside of the
+// protectProgram refuses to let agents write the program or a file that its arguments name: they could run their own outside the
 // sandbox, or move and answer issues.
 func (r *reader) protectProgram() {
 	f := r.field("tracker.provider.command")

@@ -227,7 +227,7 @@ func TestRunEnvironment(t *testing.T) {
 	}
 }
 
-// TestAgentWrites checks which policies let an agent write a repository outside of its workspace.
+// TestAgentWrites checks which policies let an agent write a repository outside its workspace.
 func TestAgentWrites(t *testing.T) {
 	const never, asks = `"never"`, `"on-request"`
 	for _, c := range []struct {

@@ -74,7 +74,7 @@ func (c Config) env(env []string, runID string, w host.Workspace, dirs host.Dirs
 }
 
 // AtHome returns a command of codex with a prefix that sets the codex home of agents, whatever a startup file of the shell sets.
-// It also makes every git that codex runs by itself fail: codex runs git status in the workspace at each turn, outside of the
+// It also makes every git that codex runs by itself fail: codex runs git status in the workspace at each turn, outside the
 // sandbox, and git runs the filters that an agent has configured there.
 func (c Config) AtHome(command string) string {
 	vars := gitSettings + "=refused"

@@ -295,7 +295,7 @@ func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere strin
 
 // SandboxHint is the next step if this system can't sandbox.
 func SandboxHint() string {
-	hint := "run symphony outside of another sandbox"
+	hint := "run symphony outside another sandbox"
 	if runtime.GOOS == "linux" {
 		hint = "allow unprivileged user namespaces (sysctl user.max_user_namespaces=15000, and where they exist " +
 			"kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0), or install bubblewrap with its " +

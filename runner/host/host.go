@@ -89,9 +89,9 @@ type Issue struct {
 
 // Workspace is the directory of an issue while a run holds its lease.
 type Workspace struct {
-	// Path is the workspace. The other directories are outside of it, outlive a run, and are deleted with the workspace.
+	// Path is the workspace. The other directories are outside it, outlive a run, and are deleted with the workspace.
 	Path string
-	// TmpDir and CacheDir are for the agent's commands. Only these may write to them, and no program outside of the sandbox may
+	// TmpDir and CacheDir are for the agent's commands. Only these may write to them, and no program outside the sandbox may
 	// use them, because what it finds there may have been planted.
 	TmpDir, CacheDir string
 	// Hooks and Codex are for hooks and for codex itself.

@@ -228,7 +228,7 @@ func settingsFiles(path string) (list []string) {
 	return list
 }
 
-// Beside returns the files and directories outside of a folder of issues that are read with it. Some need not exist.
+// Beside returns the files and directories outside a folder of issues that are read with it. Some need not exist.
 func Beside(path string) (list []string) {
 	list = settingsFiles(path)
 	if list == nil {

@@ -25,7 +25,7 @@ import (
 
 // Guard protects the workflow's hooks from what an agent leaves in git directories. An agent may write to the git directory of
 // its workspace, where git finds programs to run: git hooks, and the values of many settings. In the agent's sandbox that is
-// harmless, but the workflow's hooks run git outside of the sandbox. So before the agent starts, Trust takes a snapshot, in a
+// harmless, but the workflow's hooks run git outside the sandbox. So before the agent starts, Trust takes a snapshot, in a
 // file that the agent can't write. After the agent has ended, Undo compares.
 //
 //	before_run ─► Trust ─► agent ─► all its processes end ─► Undo ─► after_run
@@ -40,7 +40,7 @@ import (
 // reads or writes is not guarded: references, objects, attributes. The agent can change git hooks in the work tree. If the
 // operator has configured git to use those, git runs without hooks in the workflow's hooks (HookEnv).
 type Guard struct {
-	// Tree is the workspace. Temp are directories outside of it that the agent can write: its tmp and cache.
+	// Tree is the workspace. Temp are directories outside it that the agent can write: its tmp and cache.
 	Tree string
 	Temp []string
 	// File is the path of the snapshot, where the agent can't write.
@@ -109,7 +109,7 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 }
 
 // Trust durably stores a snapshot of what git would run in the workspace now. After that the agent may start. reaches reports
-// whether the agent can write to a directory outside of the workspace, apart from its tmp and cache. env is the environment of git in hooks.
+// whether the agent can write to a directory outside the workspace, apart from its tmp and cache. env is the environment of git in hooks.
 func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []string) error {
 	if g.Off {
 		return g.forget()
@@ -207,7 +207,7 @@ func foundError(names []string) error {
 	if more := len(names) - unsafeShown; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("git could run outside of the sandbox: %q", shown)
+	return fmt.Errorf("git could run outside the sandbox: %q", shown)
 }
 
 // judge returns workspace_untrusted for an error of the search, except for a fault of the machine and the end of the run.

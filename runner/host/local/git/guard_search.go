@@ -38,7 +38,7 @@ type search struct {
 	left  int               // entries that may still be read
 
 	programs map[string]string // digests of what git could run, by names for messages
-	hooks    map[string]string // where other repositories than the workspace's have hooks outside of their git directory, by reasons
+	hooks    map[string]string // where other repositories than the workspace's have hooks outside their git directory, by reasons
 }
 
 // search finds what git could run. After an agent, what is new is an error.
@@ -241,7 +241,7 @@ func (f *search) gitDir(dir string) error {
 	return f.ctx.Err()
 }
 
-// index checks the paths in a git directory's index, in which git trusts: for a path outside of the work tree, git checkout writes
+// index checks the paths in a git directory's index, in which git trusts: for a path outside the work tree, git checkout writes
 // there and git status runs programs of a repository there.
 func (f *search) index(dir string) error {
 	if !exists(filepath.Join(dir, "index")) {

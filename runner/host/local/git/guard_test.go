@@ -19,7 +19,7 @@ import (
 type guarded struct {
 	*Guard
 	t *testing.T
-	// mark is a file outside of the workspace that every attack creates. spare is a directory that the agent can write.
+	// mark is a file outside the workspace that every attack creates. spare is a directory that the agent can write.
 	mark, spare string
 	reaches     bool // the agent can write anywhere
 }
@@ -135,7 +135,7 @@ const (
 	servers  = `git init -q --bare "$MARK-good"; git init -q --bare "$MARK-evil"; git config url."$MARK-".insteadOf https://h.invalid/; git remote add origin https://h.invalid/good; `
 )
 
-// elsewhere is a repository that runs a program, outside of the workspace.
+// elsewhere is a repository that runs a program, outside the workspace.
 const elsewhere = `git init -q "$SPARE/r"; git -C "$SPARE/r" commit -q --allow-empty -m x; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; `
 
 // attacks list what the operator has set up, what an agent does, what a hook of the workflow does later, and what is undone in

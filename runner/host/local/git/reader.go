@@ -453,7 +453,7 @@ func HeadOf(workspace string) (h Head, err error) {
 }
 
 // SetRemoteBranch records in a workspace that its remote has a commit, as git push does. Links in the repository are not followed
-// to anywhere outside of it.
+// to anywhere outside it.
 func SetRemoteBranch(workspace, branch, commit string) error {
 	repo, ok, err := openRepository(workspace)
 	if err != nil || !ok || !repo.inTree {

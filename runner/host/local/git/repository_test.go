@@ -11,7 +11,7 @@ import (
 
 // What git commit in a workspace has to write: opened are directories that the agent can write anyhow, "repo" and "other" are
 // repositories elsewhere. The agent can write the files that say where the repository is, and nothing that it writes there
-// opens a directory outside of its workspace.
+// opens a directory outside its workspace.
 func TestWritable(t *testing.T) {
 	t.Parallel()
 	const linked = "git -C repo worktree add -q ../ws; "
@@ -44,7 +44,7 @@ func TestWritable(t *testing.T) {
 		{name: "common directory outside", script: forge + "forge ws/fake repo/.git"},
 		{name: "common directory in .git", script: `put ws/.git/commondir "$PWD/repo/.git\n"`},
 		{name: "git directory by a link", script: `git -C repo worktree add -q ../theirs; put ws/.git "gitdir: g\n"; ln -s "$PWD/repo/.git/worktrees/theirs" ws/g`},
-		{name: "outside of the tree", script: `put ws/.git "gitdir: ..\n"`},
+		{name: "outside the tree", script: `put ws/.git "gitdir: ..\n"`},
 		{name: "root", script: `put ws/.git "gitdir: /\n"`},
 		{name: "nonsense", script: `put ws/.git "gitdir:\n"`},
 		{name: "two lines", script: `put ws/.git "gitdir: x\n$PWD/repo\n"`},

@@ -42,7 +42,7 @@ func TestUnsaved(t *testing.T) {
 		{"the automatic stash of a rebase", `commit; git push -q origin HEAD:topic; echo changed > file
 			GIT_SEQUENCE_EDITOR='echo break >' git rebase -q -i --autostash HEAD~1`, "2 commits not on any remote"},
 		{"a changed file that git does not look at", "git update-index --assume-unchanged file; echo changed > file", "1 change not committed"},
-		{"a changed file outside of a sparse checkout", "git update-index --skip-worktree file; echo changed > file", "1 change not committed"},
+		{"a changed file outside a sparse checkout", "git update-index --skip-worktree file; echo changed > file", "1 change not committed"},
 		{"a sparse checkout", "git update-index --skip-worktree file; rm file", ""},
 		{"a linked worktree's commit", "echo wt > .git/info/exclude; git worktree add -q --detach wt; commit wt", one + ", in wt " + one},
 		{"a submodule", `repo ../other; git -c protocol.file.allow=always submodule --quiet add ../other sub; git commit -qm sub

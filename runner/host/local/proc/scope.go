@@ -220,7 +220,7 @@ func ReadHostUnit(env []string) HostUnit {
 
 func (at HostUnit) inService() bool { return strings.HasSuffix(at.Unit, ".service") }
 
-// managers returns the managers that may provide a lasting scope, the best one first. A user's manager is used from outside of its
+// managers returns the managers that may provide a lasting scope, the best one first. A user's manager is used from outside its
 // units only if that user lingers. Otherwise the manager and its scopes end with the last logout.
 func (at HostUnit) managers() []manager {
 	system, user := manager{}, manager{user: true, runtime: at.runtime}

@@ -245,7 +245,7 @@ func contained(root, path string) error {
 		return files.Failed(err, "resolve the workspace %s", path)
 	}
 	if real != path || filepath.Dir(path) != root {
-		return invalidCwd(path, "it leads to "+real+", outside of the workspace root "+root)
+		return invalidCwd(path, "it leads to "+real+", outside the workspace root "+root)
 	}
 	return nil
 }

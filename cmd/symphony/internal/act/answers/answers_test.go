@@ -187,7 +187,7 @@ func TestRequestIsAnsweredByAComment(t *testing.T) {
 	s.passes(2)
 	test.Equal(t, "the requests to the tracker", s.calls, []string{"post", "comments"})
 	test.Contains(
-		t, "the comment", s.comments[0].Body, "outside of the sandbox", "`ABC-7.1`", "```text\nmake install\n```", "`/ws/ABC-7`",
+		t, "the comment", s.comments[0].Body, "outside the sandbox", "`ABC-7.1`", "```text\nmake install\n```", "`/ws/ABC-7`",
 		"2026-03-02 13:00 UTC", "`approve for session`", "\n<!-- symphony:request run-1 1 -->",
 	)
 	s.reply("Approve!\n\nThanks.")

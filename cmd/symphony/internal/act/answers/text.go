@@ -73,7 +73,7 @@ func heading(r reconcile.Request) string {
 		reconcile.PermissionsRequest: "asks for permissions", reconcile.QuestionRequest: "has a question",
 	}[r.Kind]
 	if r.Outside {
-		what += ", **outside of the sandbox**"
+		what += ", **outside the sandbox**"
 	}
 	return "The agent " + what + " (" + span(r.ID()) + ")"
 }

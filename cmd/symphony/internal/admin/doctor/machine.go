@@ -38,7 +38,7 @@ func checkGit(ctx context.Context, e *environment) []finding {
 		major, _ := strconv.Atoi(m[1]) // digits
 		minor, _ := strconv.Atoi(m[2])
 		if major < 2 || major == 2 && minor < 31 {
-			return warn(m[0]+" is older than 2.31: codex would let it run programs of an agent outside of the sandbox", "upgrade git")
+			return warn(m[0]+" is older than 2.31: codex would let it run programs of an agent outside the sandbox", "upgrade git")
 		}
 	}
 	if e.config.Repository.URL != "" && e.lacks(ctx, "git") {
@@ -296,7 +296,7 @@ func checkHome(_ context.Context, e *environment) []finding {
 		list = ok("agents inherit %s (codex.inherit)", home)
 	case names != "" && e.config.Codex.Inherit:
 		list = warn(fmt.Sprintf("agents inherit all of %s (codex.inherit): %s", home, names),
-			"rules, hooks and MCP servers work outside of the sandbox: remove codex.inherit, or name a home for agents in codex.home")
+			"rules, hooks and MCP servers work outside the sandbox: remove codex.inherit, or name a home for agents in codex.home")
 	case names != "":
 		list = ok("agents have the login and the model of %s, but not: %s", home, names)
 	}
@@ -304,7 +304,7 @@ func checkHome(_ context.Context, e *environment) []finding {
 		list = append(list, failWith(err)...)
 	} else if len(system) > 0 {
 		list = append(list, warn(fmt.Sprintf("what %s sets applies to agents, too: %s", systemHome, strings.Join(system, ", ")),
-			"remove what must not work outside of the sandbox")...)
+			"remove what must not work outside the sandbox")...)
 	}
 	return list
 }

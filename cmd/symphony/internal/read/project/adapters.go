@@ -162,7 +162,7 @@ func Launcher(ctx context.Context, p *Project, cfg *workflow.Config, env []strin
 
 // LauncherWarning explains a launcher in codex.command.
 func LauncherWarning(l host.Launcher) string {
-	return "codex.command starts " + l.Program + ", and files that agents can write decide which program that runs outside of the sandbox" +
+	return "codex.command starts " + l.Program + "; files that agents can write decide which program it runs outside the sandbox" +
 		": runs in workspaces with such files end with codex_command_unsafe"
 }
 

@@ -35,7 +35,7 @@ type model struct {
 	running  int      // commands without the terminal
 }
 
-// effects are the actions of the model outside of it.
+// effects are the actions of the model outside it.
 type effects struct {
 	// read reads the state and returns a readMsg.
 	read tea.Cmd
