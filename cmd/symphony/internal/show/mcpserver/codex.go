@@ -57,8 +57,8 @@ type (
 func (s *Server) addCodexTools() {
 	addTool(s, &mcp.Tool{
 		Name: "codex", Annotations: works(),
-		Description: "Let codex carry out a prompt in a new agent, and return its last message. A turn that takes longer than a call goes on: the " +
-			"result is then the state running.",
+		Description: "Let codex carry out a prompt in a new agent, and return its last message. If a turn takes longer than a call, it " +
+			"continues, and the result has the state running.",
 	}, s.codex)
 	addTool(s, &mcp.Tool{
 		Name: "codex-reply", Annotations: works(),

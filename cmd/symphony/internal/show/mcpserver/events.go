@@ -69,8 +69,8 @@ func newAgentEvent(agentID string, e agents.Event) AgentEvent {
 func (s *Server) addEventTools() {
 	addTool(s, &mcp.Tool{
 		Name: "read_events", Annotations: reads(),
-		Description: "Read what an agent has done, event by event, from a cursor on. The pieces of a streamed message are no events: the whole " +
-			"message is one.",
+		Description: "Read what an agent has done, event by event, from a cursor on. A streamed message is one " +
+			"event, not its pieces.",
 	}, s.readEvents)
 }
 

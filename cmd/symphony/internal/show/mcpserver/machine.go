@@ -71,7 +71,8 @@ func (s *Server) addMachineTools() {
 	}, s.authStatus)
 	addTool(s, &mcp.Tool{Name: "get_user_agent", Annotations: reads(), Description: "Return the version of an agent's codex."}, s.userAgent)
 	addTool(s, &mcp.Tool{
-		Name: "git_diff_to_remote", Annotations: reads(), Description: "Return what differs in the directory of an agent from its remote git repository.",
+		Name: "git_diff_to_remote", Annotations: reads(),
+		Description: "Return the differences between the directory of an agent and its remote git repository.",
 	}, s.diffToRemote)
 	addTool(s, &mcp.Tool{
 		Name: "exec_one_off_command", Annotations: works(), Description: "Run one command in the sandbox of an agent, without its model, and return its output.",

@@ -64,11 +64,11 @@ func (s *Server) addAgentTools() {
 			"Two agents in one directory are refused unless shared is set.",
 	}, s.spawnAgent)
 	addTool(s, &mcp.Tool{
-		Name: "list_agents", Annotations: reads(), Description: "List the agents that live, also those of other hosts, with their conversations.",
+		Name: "list_agents", Annotations: reads(), Description: "List the live agents, including those of other hosts, with their conversations.",
 	}, s.listAgents)
 	addTool(s, &mcp.Tool{
 		Name: "kill_agent", Annotations: hints(false, true, true),
-		Description: "End an agent with all its processes. A turn that runs is lost; files stay as they are.",
+		Description: "End an agent with all its processes. A running turn is lost; files stay as they are.",
 	}, s.killAgent)
 }
 

@@ -116,11 +116,11 @@ func (s *Server) addTurnTools() {
 	}, s.sendUserMessage)
 	addTool(s, &mcp.Tool{
 		Name: "send_user_turn", Annotations: works(),
-		Description: "Begin a turn in a conversation, with settings of its own. It waits for turns before it. Returns immediately.",
+		Description: "Begin a turn in a conversation, with its own settings. It waits for turns before it. Returns immediately.",
 	}, s.sendUserTurn)
 	addTool(s, &mcp.Tool{
 		Name: "interrupt", Annotations: hints(false, true, true),
-		Description: "End the running turn of a conversation, and those that wait.",
+		Description: "End the running turn of a conversation, and the waiting ones.",
 	}, s.interrupt)
 }
 
