@@ -120,8 +120,10 @@ func (j *job) refuseLauncher(ctx context.Context) error {
 	}
 	return &reconcile.Error{
 		Code: "codex_command_unsafe", Hint: LauncherHint(l),
-		Message: fmt.Sprintf("codex.command starts %s, which would run, outside the sandbox, files that an agent can write: it depends on %s in %s",
-			l.Program, names, j.space.Path),
+		Message: fmt.Sprintf(
+			"codex.command starts %s, which would run, outside the sandbox, files that an agent can write: it depends on %s in %s",
+			l.Program, names, j.space.Path,
+		),
 	}
 }
 

@@ -17,13 +17,18 @@ import (
 )
 
 // decideUsage explains the argument REQUEST.
-const decideUsage = "\n\nREQUEST is an id that symphony ps shows, such as ABC-7.3. ABC-7 stands for the first request of that issue: the command\n" +
-	"prints it in full and, on a terminal, asks for your decision. It needs no pass and no lock; the worker sees the decision\nwithin a second."
+const decideUsage = `
 
-const answerUsage = "\n\nGive one TEXT or --choice for each question. Separate several options of one question by commas. An empty TEXT skips an\n" +
-	"optional question. Put a TEXT that begins with a dash after --. Without a TEXT, a terminal asks for it: a secret is not\n" +
-	"echoed and stays out of the shell's history. --stdin takes the TEXT from a program, where other processes can't read it;\n" +
-	"NUL bytes separate several."
+REQUEST is an id that symphony ps shows, such as ABC-7.3. ABC-7 stands for the first request of that issue: the command
+prints it in full and, on a terminal, asks for your decision. It needs no pass and no lock; the worker sees the decision
+within a second.`
+
+const answerUsage = `
+
+Give one TEXT or --choice for each question. Separate several options of one question by commas. An empty TEXT skips an
+optional question. Put a TEXT that begins with a dash after --. Without a TEXT, a terminal asks for it: a secret is not
+echoed and stays out of the shell's history. --stdin takes the TEXT from a program, where other processes can't read it;
+NUL bytes separate several.`
 
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{

@@ -87,8 +87,8 @@ func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "start one issue now, and follow its run",
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
-		Description: "It starts the issue in spite of slots, a backoff or a block, and prints what the agent does. It ends with the run, and exits 1\n" +
-			"if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
+		Description: "It starts the issue in spite of slots, a backoff or a block, and prints what the agent does. It ends with the run, and\n" +
+			"exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
 			exampleText("symphony run ABC-7"),
 		Flags: workflowFlags(fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "the agent works with the model `NAME` in this run"}),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {

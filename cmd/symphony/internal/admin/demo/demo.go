@@ -250,7 +250,8 @@ func (d *playground) play(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return failed("see why: "+program(project.ProgramPath())+" ps --all "+d.flags(), "not every issue was handed over within %s", text.Duration(bound))
+	return failed("see why: "+program(project.ProgramPath())+" ps --all "+d.flags(),
+		"not every issue was handed over within %s", text.Duration(bound))
 }
 
 // show prints which issues have changed their states, which runs have ended, and what the pass did.

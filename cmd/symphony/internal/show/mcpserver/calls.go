@@ -37,7 +37,7 @@ func addTool[In, Out any](s *Server, t *mcp.Tool, do mcp.ToolHandlerFor[In, Out]
 		result, out, err := do(ctx, req, in)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
-			err = exit.Fault(agents.CodeTimeout, fmt.Sprintf("%s has not ended within %s", t.Name, text.Took(s.CallTimeout.Milliseconds())), "try again")
+			err = exit.Fault(agents.CodeTimeout, t.Name+" has not ended within "+text.Took(s.CallTimeout.Milliseconds()), "try again")
 		case errors.Is(err, context.Canceled):
 			err = exit.Fault("canceled", "the host has canceled the call", "")
 		case err != nil:
