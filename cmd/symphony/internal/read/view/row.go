@@ -31,6 +31,7 @@ type Row struct {
 	// Detail is the row of one of the overview's lists that this row was made of: a RunningRow, RetryingRow, HeldRow, KeptRow,
 	// SkippedRow or RunRow.
 	Detail any `json:"-"`
+	place  int // in the queue for a slot
 }
 
 // Claimed reports whether symphony has claimed the issue.
@@ -92,7 +93,8 @@ func (v Overview) rows() []Row {
 			Text: cmp.Or(plain(deref(r.Error)), words.Waits[r.Kind].Short), Detail: r,
 		}
 		if r.Kind == reconcile.NoSlot {
-			row.Status, row.Text = reconcile.StatusQueued, inQueue(v.places[r.IssueID], row.Text)
+			row.Status, row.place = reconcile.StatusQueued, v.places[r.IssueID]
+			row.Text = inQueue(row.place, row.Text)
 		}
 		if u, found := undelivered[r.IssueID]; found {
 			row.Status, row.At, row.Text = reconcile.StatusUndelivered, u.Since, pushRefused(*u.Error)
@@ -103,14 +105,15 @@ func (v Overview) rows() []Row {
 		list = append(list, Row{Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.Since, Text: r.Unsaved, Detail: r})
 	}
 	for _, r := range v.Skipped {
-		row := Row{Status: r.Skip.Status(), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, At: &r.Since, Text: inQueue(r.Place, words.Skip(r.Skip)), Detail: r}
+		row := Row{Status: r.Skip.Status(), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, At: &r.Since, Text: inQueue(r.Place, words.Skip(r.Skip)), Detail: r, place: r.Place}
 		if r.URL != "" {
 			row.URL = &r.URL
 		}
 		list = append(list, row)
 	}
 	slices.SortStableFunc(list, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status)), text.CompareNatural(a.Identifier, b.Identifier))
+		return cmp.Or(cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status)), cmp.Compare(a.place, b.place),
+			text.CompareNatural(a.Identifier, b.Identifier))
 	})
 	for _, r := range v.Ended {
 		outcome, reason := r.Ending()
