@@ -105,7 +105,10 @@ func (v Overview) rows() []Row {
 		list = append(list, Row{Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.Since, Text: r.Unsaved, Detail: r})
 	}
 	for _, r := range v.Skipped {
-		row := Row{Status: r.Skip.Status(), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, At: &r.Since, Text: inQueue(r.Place, words.Skip(r.Skip)), Detail: r, place: r.Place}
+		row := Row{
+			Status: r.Status(), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, At: &r.Since,
+			Text: inQueue(r.Place, words.Skip(r.Skip)), Detail: r, place: r.Place,
+		}
 		if r.URL != "" {
 			row.URL = &r.URL
 		}
