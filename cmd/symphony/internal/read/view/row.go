@@ -58,28 +58,12 @@ var Statuses = []Status{
 	reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, StatusEnded,
 }
 
-// rows makes one list of the overview's lists, in the order of the statuses, then of the identifiers. Ended runs follow, the newest
-// first.
+// rows makes one list of the overview's lists, in the order of the statuses, then of the queue and the identifiers. Ended runs follow, the
+// newest first.
 func (v Overview) rows() []Row {
-	undelivered := map[string]UndeliveredRow{}
-	for _, u := range v.Undelivered {
-		if u.Error != nil {
-			undelivered[u.IssueID] = u
-		}
-	}
 	list := []Row{}
 	for _, r := range v.Running {
-		row := Row{
-			Status: reconcile.StatusRunning, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, State: &r.State, At: &r.StartedAt,
-			Turn: r.TurnCount, Tokens: r.Tokens.Total, Text: r.doing(), Detail: r,
-		}
-		if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
-			row.Status, row.At, row.Text = reconcile.StatusNeedsAnswer, &v.Requests[i].AskedAt, v.Requests[i].Summary
-		}
-		if r.HeldNext {
-			row.Text = "held after this run; " + row.Text
-		}
-		list = append(list, row)
+		list = append(list, v.runningRow(r))
 	}
 	for _, r := range v.Held {
 		list = append(list, Row{
@@ -87,32 +71,29 @@ func (v Overview) rows() []Row {
 			Text: r.text, Detail: r,
 		})
 	}
+	undelivered := map[string]UndeliveredRow{}
+	for _, u := range v.Undelivered {
+		if u.Error != nil {
+			undelivered[u.IssueID] = u
+		}
+	}
 	for _, r := range v.Retrying {
-		row := Row{
-			Status: reconcile.StatusWaiting, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.DueAt,
-			Text: cmp.Or(plain(deref(r.Error)), words.Waits[r.Kind].Short), Detail: r,
-		}
-		if r.Kind == reconcile.NoSlot {
-			row.Status, row.place = reconcile.StatusQueued, v.places[r.IssueID]
-			row.Text = inQueue(row.place, row.Text)
-		}
+		row := v.retryingRow(r)
 		if u, found := undelivered[r.IssueID]; found {
 			row.Status, row.At, row.Text = reconcile.StatusUndelivered, u.Since, pushRefused(*u.Error)
 		}
 		list = append(list, row)
 	}
 	for _, r := range v.Kept {
-		list = append(list, Row{Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.Since, Text: r.Unsaved, Detail: r})
+		list = append(list, Row{
+			Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.Since, Text: r.Unsaved, Detail: r,
+		})
 	}
 	for _, r := range v.Skipped {
-		row := Row{
-			Status: r.Status(), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, At: &r.Since,
+		list = append(list, Row{
+			Status: r.Status(), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: text.OrNull(r.URL), At: &r.Since,
 			Text: inQueue(r.Place, words.Skip(r.Skip)), Detail: r, place: r.Place,
-		}
-		if r.URL != "" {
-			row.URL = &r.URL
-		}
-		list = append(list, row)
+		})
 	}
 	slices.SortStableFunc(list, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status)), cmp.Compare(a.place, b.place),
@@ -130,12 +111,35 @@ func (v Overview) rows() []Row {
 		pulls[p.IssueID] = p.URL
 	}
 	for i := range list {
-		list[i].Project = v.Project.Name
-		if url := pulls[list[i].IssueID]; url != "" {
-			list[i].PullRequest = &url
-		}
+		list[i].Project, list[i].PullRequest = v.Project.Name, text.OrNull(pulls[list[i].IssueID])
 	}
 	return list
+}
+
+func (v Overview) runningRow(r RunningRow) Row {
+	row := Row{
+		Status: reconcile.StatusRunning, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, State: &r.State, At: &r.StartedAt,
+		Turn: r.TurnCount, Tokens: r.Tokens.Total, Text: r.doing(), Detail: r,
+	}
+	if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
+		row.Status, row.At, row.Text = reconcile.StatusNeedsAnswer, &v.Requests[i].AskedAt, v.Requests[i].Summary
+	}
+	if r.HeldNext {
+		row.Text = "held after this run; " + row.Text
+	}
+	return row
+}
+
+func (v Overview) retryingRow(r RetryingRow) Row {
+	row := Row{
+		Status: reconcile.StatusWaiting, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.DueAt,
+		Text: cmp.Or(plain(deref(r.Error)), words.Waits[r.Kind].Short), Detail: r,
+	}
+	if r.Kind == reconcile.NoSlot {
+		row.Status, row.place = reconcile.StatusQueued, v.places[r.IssueID]
+		row.Text = inQueue(row.place, row.Text)
+	}
+	return row
 }
 
 // inQueue adds the place in the queue for a slot to why an issue waits.
