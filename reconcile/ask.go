@@ -159,7 +159,7 @@ func (t *tick) limited() bool {
 	if b.Since.After(now) || b.NextTry.After(now.Add(longestReset)) {
 		return false // the clock was set back since, and only the tracker knows how long the limit still lasts
 	}
-	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
+	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Status: b.Status, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
 	t.report.Obstacle = &Obstacle{Reason: b.Code, Message: b.Message, Until: b.NextTry}
 	return true
 }
@@ -173,7 +173,7 @@ func (t *tick) stillEmpty(err error) bool {
 
 // blockTracker stores a fault of the tracker. It counts from the start of the previous fault if that was not over.
 func (t *tick) blockTracker(ctx context.Context, err *Error, reset time.Time) {
-	b := Block{Code: err.Code, Message: err.Message, Since: t.snapshot.Now, NextTry: cmp.Or(reset, t.snapshot.Now)}
+	b := Block{Code: err.Code, Message: err.Message, Status: err.Status, Since: t.snapshot.Now, NextTry: cmp.Or(reset, t.snapshot.Now)}
 	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) && (b.Code != CodeTrackerEmpty || old.Code == b.Code) {
 		b.Since = old.Since
 	}

@@ -12,6 +12,8 @@ type Error struct {
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"` // what to do next; may be empty
 	Err     error  `json:"-"`              // the cause, nil if there is none
+	// Status is that of the HTTP answer which was the error, 0 for other errors.
+	Status int `json:"http_status,omitempty"`
 	// Class overrides the class of the code in the table below. Of the error that ends a run only the code is stored: an
 	// adapter whose errors can end a run adds its codes to the table.
 	Class Class `json:"-"`
@@ -130,12 +132,28 @@ var faults = byCode(
 	fault{ClassIssue, ClassIssue, "hook_failed hook_timeout"},
 )
 
-// faultOf returns the meaning of a code. Instead of * it may have the name of a tracker.
-func faultOf(code string) (fault, bool) {
-	f, known := faults[code]
+// passing lists the codes of faults that end by themselves.
+var passing = byCode(fault{codes: `agent_quota network tracker_unavailable tracker_rate_limited *_api_request command_timeout
+	canceled locked`})
+
+// serverError is the lowest status of an HTTP answer that is the fault of the server.
+const serverError = 500
+
+// EndsByItself reports whether a fault, which may be an HTTP answer with this status, ends without an operator.
+func EndsByItself(code string, status int) bool {
+	_, passes := lookUp(passing, code)
+	return passes || status >= serverError
+}
+
+// faultOf returns the meaning of a code.
+func faultOf(code string) (fault, bool) { return lookUp(faults, code) }
+
+// lookUp finds a code in a table. Instead of * it may have the name of a tracker.
+func lookUp(table map[string]fault, code string) (fault, bool) {
+	f, known := table[code]
 	if !known {
 		_, rest, _ := strings.Cut(code, "_")
-		f, known = faults["*_"+rest]
+		f, known = table["*_"+rest]
 	}
 	return f, known
 }

@@ -220,6 +220,7 @@ type Command struct {
 type Block struct {
 	Code    string    `json:"code"`
 	Message string    `json:"message"`
+	Status  int       `json:"http_status,omitempty"` // of the HTTP answer that was the fault, 0 for other faults
 	Since   time.Time `json:"since"`
 	NextTry time.Time `json:"next_try"`
 	Tries   int       `json:"tries"`

@@ -51,6 +51,7 @@ func (c *Client) Refusal(
 	said = cmp.Or(Messages(errs), said)
 	e := c.Fail(c.Prefix+"_graphql_errors", said)
 	if a.Status != http.StatusOK {
+		e.Status = a.Status
 		e.Code, e.Message = c.Prefix+"_api_status", c.Scrub("HTTP "+strconv.Itoa(a.Status)+": "+said)
 	}
 	switch {

@@ -196,7 +196,7 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 		Actions: len(r.Applied), Skipped: len(r.Skips),
 	}
 	for _, e := range r.Errors {
-		r.Pass.Errors = append(r.Pass.Errors, reconcile.Error{Code: e.Code, Message: e.Message})
+		r.Pass.Errors = append(r.Pass.Errors, reconcile.Error{Code: e.Code, Message: e.Message, Status: e.Status})
 	}
 	r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass)
 	r.addError(err)

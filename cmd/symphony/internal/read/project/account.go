@@ -151,6 +151,8 @@ type BlockedRow struct {
 	NextTry time.Time `json:"next_try"`
 	// Until is when the block ends by itself, where that is known.
 	Until *time.Time `json:"until"`
+	// Status is that of the HTTP answer that was the fault, 0 for other faults.
+	Status int `json:"-"`
 }
 
 // BlockedBy returns the most important block, nil for none. A block of the tracker comes first.
@@ -159,7 +161,7 @@ func BlockedBy(rec reconcile.State) *BlockedRow {
 	if b == nil {
 		return nil
 	}
-	return &BlockedRow{Since: b.Since.UTC(), Reason: b.Code, Message: b.Message, NextTry: b.NextTry.UTC()}
+	return &BlockedRow{Since: b.Since.UTC(), Reason: b.Code, Message: b.Message, NextTry: b.NextTry.UTC(), Status: b.Status}
 }
 
 // AccountBlock returns the condition that stops all projects of the account, nil for none. An account that can't be read stops

@@ -62,8 +62,8 @@ func TestRows(t *testing.T) {
 	test.Equal(t, "the level without a schedule", v.Verdict().Level, LevelNotTicking)
 	for block, want := range map[project.BlockedRow]Level{
 		{Reason: "agent_quota"}: LevelOK,
-		{Reason: "linear_api_status", Message: "HTTP 503: (empty)"}:      LevelOK,
-		{Reason: "linear_api_status", Message: "HTTP 401: Unauthorized"}: LevelNeedsPerson,
+		{Reason: "linear_api_status", Message: "HTTP 503: (empty)", Status: 503}: LevelOK,
+		{Reason: "linear_api_status", Message: "HTTP 401: Unauthorized"}:         LevelNeedsPerson,
 	} {
 		test.Equal(t, block.Reason+" "+block.Message, (Overview{Schedule: true, Blocked: &block}).Verdict().Level, want)
 	}

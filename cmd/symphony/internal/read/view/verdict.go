@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -93,11 +92,11 @@ func (v Overview) Verdict() Verdict {
 	}
 	const idle = "nothing new starts"
 	stopped := func(by Level) { // what stops the project, if that has the level
-		if b := v.Blocked; b != nil && levelOf(b.Reason, b.Message) == by {
+		if b := v.Blocked; b != nil && levelOf(b.Reason, b.Status) == by {
 			add(by, idle, ": "+b.Reason+": "+b.Message)
 		}
 		if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.Blocked == nil || v.Blocked.Reason != p.Errors[0].Code) {
-			if e := p.Errors[0]; levelOf(e.Code, e.Message) == by {
+			if e := p.Errors[0]; levelOf(e.Code, e.Status) == by {
 				add(by, "the last pass failed", ": "+e.Code+": "+e.Message)
 			}
 		}
@@ -125,17 +124,10 @@ func (v Overview) Verdict() Verdict {
 	return out
 }
 
-// levelOf is the level of a block, or of an error of a pass. The message of an error with a status of HTTP begins with it, and one of
-// 500 or more is the tracker's own fault.
-func levelOf(code, message string) Level {
-	if endsByItself[code] || strings.HasSuffix(code, "_api_request") || strings.HasPrefix(message, "HTTP 5") {
+// levelOf is the level of a fault that stops a project.
+func levelOf(code string, status int) Level {
+	if reconcile.EndsByItself(code, status) {
 		return LevelOK
 	}
 	return LevelNeedsPerson
-}
-
-// endsByItself are the blocks and errors of passes for which an operator can do nothing.
-var endsByItself = map[string]bool{
-	"agent_quota": true, "network": true, "tracker_unavailable": true, "tracker_rate_limited": true, "command_timeout": true,
-	"canceled": true, "locked": true,
 }
