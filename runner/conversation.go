@@ -1,454 +1,321 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
-	"unicode/utf8"
+	"sync"
+	"time"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
-	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// conversation starts the agent and runs its turns (specification 10.2 and 10.3).
+// conversation is one of a free run, with a process of codex of its own. If codex exits, the next call starts it again and goes
+// on with the thread.
 type conversation struct {
 	*job
-	ending <-chan struct{} // closed when the run must end
-	agent  *agentProcess   // nil until it is started
-	guide  *guide
-	// profile is the name of the thread's permission profile, "" for none.
-	profile  string
-	listener *listener
-	// worked: the agent has done something in the present turn.
-	worked atomic.Bool
-	// toldNetwork: the log has a note about the closed network. Only the handler of events uses it.
-	toldNetwork bool
+	// clientCalls.mu guards these three.
+	turns     []reconcile.Call // that wait
+	running   *runningTurn     // nil before the first one, and when none waits
+	runsTurns bool             // a goroutine carries out its turns
+
+	opened chan struct{} // closed when the call that opens the conversation has ended; nil for a conversation without a thread
+	failed error         // why the conversation could not be opened; set before opened is closed
+
+	mu     sync.Mutex // held while codex is started or ended
+	live   *liveCodex // nil if none was started, or it has exited
+	params ConversationCall
 }
 
-// maxIdleTurns is how many turns in a row may do nothing before the run ends. The agent may have forgotten to hand the issue over, and
-// reports only that it is done; max_idle_runs counts such runs.
-const maxIdleTurns = 2
-
-func newConversation(j *job, ending <-chan struct{}) *conversation {
-	return &conversation{job: j, ending: ending, guide: &guide{job: j}, listener: newListener(j)}
+// liveCodex is a process of codex that has answered, with the thread of its conversation.
+type liveCodex struct {
+	*agentProcess
+	server agent.Server
 }
 
-// run starts the agent and runs turns until the issue needs no more.
-func (c *conversation) run(ctx context.Context, prompt string) error {
-	c.rec.phase(ctx, reconcile.LaunchingAgent)
-	run := c.hostRun()
-	if _, err := c.Host.Facts(ctx, host.FactsRequest{Run: &run, Path: c.space.Path}); err != nil {
-		return err
+// runningTurn is the turn of a conversation. done is closed when its end is stored.
+type runningTurn struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// awaitOpened waits until the conversation is open. It returns why it could not be opened.
+func (t *conversation) awaitOpened(ctx context.Context) error {
+	if t == nil || t.opened == nil {
+		return nil
 	}
-	thread, err := c.start(ctx)
+	select {
+	case <-t.opened:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if t.failed == nil {
+		return nil
+	}
+	code, message := codeOf(t.failed)
+	return &reconcile.Error{Code: code, Message: "the conversation was not opened: " + message}
+}
+
+// converse opens the conversation of a call.
+func (t *conversation) converse(ctx context.Context, call *reconcile.Call, p ConversationCall) (ConversationResult, error) {
+	if err := refuseSettings(p.Config); err != nil {
+		return ConversationResult{}, err
+	}
+	t.params = p
+	g, err := t.ensure(ctx)
 	if err != nil {
-		return err
+		return ConversationResult{}, err
 	}
-	input, err := c.guide.firstTurnText(ctx, prompt, thread)
+	call.ThreadID = t.params.ThreadID
+	return ConversationResult{
+		ThreadID: call.ThreadID, Model: g.session.Model(), UserAgent: g.server.UserAgent, Resumed: p.ThreadID != "",
+	}, nil
+}
+
+// harmless are the settings of codex that a client may change. Others start programs outside the sandbox, or reach further than
+// the sandbox of a turn.
+var harmless = []string{
+	"compact_prompt", "hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality", "show_raw_agent_reasoning", "web_search",
+}
+
+func refuseSettings(config map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(config)) {
+		if !slices.Contains(harmless, name) {
+			return &reconcile.Error{
+				Code:    "invalid_argument",
+				Message: fmt.Sprintf("config: a client can't set %q, only %s", name, strings.Join(harmless, ", ")),
+			}
+		}
+	}
+	return nil
+}
+
+// dir returns the directory in which a turn or a command starts: the one that the call names, that of the conversation, or the agent's.
+// It is in that of the agent, and where it leads may change: the sandbox is that of the agent's directory.
+func (t *conversation) dir(named string) string { return cmp.Or(named, t.params.Cwd, t.space.Path) }
+
+// profiles returns the flags that give all commands of codex the profiles of the agent's directory. They protect its git directory, and
+// that of a repository in it where the conversation starts.
+func (t *conversation) profiles(ctx context.Context) (flags string, err error) {
+	guarded, err := t.Free.Guarded(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
-	c.rec.phase(ctx, reconcile.StreamingTurn)
-	insisted := c.dayUsedUp(ctx)
-	for turn, idle := 1, 0; ; turn++ {
-		c.worked.Store(false)
-		if err := c.turn(ctx, input, turn); err != nil {
-			return c.agent.explain(ctx, err)
+	if unclear := t.Config.Patterns(*t.space); len(unclear) > 0 {
+		return "", &reconcile.Error{
+			Code: "invalid_argument", Message: "codex's sandbox takes these paths for patterns: " + strings.Join(unclear, ", "),
+			Hint: "use directories without *?[]{} in their paths",
 		}
-		if idle++; c.worked.Load() {
-			idle = 0
-		}
-		more, err := c.wantsMore(ctx, turn)
-		if !more || err != nil {
-			return err
-		}
-		if idle == maxIdleTurns {
-			c.Log.Info("the run ends: the agent has done nothing in its last turns", "turns", idle)
-			return nil
-		}
-		if !insisted && c.dayUsedUp(ctx) {
-			c.Log.Info("the run ends: agent.budget_per_day is used up")
-			return nil
-		}
-		input = c.guide.laterTurnText(ctx, turn+1)
 	}
+	for dir := t.dir(""); dir != t.space.Path && paths.Inside(t.space.Path, dir); dir = filepath.Dir(dir) {
+		git := filepath.Join(dir, ".git")
+		if _, err := os.Lstat(git); err == nil {
+			guarded = append(guarded, git)
+		}
+	}
+	return confine.ProfileFlags(t.Config.DirectoryProfiles(t.space.Path, *t.space, guarded)), nil
 }
 
-// dayUsedUp reports whether agent.budget_per_day is used up. A run that begins nevertheless is one that an operator asked for.
-func (c *conversation) dayUsedUp(ctx context.Context) bool {
-	budget := c.Config.Policy.DailyBudget
-	if !budget.Set() {
-		return false
+// endOutdated ends codex before a turn if it was started with other profiles than now: a project may have been added since.
+func (t *conversation) endOutdated(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.live == nil {
+		return nil
 	}
-	today, err := c.Journal.UsedOn(ctx, c.Now())
-	c.warn("what was used today is not read", err)
-	return budget.Reached(today)
-}
-
-// start launches the agent and opens its thread.
-func (c *conversation) start(ctx context.Context) (thread openedThread, err error) {
-	c.agent, err = openAgent(ctx, c.job, c.options, func(g *agentProcess) (err error) {
-		c.agent = g
-		thread, err = c.handshake(ctx)
-		return err
-	})
-	return thread, err
-}
-
-// openAgent launches an agent and opens its session. It returns the agent also with the error of open. An agent that collided with
-// another is replaced once.
-func openAgent(
-	ctx context.Context, j *job, options func(*agentProcess) agent.Options, open func(*agentProcess) error,
-) (g *agentProcess, err error) {
-	for replaced := false; ; replaced = true {
-		if g, err = launchAgent(ctx, j, options); err != nil {
-			return nil, err
-		}
-		if err = open(g); err == nil {
-			return g, nil
-		}
-		if err = g.explainStart(ctx, err); replaced || ctx.Err() != nil || !Collided(err) {
-			return g, err
-		}
-		j.Log.Info("the agent collided with another and is replaced once", "error", err)
-		g.end(ctx)
+	flags, err := t.profiles(ctx)
+	if err == nil && flags != t.flags {
+		t.live.end(context.WithoutCancel(ctx))
+		t.live = nil
 	}
-}
-
-// Collided reports whether an agent failed because another started at the same moment. They can delete each other's helper program,
-// codex-linux-sandbox, and up to codex 0.166 they can't both create the database of a new codex home.
-func Collided(err error) bool {
-	if err == nil {
-		return false
-	}
-	code, message := codeOf(err)
-	return code == string(agent.CodeSandboxUnavailable) && strings.Contains(message, "No such file") ||
-		strings.Contains(message, "failed to initialize sqlite state runtime")
-}
-
-// options returns the options of the session with g. Their functions wait until g.session is set, because the agent may send
-// lines before.
-func (c *conversation) options(g *agentProcess) agent.Options {
-	o := agent.Options{
-		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout,
-		OnApproval: c.Config.OnApproval, OnQuestion: c.Config.OnQuestion, Busy: g.busy,
-		Ask: g.asker(c.ending),
-		Now: c.Now,
-		OnEvent: func(e agent.Event) {
-			<-g.ready
-			c.onEvent(g, e)
-		},
-	}
-	for _, tool := range c.Tracker.Tools {
-		o.Tools = append(o.Tools, agent.Tool{
-			Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema, Summary: tool.Summary,
-		})
-	}
-	o.CallTool = func(ctx context.Context, name string, args json.RawMessage) agent.ToolResult {
-		i := slices.IndexFunc(c.Tracker.Tools, func(t reconcile.AgentTool) bool { return t.Name == name }) // the session calls no other
-		answer := c.callTool(ctx, c.Tracker.Tools[i], args)
-		return agent.ToolResult{Text: c.agentRedactor.Text(answer.Text), Success: answer.Success}
-	}
-	return o
-}
-
-// asker passes requests of the agent to an operator. ending is closed when the run must end.
-func (g *agentProcess) asker(ending <-chan struct{}) agent.Asker {
-	return func(ctx context.Context, ask agent.Request) agent.Decision {
-		<-g.ready
-		desk := agent.Desk{
-			Store: g.Requests, Timeout: g.Config.AnswerTimeout, Redactor: g.Redactor, Log: g.Log, Now: g.Now, Notify: g.Attend,
-			Instant: func() reconcile.Instant { return reconcile.Instant{Boot: g.Boot, Mono: g.Mono()} },
-			Run:     g.rec.get, Ending: ending, Gone: g.session.Done(),
-		}
-		return desk.Decide(ctx, ask)
-	}
-}
-
-// wantsMore reports whether the issue needs another turn. A stop after a completed turn does not undo it: the run succeeds.
-func (c *conversation) wantsMore(ctx context.Context, turn int) (bool, error) {
-	if ctx.Err() != nil || c.overBudget.Load() {
-		return false, nil //nolint:nilerr // see above
-	}
-	err := c.refreshPatiently(ctx)
-	if ctx.Err() != nil {
-		return false, nil //nolint:nilerr // see above
-	}
-	var moved runEnd
-	if errors.As(err, &moved) && moved.outcome == reconcile.Canceled {
-		c.Log.Info("the issue needs no further turn", "reason", moved.code)
-		return false, nil // usually it was handed over: the run succeeds
-	}
-	return turn < c.Config.MaxTurns, err
-}
-
-// turn runs one turn and waits for its end.
-func (c *conversation) turn(ctx context.Context, input string, number int) error {
-	policy, err := c.Config.TurnPolicy(ctx, c.Host, *c.space)
-	if err != nil {
-		return err
-	}
-	before := c.rec.get()
-	c.rec.change(func(r *reconcile.Run) { r.Turns = number })
-	c.rec.flush(ctx)
-	size := utf8.RuneCountInString(input)
-	c.note(agent.EventPrompt, fmt.Sprintf("turn %d, %d characters", number, size), agent.PromptEvent{Turn: number, Text: input})
-	c.agent.beginTurn()
-	_, err = c.agent.session.RunTurn(ctx, agent.TurnParams{
-		Input: input, Cwd: c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, SandboxPolicy: policy,
-		Permissions: c.profile,
-	})
-	c.rec.usage(ctx, c.agent.session)
-	outcome := "completed"
-	if err == nil {
-		c.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
-		c.shareSuccess(ctx)
-	} else {
-		outcome = err.Error()
-	}
-	if after := c.rec.get(); after.TurnID != before.TurnID { // otherwise the turn never started
-		c.Log.Info("turn ended", "session_id", sessionID(after), "turn", number, "outcome", outcome)
-	}
-	c.rec.flush(ctx)
 	return err
 }
 
-// sessionID returns the session id of a turn (specification 4.1.6).
-func sessionID(r reconcile.Run) string { return r.ThreadID + "-" + r.TurnID }
-
-// onEvent handles an event of the agent.
-func (c *conversation) onEvent(g *agentProcess, e agent.Event) {
-	c.listener.heard(g, e)
-	if e.Item.Works() {
-		c.worked.Store(true)
-	}
-	c.tellClosedNetwork(e.Item)
-	if e.Name != agent.EventSessionStarted {
-		return
-	}
-	if run := c.rec.get(); e.ThreadID == run.ThreadID {
-		c.Log.Info("turn started", "session_id", sessionID(run), "turn", run.Turns)
-		c.guide.turnAccepted(context.Background())
-	}
-	c.rec.flush(context.Background()) // so that views show the session at once
-}
-
-// missesNetwork matches what programs print if they can open no connection.
-var missesNetwork = text.Pattern(`(?i)could not resolve host|name resolution|no such host|name or service not known|ENOTFOUND|EAI_AGAIN` +
-	`|network is unreachable|socket: operation not permitted`)
-
-// tellClosedNetwork notes once in a run that a command has failed because the sandbox closes the network, and what opens it.
-func (c *conversation) tellClosedNetwork(i *agent.Item) {
-	setting := c.Config.ClosesNetwork()
-	if setting == "" || c.toldNetwork || i == nil || i.Kind != agent.ItemCommand || !i.Failed() || !missesNetwork().MatchString(i.Output) {
-		return
-	}
-	c.toldNetwork = true
-	c.note("network_closed", "a command has failed because the sandbox closes the network; in WORKFLOW.md "+setting+" opens it", map[string]string{"setting": setting})
-}
-
-// listener stores what the events of an agent say. Only the handler of events uses it.
-type listener struct {
-	*job
-	limits limitsReporter
-	used   agent.Usage // when an event last stored it
-}
-
-func newListener(j *job) *listener { return &listener{job: j, limits: limitsReporter{job: j}} }
-
-// heard writes an event to the event log, and what it changes to the record.
-func (l *listener) heard(g *agentProcess, e agent.Event) {
-	if !e.Fragment { // fragments would fill the log, and a secret in pieces is not recognised
-		l.warn("event not stored", l.events.Append(e))
-	}
-	ctx := context.Background()
-	if used := g.session.Usage(); used != l.used { // stored at once, so that no tokens are lost if the worker dies
-		l.used = used
-		l.rec.usage(ctx, g.session)
-	}
-	l.keepLinks(linksInItem(e.Item))
-	model, message, activity := g.session.Model(), l.Redactor.Text(e.Message), l.activity(e.Item)
-	var limits []byte
-	if record := g.session.RateLimits(); record != nil {
-		if limits = l.Redactor.Bytes(record); !json.Valid(limits) {
-			limits = nil // redaction has replaced a number
+// ensure starts codex, and opens the thread of the conversation, unless both are done.
+func (t *conversation) ensure(ctx context.Context) (*liveCodex, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.live != nil {
+		select {
+		case <-t.live.session.Done(): // it has exited
+			t.live.end(context.WithoutCancel(ctx))
+			t.live = nil
+		default:
+			return t.live, nil
 		}
 	}
-	l.rec.change(func(r *reconcile.Run) {
-		r.LastEvent, r.LastEventAt, r.Model = e.Name, e.At, model
-		if message != "" && !e.Fragment {
-			r.LastMessage = message
+	var err error
+	if t.flags, err = t.profiles(ctx); err != nil {
+		return nil, err
+	}
+	live := &liveCodex{}
+	g, err := openAgent(ctx, t.job, t.options, func(g *agentProcess) (err error) {
+		live.agentProcess = g
+		if live.server, err = g.initialize(ctx); err == nil && t.opened != nil {
+			err = t.openThread(ctx, live)
 		}
-		if activity != "" {
-			r.Activity = activity
-		}
-		if e.Name == agent.EventSessionStarted && e.ThreadID == r.ThreadID { // other events may come late, from an earlier turn
-			r.TurnID = e.TurnID
-		}
-		if limits != nil {
-			r.RateLimits = limits
-		}
+		return err
 	})
-	l.limits.report(ctx, limits)
+	if err != nil {
+		g.end(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	t.live = live
+	return live, nil
 }
 
-// maxActivity is how many characters are stored of what the agent does.
-const maxActivity = 200
-
-// activity describes in a line without secrets what the agent does from an item on; empty for an item without an activity.
-func (j *job) activity(i *agent.Item) string {
-	line := []rune(j.Redactor.Text(i.Activity()))
-	if len(line) > maxActivity {
-		return string(line[:maxActivity-1]) + "…"
+// openThread starts the thread of the conversation, or resumes it.
+func (t *conversation) openThread(ctx context.Context, g *liveCodex) error {
+	where := *t.space
+	where.Path = t.dir("")
+	config, err := t.Config.ThreadConfig(ctx, t.Host, t.run.ID, where, g.environ)
+	if err != nil {
+		return err
 	}
-	return string(line)
+	maps.Copy(config, t.params.Config)
+	params := agent.ThreadParams{
+		Name: t.run.Identifier, Cwd: where.Path, ApprovalPolicy: firstGiven(t.params.ApprovalPolicy, t.Config.ApprovalPolicy), Config: config,
+		Model: t.params.Model, BaseInstructions: t.params.BaseInstructions, DeveloperInstructions: t.params.DeveloperInstructions,
+	}
+	if t.params.ThreadID != "" {
+		err = g.session.ResumeThread(ctx, t.params.ThreadID, params)
+	} else {
+		t.params.ThreadID, err = g.session.StartThread(ctx, params)
+	}
+	if err == nil {
+		t.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = t.params.ThreadID, g.session.Model() })
+		t.rec.flush(ctx)
+	}
+	return err
 }
 
-// callTool runs the agent's call of a tool of the tracker (specification 10.5). If the call changes the issue, this is written to
-// the run's row before the call, and the new state after it, so that a pass can tell a handoff from a change by a person. What
-// the call created is stored first of all.
-func (c *conversation) callTool(ctx context.Context, tool reconcile.AgentTool, args json.RawMessage) reconcile.ToolAnswer {
-	changes := tool.ChangesIssue(args)
-	if changes {
-		c.rec.handsOver()
-		c.rec.flush(ctx)
-	}
-	answer := tool.Call(ctx, c.rec.get().Issue, args)
-	if m := answer.Mutation; m != nil {
-		message := strings.Join(m.Fields, ", ")
-		if !m.Success {
-			message += " failed"
-		}
-		c.note(agent.EventMutation, message, m)
-		c.keepLinks(linksInMutation(*m))
-		// If this is never stored, the next run takes the agent's own comment for that of a person.
-		c.warn("what the agent created in the tracker is not stored yet", c.guide.saveCreated(ctx, m.Created))
-		crash.At("runner.mutation.after")
-	}
-	if !changes {
-		return answer
-	}
-	found, err := c.Tracker.ByIDs(ctx, []string{c.job.run.IssueID})
-	issue, visible := found[c.job.run.IssueID]
-	if err == nil && issue.Malformed != "" {
-		err = errors.New(issue.Malformed)
-	}
-	if err != nil {
-		c.warn("handoff not confirmed", err)
-		return answer
-	}
-	c.rec.change(func(r *reconcile.Run) { r.HandoffState = issue.State })
-	c.rec.flush(ctx)
-	if visible && answer.Success && tool.Describes != nil && tool.Describes(issue, args) {
-		c.guide.noteDescription(ctx, issue)
-	}
-	return answer
-}
-
-// maxThreadFailures is how many runs in a row may fail on a thread before a new thread is started.
-const maxThreadFailures = 2
-
-// handshake opens the session and the thread.
-func (c *conversation) handshake(ctx context.Context) (openedThread, error) {
-	c.rec.phase(ctx, reconcile.InitializingSession)
-	server, err := c.agent.initialize(ctx)
-	if err != nil {
-		return openedThread{}, err
-	}
-	if c.codexHome, err = filepath.EvalSymlinks(server.Home); err != nil {
-		c.codexHome = server.Home
-	}
-	params, err := c.threadParams(ctx)
-	if err != nil {
-		return openedThread{}, err
-	}
-	thread, err := c.openThread(ctx, params)
-	// Also after a failed resume, so that the failure counts for maxThreadFailures.
-	c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = thread.id, c.agent.session.Model() })
-	return thread, err
-}
-
-// initialize opens the session, and checks what the agent reports and that it can sandbox commands.
-func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
-	server, err := g.session.Initialize(ctx)
-	if err != nil {
-		return server, err
-	}
-	g.Log.Info("agent ready", "user_agent", server.UserAgent)
-	if warning := g.Config.OtherHome(server.Home); warning != "" {
-		g.Log.Warn(warning)
-	}
-	g.readEnviron(ctx)
-	return server, g.probeSandbox(ctx)
-}
-
-func (c *conversation) threadParams(ctx context.Context) (agent.ThreadParams, error) {
-	config, err := c.Config.ThreadConfig(ctx, c.Host, c.job.run.ID, *c.space, c.agent.environ)
-	if err != nil {
-		return agent.ThreadParams{}, err
-	}
-	policy, err := c.Config.TurnPolicy(ctx, c.Host, *c.space)
-	if profile := c.Config.Profile(policy); profile != nil && err == nil {
-		confine.AddProfile(config, profile)
-		c.profile = confine.ProfileName
-	}
-	issue := c.job.run.Issue
-	return agent.ThreadParams{
-		Name: c.agentRedactor.Text(issue.Identifier + ": " + issue.Title),
-		Cwd:  c.space.Path, ApprovalPolicy: c.Config.ApprovalPolicy, Sandbox: c.Config.ThreadSandbox, Config: config,
-		Model: c.Config.Model,
-	}, err
-}
-
-// openThread resumes the thread of this workspace in this codex home, or starts a new one. With an error it returns the thread
-// that could not be resumed.
-func (c *conversation) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
-	newest, here, err := c.Journal.LastThread(ctx, c.job.run.IssueID, c.codexHome)
-	if err != nil {
-		return openedThread{}, err
-	}
-	workedHere := func(t reconcile.Thread) bool {
-		return t.ID != "" && t.WorkspaceID == c.space.ID && !c.space.Created
-	}
-	elsewhere := newest.ID != here.ID
-	if elsewhere {
-		c.Log.Info("the issue's last thread is in another codex home", "thread_id", newest.ID, "its_home", newest.CodexHome, "home", c.codexHome)
-	}
-	if workedHere(here) && c.Config.ResumeThread && !here.Ended && here.Failed < maxThreadFailures {
-		opened, err := c.resumeThread(ctx, here.ID, params)
-		if opened.elsewhere = elsewhere; opened.resumed || err != nil {
-			return opened, err
+// firstGiven returns the first value that is there. A client's null counts as missing.
+func firstGiven(values ...json.RawMessage) json.RawMessage {
+	for _, v := range values {
+		if len(v) > 0 && string(v) != "null" {
+			return v
 		}
 	}
-	id, err := c.agent.session.StartThread(ctx, params)
-	return openedThread{id: id, worked: workedHere(newest), replaces: newest.ID != "", elsewhere: elsewhere}, err
+	return nil
 }
 
-// resumeThread resumes a thread. If the result is neither resumed nor an error, the caller should start a new thread.
-func (c *conversation) resumeThread(ctx context.Context, thread string, params agent.ThreadParams) (openedThread, error) {
-	err := c.agent.session.ResumeThread(ctx, thread, params)
-	if errors.Is(err, agent.ErrThreadBusy) {
-		// A process that an earlier run left may have it open. Other processes are left alone.
-		killErr := c.kill(ctx, host.KillRequest{
-			Owned: host.Owned{Run: c.hostRun(), ThreadID: thread}, ThreadOnly: true, Spare: c.agent.child.Process(),
+// sandbox returns the permission profile of a turn or a command, or the policy that replaces it: what the call itself names, or the
+// conversation, or the profile of the agent's directory.
+func (t *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, profile string) {
+	switch policy = firstGiven(own, t.params.SandboxPolicy); {
+	case policy == nil:
+		return nil, confine.ProfileName
+	case confine.ReadsOnly(policy):
+		return nil, confine.ReadOnlyProfileName
+	}
+	return policy, ""
+}
+
+func (t *conversation) options(g *agentProcess) agent.Options {
+	listener := newListener(t.job)
+	return agent.Options{
+		TurnTimeout: t.Config.TurnTimeout, StallTimeout: t.Config.StallTimeout, OnApproval: t.Config.OnApproval, OnQuestion: t.Config.OnQuestion,
+		Busy: g.busy, Ask: g.asker(nil), Now: t.Now,
+		OnEvent: func(e agent.Event) {
+			<-g.ready
+			listener.heard(g, e)
+		},
+	}
+}
+
+// turn carries out one turn. If ctx ends first, it interrupts the turn.
+func (t *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error) {
+	if err := t.endOutdated(ctx); err != nil {
+		return TurnResult{}, err
+	}
+	g, err := t.ensure(ctx)
+	if err != nil {
+		return TurnResult{}, err
+	}
+	policy, profile := t.sandbox(p.SandboxPolicy)
+	t.rec.change(func(r *reconcile.Run) { r.Turns++ })
+	g.beginTurn()
+	turn, err := g.session.RunTurn(ctx, agent.TurnParams{
+		Items: p.Items, Model: p.Model, Effort: p.Effort, Cwd: t.dir(p.Cwd),
+		ApprovalPolicy: firstGiven(p.ApprovalPolicy, t.params.ApprovalPolicy, t.Config.ApprovalPolicy), SandboxPolicy: policy, Permissions: profile,
+	})
+	t.rec.usage(ctx, g.session)
+	err = g.explain(ctx, err)
+	switch {
+	case err == nil:
+		t.rec.change(func(r *reconcile.Run) { r.TurnsDone++ })
+		t.shareSuccess(ctx)
+	case turn.Status == "": // it goes on
+		t.interrupt(g)
+	}
+	t.rec.flush(ctx)
+	return TurnResult{TurnID: turn.ID, LastMessage: turn.LastMessage}, err
+}
+
+// interrupt ends the running turn of codex, or codex.
+func (t *conversation) interrupt(g *liveCodex) {
+	ctx, cancel := context.WithTimeout(context.Background(), interruptBound)
+	defer cancel()
+	if err := g.session.Interrupt(ctx); err != nil {
+		t.warn("turn not interrupted: codex is ended", err)
+		t.stop(context.Background())
+	}
+}
+
+// steer adds input to the running turn. Error: agent.ErrNoTurn.
+func (t *conversation) steer(ctx context.Context, items []agent.Input) error {
+	t.mu.Lock()
+	g := t.live
+	t.mu.Unlock()
+	if g == nil {
+		return agent.ErrNoTurn
+	}
+	return g.session.Steer(ctx, items)
+}
+
+// ask carries out a call that needs no turn.
+func (t *conversation) ask(ctx context.Context, call reconcile.Call) (any, error) {
+	g, err := t.ensure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch call.Verb {
+	case reconcile.CallLogin:
+		login, err := g.session.Login(ctx, t.dir(""))
+		return LoginResult{login, g.server.UserAgent}, err
+	case reconcile.CallDiff:
+		return decoded(call, func(p ExecCall) (any, error) {
+			return g.session.DiffToRemote(ctx, t.dir(p.Cwd))
 		})
-		if killErr != nil {
-			return openedThread{}, killErr // this is no evidence about the thread
-		}
-		err = c.agent.session.ResumeThread(ctx, thread, params)
+	case reconcile.CallExec:
+		return decoded(call, func(p ExecCall) (any, error) {
+			policy, profile := t.sandbox(p.SandboxPolicy)
+			limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
+			return g.session.Exec(ctx, agent.ExecParams{
+				Command: p.Command, Cwd: t.dir(p.Cwd), Env: t.Config.ExecEnv(t.run.ID, *t.space, g.environ), SandboxPolicy: policy,
+				Permissions: profile, Timeout: limit,
+			})
+		})
+	default:
+		return nil, fmt.Errorf("unknown call %q", call.Verb)
 	}
-	if errors.Is(err, agent.ErrNoThread) || errors.Is(err, agent.ErrThreadBusy) {
-		c.Log.Info("thread not resumed, starting a new one", "thread_id", thread, "error", err)
-		return openedThread{}, nil
+}
+
+// stop ends codex.
+func (t *conversation) stop(ctx context.Context) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.live != nil {
+		t.live.end(ctx)
+		t.live = nil
 	}
-	return openedThread{id: thread, resumed: err == nil, worked: true}, err
 }

@@ -57,7 +57,7 @@ func TestToolAnswerIsNotRedacted(t *testing.T) {
 	r.Tracker.Tools = changing(func(string) reconcile.ToolAnswer {
 		return reconcile.ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
 	})
-	c := newConversation(r.newJob(r.run, func(error) {}), nil)
+	c := newTurnLoop(r.newJob(r.run, func(error) {}), nil)
 	got := c.options(&agentProcess{}).CallTool(t.Context(), "linear_graphql", nil)
 	test.Equal(t, "text and success", []any{got.Text, got.Success}, []any{"send Bearer tokens, ghp_0123456789 or [redacted]", true})
 }

@@ -101,18 +101,18 @@ type clientCalls struct {
 	*job
 	free *Free
 
-	mu      sync.Mutex
-	talks   map[string]*talk // by the call that opened it
-	spare   *talk            // for calls that need no thread; nil before the first
-	begun   map[string]bool  // calls that were handed to a goroutine
-	open    int              // how many of these have not ended
-	idle    time.Duration    // since when, on the monotonic clock, none is open
-	all     []*talk
-	working sync.WaitGroup
+	mu            sync.Mutex
+	conversations map[string]*conversation // by the call that opened it
+	spare         *conversation            // for calls that need no thread; nil before the first
+	begun         map[string]bool          // calls that were handed to a goroutine
+	open          int                      // how many of these have not ended
+	idle          time.Duration            // since when, on the monotonic clock, none is open
+	all           []*conversation
+	working       sync.WaitGroup
 }
 
 func newClientCalls(j *job) *clientCalls {
-	return &clientCalls{job: j, free: j.Free, talks: map[string]*talk{}, begun: map[string]bool{}}
+	return &clientCalls{job: j, free: j.Free, conversations: map[string]*conversation{}, begun: map[string]bool{}}
 }
 
 // serve is the work of a free run.
@@ -172,8 +172,8 @@ func (c *clientCalls) idleFor() bool {
 	return c.free.Idle > 0 && c.open == 0 && c.Mono()-c.idle >= c.free.Idle
 }
 
-// maxTalks is how many conversations one agent may have, because slots count agents and not their processes.
-const maxTalks = 16
+// maxConversations is how many conversations one agent may have, because slots count agents and not their processes.
+const maxConversations = 16
 
 // begin hands a call to a goroutine, once.
 func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
@@ -184,18 +184,18 @@ func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 	}
 	c.begun[call.ID] = true
 	c.open++
-	t := c.talks[call.Conversation]
+	t := c.conversations[call.Conversation]
 	refuse := func(code, message, hint string) {
 		c.working.Go(func() { c.finish(ctx, call, nil, &reconcile.Error{Code: code, Message: message, Hint: hint}) })
 	}
 	switch {
-	case call.Verb == reconcile.CallConversation && len(c.talks) >= maxTalks:
-		refuse("too_many_conversations", fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxTalks), "spawn another agent")
+	case call.Verb == reconcile.CallConversation && len(c.conversations) >= maxConversations:
+		refuse("too_many_conversations", fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxConversations), "spawn another agent")
 		return
 	case call.Verb == reconcile.CallConversation:
-		t = c.newTalk()
+		t = c.newConversation()
 		t.opened = make(chan struct{})
-		c.talks[call.ID] = t
+		c.conversations[call.ID] = t
 	case t == nil && (call.Conversation != "" || call.Verb == reconcile.CallTurn || call.Verb == reconcile.CallSteer || call.Verb == reconcile.CallInterrupt):
 		refuse("unknown_conversation", fmt.Sprintf("the agent has no conversation %q", call.Conversation), "")
 		return
@@ -211,7 +211,7 @@ func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 }
 
 // carryOut carries out a call that is not a turn.
-func (c *clientCalls) carryOut(ctx context.Context, t *talk, call reconcile.Call) {
+func (c *clientCalls) carryOut(ctx context.Context, t *conversation, call reconcile.Call) {
 	var result any
 	err := c.free.Calls.BeginCall(ctx, call.ID, c.Now())
 	if err == nil && call.Verb != reconcile.CallConversation && call.Verb != reconcile.CallInterrupt {
@@ -227,7 +227,7 @@ func (c *clientCalls) carryOut(ctx context.Context, t *talk, call reconcile.Call
 		c.interrupt(ctx, t)
 		result = struct{}{}
 	default:
-		result, err = c.talkFor(t).ask(ctx, call)
+		result, err = c.conversationFor(t).ask(ctx, call)
 	}
 	if call.Verb == reconcile.CallConversation {
 		t.failed = err
@@ -240,13 +240,13 @@ func (c *clientCalls) carryOut(ctx context.Context, t *talk, call reconcile.Call
 }
 
 // forget lets a conversation that could not be opened count no more.
-func (c *clientCalls) forget(id string, t *talk) {
+func (c *clientCalls) forget(id string, t *conversation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t.live == nil {
-		delete(c.talks, id)
+		delete(c.conversations, id)
 	}
 }
 
@@ -308,7 +308,7 @@ func (c *clientCalls) store(ctx context.Context, call reconcile.Call) {
 var errInterrupted = &reconcile.Error{Code: "interrupted", Message: "a client has interrupted the turn"}
 
 // runTurns carries out the turns of a conversation, one after the other, until none waits.
-func (c *clientCalls) runTurns(ctx context.Context, t *talk) {
+func (c *clientCalls) runTurns(ctx context.Context, t *conversation) {
 	for {
 		c.mu.Lock()
 		if len(t.turns) == 0 {
@@ -340,7 +340,7 @@ func (c *clientCalls) runTurns(ctx context.Context, t *talk) {
 }
 
 // interrupt ends the running turn of a conversation, and drops those that wait.
-func (c *clientCalls) interrupt(ctx context.Context, t *talk) {
+func (c *clientCalls) interrupt(ctx context.Context, t *conversation) {
 	c.mu.Lock()
 	waiting, running := t.turns, t.running
 	t.turns = nil
@@ -358,7 +358,7 @@ func (c *clientCalls) interrupt(ctx context.Context, t *talk) {
 const steerStep = 10 * time.Millisecond
 
 // steer adds input to the running turn of a conversation. If the turn is about to begin, it waits for that.
-func (c *clientCalls) steer(ctx context.Context, t *talk, items []agent.Input) error {
+func (c *clientCalls) steer(ctx context.Context, t *conversation, items []agent.Input) error {
 	c.mu.Lock()
 	running := t.running
 	c.mu.Unlock()
@@ -381,18 +381,18 @@ func (c *clientCalls) steer(ctx context.Context, t *talk, items []agent.Input) e
 
 var errNoTurn = &reconcile.Error{Code: "no_turn", Message: "no turn is running in the conversation", Hint: "send the input as a turn"}
 
-// talkFor returns the talk of a call that needs no thread: t, or one whose codex is only started for such calls.
-func (c *clientCalls) talkFor(t *talk) *talk {
+// conversationFor returns the conversation of a call that needs no thread: t, or one whose codex is only started for such calls.
+func (c *clientCalls) conversationFor(t *conversation) *conversation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t == nil && c.spare == nil {
-		c.spare = c.newTalk()
+		c.spare = c.newConversation()
 	}
 	return cmp.Or(t, c.spare)
 }
 
-// newTalk returns a talk without a process. c.mu is held.
-func (c *clientCalls) newTalk() *talk {
+// newConversation returns a conversation without a process. c.mu is held.
+func (c *clientCalls) newConversation() *conversation {
 	j := &job{
 		Worker: c.Worker, run: c.run, cancel: c.cancel, rec: c.rec, events: c.events, space: c.space, agentRedactor: c.agentRedactor,
 		stderr: stderrFile,
@@ -400,7 +400,7 @@ func (c *clientCalls) newTalk() *talk {
 	if n := len(c.all) + 1; n > 1 {
 		j.stderr = fmt.Sprintf("agent-%d.stderr", n)
 	}
-	t := &talk{job: j}
+	t := &conversation{job: j}
 	c.all = append(c.all, t)
 	return t
 }

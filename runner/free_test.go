@@ -165,7 +165,7 @@ func (r *freeRig) wants(id string, status reconcile.CallStatus, what string) rec
 	return c
 }
 
-func talkCall(id string) reconcile.Call {
+func conversationCall(id string) reconcile.Call {
 	return reconcile.Call{ID: id, Verb: reconcile.CallConversation}
 }
 
@@ -186,8 +186,8 @@ func TestCallsOfAnAgent(t *testing.T) {
 	elsewhere := t.TempDir()
 	r.Env = append(r.Env, "MY_TOKEN=0123456789abcdef")
 	r.add(
-		talkCall("c"), scriptCall("t1", "sh pwd > where\nsay one"), scriptCall("t2", "sh cat where\nsay two"),
-		talkCall("other"), reconcile.Call{
+		conversationCall("c"), scriptCall("t1", "sh pwd > where\nsay one"), scriptCall("t2", "sh cat where\nsay two"),
+		conversationCall("other"), reconcile.Call{
 			ID: "image", Verb: reconcile.CallTurn, Conversation: "other",
 			Params: []byte(`{"items":[{"type":"text","text":"` + "```agent\\nsh pwd > cwd\\nsay seen\\n```" + `"},{"type":"localImage","path":"/x.png"}],"cwd":"` + elsewhere + `"}`),
 		},
@@ -240,14 +240,14 @@ func TestConversationsOfAnAgentAreLimited(t *testing.T) {
 		c.begin(t.Context(), reconcile.Call{ID: id, Verb: reconcile.CallConversation, Params: []byte(`{"model":7}`)})
 		c.working.Wait()
 	}
-	for i := range maxTalks - 1 {
-		c.talks[fmt.Sprint(i)] = c.newTalk()
+	for i := range maxConversations - 1 {
+		c.conversations[fmt.Sprint(i)] = c.newConversation()
 	}
 	for _, id := range []string{"a", "b"} {
 		call(id)
 		r.wants(id, reconcile.CallFailed, "parameters of conversation")
 	}
-	c.talks["last"] = c.newTalk()
+	c.conversations["last"] = c.newConversation()
 	call("c")
 	r.wants("c", reconcile.CallFailed, "too_many_conversations: the agent has 16 conversations")
 }
@@ -259,7 +259,7 @@ func TestInterruptAndSteer(t *testing.T) {
 	steer := func(id string) reconcile.Call {
 		return reconcile.Call{ID: id, Verb: reconcile.CallSteer, Conversation: "c", Params: []byte(`{"items":[{"type":"text","text":"more of it"}]}`)}
 	}
-	r.add(talkCall("c"), steer("s1"))
+	r.add(conversationCall("c"), steer("s1"))
 	r.wants("s1", reconcile.CallFailed, "no_turn: no turn is running")
 	r.add(scriptCall("t1", "hang"), scriptCall("t2", "say no"))
 	r.until("t1", running)
@@ -301,10 +301,10 @@ func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
 	test.OK(t, j.open())
 	defer j.close()
 	c := newClientCalls(j)
-	c.talks["c"] = c.newTalk()
+	c.conversations["c"] = c.newConversation()
 	ctx := t.Context()
 	c.begin(ctx, scriptCall("1", "say no"))
-	c.interrupt(ctx, c.talks["c"])
+	c.interrupt(ctx, c.conversations["c"])
 	c.begin(ctx, scriptCall("2", "say no"))
 	time.Sleep(time.Millisecond)
 	c.begin(ctx, scriptCall("3", "say no"))
@@ -316,7 +316,7 @@ func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
 func TestCodexExitsDuringATurn(t *testing.T) {
 	r := newFreeRig(t)
 	r.start()
-	r.add(talkCall("c"), scriptCall("t1", "say first"), scriptCall("t2", "crash"), scriptCall("t3", "say again"))
+	r.add(conversationCall("c"), scriptCall("t1", "say first"), scriptCall("t2", "crash"), scriptCall("t3", "say again"))
 	thread := r.wants("c", reconcile.CallCompleted, "threadId").ThreadID
 	r.wants("t1", reconcile.CallCompleted, "first")
 	r.wants("t2", reconcile.CallFailed, "port_exit: the agent exited unexpectedly, exit status 1")
@@ -331,7 +331,7 @@ func TestCodexDoesNotStart(t *testing.T) {
 		{"hangs", "--fault silent-initialize", "response_timeout", "initialize"},
 		{"exits after initialize", "--fault thread-error=gone", "response_error", "gone"},
 		{"too old", "--fault version=0.100.0", "codex_incompatible", "0.100.0"},
-		{"talks nonsense", "yes #", "response_timeout", "initialize"},
+		{"conversations nonsense", "yes #", "response_timeout", "initialize"},
 		{"is missing", "/missing/codex", "codex_not_found", `"/missing/codex app-server" can't be run`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -344,7 +344,7 @@ func TestCodexDoesNotStart(t *testing.T) {
 			} else {
 				r.Config.Command = c.command + " app-server"
 			}
-			r.add(talkCall("c"), scriptCall("t", "say no"))
+			r.add(conversationCall("c"), scriptCall("t", "say no"))
 			r.start()
 			test.Equal(t, "code", r.wants("c", reconcile.CallFailed, c.text).ErrorCode, c.code)
 			r.wants("t", reconcile.CallFailed, c.code+": the conversation was not opened: ")
@@ -358,7 +358,7 @@ func TestCodexDoesNotStart(t *testing.T) {
 func TestIdle(t *testing.T) {
 	r := newFreeRig(t)
 	r.Free.Idle = time.Nanosecond
-	r.add(talkCall("c"), scriptCall("t1", "sleep 30ms"), scriptCall("t2", "sleep 30ms\nsay done"))
+	r.add(conversationCall("c"), scriptCall("t1", "sleep 30ms"), scriptCall("t2", "sleep 30ms\nsay done"))
 	r.start()
 	r.wants("t2", reconcile.CallCompleted, "done")
 	r.add() // wakes the worker
@@ -373,7 +373,7 @@ func TestHostGone(t *testing.T) {
 	var gone atomic.Bool
 	r.Free.Orphaned = gone.Load
 	r.start()
-	r.add(talkCall("c"), scriptCall("t1", "background sleep 60s\nhang"), scriptCall("t2", "say no"))
+	r.add(conversationCall("c"), scriptCall("t1", "background sleep 60s\nhang"), scriptCall("t2", "say no"))
 	r.until("t1", running)
 	gone.Store(true)
 	r.add() // wakes the worker
@@ -389,7 +389,7 @@ func TestEndOfACallIsNotLost(t *testing.T) {
 	r := newFreeRig(t)
 	synctest.Test(t, func(t *testing.T) {
 		r.book.refuse = 2
-		r.add(talkCall("c"))
+		r.add(conversationCall("c"))
 		newClientCalls(r.newJob(r.run, func(error) {})).store(t.Context(), reconcile.Call{ID: "c", Status: reconcile.CallCompleted})
 		test.Equal(t, "status", r.book.calls[0].Status, reconcile.CallCompleted)
 	})

@@ -9,7 +9,7 @@
 // memory. Takeover uses the same steps to give a workspace to an operator.
 //
 // Worker.Run is a sequence of steps: take the workspace (workspaceStep), render the prompt, start the agent and run its turns
-// (conversation), finish. The steps share a job. They use the machine through host.Host and the agent through agent.Session.
+// (turnLoop), finish. The steps share a job. They use the machine through host.Host and the agent through agent.Session.
 //
 // The first turn of a thread gets the workflow's prompt, later turns get guidance: why the last run ended, what people have
 // written since, and the prompt again if it has changed. What a thread has seen is stored once codex has accepted the turn;
@@ -107,7 +107,7 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	}
 	w.Redactor.Add(slices.Concat(w.Config.SecretValues, w.Config.SecretsIn(w.Env)))
 	j := w.newJob(run, cancel)
-	a := &attempt{job: j, workspace: &workspaceStep{job: j}, conversation: newConversation(j, ctx.Done())}
+	a := &attempt{job: j, workspace: &workspaceStep{job: j}, turns: newTurnLoop(j, ctx.Done())}
 	err := j.open()
 	defer j.close()
 
@@ -144,8 +144,8 @@ func (w *Worker) Conclude(ctx context.Context, run reconcile.Run) error {
 // attempt is a run in progress.
 type attempt struct {
 	*job
-	workspace    *workspaceStep
-	conversation *conversation
+	workspace *workspaceStep
+	turns     *turnLoop
 }
 
 // work runs the phases (specification 7.2) up to the end of the last turn.
@@ -172,7 +172,7 @@ func (a *attempt) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.conversation.run(ctx, prompt)
+	return a.turns.run(ctx, prompt)
 }
 
 // finish is the last step. It ends the agent and all processes of the run, restores git settings, runs after_run, ends the
@@ -186,7 +186,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	if ours {
 		a.rec.phase(ctx, reconcile.Finishing)
 	}
-	a.conversation.agent.end(ctx)
+	a.turns.agent.end(ctx)
 	a.shareFault(ctx, code, a.Redactor.Text(message))
 	err := a.killAll(ctx)
 	if a.run.Kind == reconcile.FreeRun { // not before: its processes write there

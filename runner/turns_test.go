@@ -235,9 +235,9 @@ func TestSlowEventsAreStored(t *testing.T) {
 }
 
 // spoken returns a conversation, and a function that sends it a line of the agent. Each event is handled, and then passed to seen.
-func (r *rig) spoken(seen func(c *conversation, e agent.Event)) (c *conversation, say func(line string)) {
+func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say func(line string)) {
 	r.t.Helper()
-	c = newConversation(r.newJob(r.run, func(error) {}), nil)
+	c = newTurnLoop(r.newJob(r.run, func(error) {}), nil)
 	test.OK(r.t, c.open())
 	in, agentOut := io.Pipe()
 	_, stdin := io.Pipe()
@@ -264,7 +264,7 @@ func (r *rig) spoken(seen func(c *conversation, e agent.Event)) (c *conversation
 func TestFragments(t *testing.T) {
 	r := newRig(t, "say hm")
 	pieces := 0
-	_, say := r.spoken(func(c *conversation, e agent.Event) {
+	_, say := r.spoken(func(c *turnLoop, e agent.Event) {
 		if e.Fragment {
 			pieces++
 		}
@@ -280,7 +280,7 @@ func TestFragments(t *testing.T) {
 
 // A late event of an earlier turn does not change the id of the running turn.
 func TestLateEvent(t *testing.T) {
-	c, say := newRig(t, "say hm").spoken(func(*conversation, agent.Event) {})
+	c, say := newRig(t, "say hm").spoken(func(*turnLoop, agent.Event) {})
 	c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.TurnID = "t", "second" })
 	say(`{"method":"item/completed","params":{"threadId":"t","turnId":"first","item":{"type":"agentMessage","id":"i","text":"late"}}}`)
 	run := c.rec.get()
@@ -289,7 +289,7 @@ func TestLateEvent(t *testing.T) {
 
 // The run's activity is the last command or call that began, or the first line of the last sentence, without secrets and short.
 func TestActivity(t *testing.T) {
-	c, say := newRig(t, "say hm").spoken(func(*conversation, agent.Event) {})
+	c, say := newRig(t, "say hm").spoken(func(*turnLoop, agent.Event) {})
 	for _, step := range []struct{ method, item, want string }{
 		{"started", `"commandExecution","command":"/bin/bash -lc 'make\n  all'"`, "make all"},
 		{"completed", `"commandExecution","command":"make all","exitCode":0`, "make all"},
@@ -309,7 +309,7 @@ func TestActivity(t *testing.T) {
 func TestRateLimitsStayJSON(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Redactor.Add([]string{"17900000"})
-	c, say := r.spoken(func(*conversation, agent.Event) {})
+	c, say := r.spoken(func(*turnLoop, agent.Event) {})
 	for _, reset := range []string{"1790000000", "1800000000"} {
 		say(`{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":7,"resetsAt":` + reset + `}}}}`)
 		limits := c.rec.get().RateLimits
