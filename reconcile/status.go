@@ -58,7 +58,7 @@ type Counts struct {
 	Running  int `json:"running"`  // claims with a run
 	Retrying int `json:"retrying"` // claims that wait for their next run
 	Held     int `json:"held"`
-	// Undelivered counts those of them with commits that could not be pushed.
+	// Undelivered counts those that wait because their commits could not be pushed.
 	Undelivered int `json:"undelivered"`
 	NeedsAnswer int `json:"needs_answer"` // of the running ones, those whose agent waits for an operator
 	// Queued, Blocked, Waiting and Skipped count claims and candidates that have no run: for a slot, by another issue, for anything
@@ -74,14 +74,10 @@ func Count(claims []Claim, asking map[string]bool, skips []Skip) (n Counts) {
 	claimed := map[string]bool{}
 	for _, c := range claims {
 		claimed[c.IssueID] = true
-		standing := c.Standing(asking[c.RunID])
-		if c.Delivery.Code != "" && standing != StatusUndelivered {
-			n.Undelivered++
-		}
 		if c.Status == Waiting {
 			n.Retrying++
 		}
-		n.Add(standing)
+		n.Add(c.Standing(asking[c.RunID]))
 	}
 	for _, s := range skips {
 		if !claimed[s.IssueID] && s.Reason != SkipUnsavedWork {

@@ -35,7 +35,7 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 ` + exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7", "symphony ps --project all --filter status=held --sort -time",
 			"symphony retry $(symphony ps -q --filter status=held --limit 1)"),
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[view.Overview]()}, {"--project all", reflect.TypeFor[[]view.Overview]()}},
-			&cli.BoolFlag{Name: "all", Usage: "also show skipped issues and ended runs"},
+			&cli.BoolFlag{Name: "all", Usage: "also show issues that were not started, and ended runs"},
 			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: only the newest `N` ended runs"},
 			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
 			&cli.StringSliceFlag{Name: "filter", Usage: "only issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", ") + "; may be repeated"},

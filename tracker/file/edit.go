@@ -154,7 +154,7 @@ func replace(ctx context.Context, path string, old, next []byte, info fs.FileInf
 	}
 	taken, err := os.ReadFile(temp)
 	if err == nil && bytes.Equal(taken, old) {
-		sleep(ctx) // a program that had the old file open has written it then
+		awaitWriters(ctx, temp) // programs that had the old file open
 		taken, err = os.ReadFile(temp)
 	}
 	if err == nil && bytes.Equal(taken, old) {

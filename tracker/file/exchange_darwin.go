@@ -1,6 +1,13 @@
 package file
 
-import "golang.org/x/sys/unix"
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+)
 
 // exchange swaps two files. The error wraps errors.ErrUnsupported on file systems that cannot.
 func exchange(a, b string) error { return unix.RenamexNp(a, b, unix.RENAME_SWAP) }
+
+// awaitWriters gives a program that has the file open a moment to write it.
+func awaitWriters(ctx context.Context, _ string) { sleep(ctx) }

@@ -1,7 +1,9 @@
 package file
 
 import (
+	"context"
 	"errors"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,4 +15,23 @@ func exchange(a, b string) error {
 		return errors.ErrUnsupported
 	}
 	return err
+}
+
+// writeTries is how many pauses a program that has a file open gets to write it.
+const writeTries = 50
+
+// awaitWriters waits until no process has the file open for writing: then the system grants a lease to read it. A program that keeps it
+// open is not waited for after writeTries pauses, and where the system grants no leases there is only one pause.
+func awaitWriters(ctx context.Context, path string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return // the caller will read it
+	}
+	defer f.Close()
+	for range writeTries {
+		_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+		if err == nil || !sleep(ctx) || !errors.Is(err, unix.EAGAIN) {
+			return
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -364,6 +365,31 @@ func TestConcurrentEdits(t *testing.T) {
 			test.Equal(t, "files", len(test.Must(os.ReadDir(dir))), 1)
 		})
 	}
+}
+
+// A change waits for a program that has had the file open since before, and keeps what it writes then.
+func TestWriterWithOpenFile(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the system does not tell which files are open")
+	}
+	_, dir := folder(t, map[string]string{"a.md": issueFile("A")})
+	path := filepath.Join(dir, "a.md")
+	open := test.Must(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))
+	before := test.Must(open.Stat())
+	a, done := adapter(t, dir), make(chan reconcile.ToolAnswer, 1)
+	go func() { done <- toolCall(t, a, "A", "issue_update", "state", states[1]) }()
+	test.Until(t, "the file is exchanged", func() bool { return !os.SameFile(before, test.Must(os.Stat(path))) })
+	select {
+	case <-done:
+		t.Fatal("the change did not wait")
+	case <-time.After(100 * time.Millisecond): // of a second
+	}
+	test.Must(open.WriteString("from the program\n"))
+	test.OK(t, open.Close())
+	test.Equal(t, "the change is made", (<-done).Success, true)
+	content := test.Read(t, path)
+	test.Contains(t, "the file", content, "from the program")
+	test.Contains(t, "the file", content, states[1])
 }
 
 // A file that an editor replaces is not gone.

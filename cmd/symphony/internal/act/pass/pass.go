@@ -180,7 +180,7 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 	}
 
 	reconcileOnce(ctx, p, db, o, cfg, cfgErr, &r)
-	r.addError(r.count(context.WithoutCancel(ctx), p, db))
+	r.addError(r.count(context.WithoutCancel(ctx), p, db, o))
 	m.recall(ctx, db, r.Config)
 	if err := project.Register(p); err != nil {
 		r.warn(err.Error() + "; symphony projects will not list this project")
@@ -281,14 +281,16 @@ func (r *Result) take(report reconcile.Report) {
 	r.Report = report
 }
 
-// count counts the issues as all views do: with the open requests, and with the candidates of an earlier pass if this one has read none.
-func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB) error {
+// count counts the issues as all views do: with the open requests, and with the candidates of an earlier pass if this one has not read
+// all of them.
+func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o Options) error {
 	asking, skips := map[string]bool{}, r.Skips
-	if skips == nil {
+	if skips == nil || o.Only != "" {
 		stored, err := db.Views.Skips(ctx)
 		if err != nil {
 			return err
 		}
+		skips = nil
 		for _, s := range stored {
 			skips = append(skips, s.Skip)
 		}
@@ -378,7 +380,7 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
 	r.take(reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AtOnce: o.AtOnce}))
 	if db != nil {
-		r.addError(r.count(ctx, p, db))
+		r.addError(r.count(ctx, p, db, o))
 	}
 	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
 	return r, nil

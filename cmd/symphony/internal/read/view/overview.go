@@ -138,7 +138,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	v := Overview{
 		GeneratedAt: f.now, Claims: f.claims(), Kept: kept, Requests: []RequestRow{}, Issues: o.Issues, Paused: f.recorded.Paused,
 		Blocked: f.block, Budget: f.budget, Schedule: f.schedule, NextPass: f.nextPass, Project: f.project(),
-		scheduledAt: f.rhythm.Last.StartedAt, places: map[string]int{},
+		scheduledAt: f.rhythm.Last.StartedAt,
 	}
 	v.claims = only(f.recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })
 	if f.low.After(f.now) {
@@ -177,16 +177,19 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 	v.Totals.Seconds += totals.Runtime.Seconds()
 	errs[2] = err
 	skipped, err := f.db.Views.Skips(ctx)
-	claimed := map[string]bool{} // since the pass that skipped the issue
+	claimed := map[string]reconcile.Claim{} // since the pass that skipped the issue
 	for _, c := range f.recorded.Claims {
-		claimed[c.IssueID] = true
+		claimed[c.IssueID] = c
 	}
+	v.places = placesOf(skipped, claimed)
 	rows := []SkippedRow{}
 	for _, s := range skipped {
-		if claimed[s.IssueID] {
-			v.places[s.IssueID] = s.Place
-		} else if f.wants(s.IssueID) {
-			rows = append(rows, SkippedRow{f.name, s})
+		if _, is := claimed[s.IssueID]; is || !f.wants(s.IssueID) {
+			continue
+		}
+		s.Place = v.places[s.IssueID]
+		rows = append(rows, SkippedRow{f.name, s})
+		if s.Reason != reconcile.SkipUnsavedWork { // Kept has it
 			v.skips = append(v.skips, s.Skip)
 		}
 	}
@@ -217,4 +220,18 @@ func (v *Overview) addHistory(ctx context.Context, f facts, o Options) error {
 		v.Results, errs[7] = f.results(ctx)
 	}
 	return errors.Join(errs[:]...)
+}
+
+// placesOf numbers the issues that still wait for a slot in the order of the stored queue, by their ids.
+func placesOf(skipped []state.StoredSkip, claimed map[string]reconcile.Claim) map[string]int {
+	queue := slices.DeleteFunc(slices.Clone(skipped), func(s state.StoredSkip) bool {
+		c, is := claimed[s.IssueID]
+		return s.Place == 0 || is && c.Standing(false) != reconcile.StatusQueued
+	})
+	slices.SortFunc(queue, func(a, b state.StoredSkip) int { return cmp.Compare(a.Place, b.Place) })
+	places := map[string]int{}
+	for i, s := range queue {
+		places[s.IssueID] = i + 1
+	}
+	return places
 }

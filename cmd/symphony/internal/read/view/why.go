@@ -57,6 +57,9 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 			v.Status = StatusUnknown
 		default:
 			v.Status = reconcile.Skip{Reason: v.Why.Code}.Status()
+			if r.cfgErr != nil {
+				v.Status = reconcile.StatusWaiting
+			}
 			if r.skipped && r.skip.Reason == v.Why.Code {
 				v.Since = &r.skip.Since
 			}

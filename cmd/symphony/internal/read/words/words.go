@@ -1,5 +1,5 @@
 // Package words has what symphony says about each reason: why an issue waits, stopped or was released, and what comes next. Every
-// command, view, page and comment takes its words from here.
+// command, view and page takes its words from here.
 package words
 
 import "github.com/symphony-cron/symphony/reconcile"

@@ -20,7 +20,7 @@ type (
 	// ListIssuesIn are the arguments of list_issues.
 	ListIssuesIn struct {
 		Issues []string `json:"issues,omitempty" jsonschema:"only these identifiers"`
-		All    bool     `json:"all,omitempty" jsonschema:"also issues that were skipped, and runs that have ended"`
+		All    bool     `json:"all,omitempty" jsonschema:"also issues that were not started, and runs that have ended"`
 	}
 	// ShowIssueIn are the arguments of show_issue.
 	ShowIssueIn struct {
