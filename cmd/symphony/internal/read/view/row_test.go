@@ -112,3 +112,15 @@ func TestSelection(t *testing.T) {
 	want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: state_corrupt: damaged"
 	test.Equal(t, "the reasons", strings.Join(Judge(all).Reasons, "; "), want)
 }
+
+// Places have no gaps after an issue has left the queue.
+func TestPlacesOf(t *testing.T) {
+	stored := func(id string, place int) state.StoredSkip {
+		return state.StoredSkip{Skip: reconcile.Skip{IssueID: id, Place: place}}
+	}
+	skipped := []state.StoredSkip{stored("a", 4), stored("b", 1), stored("c", 0), stored("d", 2), stored("e", 3)}
+	claimed := map[string]reconcile.Claim{
+		"b": {Status: reconcile.Running}, "d": {Status: reconcile.Waiting, Kind: reconcile.NoSlot}, "e": {Status: reconcile.Held},
+	}
+	test.Equal(t, "the places", placesOf(skipped, claimed), map[string]int{"d": 1, "a": 2})
+}
