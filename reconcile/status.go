@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -95,51 +96,56 @@ func (n Counts) Plus(m Counts) Counts {
 	}
 }
 
-// Add counts an issue with the status.
-func (n *Counts) Add(s Status) {
+// field is the number of issues with the status; a number of its own for a status that is not counted.
+func (n *Counts) field(s Status) *int {
 	switch s {
-	case StatusUndelivered:
-		n.Undelivered++
 	case StatusNeedsAnswer:
-		n.NeedsAnswer++
-		n.Running++
+		return &n.NeedsAnswer
 	case StatusRunning:
-		n.Running++
+		return &n.Running
 	case StatusHeld:
-		n.Held++
+		return &n.Held
+	case StatusUndelivered:
+		return &n.Undelivered
 	case StatusQueued:
-		n.Queued++
+		return &n.Queued
 	case StatusBlocked:
-		n.Blocked++
+		return &n.Blocked
 	case StatusWaiting:
-		n.Waiting++
+		return &n.Waiting
 	case StatusSkipped:
-		n.Skipped++
+		return &n.Skipped
+	}
+	return new(int)
+}
+
+// Of is the number of issues with the status.
+func (n Counts) Of(s Status) int { return *n.field(s) }
+
+// Add counts an issue with the status. One that needs an answer is also running.
+func (n *Counts) Add(s Status) {
+	*n.field(s)++
+	if s == StatusNeedsAnswer {
+		n.Running++
 	}
 }
+
+// goingOn are the statuses that need no person; running includes needs_answer.
+var goingOn = []Status{StatusRunning, StatusQueued, StatusBlocked, StatusWaiting, StatusSkipped}
 
 // Text is the sum in words: "6 running (2 need an answer), 3 queued, 1 held"; empty without an issue.
 func (n Counts) Text() string {
-	list := n.goingOn()
-	if n.Held > 0 {
-		list = append(list, fmt.Sprintf("%d held", n.Held))
-	}
-	if n.Undelivered > 0 {
-		list = append(list, fmt.Sprintf("%d undelivered", n.Undelivered))
-	}
-	return strings.Join(list, ", ")
+	return n.text(slices.Concat(goingOn, []Status{StatusHeld, StatusUndelivered}))
 }
 
 // GoingOn is the part of the sum that needs no person.
-func (n Counts) GoingOn() string { return strings.Join(n.goingOn(), ", ") }
+func (n Counts) GoingOn() string { return n.text(goingOn) }
 
-func (n Counts) goingOn() (list []string) {
-	for _, part := range []struct {
-		n    int
-		what Status
-	}{{n.Running, StatusRunning}, {n.Queued, StatusQueued}, {n.Blocked, StatusBlocked}, {n.Waiting, StatusWaiting}, {n.Skipped, StatusSkipped}} {
-		if part.n > 0 {
-			list = append(list, fmt.Sprintf("%d %s", part.n, part.what))
+func (n Counts) text(statuses []Status) string {
+	var list []string
+	for _, s := range statuses {
+		if count := n.Of(s); count > 0 {
+			list = append(list, fmt.Sprintf("%d %s", count, s))
 		}
 	}
 	switch {
@@ -148,5 +154,5 @@ func (n Counts) goingOn() (list []string) {
 	case n.NeedsAnswer > 1:
 		list[0] += fmt.Sprintf(" (%d need an answer)", n.NeedsAnswer)
 	}
-	return list
+	return strings.Join(list, ", ")
 }

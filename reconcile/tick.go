@@ -14,7 +14,6 @@ type Report struct {
 	Skips, Waits []Skip // of the last plan; Skips is nil if the candidates were not read
 	Errors       []*Error
 	Claims       []Claim // after the pass
-	Counts               // of these claims and skips
 	// NextDue is the earliest due time of a waiting claim. NextWake is the earliest that was in the future when the pass
 	// planned: it may be past by now, and a pass after it has something to do. Both are zero if there is none.
 	NextDue, NextWake time.Time
@@ -314,7 +313,6 @@ func (t *tick) count() {
 		}
 	}
 	r.Claims = t.snapshot.Claims
-	r.Counts = Count(r.Claims, nil, r.Skips)
 	for _, c := range r.Claims {
 		if c.Status != Waiting {
 			continue

@@ -305,7 +305,7 @@ func TestReport(t *testing.T) {
 		claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(time.Minute) }).held(issueNo(3), HoldOperator).same().candidates(issueNo(4))
 	for _, dry := range []bool{true, false} {
 		report := tickOnce(t, worldOf(s.Snapshot), s.Policy, Options{DryRun: dry})
-		equal(t, "counts", fmt.Sprint(report.Running, report.Retrying, report.Held), "1 2 1")
+		equal(t, "counts", countsOf(report), "1 2 1")
 		equal(t, "next due", report.NextDue, noon.Add(time.Second))
 	}
 }
@@ -401,7 +401,7 @@ func TestDryRun(t *testing.T) {
 			did := tickOnce(t, w, s.Policy, Options{})
 			equal(t, "plan", w.story(dry), w.story(did))
 			equal(t, "requests", asked, fmt.Sprint(len(w.asked)))
-			equal(t, "counts", fmt.Sprint(dry.Running, dry.Retrying, dry.Held, dry.NextDue), fmt.Sprint(did.Running, did.Retrying, did.Held, did.NextDue))
+			equal(t, "counts", fmt.Sprint(countsOf(dry), dry.NextDue), fmt.Sprint(countsOf(did), did.NextDue))
 		})
 	}
 }
@@ -509,4 +509,10 @@ func TestFrozen(t *testing.T) {
 			equal(t, "slept", slept, test.slept)
 		})
 	}
+}
+
+// countsOf are the numbers of running, waiting and held claims.
+func countsOf(r Report) string {
+	n := Count(r.Claims, nil, nil)
+	return fmt.Sprint(n.Running, n.Retrying, n.Held)
 }

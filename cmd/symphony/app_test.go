@@ -91,7 +91,10 @@ func TestWorkflowAboveIsNamed(t *testing.T) {
 		want  bool
 	}{{below, 80, "symphony check", true}, {below, 0, "symphony check", false}, {below, 80, "symphony check --json", false}, {dir, 80, "symphony check", false}} {
 		var stderr strings.Builder
-		w := &term.Env{Env: environ.Env{Dir: c.dir, Home: "/nowhere", Now: time.Now}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &stderr, Width: c.width}
+		w := &term.Env{
+			Env:   environ.Env{Dir: c.dir, Home: "/nowhere", Now: time.Now},
+			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &stderr, Width: c.width,
+		}
 		run(t.Context(), w, strings.Fields(c.args))
 		test.Equal(t, c.args+" in "+c.dir+": the workflow is named", strings.Contains(stderr.String(), note), c.want)
 	}

@@ -13,7 +13,9 @@ func checkCommand(w *term.Env) *cli.Command {
 		UsageText:   usageText("check", "[WORKFLOW]"),
 		Description: exampleText("symphony check WORKFLOW.md"),
 		Flags: workflowFlags(jsonFlags[project.CheckReport](
-			&cli.BoolFlag{Name: "tracker", Usage: "also read the tracker and check that it keeps the contract of trackers; change nothing in it"})...),
+			&cli.BoolFlag{
+				Name: "tracker", Usage: "also read the tracker and check that it keeps the contract of trackers; change nothing in it",
+			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			out, err := project.CheckFile(c.Context, p, c.Bool("tracker"))
 			if err != nil {

@@ -105,7 +105,8 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 		}
 		return ""
 	}
-	p := project.New(w.Environment(), cmp.Or(value("-w", "--workflow"), w.Getenv("SYMPHONY_WORKFLOW"), project.FindWorkflow(w.Environment()), "WORKFLOW.md"),
+	env := w.Environment()
+	p := project.New(env, cmp.Or(value("-w", "--workflow"), w.Getenv("SYMPHONY_WORKFLOW"), project.FindWorkflow(env), "WORKFLOW.md"),
 		cmp.Or(value("--state-dir"), w.Getenv("SYMPHONY_STATE_DIR")))
 	if !p.HasState() {
 		return nil

@@ -103,9 +103,7 @@ func runCommand(w *term.Env) *cli.Command {
 // runIssue starts an issue and follows its run until it ends. A signal ends this command, not the run.
 func runIssue(ctx context.Context, w *term.Env, p *project.Project, ref, model string) error {
 	r, err := operate.StartIssue(ctx, p, ref, model)
-	if r.Pass.Holder == nil && r.Pass.Project != "" {
-		render.Pass(w, r.Pass, r.Pass.Warnings, r.Pass.Errors)
-	}
+	printPass(w, r.Pass)
 	if err != nil {
 		return err
 	}
@@ -124,6 +122,13 @@ func runIssue(ctx context.Context, w *term.Env, p *project.Project, ref, model s
 		return exit.Only(exit.Failed)
 	}
 	return nil
+}
+
+// printPass prints the pass of a command, if one has taken place.
+func printPass(w *term.Env, r pass.Result) {
+	if r.Holder == nil && r.Project != "" {
+		render.Pass(w, r, r.Warnings, r.Errors)
+	}
 }
 
 func deliverCommand(w *term.Env) *cli.Command {
@@ -148,9 +153,9 @@ and so on; this command tries now. It also delivers a held issue, which stays he
 func deliver(ctx context.Context, w *term.Env, p *project.Project, ref string, wait bool) error {
 	r, err := operate.Deliver(ctx, p, ref)
 	switch {
-	case !w.JSON && r.Pass.Holder == nil && r.Pass.Project != "":
-		render.Pass(w, r.Pass, r.Pass.Warnings, r.Pass.Errors)
-	case err == nil && w.JSON:
+	case !w.JSON:
+		printPass(w, r.Pass)
+	case err == nil:
 		w.PrintJSON(r.JSON())
 	}
 	if err != nil || !wait {

@@ -57,6 +57,7 @@ const NoIssue = "-"
 // Result is what a pass did.
 type Result struct {
 	reconcile.Report
+	reconcile.Counts // of the claims after the pass, and of the candidates
 	// Project is the name of the project.
 	Project string
 	Pass    state.Pass
@@ -67,7 +68,7 @@ type Result struct {
 	// Warnings are about the workflow and the tracker.
 	Warnings []string
 	DryRun   bool
-	// Unscheduled says that an operator has run this pass, and that nothing runs the next one.
+	// Unscheduled is set if an operator has run this pass, and nothing runs the next one.
 	Unscheduled bool
 }
 
@@ -282,9 +283,13 @@ func (r *Result) take(report reconcile.Report) {
 }
 
 // count counts the issues as all views do: with the open requests, and with the candidates of an earlier pass if this one has not read
-// all of them.
+// all of them. A dry run before the first pass has no database.
 func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o Options) error {
 	asking, skips := map[string]bool{}, r.Skips
+	if db == nil {
+		r.Counts = reconcile.Count(r.Claims, asking, skips)
+		return nil
+	}
 	if skips == nil || o.Only != "" {
 		stored, err := db.Views.Skips(ctx)
 		if err != nil {
@@ -379,9 +384,7 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 	}
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
 	r.take(reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AtOnce: o.AtOnce}))
-	if db != nil {
-		r.addError(r.count(ctx, p, db, o))
-	}
+	r.addError(r.count(ctx, p, db, o))
 	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
 	return r, nil
 }

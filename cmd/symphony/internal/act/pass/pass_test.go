@@ -48,7 +48,9 @@ func TestStoppedRunSentence(t *testing.T) {
 		reconcile.StopAll:      "the run of WEB-1 was stopped by symphony stop --all",
 		reconcile.StopOperator: "the run of WEB-1 was stopped by an operator",
 	} {
-		a := reconcile.Applied{Action: reconcile.Action{Reason: string(reconcile.Canceled), Message: "stopped: " + reason, Change: &reconcile.Change{}}}
+		a := reconcile.Applied{Action: reconcile.Action{
+			Reason: string(reconcile.Canceled), Message: "stopped: " + reason, Change: &reconcile.Change{},
+		}}
 		test.Equal(t, "it", (narrator{}).settled(a, "WEB-1"), want)
 	}
 }

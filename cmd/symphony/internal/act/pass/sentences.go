@@ -93,7 +93,7 @@ func startReason(a reconcile.Action) string {
 	}
 }
 
-// stopReason says why a run is stopped, or an issue is released.
+// stopReason is the reason why a run is stopped, or an issue is released.
 func stopReason(a reconcile.Action) string {
 	if reason := words.Releases[a.Reason]; reason != "" {
 		return reason
@@ -254,7 +254,7 @@ func (r Result) WaitText(issueID string) string {
 	return ""
 }
 
-// Outlook says why issues are not started, in one line for each reason, and counts the issues.
+// Outlook lists the reasons why issues are not started, one line each, and the sum of the issues.
 func (r Result) Outlook(now time.Time) (list []string) {
 	n := narrator{r, now}
 	groups := slices.DeleteFunc(n.groups(), func(g waitingGroup) bool { return n.Obstacle != nil && g.Reason == n.Obstacle.Reason })
@@ -329,7 +329,7 @@ func (r Result) Sum() string {
 	return r.Text()
 }
 
-// Summary counts the issues, and says why the pass started nothing.
+// Summary is the sum of the issues, and the reason if the pass started nothing.
 func (r Result) Summary(now time.Time) string {
 	sum := r.Sum()
 	switch d := r.NextDue.Sub(now); {
@@ -342,7 +342,7 @@ func (r Result) Summary(now time.Time) string {
 	return sum + text.Visible(r.obstacleText(now))
 }
 
-// obstacleText says why the pass started nothing and until when, for the end of its summary; empty if nothing was in the way.
+// obstacleText is the end of the summary: why the pass started nothing, and until when; empty if nothing was in the way.
 func (r Result) obstacleText(now time.Time) string {
 	o := r.Obstacle
 	if o == nil {

@@ -42,7 +42,10 @@ func newLaunchdMac(t *testing.T) *launchdMac {
 	m.write(m.workflow, "---\ntracker:\n  kind: file\n  provider: {path: issues}\n---\n{{ issue.title }}\n")
 	m.write(filepath.Join(home, "bin", "launchctl"), fakeLaunchctl)
 	t.Setenv("PATH", filepath.Join(home, "bin")+":"+os.Getenv("PATH"))
-	m.p = project.New(&environ.Env{Home: home, Now: time.Now, Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=/Users/ann/config"}}, m.workflow, filepath.Join(home, "state"))
+	env := &environ.Env{
+		Home: home, Now: time.Now, Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=/Users/ann/config"},
+	}
+	m.p = project.New(env, m.workflow, filepath.Join(home, "state"))
 	m.plain = strings.NewReplacer(home, "/Users/ann", (&plan{caller: m.p}).name(), "symphony-web", "gui/"+strconv.Itoa(os.Geteuid()), "gui/501")
 	return m
 }

@@ -91,7 +91,7 @@ const (
 // Options are the flags of doctor.
 type Options struct {
 	StateDir string // the value of --state-dir
-	// Named is set if the caller has named a workflow. Otherwise a missing one is no error: then the machine is checked.
+	// Named is set if the caller has named a workflow. Otherwise, if the workflow is missing, doctor checks the machine alone.
 	Named   bool
 	Verbose bool
 }

@@ -34,7 +34,7 @@ type Options struct {
 // kind is what init does for one kind of tracker.
 type kind struct {
 	name     string
-	keyVars  []string // the variables that contain the key; the first is written; none if there is no key
+	keyVars  []string // the variables that may contain the key, of which init writes the first; empty for a tracker without a key
 	ofGitHub bool     // gh may have the key
 	// check finds what is wrong before the first question is asked; may be nil.
 	check func(*starter) error

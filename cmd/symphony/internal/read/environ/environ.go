@@ -3,7 +3,6 @@
 package environ
 
 import (
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,8 +14,8 @@ type Env struct {
 	Dir     string // the working directory
 	Home    string
 	Now     func() time.Time
-	// Notes receives warnings that are not part of a result; nil drops them.
-	Notes func(level slog.Level, text string)
+	// Warnings receives those that are not part of a result; nil drops them.
+	Warnings func(text string)
 }
 
 // Getenv returns the value of a variable, empty if it is not set.
@@ -46,13 +45,13 @@ func (e *Env) Absolute(path string) string {
 // Silent returns an environment that drops warnings, for operations whose results are values.
 func (e *Env) Silent() *Env {
 	own := *e
-	own.Notes = nil
+	own.Warnings = nil
 	return &own
 }
 
 // Warn reports a warning to the operator.
 func (e *Env) Warn(text string) {
-	if e.Notes != nil {
-		e.Notes(slog.LevelWarn, text)
+	if e.Warnings != nil {
+		e.Warnings(text)
 	}
 }

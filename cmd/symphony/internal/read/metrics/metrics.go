@@ -228,19 +228,20 @@ func ofUse() []family {
 	}
 }
 
-// issues counts the rows of ps.
-func issues(v view.Overview) []sample {
-	n := v.Counts
-	counts := map[view.Status]int{
-		reconcile.StatusNeedsAnswer: n.NeedsAnswer, reconcile.StatusHeld: n.Held, reconcile.StatusUndelivered: n.Undelivered,
-		view.StatusKept: len(v.Kept), reconcile.StatusRunning: n.Running - n.NeedsAnswer, reconcile.StatusQueued: n.Queued, reconcile.StatusBlocked: n.Blocked,
-		reconcile.StatusWaiting: n.Waiting, reconcile.StatusSkipped: n.Skipped,
-	}
-	var list []sample
+// issues are the numbers of issues by their status, each issue once.
+func issues(v view.Overview) (list []sample) {
 	for _, status := range view.Statuses {
-		if status != view.StatusEnded {
-			list = append(list, sample{"status", string(status), float64(counts[status])})
+		count := v.Counts.Of(status)
+		switch status {
+		case view.StatusEnded:
+			continue
+		case view.StatusKept:
+			count = len(v.Kept)
+		case reconcile.StatusRunning:
+			count -= v.Counts.NeedsAnswer
+		default: // each issue that Counts has is counted once
 		}
+		list = append(list, sample{"status", string(status), float64(count)})
 	}
 	return list
 }

@@ -25,7 +25,7 @@ type Row struct {
 	At          *time.Time `json:"at"` // since when it has the status; of a claim that waits, when it is due
 	Turn        int        `json:"turn_count"`
 	Tokens      int64      `json:"total_tokens"` // of the present or the ended run
-	// Text says what the agent does now: its last command or sentence. Of an issue without a run it says why it has none.
+	// Text is what the agent does now: its last command or sentence. For an issue without a run it is the reason why it has none.
 	Text string `json:"text"`
 
 	// Detail is the row of one of the overview's lists that this row was made of: a RunningRow, RetryingRow, HeldRow, KeptRow,

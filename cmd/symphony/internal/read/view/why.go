@@ -204,10 +204,9 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	if e := ErrorText(c.Fault()); e != nil {
 		last = ": " + *e
 	}
-	message := inQueue(r.skip.Place, cmp.Or(words.Waits[c.Kind].Why, "it waits"))
-	switch c.Kind {
-	case reconcile.Continuation, reconcile.NoSlot, reconcile.Requested, reconcile.Delivering:
-	default:
+	wait, known := words.Waits[c.Kind]
+	message := cmp.Or(wait.Why, "it waits")
+	if wait.Fails || !known {
 		message += last
 	}
 	return Why{string(c.Kind), message}

@@ -18,23 +18,24 @@ var Releases = map[string]string{
 
 // Wait is why a claim waits for its next run.
 type Wait struct {
-	Why   string // a clause about the issue; the error of the last run may follow
-	Short string // in a row of a list, where no error is shown; empty if there is always one
+	Why   string // a clause about the issue
+	Short string // in a row of a list that shows no error; empty if there is always one
+	Fails bool   // the error of the last run follows Why
 }
 
 // Waits are the kinds of waiting claims.
 var Waits = map[reconcile.RetryKind]Wait{
-	reconcile.Continuation:   {"its last run succeeded, and the issue is still active", "continues: the issue is still active"},
-	reconcile.Backoff:        {"its last run failed", ""},
-	reconcile.Interrupted:    {"its last run was ended from outside", "its last run was ended from outside"},
-	reconcile.Blocked:        {"its last run met a fault of the machine, the tracker or the account", ""},
-	reconcile.NoSlot:         {"no slot was free at the last pass", "no slot is free"},
-	reconcile.Requested:      {"an operator asked for another run", "an operator asked for another run"},
-	reconcile.Delivering:     {"the commits of its last run have not been delivered yet", "its commits are delivered next"},
-	reconcile.DeliveryFailed: {"its commits could not be delivered", ""},
+	reconcile.Continuation:   {"its last run succeeded, and the issue is still active", "continues: the issue is still active", false},
+	reconcile.Backoff:        {"its last run failed", "", true},
+	reconcile.Interrupted:    {"its last run was ended from outside", "its last run was ended from outside", true},
+	reconcile.Blocked:        {"its last run met a fault of the machine, the tracker or the account", "", true},
+	reconcile.NoSlot:         {"no slot was free at the last pass", "no slot is free", false},
+	reconcile.Requested:      {"an operator asked for another run", "an operator asked for another run", false},
+	reconcile.Delivering:     {"the commits of its last run have not been delivered yet", "its commits are delivered next", false},
+	reconcile.DeliveryFailed: {"its commits could not be delivered", "", true},
 }
 
-// Once says on what condition a pass starts an issue, by the reason for which it does not: "a pass starts it …".
+// Once is the condition on which a pass starts an issue, by the reason for which it waits: "a pass starts it …".
 var Once = map[string]string{
 	reconcile.SkipBlockedBy: "once those issues are done",
 	reconcile.SkipElsewhere: "once that one has released it",

@@ -112,7 +112,7 @@ func (w *Env) ForCommand() *Env {
 // Environment returns the environment for operations, whose warnings are printed on this terminal.
 func (w *Env) Environment() *environ.Env {
 	own := w.Env
-	own.Notes = w.Note
+	own.Warnings = func(text string) { w.Note(slog.LevelWarn, text) }
 	return &own
 }
 
