@@ -3,7 +3,6 @@ package repository
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -176,13 +175,13 @@ func (m *Mirror) push(ctx context.Context, commit, base, branch, delivered strin
 		at, err := m.remoteCommit(ctx, branch)
 		switch {
 		case err != nil:
-			return m.failed(host.CodeDeliveryFailed, "push to "+branch, cmp.Or(pushErr, err))
+			return m.failed(host.CodeDeliveryFailed, "push", cmp.Or(pushErr, err))
 		case at == commit:
 			return nil
 		case pushErr == nil:
-			return m.failed(host.CodeDeliveryFailed, "push to "+branch, errors.New("the remote accepted it, but the branch is not there"))
+			return m.failed(host.CodeDeliveryFailed, "push", fmt.Errorf("the remote accepted it, but has no branch %s", branch))
 		case at == expected:
-			return m.failed(host.CodeDeliveryFailed, "push to "+branch, pushErr)
+			return m.failed(host.CodeDeliveryFailed, "push", pushErr)
 		case !m.replaceable(ctx, at, commit, base, branch, delivered):
 			return m.conflict(branch, at)
 		}
@@ -218,7 +217,7 @@ func (m *Mirror) attempted(ctx context.Context, commit, branch string) bool {
 }
 
 func (m *Mirror) conflict(branch, at string) error {
-	return m.failed(host.CodeDeliveryConflict, "push to "+branch, fmt.Errorf("someone else has made or changed the branch: it is at %.12s", at))
+	return m.failed(host.CodeDeliveryConflict, "push", fmt.Errorf("someone else has made or changed the branch %s: it is at %.12s", branch, at))
 }
 
 // pushCommand is git push of a commit to a branch that must be at the expected commit; empty if it must not exist.

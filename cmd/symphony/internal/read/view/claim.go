@@ -63,7 +63,7 @@ type RetryingRow struct {
 	Error      *string             `json:"error"`
 	Kind       reconcile.RetryKind `json:"kind"`
 
-	ErrorCode string `json:"-"` // of Error
+	Claim reconcile.Claim `json:"-"`
 }
 
 // HeldRow is a claim that waits for an operator or for a change of the issue.
@@ -153,7 +153,7 @@ func (f *facts) claims() Claims {
 		case reconcile.Waiting:
 			code, message := c.Fault()
 			v.Retrying = append(v.Retrying, RetryingRow{
-				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, code,
+				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, c,
 			})
 		case reconcile.Held:
 			v.Held = append(v.Held, f.heldRow(c))

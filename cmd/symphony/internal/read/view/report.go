@@ -131,7 +131,7 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 		became[w.IssueID] = "running"
 	}
 	for _, w := range r.Waiting {
-		became[w.IssueID] = "waiting"
+		became[w.IssueID] = string(w.Claim.Standing(false))
 	}
 	for _, h := range r.Held {
 		became[h.IssueID] = "held"

@@ -71,18 +71,8 @@ func (v Overview) rows() []Row {
 			Text: r.text, Detail: r,
 		})
 	}
-	undelivered := map[string]UndeliveredRow{}
-	for _, u := range v.Undelivered {
-		if u.Error != nil {
-			undelivered[u.IssueID] = u
-		}
-	}
 	for _, r := range v.Retrying {
-		row := v.retryingRow(r)
-		if u, found := undelivered[r.IssueID]; found {
-			row.Status, row.At, row.Text = reconcile.StatusUndelivered, u.Since, pushRefused(*u.Error)
-		}
-		list = append(list, row)
+		list = append(list, v.retryingRow(r))
 	}
 	for _, r := range v.Kept {
 		list = append(list, Row{
@@ -90,6 +80,9 @@ func (v Overview) rows() []Row {
 		})
 	}
 	for _, r := range v.Skipped {
+		if r.Reason == reconcile.SkipUnsavedWork { // Kept has it
+			continue
+		}
 		list = append(list, Row{
 			Status: r.Status(), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: text.OrNull(r.URL), At: &r.Since,
 			Text: inQueue(r.Place, words.Skip(r.Skip)), Detail: r, place: r.Place,
@@ -132,11 +125,14 @@ func (v Overview) runningRow(r RunningRow) Row {
 
 func (v Overview) retryingRow(r RetryingRow) Row {
 	row := Row{
-		Status: reconcile.StatusWaiting, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.DueAt,
+		Status: r.Claim.Standing(false), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.DueAt,
 		Text: cmp.Or(plain(deref(r.Error)), words.Waits[r.Kind].Short), Detail: r,
 	}
-	if r.Kind == reconcile.NoSlot {
-		row.Status, row.place = reconcile.StatusQueued, v.places[r.IssueID]
+	switch row.Status {
+	case reconcile.StatusUndelivered:
+		row.At, row.Text = text.OrNull(r.Claim.Delivery.FailedAt), r.Claim.Delivery.Message
+	case reconcile.StatusQueued:
+		row.place = v.places[r.IssueID]
 		row.Text = inQueue(row.place, row.Text)
 	}
 	return row
@@ -148,17 +144,6 @@ func inQueue(place int, why string) string {
 		return why
 	}
 	return fmt.Sprintf("place %d in the queue: %s", place, why)
-}
-
-// pushRefused returns what is special about the error of a delivery.
-func pushRefused(message string) string {
-	message = strings.TrimPrefix(message, "delivery_failed: ")
-	if rest, pushed := strings.CutPrefix(message, "push to "); pushed {
-		if _, reason, found := strings.Cut(rest, ": "); found {
-			return reason
-		}
-	}
-	return message
 }
 
 // doing is what a run does now.

@@ -16,7 +16,6 @@ var now = time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
 
 // TestRows checks the order of the rows, and that each says what happens.
 func TestRows(t *testing.T) {
-	failed := "delivery_failed: the remote is gone"
 	v := Overview{
 		Claims: Claims{
 			Running: []RunningRow{
@@ -25,11 +24,16 @@ func TestRows(t *testing.T) {
 				{IssueID: "11", Identifier: "WEB-11", RunID: "r11", Alive: true},
 			},
 			Retrying: []RetryingRow{
-				{IssueID: "3", Identifier: "WEB-3", Kind: reconcile.NoSlot, DueAt: now},
-				{IssueID: "4", Identifier: "WEB-4", Kind: reconcile.DeliveryFailed, Error: &failed},
+				{
+					IssueID: "3", Identifier: "WEB-3", Kind: reconcile.NoSlot, DueAt: now,
+					Claim: reconcile.Claim{Status: reconcile.Waiting, Kind: reconcile.NoSlot},
+				},
+				{
+					IssueID: "4", Identifier: "WEB-4", Kind: reconcile.DeliveryFailed,
+					Claim: reconcile.Claim{Delivery: reconcile.Delivery{Code: "delivery_failed", Message: "the remote is gone"}},
+				},
 			},
 			Held:        []HeldRow{{IssueID: "2", Identifier: "WEB-2", Reason: reconcile.HoldOperator, text: "by an operator"}},
-			Undelivered: []UndeliveredRow{{IssueID: "4", Error: &failed, Since: &now}},
 		},
 		Requests:     []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
 		Skipped:      []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "it lacks the label x"}}}},

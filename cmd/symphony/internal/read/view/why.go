@@ -45,12 +45,10 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Why = r.whyNotRunning(f)
 		v.Next = r.nextRun(v.Why, f)
 		switch {
-		case c != nil && c.Delivery.Code != "" && r.undelivered():
-			v.Status, v.Since = reconcile.StatusUndelivered, text.OrNull(c.Delivery.FailedAt)
-		case c != nil && c.Kind == reconcile.NoSlot:
-			v.Status = reconcile.StatusQueued
 		case c != nil:
-			v.Status = reconcile.StatusWaiting
+			if v.Status = c.Standing(false); v.Status == reconcile.StatusUndelivered {
+				v.Since = text.OrNull(c.Delivery.FailedAt)
+			}
 		case f.action == reconcile.ActDispatch:
 			v.Status = StatusReady
 		case v.Why.Code == whyUnclaimed:

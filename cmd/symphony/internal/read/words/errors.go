@@ -56,8 +56,8 @@ var RunErrors = []struct{ Codes, Next string }{
 	},
 	{"git_killed", "find out what kills git, for instance the kernel when memory is short; the run is tried again"},
 	{
-		"delivery_failed", "correct the fault that git, the remote or GitHub reports; passes deliver again, without an agent, and " +
-			"`symphony deliver ISSUE` delivers now",
+		"delivery_failed", "correct the fault that git, the remote or GitHub reports; unless the issue is held, passes deliver again without " +
+			"an agent, and `symphony deliver ISSUE` delivers now",
 	},
 	{
 		"repository_changed", "the workspace was cloned from another repository than `repository.url` names: change it back to deliver " +

@@ -355,7 +355,8 @@ func printHints(w *term.Env, v view.Overview) {
 		}
 	}
 	for _, r := range v.Retrying {
-		hint(r.Identifier, r.ErrorCode)
+		code, _ := r.Claim.Fault()
+		hint(r.Identifier, code)
 	}
 	for _, r := range v.Held {
 		hint(r.Identifier, r.ErrorCode)
