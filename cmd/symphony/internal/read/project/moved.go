@@ -84,18 +84,16 @@ func (p *Project) hintGone() {
 	}
 }
 
-// refuseMoved returns what refuses the first claim of a project in a workspace root that another path of the same workflow has used:
-// as a folder of issues is identified by its path, a moved one looks like a new project.
-func refuseMoved(p *Project, cfg *workflow.Config) workspace.RefuseClaim {
-	return func(project, stateDir string) error {
-		old := ownerOf(stateDir)
-		if old == "" || Exists(old) || movedProject(project, old, p.Path) != cfg.Policy.Project {
-			return nil
-		}
-		return exit.Fault(workspace.CodeProjectConflict,
-			fmt.Sprintf("the workspaces of %s, which is gone, are in %s", old, cfg.Workspace.Root),
-			MoveHint(old, p.Path)+"; otherwise symphony projects remove "+text.ShellQuote(old))
+// refuseMoved refuses the first claim of a project in a workspace root that another path of the same workflow has used: as a folder of
+// issues is identified by its path, a moved one looks like a new project.
+func refuseMoved(p *Project, cfg *workflow.Config, project, stateDir string) error {
+	old := ownerOf(stateDir)
+	if old == "" || Exists(old) || movedProject(project, old, p.Path) != cfg.Policy.Project {
+		return nil
 	}
+	return exit.Fault(workspace.CodeProjectConflict,
+		fmt.Sprintf("the workspaces of %s, which is gone, are in %s", old, cfg.Workspace.Root),
+		MoveHint(old, p.Path)+"; otherwise symphony projects remove "+text.ShellQuote(old))
 }
 
 // movedProject returns the identity of a project after its workflow was moved from old to path. It differs if the identity is a path

@@ -330,24 +330,28 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 	if err := writableFit(ctx, p, cfg, own); err != nil {
 		return err
 	}
-	err := claimRoot(p, cfg, root, dryRun)
-	var known *reconcile.Error
-	if errors.As(err, &known) && known.Code == workspace.CodeProjectConflict && !strings.Contains(known.Hint, "projects move") {
-		hintMoved(p, known)
-	}
-	return err
+	return claimRoot(p, cfg, root, dryRun)
 }
 
 // claimRoot claims the workspace root for the project, or returns the reason why it can't.
-func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) error {
+func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) (err error) {
+	var moved error
+	refuse := func(project, stateDir string) error {
+		moved = refuseMoved(p, cfg, project, stateDir)
+		return moved
+	}
 	if dryRun {
-		return workspace.CheckRoot(root, cfg.Policy.Project, p.StateDir, refuseMoved(p, cfg))
+		err = workspace.CheckRoot(root, cfg.Policy.Project, p.StateDir, refuse)
+	} else if opened, openErr := workspace.OpenRoot(root); openErr != nil {
+		return openErr
+	} else {
+		err = opened.ClaimProject(cfg.Policy.Project, p.StateDir, refuse)
 	}
-	opened, err := workspace.OpenRoot(root)
-	if err != nil {
-		return err
+	var known *reconcile.Error
+	if errors.As(err, &known) && known.Code == workspace.CodeProjectConflict && moved == nil {
+		hintMoved(p, known)
 	}
-	return opened.ClaimProject(cfg.Policy.Project, p.StateDir, refuseMoved(p, cfg))
+	return err
 }
 
 // CheckReport is the result of checking a workflow.
