@@ -5,14 +5,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
-	"github.com/urfave/cli/v2"
 )
 
 func logsCommand(w *term.Env) *cli.Command {
@@ -67,7 +68,7 @@ func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 		o.File = file
 	}
 	if c.IsSet("since") {
-		if o.Since, err = view.ParseTime("logs", "since", c.String("since"), now, 0); err != nil {
+		if o.Since, err = report.ParseTime("logs", "since", c.String("since"), now, 0); err != nil {
 			return o, err
 		}
 	}

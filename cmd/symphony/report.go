@@ -3,12 +3,13 @@ package main
 import (
 	"slices"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
-	"github.com/urfave/cli/v2"
 )
 
 func reportCommand(w *term.Env) *cli.Command {
@@ -27,7 +28,7 @@ With agent.prices in WORKFLOW.md the report estimates the cost, by the price of 
 limits the usage of a day.
 
 ` + exampleText("symphony report --since 2026-01-31", "symphony report --by label --since 30d"),
-		Flags: workflowFlags(jsonFlags[view.Report](
+		Flags: workflowFlags(jsonFlags[report.Report](
 			&cli.StringFlag{Name: "since", Usage: "from `TIME` on: 12h or 7d (ago), a day, or 2026-01-31T18:00:00Z", DefaultText: "12h"},
 			&cli.StringFlag{Name: "until", Usage: "up to `TIME`; a day counts to its end", DefaultText: "now"},
 			&cli.StringFlag{Name: "by", Usage: "only the usage, by `WHAT`: issue, label or day"},
@@ -40,11 +41,11 @@ limits the usage of a day.
 			if err != nil {
 				return err
 			}
-			period, err := view.ParsePeriod(c.String("since"), c.String("until"), w.Now())
+			period, err := report.ParsePeriod(c.String("since"), c.String("until"), w.Now())
 			if err != nil {
 				return err
 			}
-			r, err := view.ReadReport(c.Context, p, period)
+			r, err := report.Read(c.Context, p, period)
 			if err != nil {
 				return err
 			}

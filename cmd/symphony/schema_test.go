@@ -24,6 +24,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -82,7 +83,7 @@ func TestDocumentedSchemas(t *testing.T) {
 func checkServedSchemas(t *testing.T) {
 	s := schemaWriter{t: t, defs: map[string]any{}, types: map[string]reflect.Type{}}
 	for _, typ := range []reflect.Type{
-		reflect.TypeFor[view.Joined](), reflect.TypeFor[view.Overview](), reflect.TypeFor[view.Issue](), reflect.TypeFor[pass.ResultJSON](),
+		reflect.TypeFor[view.Joined](), reflect.TypeFor[view.Overview](), reflect.TypeFor[detail.Issue](), reflect.TypeFor[pass.ResultJSON](),
 		reflect.TypeFor[operate.StopJSON](), reflect.TypeFor[requests.JSON](), reflect.TypeFor[term.ErrorJSON](),
 	} {
 		s.schema(typ, false)

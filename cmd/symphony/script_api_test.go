@@ -9,6 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 )
 
@@ -24,7 +25,7 @@ func apiCmd(ts *testscript.TestScript, neg bool, args []string) {
 			continue
 		}
 		seen[row.Status] = true
-		var issue view.Issue
+		var issue detail.Issue
 		path := "/api/v1/" + url.PathEscape(row.Identifier)
 		ts.Check(json.Unmarshal(answerLike(ts, path, "show", row.Identifier, "--offline", "--json"), &issue))
 		for _, log := range issue.Logs.Sessions {

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
-	"github.com/urfave/cli/v2"
 )
 
 func showCommand(w *term.Env) *cli.Command {
@@ -14,12 +15,12 @@ func showCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
 		Description: "It asks the tracker only about issues without a claim, and changes nothing.\n\n" +
 			exampleText("symphony show ABC-7"),
-		Flags: workflowFlags(jsonFlags[view.Issue](
+		Flags: workflowFlags(jsonFlags[detail.Issue](
 			&cli.BoolFlag{Name: "offline", Usage: "do not ask the tracker"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			v, err := view.ReadIssue(c.Context, p, args[0], view.IssueOptions{Offline: c.Bool("offline")})
+			v, err := detail.Read(c.Context, p, args[0], detail.Options{Offline: c.Bool("offline")})
 			if err != nil {
 				return err
 			}

@@ -7,9 +7,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -30,7 +30,7 @@ Exit codes:
     124  --timeout has passed
 
 ` + exampleText("symphony wait ABC-7 && symphony open ABC-7 --pr", "symphony wait ABC-7 --timeout 1h --json status"),
-		Flags: workflowFlags(jsonFlags[view.Issue](
+		Flags: workflowFlags(jsonFlags[detail.Issue](
 			&cli.DurationFlag{Name: "timeout", Usage: "wait at most `DURATION`", DefaultText: "no limit"},
 		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
@@ -38,7 +38,7 @@ Exit codes:
 				return exit.Usage("wait: --timeout must be above zero")
 			}
 			v, err := operate.Wait(c.Context, p, operate.WaitOptions{
-				Issue: args[0], Timeout: c.Duration("timeout"), Whole: w.JSON, Status: func(v view.Issue) { render.WaitStatus(w, v) },
+				Issue: args[0], Timeout: c.Duration("timeout"), Whole: w.JSON, Status: func(v detail.Issue) { render.WaitStatus(w, v) },
 			})
 			if late := new(exit.Only); err != nil && !errors.As(err, late) {
 				return err
@@ -50,9 +50,9 @@ Exit codes:
 }
 
 // waitCode returns an exit.Only for what became of an issue.
-func waitCode(v view.Issue) error {
+func waitCode(v detail.Issue) error {
 	switch {
-	case v.Status == view.StatusHandedOver:
+	case v.Status == detail.StatusHandedOver:
 		return nil
 	case v.Status == reconcile.StatusHeld:
 		return exit.Only(exit.Held)

@@ -86,6 +86,14 @@ func OrNull[T comparable](v T) *T {
 	return &v
 }
 
+// OrEmpty returns the string that s points to, the inverse of OrNull; empty for nil.
+func OrEmpty[T ~string](s *T) string {
+	if s == nil {
+		return ""
+	}
+	return string(*s)
+}
+
 // Time parses a time of ISO 8601, or one with a blank instead of the T. It is in UTC unless it says otherwise; nil for anything else.
 func Time(s string) *time.Time {
 	for _, layout := range []string{

@@ -4,17 +4,17 @@ import (
 	"context"
 	"net/url"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Address returns the address of an issue in the web, or of its pull request. It asks the tracker only for what the database does not
 // know.
 func Address(ctx context.Context, p *project.Project, ref string, pullRequest bool) (string, error) {
-	v, err := view.ReadIssue(ctx, p, ref, view.IssueOptions{Offline: true, Brief: true})
+	v, err := detail.Read(ctx, p, ref, detail.Options{Offline: true, Brief: true})
 	if err != nil || v.Address(pullRequest) == "" {
-		if v, err = view.ReadIssue(ctx, p, ref, view.IssueOptions{Brief: true}); err != nil {
+		if v, err = detail.Read(ctx, p, ref, detail.Options{Brief: true}); err != nil {
 			return "", err
 		}
 	}

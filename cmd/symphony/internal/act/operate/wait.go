@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 )
 
 const (
@@ -22,12 +22,12 @@ type WaitOptions struct {
 	Issue   string
 	Timeout time.Duration    // zero for none
 	Whole   bool             // read also what a wait does not read each time
-	Status  func(view.Issue) // is called with each status
+	Status  func(detail.Issue) // is called with each status
 }
 
 // Wait waits until an issue does not go on by itself, and returns what became of it. The error after the timeout is an exit.Only, and the
 // issue as it was then comes with it. A signal ends the wait and changes nothing.
-func Wait(ctx context.Context, p *project.Project, o WaitOptions) (view.Issue, error) {
+func Wait(ctx context.Context, p *project.Project, o WaitOptions) (detail.Issue, error) {
 	waiting := ctx
 	if o.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -39,25 +39,25 @@ func Wait(ctx context.Context, p *project.Project, o WaitOptions) (view.Issue, e
 	case ctx.Err() != nil:
 		return v, exit.Fault("canceled", "ended by a signal; nothing was changed", "symphony show "+o.Issue+" shows the issue")
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
-		if v, err = view.ReadIssue(ctx, p, o.Issue, view.IssueOptions{Offline: true}); err == nil {
+		if v, err = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true}); err == nil {
 			err = exit.Only(exit.TimedOut)
 		}
 		return v, err
 	case err != nil || !o.Whole:
 		return v, err
 	}
-	all, err := view.ReadIssue(ctx, p, v.Issue.ID, view.IssueOptions{Offline: true})
+	all, err := detail.Read(ctx, p, v.Issue.ID, detail.Options{Offline: true})
 	v.Workspace, v.Log, v.LastMessage = all.Workspace, all.Log, all.LastMessage
 	return v, err
 }
 
 // waitFor reads the issue again and again until it does not continue by itself.
-func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v view.Issue, err error) {
+func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v detail.Issue, err error) {
 	ref, began, last := o.Issue, p.Env.Now(), ""
 	var asked time.Time
 	for {
 		ask := p.Env.Now().Sub(asked) >= askStep
-		v, err = view.ReadIssue(ctx, p, ref, view.IssueOptions{Brief: true, Offline: !ask})
+		v, err = detail.Read(ctx, p, ref, detail.Options{Brief: true, Offline: !ask})
 		switch {
 		case err != nil && ask, ctx.Err() != nil:
 			return v, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -328,4 +329,26 @@ func WithNumber(identifiers []string, number string) (found []string) {
 // NumberOfSeveral is the error for a number with which several identifiers end.
 func NumberOfSeveral(number string, identifiers []string) error {
 	return exit.Fault("issue_not_found", number+" is the number of "+strings.Join(identifiers, " and "), "give the identifier, such as "+identifiers[0])
+}
+
+// NotInTracker is why the tracker does not have an issue.
+const NotInTracker = "the tracker has no such issue, or hides it from this key"
+
+// UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier, and to ask the
+// tracker unless that was done.
+func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
+	names, err := db.Views.Identifiers(ctx)
+	if err != nil {
+		return err
+	}
+	if same := WithNumber(names, ref); len(same) > 1 {
+		return NumberOfSeveral(ref, same)
+	}
+	hint := "symphony ps --all lists the known issues"
+	if why != NotInTracker {
+		hint += "; symphony show " + ref + " asks the tracker"
+	} else if IsNumber(ref) {
+		hint = NumberHint
+	}
+	return &reconcile.Error{Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"), Hint: hint}
 }

@@ -47,8 +47,8 @@ type RunningRow struct {
 	// HeldNext: the issue is held when the run has ended.
 	HeldNext bool `json:"held_after_run"`
 	// WaitsFor are the ids of the run's open requests.
-	WaitsFor []string `json:"waits_for"`
-	run      reconcile.Run
+	WaitsFor []string      `json:"waits_for"`
+	Run      reconcile.Run `json:"-"`
 }
 
 // RetryingRow is a claim that waits for its next run.
@@ -81,8 +81,8 @@ type HeldRow struct {
 	text      string // Message, with what went wrong near its beginning
 }
 
-func (f *facts) heldRow(c reconcile.Claim) HeldRow {
-	row := HeldRow{f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.HoldText()}
+func (f *Facts) heldRow(c reconcile.Claim) HeldRow {
+	row := HeldRow{f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.HoldText()}
 	if c.HoldReason == reconcile.HoldMaxFailures {
 		c.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
 		row.text = c.HoldText()
@@ -114,37 +114,37 @@ func (v *Overview) count() {
 	v.Counts = reconcile.Count(v.claims, asking, v.skips)
 }
 
-// claims makes a row of each claim.
-func (f *facts) claims() Claims {
+// Claims makes a row of each claim.
+func (f *Facts) Claims() Claims {
 	v := Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}, []UndeliveredRow{}}
 	runs := map[string]reconcile.Run{}
-	for _, r := range f.recorded.Runs {
+	for _, r := range f.Recorded.Runs {
 		runs[r.ID] = r
 	}
-	for _, c := range f.recorded.Claims {
+	for _, c := range f.Recorded.Claims {
 		if !f.wants(c.IssueID) {
 			continue
 		}
 		if d := c.Delivery; d.Due {
 			v.Undelivered = append(v.Undelivered, UndeliveredRow{
-				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, d.Tries, text.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
+				f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, d.Tries, text.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
 			})
 		}
 		switch c.Status {
 		case reconcile.Running:
 			r := runs[c.RunID]
 			row := RunningRow{
-				Project: f.name, IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Title: c.Issue.Title, State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns,
+				Project: f.Name, IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Title: c.Issue.Title, State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns,
 				LastEvent: text.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt, LastEventAt: text.OrNull(r.LastEventAt),
 				Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: text.OrNull(r.Worker.PID), Attempt: text.OrNull(r.Attempt), Phase: r.Phase,
 				StopReason: text.OrNull(r.StopReason), HeartbeatAt: text.OrNull(r.HeartbeatAt), ThreadID: text.OrNull(r.ThreadID),
-				WorkspacePath: text.OrNull(r.WorkspacePath), Host: text.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.p.StateDir, r.ID),
-				HeldNext: c.HoldNext, WaitsFor: []string{}, run: r,
+				WorkspacePath: text.OrNull(r.WorkspacePath), Host: text.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.Project.StateDir, r.ID),
+				HeldNext: c.HoldNext, WaitsFor: []string{}, Run: r,
 			}
 			if r.ThreadID != "" && r.TurnID != "" {
 				row.SessionID = new(r.ThreadID + "-" + r.TurnID)
 			}
-			for _, q := range f.requests {
+			for _, q := range f.Requests {
 				if q.RunID == c.RunID {
 					row.WaitsFor = append(row.WaitsFor, q.ID())
 				}
@@ -153,7 +153,7 @@ func (f *facts) claims() Claims {
 		case reconcile.Waiting:
 			code, message := c.Fault()
 			v.Retrying = append(v.Retrying, RetryingRow{
-				f.name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, c,
+				f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, c,
 			})
 		case reconcile.Held:
 			v.Held = append(v.Held, f.heldRow(c))

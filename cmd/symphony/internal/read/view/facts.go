@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,37 +16,37 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// facts are what is known of a project, whatever the issue.
-type facts struct {
-	p    *project.Project
-	name string    // of the project
-	db   *state.DB // nil before the first pass
-	now  time.Time
-	// only are the ids of the issues that a view is confined to, empty for all.
-	only []string
+// Facts are what is known of a project, whatever the issue. The views of an issue and of a period are made of them, too.
+type Facts struct {
+	Project *project.Project
+	Name    string    // of the project
+	DB      *state.DB // nil before the first pass
+	Now     time.Time
+	Only    []string // the ids of the issues that a view is confined to, empty for all
 
-	cfg      *workflow.Config
-	cfgErr   error
-	recorded reconcile.State
-	requests []reconcile.Request // the open ones
+	Config    *workflow.Config
+	ConfigErr error
+	Recorded  reconcile.State
+	Requests  []reconcile.Request // the open ones
+	Instant   reconcile.Instant   // now, on the monotonic clock
+	Block     *project.BlockedRow // stops every issue
+	Low       time.Time           // until then the tracker's allowance counts as low
+	Budget    *BudgetRow
+	Today     []reconcile.ModelUse // read with the budget
+	Schedule  bool                 // something runs passes
+	NextPass  *NextPass            // nil where the schedule's passes show no rhythm yet
+
 	comments map[string]state.Comment
-	instant  reconcile.Instant   // now, on the monotonic clock
-	block    *project.BlockedRow // stops every issue
-	low      time.Time           // until then the tracker's allowance counts as low
-	budget   *BudgetRow
-	today    []reconcile.ModelUse // read with the budget
-	rhythm   project.Rhythm       // of the schedule
-	schedule bool                 // something runs passes
-	nextPass *NextPass            // nil where the schedule's passes show no rhythm yet
+	rhythm   project.Rhythm // of the schedule
 }
 
-// open opens the database. Where the command line named only a state directory, the workflow is the one that it belongs to.
-func (f *facts) open(ctx context.Context) (err error) {
-	f.db, err = project.OpenForReading(ctx, f.p)
-	if err == nil && f.p.SourceErr != nil {
-		f.p = ownerOf(ctx, f.p, f.db)
+// Open opens the database. Where the command line named only a state directory, the workflow is the one that it belongs to.
+func (f *Facts) Open(ctx context.Context) (err error) {
+	f.DB, err = project.OpenForReading(ctx, f.Project)
+	if err == nil && f.Project.SourceErr != nil {
+		f.Project = ownerOf(ctx, f.Project, f.DB)
 	}
-	f.name = cmp.Or(f.name, newProjectRow(f.p.Path, f.p.StateDir).Name)
+	f.Name = cmp.Or(f.Name, newProjectRow(f.Project.Path, f.Project.StateDir).Name)
 	return err
 }
 
@@ -56,42 +58,43 @@ func ownerOf(ctx context.Context, p *project.Project, db *state.DB) *project.Pro
 	return p
 }
 
-// read reads the facts beside the recorded state, which the caller has read. Without a database they come from the workflow
+// Read reads the facts beside the recorded state, which the caller has read. Without a database they come from the workflow
 // and the account.
-func (f *facts) read(ctx context.Context) (err error) {
-	f.cfg, f.cfgErr = f.p.ConfigWithoutKey()
+func (f *Facts) Read(ctx context.Context) (err error) {
+	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
 	// The tracker's and the machine's block matter most, then the account's, then the agent's.
-	f.block = project.BlockedBy(f.recorded)
-	if f.cfg != nil && f.recorded.TrackerBlock == nil && f.recorded.HostBlock == nil {
-		if b := project.AccountBlock(project.OpenAccount(f.p, f.cfg.Codex.Home), f.now); b != nil {
-			f.block = b
+	f.Block = project.BlockedBy(f.Recorded)
+	if f.Config != nil && f.Recorded.TrackerBlock == nil && f.Recorded.HostBlock == nil {
+		if b := project.AccountBlock(project.OpenAccount(f.Project, f.Config.Codex.Home), f.Now); b != nil {
+			f.Block = b
 		}
 	}
-	if f.instant, err = Instant(); err != nil || f.db == nil {
+	if f.Instant, err = Instant(); err != nil || f.DB == nil {
 		return err
 	}
 	var errs [5]error
-	f.budget, errs[3] = f.readBudget(ctx)
-	f.requests, errs[0] = OpenRequests(ctx, f.p, f.db)
-	f.comments, errs[4] = f.db.Store.Comments(ctx, nil)
-	f.low, errs[1] = project.LowUntil(ctx, f.p, f.db)
-	f.rhythm, errs[2] = project.ReadRhythm(ctx, f.db, f.now)
-	f.schedule = f.rhythm.Alive || project.Looping(f.p.StateDir)
-	if f.rhythm.Gap > 0 && f.schedule {
-		f.nextPass = &NextPass{At: f.rhythm.Last.StartedAt.Add(f.rhythm.Gap), Trigger: f.rhythm.Last.Trigger}
+	f.Budget, errs[3] = f.ReadBudget(ctx)
+	f.Requests, errs[0] = OpenRequests(ctx, f.Project, f.DB)
+	f.comments, errs[4] = f.DB.Store.Comments(ctx, nil)
+	f.Low, errs[1] = project.LowUntil(ctx, f.Project, f.DB)
+	f.rhythm, errs[2] = project.ReadRhythm(ctx, f.DB, f.Now)
+	f.Schedule = f.rhythm.Alive || project.Looping(f.Project.StateDir)
+	if f.rhythm.Gap > 0 && f.Schedule {
+		f.NextPass = &NextPass{At: f.rhythm.Last.StartedAt.Add(f.rhythm.Gap), Trigger: f.rhythm.Last.Trigger}
 	}
 	return errors.Join(errs[:]...)
 }
 
-func (f *facts) wants(issueID string) bool {
-	return len(f.only) == 0 || slices.Contains(f.only, issueID)
+func (f *Facts) wants(issueID string) bool {
+	return len(f.Only) == 0 || slices.Contains(f.Only, issueID)
 }
 
-func (f *facts) project() ProjectRow {
-	row := newProjectRow(f.p.Path, f.p.StateDir)
-	row.Name = f.name
-	if f.cfg != nil {
-		row.TrackerKind, row.ProjectSlug = &f.cfg.Tracker.Kind, &f.cfg.Tracker.Place
+// ProjectRow is the row of the project.
+func (f *Facts) ProjectRow() ProjectRow {
+	row := newProjectRow(f.Project.Path, f.Project.StateDir)
+	row.Name = f.Name
+	if f.Config != nil {
+		row.TrackerKind, row.ProjectSlug = &f.Config.Tracker.Kind, &f.Config.Tracker.Place
 	}
 	return row
 }
@@ -100,4 +103,92 @@ func (f *facts) project() ProjectRow {
 func Instant() (reconcile.Instant, error) {
 	boot, err := proc.BootID()
 	return reconcile.Instant{Boot: boot, Mono: proc.Monotonic()}, err
+}
+
+// OpenRequests are the unanswered requests of living workers. A request ends with its worker.
+func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
+	all, err := db.Views.OpenRequests(ctx)
+	return slices.DeleteFunc(all, func(r reconcile.Request) bool { return !project.Alive(p.StateDir, r.RunID) }), err
+}
+
+// NextPass is the schedule's next pass.
+type NextPass struct {
+	At      time.Time `json:"at"`
+	Trigger string    `json:"trigger"`
+}
+
+// ProjectRow names the project. Kind and slug are null where the workflow can't be read.
+type ProjectRow struct {
+	// Name is that of the folder of WORKFLOW.md, or of the state directory where the workflow is not known. In the rows of several
+	// projects with the same name, the later ones have a number behind it.
+	Name         string  `json:"name"`
+	WorkflowPath string  `json:"workflow_path"`
+	StateDir     string  `json:"state_dir"`
+	TrackerKind  *string `json:"tracker_kind"`
+	ProjectSlug  *string `json:"project_slug"`
+}
+
+func newProjectRow(workflowPath, stateDir string) ProjectRow {
+	name := filepath.Base(stateDir)
+	if workflowPath != "" {
+		name = filepath.Base(filepath.Dir(workflowPath))
+	}
+	return ProjectRow{Name: name, WorkflowPath: workflowPath, StateDir: stateDir}
+}
+
+// BudgetRow is agent.budget_per_day, and what runs have used of it on this day of UTC.
+type BudgetRow struct {
+	Written string    `json:"budget"` // such as "5M tokens" or "20 USD"
+	Unit    string    `json:"unit"`   // tokens, or the currency of agent.prices
+	Most    float64   `json:"most"`   // in that unit
+	Used    float64   `json:"used"`
+	Reached bool      `json:"reached"` // passes start nothing more on this day
+	Until   time.Time `json:"until"`   // the end of the day
+	// Message says that it is reached and until when; null if it is not.
+	Message *string `json:"message"`
+}
+
+// UsedToday returns what runs have used on this day of UTC; nil without a budget, and before the first pass.
+func UsedToday(ctx context.Context, p *project.Project, cfg *workflow.Config) ([]reconcile.ModelUse, error) {
+	if !cfg.Policy.DailyBudget.Set() || !p.HasState() {
+		return nil, nil
+	}
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	return db.Store.UsedOn(ctx, p.Env.Now())
+}
+
+// ReadBudget reads what was used of the budget today; nil if the workflow sets none.
+func (f *Facts) ReadBudget(ctx context.Context) (*BudgetRow, error) {
+	if f.Config == nil || !f.Config.Policy.DailyBudget.Set() {
+		return nil, nil
+	}
+	b := f.Config.Policy.DailyBudget
+	var err error
+	if f.Today, err = f.DB.Store.UsedOn(ctx, f.Now); err != nil {
+		return nil, err
+	}
+	row := &BudgetRow{Written: b.Written, Unit: "tokens", Most: b.Most(), Until: reconcile.DayEnd(f.Now)}
+	row.Used = math.Round(b.Used(f.Today)*1e4) / 1e4 // as Amount
+	if b.Amount > 0 {
+		row.Unit = b.Prices.Currency
+	}
+	if row.Reached = b.Reached(f.Today); row.Reached {
+		row.Message = new(b.Text(f.Project.Env.Now()))
+	}
+	return row, nil
+}
+
+// only returns the elements of a list that are wanted.
+func only[T any](list []T, wanted func(T) bool) []T {
+	out := []T{}
+	for _, e := range list {
+		if wanted(e) {
+			out = append(out, e)
+		}
+	}
+	return out
 }

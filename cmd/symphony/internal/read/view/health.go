@@ -54,18 +54,18 @@ type SlotsRow struct {
 const shownPasses = 20
 
 // health reads the health of the project. An account that can't be read has no limits and no slots here: the passes report it.
-func (f *facts) health(ctx context.Context) (*Health, error) {
-	passes, err := project.LastPasses(ctx, f.db, shownPasses)
+func (f *Facts) health(ctx context.Context) (*Health, error) {
+	passes, err := project.LastPasses(ctx, f.DB, shownPasses)
 	h := &Health{Passes: passes, Limits: []LimitRow{}, Slots: []SlotsRow{}}
 	h.Schedule = ScheduleHealth{
-		Active: f.schedule, Trigger: text.OrNull(f.rhythm.Last.Trigger), LastAt: text.OrNull(f.rhythm.Last.StartedAt),
+		Active: f.Schedule, Trigger: text.OrNull(f.rhythm.Last.Trigger), LastAt: text.OrNull(f.rhythm.Last.StartedAt),
 		Usual: text.OrNull(f.rhythm.Gap.Seconds()), Grace: f.rhythm.Grace.Seconds(),
 	}
-	if f.cfg == nil {
+	if f.Config == nil {
 		return h, err
 	}
-	account := project.OpenAccount(f.p, f.cfg.Codex.Home)
-	limits, _ := account.Windows(f.now)
+	account := project.OpenAccount(f.Project, f.Config.Codex.Home)
+	limits, _ := account.Windows(f.Now)
 	for _, l := range limits {
 		h.Limits = append(h.Limits, LimitRow{l.Name, l.UsedPercent, text.OrNull(l.Length.Seconds()), text.OrNull(l.ResetsAt), l.At})
 	}
@@ -74,10 +74,10 @@ func (f *facts) health(ctx context.Context) (*Health, error) {
 }
 
 // slots counts the runs of agents by the limits that apply to them.
-func (f *facts) slots(ctx context.Context, account *state.Account) []SlotsRow {
-	policy := project.Policy(f.cfg)
+func (f *Facts) slots(ctx context.Context, account *state.Account) []SlotsRow {
+	policy := project.Policy(f.Config)
 	all, byState := 0, map[string]int{}
-	for _, c := range f.recorded.Claims {
+	for _, c := range f.Recorded.Claims {
 		if c.Status == reconcile.Running && c.Kind != reconcile.Delivering {
 			all++
 			byState[reconcile.NormalizeState(c.Issue.State)]++
@@ -87,7 +87,7 @@ func (f *facts) slots(ctx context.Context, account *state.Account) []SlotsRow {
 	for _, name := range slices.Sorted(maps.Keys(policy.MaxByState)) {
 		rows = append(rows, SlotsRow{"state", name, byState[name], policy.MaxByState[name]})
 	}
-	if most, err := project.MaxAgents(f.p); err == nil && most > 0 {
+	if most, err := project.MaxAgents(f.Project); err == nil && most > 0 {
 		if count, err := account.CountSlots(ctx, most, 0); err == nil {
 			rows = append(rows, SlotsRow{"account", "", count.Taken, most})
 		}

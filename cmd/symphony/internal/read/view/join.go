@@ -1,6 +1,7 @@
 package view
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -20,7 +21,9 @@ type Joined struct {
 func Join(all []Overview) Joined {
 	j := Joined{Overview{Schedule: len(all) > 0, Paused: len(all) > 0}.confine(nil), append([]Overview{}, all...)}
 	for _, v := range all {
-		j.GeneratedAt = latest(j.GeneratedAt, v.GeneratedAt)
+		if v.GeneratedAt.After(j.GeneratedAt) {
+			j.GeneratedAt = v.GeneratedAt
+		}
 		j.joinLists(v)
 		j.Totals.Tokens = Tokens(reconcile.Tokens(j.Totals.Tokens).Plus(reconcile.Tokens(v.Totals.Tokens)))
 		j.Totals.Seconds += v.Totals.Seconds
@@ -59,4 +62,38 @@ func (j *Joined) joinLists(v Overview) {
 	if v.Ended != nil {
 		j.Ended = append(append([]RunRow{}, j.Ended...), v.Ended...)
 	}
+}
+
+// joinResults adds up the results of several projects; nil if they have not been read.
+func joinResults(all []Overview) *Results {
+	var sum *Results
+	for _, v := range all {
+		switch {
+		case v.Results == nil:
+		case sum == nil:
+			sum = &Results{handovers: slices.Clone(v.Results.handovers)}
+			for _, d := range v.Results.Days {
+				d.Outcomes, d.Spent = maps.Clone(d.Outcomes), d.joined(Spent{})
+				sum.Days = append(sum.Days, d)
+			}
+		default: // all overviews are read at about the same time
+			sum.handovers = append(sum.handovers, v.Results.handovers...)
+			for i, d := range v.Results.Days {
+				sum.Days[i].join(d)
+			}
+		}
+	}
+	if sum != nil {
+		sum.median()
+	}
+	return sum
+}
+
+func (d *ResultDay) join(more ResultDay) {
+	d.HandedOver += more.HandedOver
+	d.Seconds += more.Seconds
+	for outcome, n := range more.Outcomes {
+		d.Outcomes[outcome] += n
+	}
+	d.Spent = d.joined(more.Spent)
 }

@@ -46,21 +46,21 @@ func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile
 	return list, err
 }
 
-// keptRow takes title and address from the issue's last run.
-func (f *facts) keptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
-	return KeptRow{f.name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, w.Path, w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
+// KeptRow takes title and address from the issue's last run.
+func (f *Facts) KeptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
+	return KeptRow{f.Name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, w.Path, w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
 }
 
-// keptRows returns the rows of the issues that are wanted.
-func (f *facts) keptRows(ctx context.Context) ([]KeptRow, error) {
+// KeptRows returns the rows of the issues that are wanted.
+func (f *Facts) KeptRows(ctx context.Context) ([]KeptRow, error) {
 	rows := []KeptRow{}
-	kept, err := Kept(ctx, f.p.StateDir, f.db, f.recorded)
+	kept, err := Kept(ctx, f.Project.StateDir, f.DB, f.Recorded)
 	for _, w := range kept {
 		if !f.wants(w.IssueID) {
 			continue
 		}
-		last, _, runErr := f.db.Views.LastRun(ctx, w.IssueID)
-		rows, err = append(rows, f.keptRow(w, last)), errors.Join(err, runErr)
+		last, _, runErr := f.DB.Views.LastRun(ctx, w.IssueID)
+		rows, err = append(rows, f.KeptRow(w, last)), errors.Join(err, runErr)
 	}
 	return rows, err
 }

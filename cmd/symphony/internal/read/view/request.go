@@ -58,15 +58,15 @@ type Question struct {
 	Secret   bool     `json:"secret"`
 }
 
-// requestRow takes the time that is left from the monotonic clock, so that a stepped wall clock changes nothing.
-func (f *facts) requestRow(r reconcile.Request) RequestRow {
-	expires := f.now.Add(r.Left(f.now, f.instant))
+// RequestRow takes the time that is left from the monotonic clock, so that a stepped wall clock changes nothing.
+func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
+	expires := f.Now.Add(r.Left(f.Now, f.Instant))
 	if expires.Sub(r.ExpiresAt).Abs() < time.Second {
 		expires = r.ExpiresAt
 	}
 	d := r.Detail
 	row := RequestRow{
-		Project: f.name, ID: r.ID(), Identifier: r.Identifier, RunID: r.RunID, Kind: r.Kind, Summary: r.Summary, Options: []string{},
+		Project: f.Name, ID: r.ID(), Identifier: r.Identifier, RunID: r.RunID, Kind: r.Kind, Summary: r.Summary, Options: []string{},
 		Questions: []Question{}, Outside: r.Outside, AskedAt: r.AskedAt, ExpiresAt: expires.Truncate(time.Millisecond), Request: r,
 		InTracker: f.comments[r.Attention().Key].ID != "",
 		Detail: RequestDetail{
@@ -86,12 +86,6 @@ func (f *facts) requestRow(r reconcile.Request) RequestRow {
 	return row
 }
 
-// OpenRequests are the unanswered requests of living workers. A request ends with its worker.
-func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
-	all, err := db.Views.OpenRequests(ctx)
-	return slices.DeleteFunc(all, func(r reconcile.Request) bool { return !project.Alive(p.StateDir, r.RunID) }), err
-}
-
 // AgentsProject is the name that pages and addresses have in place of a project's for agents without an issue.
 const AgentsProject = "agents"
 
@@ -99,13 +93,13 @@ const AgentsProject = "agents"
 // name.
 func RequestRows(ctx context.Context, p *project.Project, db *state.DB, name string) ([]RequestRow, error) {
 	open, err := OpenRequests(ctx, p, db)
-	f := facts{name: name, now: p.Env.Now()}
+	f := Facts{Name: name, Now: p.Env.Now()}
 	if err == nil {
-		f.instant, err = Instant()
+		f.Instant, err = Instant()
 	}
 	rows := []RequestRow{}
 	for _, r := range open {
-		rows = append(rows, f.requestRow(r))
+		rows = append(rows, f.RequestRow(r))
 	}
 	return rows, err
 }

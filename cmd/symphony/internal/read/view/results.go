@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -33,17 +32,17 @@ type ResultDay struct {
 const resultDays = 14
 
 // results reads the results of the last days.
-func (f *facts) results(ctx context.Context) (*Results, error) {
+func (f *Facts) results(ctx context.Context) (*Results, error) {
 	var prices reconcile.Prices
-	if f.cfg != nil {
-		prices = f.cfg.Agent.Prices
+	if f.Config != nil {
+		prices = f.Config.Agent.Prices
 	}
 	r := &Results{}
-	first := f.now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1-resultDays)
+	first := f.Now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1-resultDays)
 	for n := range resultDays {
-		r.Days = append(r.Days, ResultDay{Date: reconcile.DayOf(first.AddDate(0, 0, n)), Outcomes: map[reconcile.Outcome]int{}, Spent: spend(prices)})
+		r.Days = append(r.Days, ResultDay{Date: reconcile.DayOf(first.AddDate(0, 0, n)), Outcomes: map[reconcile.Outcome]int{}, Spent: Spend(prices)})
 	}
-	found, err := f.db.Views.Results(ctx, first)
+	found, err := f.DB.Views.Results(ctx, first)
 	day := func(date string) *ResultDay {
 		if i := slices.IndexFunc(r.Days, func(d ResultDay) bool { return d.Date == date }); i >= 0 {
 			return &r.Days[i]
@@ -60,7 +59,7 @@ func (f *facts) results(ctx context.Context) (*Results, error) {
 		d.Seconds += o.Runtime.Seconds()
 	}
 	for _, u := range found.Days {
-		day(u.Date).add(u.ModelUse, prices)
+		day(u.Date).Add(u.ModelUse, prices)
 	}
 	r.median()
 	return r, err
@@ -71,38 +70,4 @@ func (r *Results) median() {
 	if n := len(r.handovers); n > 0 {
 		r.Handover = text.OrNull(r.handovers[n/2].Seconds())
 	}
-}
-
-// joinResults adds up the results of several projects; nil if they have not been read.
-func joinResults(all []Overview) *Results {
-	var sum *Results
-	for _, v := range all {
-		switch {
-		case v.Results == nil:
-		case sum == nil:
-			sum = &Results{handovers: slices.Clone(v.Results.handovers)}
-			for _, d := range v.Results.Days {
-				d.Outcomes, d.Spent = maps.Clone(d.Outcomes), d.joined(Spent{})
-				sum.Days = append(sum.Days, d)
-			}
-		default: // all overviews are read at about the same time
-			sum.handovers = append(sum.handovers, v.Results.handovers...)
-			for i, d := range v.Results.Days {
-				sum.Days[i].join(d)
-			}
-		}
-	}
-	if sum != nil {
-		sum.median()
-	}
-	return sum
-}
-
-func (d *ResultDay) join(more ResultDay) {
-	d.HandedOver += more.HandedOver
-	d.Seconds += more.Seconds
-	for outcome, n := range more.Outcomes {
-		d.Outcomes[outcome] += n
-	}
-	d.Spent = d.joined(more.Spent)
 }

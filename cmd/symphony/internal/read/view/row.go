@@ -126,7 +126,7 @@ func (v Overview) runningRow(r RunningRow) Row {
 func (v Overview) retryingRow(r RetryingRow) Row {
 	row := Row{
 		Status: r.Claim.Standing(false), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.DueAt,
-		Text: cmp.Or(plain(deref(r.Error)), words.Waits[r.Kind].Short), Detail: r,
+		Text: cmp.Or(Plain(text.OrEmpty(r.Error)), words.Waits[r.Kind].Short), Detail: r,
 	}
 	switch row.Status {
 	case reconcile.StatusUndelivered:
@@ -159,7 +159,7 @@ func (r RunningRow) doing() string {
 
 // Ending says how a run ended, and why if that was not a success.
 func (r RunRow) Ending() (outcome, reason string) {
-	outcome, reason = deref(r.Outcome), plain(deref(r.Error))
+	outcome, reason = text.OrEmpty(r.Outcome), Plain(text.OrEmpty(r.Error))
 	if d := r.Delivery; d != nil && d.Code != "" && reason == "" {
 		outcome, reason = "not delivered", d.Code+": "+d.Message
 	}
@@ -169,8 +169,8 @@ func (r RunRow) Ending() (outcome, reason string) {
 	return outcome, reason
 }
 
-// plain rewords the errors of runs that were stopped.
-func plain(e string) string {
+// Plain rewords the errors of runs that were stopped.
+func Plain(e string) string {
 	switch code, reason, _ := strings.Cut(e, ": "); {
 	case reason != "stopped: "+code:
 		return e
@@ -179,11 +179,4 @@ func plain(e string) string {
 	default:
 		return reason
 	}
-}
-
-func deref[T ~string](s *T) string {
-	if s == nil {
-		return ""
-	}
-	return string(*s)
 }

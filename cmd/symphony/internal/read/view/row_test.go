@@ -8,6 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -33,7 +34,7 @@ func TestRows(t *testing.T) {
 					Claim: reconcile.Claim{Delivery: reconcile.Delivery{Code: "delivery_failed", Message: "the remote is gone"}},
 				},
 			},
-			Held:        []HeldRow{{IssueID: "2", Identifier: "WEB-2", Reason: reconcile.HoldOperator, text: "by an operator"}},
+			Held: []HeldRow{{IssueID: "2", Identifier: "WEB-2", Reason: reconcile.HoldOperator, text: "by an operator"}},
 		},
 		Requests:     []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
 		Skipped:      []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "it lacks the label x"}}}},
@@ -44,7 +45,7 @@ func TestRows(t *testing.T) {
 	rows := v.rows()
 	var got []string
 	for _, r := range rows {
-		got = append(got, strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Text, deref(r.PullRequest)}, " | "))
+		got = append(got, strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Text, text.OrEmpty(r.PullRequest)}, " | "))
 	}
 	want := []string{
 		"web-shop | needs_answer | WEB-11 | npm install | ",
@@ -127,4 +128,45 @@ func TestPlacesOf(t *testing.T) {
 		"b": {Status: reconcile.Running}, "d": {Status: reconcile.Waiting, Kind: reconcile.NoSlot}, "e": {Status: reconcile.Held},
 	}
 	test.Equal(t, "the places", placesOf(skipped, claimed), map[string]int{"d": 1, "a": 2})
+}
+
+// Several projects have the lists of all, the sums, and what is nearest of the rest.
+func TestJoin(t *testing.T) {
+	read := func(name string, ended time.Time) Overview {
+		v := Overview{Project: newProjectRow("/home/ann/"+name+"/WORKFLOW.md", ""), Schedule: true, GeneratedAt: now}
+		v.Held = []HeldRow{{Project: name, IssueID: name, Identifier: name + "-1", HeldAt: now}}
+		v.Running = []RunningRow{{Project: name, IssueID: name + "2", Identifier: name + "-2", Alive: true}}
+		v.Ended = []RunRow{{Project: name, RunID: name, EndedAt: &ended, Kind: reconcile.AgentRun, Outcome: new(reconcile.Succeeded)}}
+		v.Totals = Totals{Tokens{Input: 2, Total: 3}, 1.5}
+		v.NextPass = &NextPass{At: ended}
+		v.Counts = reconcile.Counts{Running: 1, Held: 1}
+		v.Rows = v.rows()
+		return v
+	}
+	a, b := read("api", now), read("web", now.Add(time.Minute))
+	b.Schedule = false
+	j := Join([]Overview{a, b})
+	var rows, ended []string
+	for _, r := range j.Rows {
+		rows = append(rows, r.Project+" "+string(r.Status)+" "+r.Identifier)
+	}
+	for _, r := range j.Ended {
+		ended = append(ended, r.RunID)
+	}
+	want := "api held api-1, web held web-1, api running api-2, web running web-2, api ended , web ended "
+	test.Equal(t, "the rows", strings.Join(rows, ", "), want)
+	test.Equal(t, "the ended runs", ended, []string{"web", "api"})
+	test.Equal(t, "the counts", j.Counts, reconcile.Counts{Running: 2, Held: 2})
+	test.Equal(t, "the totals", j.Totals, Totals{Tokens{Input: 4, Total: 6}, 3})
+	if j.Schedule || !j.NextPass.At.Equal(now) || len(j.Projects) != 2 || j.Skipped != nil || j.Requests == nil {
+		t.Errorf("%+v", j)
+	}
+	var list []Named
+	for _, name := range []string{"web", "web-2", "web", "web"} {
+		list = append(list, Named{Name: name})
+	}
+	test.Equal(t, "the names", unique(list), []string{"web", "web-2", "web-3", "web-4"})
+	if empty := Join(nil); empty.Rows == nil || empty.Projects == nil || empty.Schedule {
+		t.Errorf("without a project: %+v", empty)
+	}
 }

@@ -7,23 +7,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Tokens are token counts. Cached is part of Input, Reasoning part of Output.
-type Tokens struct {
-	Input     int64 `json:"input_tokens"`
-	Cached    int64 `json:"cached_input_tokens"`
-	Output    int64 `json:"output_tokens"`
-	Reasoning int64 `json:"reasoning_output_tokens"`
-	Total     int64 `json:"total_tokens"`
-}
-
 // Totals are what runs have used.
 type Totals struct {
 	Tokens
 	Seconds float64 `json:"seconds_running"`
 }
 
-// add counts the run's use so far; a run without an end counts up to now.
-func (t *Totals) add(r reconcile.Run, now time.Time) {
+// Add counts the run's use so far; a run without an end counts up to now.
+func (t *Totals) Add(r reconcile.Run, now time.Time) {
 	end := r.EndedAt
 	if end.IsZero() {
 		end = now
@@ -56,15 +47,15 @@ type RunRow struct {
 	issueID   string
 }
 
-func (f *facts) runRow(r reconcile.Run) RunRow {
+func (f *Facts) RunRow(r reconcile.Run) RunRow {
 	row := RunRow{
-		Project: f.name, RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title, Kind: r.Kind, Attempt: text.OrNull(r.Attempt), Phase: r.Phase,
+		Project: f.Name, RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title, Kind: r.Kind, Attempt: text.OrNull(r.Attempt), Phase: r.Phase,
 		Outcome: text.OrNull(r.Outcome), Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: text.OrNull(r.AfterRunError),
 		Delivery:  text.OrNull(r.Delivery),
 		StartedAt: r.StartedAt, EndedAt: text.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: text.OrNull(r.ThreadID),
 	}
-	if f.cfg != nil {
-		row.Cost = spend(f.cfg.Agent.Prices, reconcile.ModelUse{Model: r.Model, Tokens: r.Tokens}).Cost
+	if f.Config != nil {
+		row.Cost = Spend(f.Config.Agent.Prices, reconcile.ModelUse{Model: r.Model, Tokens: r.Tokens}).Cost
 	}
 	return row
 }

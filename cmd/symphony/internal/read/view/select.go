@@ -177,14 +177,3 @@ func (v Overview) confine(rows []Row) Overview {
 	v.count()
 	return v
 }
-
-// only returns the elements of a list that are wanted.
-func only[T any](list []T, wanted func(T) bool) []T {
-	out := []T{}
-	for _, e := range list {
-		if wanted(e) {
-			out = append(out, e)
-		}
-	}
-	return out
-}

@@ -1,16 +1,13 @@
 package view
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/state"
 )
 
 // The specification's own wordings stand alone.
@@ -23,49 +20,8 @@ func TestErrorText(t *testing.T) {
 		{reconcile.CodeSpawnFailed, reconcile.MessageSpawnFailed, reconcile.MessageSpawnFailed},
 		{"stalled", "stalled for 5m", "stalled for 5m"},
 	} {
-		test.Equal(t, c.code+", "+c.message, deref(ErrorText(c.code, c.message)), c.want)
+		test.Equal(t, c.code+", "+c.message, text.OrEmpty(ErrorText(c.code, c.message)), c.want)
 	}
-}
-
-func TestParsePeriod(t *testing.T) {
-	berlin := time.FixedZone("", 3600)
-	now := time.Date(2026, 11, 20, 8, 30, 0, 0, berlin)
-	for _, c := range []struct {
-		since, until, from, to string
-		present                bool
-	}{
-		{"", "", "2026-11-19T20:30:00+01:00", "2026-11-20T08:30:00+01:00", true},
-		{"90m", "", "2026-11-20T07:00:00+01:00", "2026-11-20T08:30:00+01:00", true},
-		{"7d", "", "2026-11-13T08:30:00+01:00", "2026-11-20T08:30:00+01:00", true},
-		{"2026-11-01", "", "2026-11-01T00:00:00+01:00", "2026-11-20T08:30:00+01:00", true},
-		{"2026-11-01", "2026-11-03", "2026-11-01T00:00:00+01:00", "2026-11-04T00:00:00+01:00", false},
-		{"2026-11-01", "2026-11-20", "2026-11-01T00:00:00+01:00", "2026-11-20T08:30:00+01:00", true}, // today is not over
-		{"", "2026-11-18T06:00:00Z", "2026-11-17T19:00:00+01:00", "2026-11-18T07:00:00+01:00", false},
-		{"3h", "1h", "2026-11-20T05:30:00+01:00", "2026-11-20T07:30:00+01:00", false},
-	} {
-		got, err := ParsePeriod(c.since, c.until, now)
-		if err != nil || got.Since.In(berlin).Format(time.RFC3339) != c.from || got.Until.In(berlin).Format(time.RFC3339) != c.to || got.Present != c.present {
-			t.Errorf("--since %q --until %q: %+v, %v", c.since, c.until, got, err)
-		}
-	}
-	for _, bad := range [][2]string{{"-1h", ""}, {"1.5d", ""}, {"d", ""}, {"99999999999d", ""}, {"40000d", ""}, {"2026-13-01", ""}, {"", "noon"}, {"0s", ""}, {"2026-11-21", ""}} {
-		var e *reconcile.Error
-		if got, err := ParsePeriod(bad[0], bad[1], now); !errors.As(err, &e) || e.Code != "usage" {
-			t.Errorf("%q: %+v, %v", bad, got, err)
-		}
-	}
-}
-
-// In Cairo this day of summer time begins at one o'clock; the next one at midnight again.
-func TestDayWithoutMidnight(t *testing.T) {
-	cairo, err := time.LoadLocation("Africa/Cairo")
-	if err != nil {
-		t.Skip("the machine has no time zones: ", err)
-	}
-	got, err := ParsePeriod("2026-04-24", "2026-04-24", time.Date(2026, 11, 20, 8, 30, 0, 0, cairo))
-	test.OK(t, err)
-	test.Equal(t, "its beginning", text.Rfc3339(got.Since), "2026-04-23T22:00:00Z")
-	test.Equal(t, "its end", text.Rfc3339(got.Until), "2026-04-24T21:00:00Z")
 }
 
 // Tokens of a model without a price, or of several models at once, are counted and not priced.
@@ -74,90 +30,16 @@ func TestCost(t *testing.T) {
 		return reconcile.ModelUse{Model: model, Tokens: reconcile.Tokens{Input: millions * 1e6, Total: millions * 1e6}}
 	}
 	uses := []reconcile.ModelUse{use("a", 1), use("b", 2), use("", 3), use("a+b", 4), use("a+b", 5), {Model: "unused"}}
-	if s := spend(reconcile.Prices{}, uses...); s.Cost != nil || s.Tokens.Total != 15e6 {
+	if s := Spend(reconcile.Prices{}, uses...); s.Cost != nil || s.Tokens.Total != 15e6 {
 		t.Errorf("without prices: %+v", s)
 	}
 	prices := reconcile.Prices{Currency: "EUR", Models: map[string]reconcile.Price{"a": {Input: 10}}}
-	if c := spend(prices, uses...).Cost; c.Amount != 10 || c.Unpriced != 14e6 || strings.Join(c.Models, " ") != "b "+unknownModel+" a+b" || !c.Estimate {
+	if c := Spend(prices, uses...).Cost; c.Amount != 10 || c.Unpriced != 14e6 || strings.Join(c.Models, " ") != "b "+unknownModel+" a+b" || !c.Estimate {
 		t.Errorf("one price: %+v", c)
 	}
 	prices.Models["default"] = reconcile.Price{Input: 1}
-	if c := spend(prices, uses...).Cost; c.Amount != 15 || c.Unpriced != 9e6 || strings.Join(c.Models, " ") != "a+b" {
+	if c := Spend(prices, uses...).Cost; c.Amount != 15 || c.Unpriced != 9e6 || strings.Join(c.Models, " ") != "a+b" {
 		t.Errorf("with a default: %+v", c)
-	}
-}
-
-// One issue was handed over and is claimed again, one lost its label, one is gone, one only ran.
-func TestReportOfEveryKindOfIssue(t *testing.T) {
-	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
-	tokens := reconcile.ModelUse{Model: "m", Tokens: reconcile.Tokens{Input: 10, Total: 10}}
-	release := func(n, reason, to string) state.Release {
-		return state.Release{
-			IssueID: n, Identifier: "ABC-" + n, Title: "=HYPERLINK(1)", Reason: reason, From: "Todo", To: &to, At: at, Runs: 1, Models: []reconcile.ModelUse{tokens},
-			Links: []reconcile.Link{{Kind: "attachment", URL: "https://b"}, {Kind: "pull_request", URL: "https://a"}}, Created: map[string]int{},
-		}
-	}
-	r := state.Report{
-		Since: at.Add(-time.Hour), Until: at.Add(time.Hour),
-		Releases:     []state.Release{release("1", reconcile.StopInactive, "Human Review"), release("2", reconcile.StopLabel, "Todo"), release("3", reconcile.StopMissing, "")},
-		Uses:         []state.RunUse{{IssueID: "1", Identifier: "ABC-1", Runs: 2, Succeeded: 1, Failed: 1, ModelUse: tokens}, {IssueID: "4", Identifier: "ABC-4", Runs: 3, ModelUse: tokens}},
-		PullRequests: map[string]state.PullRequest{"1": {IssueID: "1", PullRequest: reconcile.PullRequest{Checks: "failed"}}},
-		Failures:     []state.FailedRow{{IssueID: "1", Identifier: "ABC-1", Runs: 1, Code: "turn_failed", Text: "why", At: at}},
-	}
-	claims := Claims{Running: []RunningRow{
-		{IssueID: "1", Identifier: "ABC-1", StartedAt: at, run: reconcile.Run{ID: "r", Model: tokens.Model, Tokens: tokens.Tokens}},
-		{IssueID: "5", Identifier: "ABC-5", run: reconcile.Run{ID: "s", Outcome: reconcile.Succeeded}},
-	}}
-	f := newReport(r, claims, reconcile.Prices{}, at.Add(30*time.Minute))
-	f.addAccountBlock(&project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, r.Until)
-	f.addAccountBlock(&project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, r.Until)
-	if len(f.HandedOver) != 1 || len(f.LetGo) != 2 || *f.Failed[0].Now != "running" || len(f.Running) != 1 || len(f.Outages) != 1 {
-		t.Errorf("%+v", f)
-	}
-	if p := f.HandedOver[0].PullRequest; p == nil || p.Checks != "failed" || f.LetGo[0].PullRequest != nil {
-		t.Errorf("the pull request is %+v", p)
-	}
-	if tot := f.Totals; tot.Runs != 5 || tot.Succeeded != 1 || tot.Failed != 1 || tot.Stopped != 3 || tot.Running != 1 || tot.Issues != 2 || tot.Tokens.Total != 30 || tot.Seconds != 1800 {
-		t.Errorf("totals are %+v", tot)
-	}
-}
-
-// A released issue was handed over or released as long as no pass would start it and none has skipped it since.
-func TestReleasedIssue(t *testing.T) {
-	inactive := forecast{reason: "not_active", next: "a pass starts it once its state is Todo"}
-	for _, c := range []struct {
-		what    string
-		reason  string
-		to, now string // the state at the release and in the tracker's answer; empty for none
-		f       forecast
-		skipped time.Time // zero for never
-		want    string
-	}{
-		{"the tracker agrees", reconcile.StopInactive, "Review", "Review", inactive, time.Time{}, "handed_over: Todo → Review"},
-		{"it moved on", reconcile.StopInactive, "Review", "Done", forecast{reason: "terminal", next: "nothing"}, time.Time{}, "handed_over: Todo → Review; its state is now Done"},
-		{"offline", reconcile.StopInactive, "Review", "", forecast{}, time.Time{}, "handed_over: Todo → Review"},
-		{"offline, skipped before", reconcile.StopInactive, "Review", "", forecast{}, now.Add(-time.Hour), "handed_over: Todo → Review"},
-		{"offline, skipped since", reconcile.StopInactive, "Review", "", forecast{}, now.Add(time.Hour), ""},
-		{"it is active again", reconcile.StopInactive, "Review", "Todo", forecast{action: reconcile.ActDispatch}, time.Time{}, ""},
-		{"it is active again, without a slot", reconcile.StopInactive, "Review", "Todo", forecast{reason: reconcile.SkipNoSlot}, time.Time{}, ""},
-		{"without a label", reconcile.StopLabel, "Todo", "Todo", forecast{reason: reconcile.SkipLabel}, time.Time{}, "released: it lost a required label"},
-		{"deleted", reconcile.StopMissing, "", "", forecast{}, time.Time{}, "released: the tracker no longer returns it"},
-		{"never released", "", "", "Todo", inactive, time.Time{}, ""},
-	} {
-		r := issueReader{released: &state.Release{From: "Todo", To: text.OrNull(c.to), Reason: c.reason, At: now}}
-		if c.reason == "" {
-			r.released = nil
-		}
-		r.skip.Since, r.skipped = c.skipped, !c.skipped.IsZero()
-		v, got := Issue{}, ""
-		if c.now != "" {
-			v.Issue.State, r.source = &c.now, SourceTracker
-		}
-		if r.isReleased(c.f) {
-			r.explainRelease(&v, c.f)
-			got = string(v.Status) + ": " + v.Why.Message
-		}
-		test.Equal(t, c.what, got, c.want)
 	}
 }
 
@@ -178,4 +60,31 @@ func TestAsksMore(t *testing.T) {
 	}
 	cut := reconcile.Request{Kind: reconcile.FileChangeRequest, Summary: "add a, add b", Detail: reconcile.RequestDetail{Cut: 1}}
 	test.Equal(t, "a patch that was cut", AsksMore(cut), true)
+}
+
+func TestJoinResults(t *testing.T) {
+	read := func(outcomes map[reconcile.Outcome]int, cost *Cost, handover time.Duration) Overview {
+		r := &Results{handovers: []time.Duration{handover}, Days: []ResultDay{{
+			Date: "2026-11-20", HandedOver: 1, Outcomes: outcomes, Seconds: 2, Spent: Spent{Tokens{Total: 10}, cost},
+		}}}
+		r.median()
+		return Overview{Results: r}
+	}
+	cost := &Cost{Currency: "EUR", Estimate: true, Amount: 1.5, Unpriced: 1, Models: []string{"m"}}
+	all := []Overview{
+		{},
+		read(map[reconcile.Outcome]int{reconcile.Failed: 1}, nil, time.Minute),
+		read(map[reconcile.Outcome]int{reconcile.Failed: 1, reconcile.Succeeded: 2}, cost, time.Hour),
+		read(map[reconcile.Outcome]int{}, cost, 2*time.Hour),
+		read(map[reconcile.Outcome]int{}, &Cost{Currency: "USD", Amount: 9}, 3*time.Hour),
+	}
+	want := ResultDay{
+		Date: "2026-11-20", HandedOver: 4, Outcomes: map[reconcile.Outcome]int{reconcile.Failed: 2, reconcile.Succeeded: 2}, Seconds: 8,
+		Spent: Spent{Tokens{Total: 40}, &Cost{Currency: "EUR", Estimate: true, Amount: 3, Unpriced: 22, Models: []string{"m"}}},
+	}
+	got := Join(all).Results
+	test.Equal(t, "the days", got.Days, []ResultDay{want})
+	if *got.Handover != 7200 || all[1].Results.Days[0].Outcomes[reconcile.Failed] != 1 || cost.Amount != 1.5 {
+		t.Errorf("%v, %+v, %+v", *got.Handover, all[1].Results, cost)
+	}
 }

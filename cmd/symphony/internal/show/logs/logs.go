@@ -110,7 +110,7 @@ func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 	case err != nil || known:
 		return err
 	case !pr.o.Follow || pr.o.Run != "":
-		return view.UnknownIssue(ctx, pr.db, ref, "it has had no run")
+		return project.UnknownIssue(ctx, pr.db, ref, "it has had no run")
 	}
 	issue, err := project.FetchIssue(ctx, pr.p, ref)
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -70,9 +71,9 @@ func (s *Server) listIssues(ctx context.Context, _ *mcp.CallToolRequest, in List
 	return nil, v, err
 }
 
-func (s *Server) showIssue(ctx context.Context, _ *mcp.CallToolRequest, in ShowIssueIn) (*mcp.CallToolResult, view.Issue, error) {
+func (s *Server) showIssue(ctx context.Context, _ *mcp.CallToolRequest, in ShowIssueIn) (*mcp.CallToolResult, detail.Issue, error) {
 	p := project.New(s.env, s.Project.Path, s.Project.StateDir)
-	v, err := view.ReadIssue(ctx, p, in.Issue, view.IssueOptions{Offline: in.Offline})
+	v, err := detail.Read(ctx, p, in.Issue, detail.Options{Offline: in.Offline})
 	return nil, v, err
 }
 

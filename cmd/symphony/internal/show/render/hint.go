@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -16,7 +16,7 @@ import (
 func RunEnd(w *term.Env, p *project.Project, run reconcile.Run) {
 	fmt.Fprintln(w.Stdout, EndLine(w, run))
 	code := run.ErrorCode
-	for _, f := range view.HookFailures(p, run) {
+	for _, f := range detail.HookFailures(p, run) {
 		code = cmp.Or(code, "hook_failed") // after_run does not change the outcome
 		for _, line := range f.Output {
 			fmt.Fprintln(w.Stdout, text.Visible("  "+f.Hook+"| "+line))

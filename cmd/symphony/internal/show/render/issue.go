@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -16,7 +16,7 @@ import (
 
 // Issue prints what is known of one issue, with --json as JSON: what it is, its status and what to do, then what came of it, and at
 // the end where everything is.
-func Issue(w *term.Env, v view.Issue) {
+func Issue(w *term.Env, v detail.Issue) {
 	if w.JSON {
 		w.PrintJSON(v)
 		return
@@ -46,11 +46,11 @@ var statusWords = map[string]struct{ word, colour string }{
 	string(reconcile.StatusQueued):      {"queued", term.ColourWaits},
 	string(reconcile.StatusBlocked):     {"blocked", term.ColourWaits},
 	string(reconcile.StatusWaiting):     {"waiting", term.ColourWaits},
-	string(view.StatusReady):            {"ready", term.ColourRuns},
+	string(detail.StatusReady):            {"ready", term.ColourRuns},
 	string(reconcile.StatusSkipped):     {"skipped", term.ColourWaits},
-	string(view.StatusHandedOver):       {"handed over", term.ColourRuns},
-	string(view.StatusReleased):         {"released", term.ColourWaits},
-	string(view.StatusUnknown):          {"unknown", ""},
+	string(detail.StatusHandedOver):       {"handed over", term.ColourRuns},
+	string(detail.StatusReleased):         {"released", term.ColourWaits},
+	string(detail.StatusUnknown):          {"unknown", ""},
 }
 
 // titleLines is how many lines of a terminal a title may take.
@@ -59,9 +59,9 @@ const titleLines = 2
 const columnGap = "  "
 
 // printHead prints the issue's name, address and status.
-func printHead(w *term.Env, v view.Issue) {
+func printHead(w *term.Env, v detail.Issue) {
 	i := v.Issue
-	identifier, title := text.Visible(i.Identifier), text.Visible(orEmpty(i.Title))
+	identifier, title := text.Visible(i.Identifier), text.Visible(text.OrEmpty(i.Title))
 	if w.Width == 0 {
 		fmt.Fprintf(w.Stdout, "issue\t%s\t%s\n", identifier, title)
 		if i.URL != nil {
@@ -86,7 +86,7 @@ func printHead(w *term.Env, v view.Issue) {
 }
 
 // statusLine is the status of an issue and why it has it, behind a name, in lines of the terminal's width.
-func statusLine(w *term.Env, v view.Issue, name string) string {
+func statusLine(w *term.Env, v detail.Issue, name string) string {
 	s := statusWords[cmp.Or(known(v.Why.Code), string(v.Status))]
 	if v.Status == reconcile.StatusWaiting && v.Claim != nil && v.Claim.Attempt != nil && *v.Claim.Attempt > 0 {
 		s.word = fmt.Sprintf("waiting for attempt %d", *v.Claim.Attempt)
@@ -100,14 +100,14 @@ func statusLine(w *term.Env, v view.Issue, name string) string {
 }
 
 // WaitStatus prints on stderr what an issue does that an operator waits for.
-func WaitStatus(w *term.Env, v view.Issue) {
+func WaitStatus(w *term.Env, v detail.Issue) {
 	if w.Width > 0 && !w.JSON {
 		fmt.Fprintln(w.Stderr, statusLine(w, v, text.Visible(v.Issue.Identifier)+" "))
 	}
 }
 
 // WaitEnd prints what became of the issue, with --json as JSON.
-func WaitEnd(w *term.Env, v view.Issue) {
+func WaitEnd(w *term.Env, v detail.Issue) {
 	switch {
 	case w.JSON:
 		w.PrintJSON(v)
@@ -128,12 +128,12 @@ func known(code string) string {
 }
 
 // sinceText says since when the issue has its status: the time in a pipe, the age on a terminal; empty where it is not known.
-func sinceText(w *term.Env, v view.Issue) string {
+func sinceText(w *term.Env, v detail.Issue) string {
 	if v.Since == nil {
 		return ""
 	}
 	switch {
-	case v.Status == view.StatusHandedOver, v.Status == view.StatusReleased:
+	case v.Status == detail.StatusHandedOver, v.Status == detail.StatusReleased:
 		return term.AgoText(w, v.GeneratedAt, *v.Since)
 	case w.Width == 0:
 		return text.Rfc3339(*v.Since)
@@ -142,7 +142,7 @@ func sinceText(w *term.Env, v view.Issue) string {
 }
 
 // printNext prints what happens next, and what an operator can do about a failure.
-func printNext(w *term.Env, v view.Issue) {
+func printNext(w *term.Env, v detail.Issue) {
 	if w.Width == 0 || len(v.Requests) == 0 { // on a terminal the requests follow, with the commands that answer them
 		printField(w, "next", nextLine(w, v))
 	}
@@ -177,11 +177,11 @@ func more(w *term.Env, name string) string {
 }
 
 // printResults prints what came of the issue: its state in the tracker, the pull request, the delivered commits, and the cost.
-func printResults(w *term.Env, v view.Issue) {
+func printResults(w *term.Env, v detail.Issue) {
 	now := v.GeneratedAt
 	if i := v.Issue; i.State != nil {
-		source := map[string]string{view.SourceClaim: " (at the last pass)", view.SourceRun: " (when its last run began)", view.SourceRelease: " (when it was released)"}
-		printField(w, "state", *i.State+source[orEmpty(i.Source)])
+		source := map[string]string{detail.SourceClaim: " (at the last pass)", detail.SourceRun: " (when its last run began)", detail.SourceRelease: " (when it was released)"}
+		printField(w, "state", *i.State+source[text.OrEmpty(i.Source)])
 	}
 	d := v.Delivered
 	switch p := v.PullRequest; {
@@ -208,7 +208,7 @@ func printResults(w *term.Env, v view.Issue) {
 }
 
 // printUsed prints what the runs cost and used.
-func printUsed(w *term.Env, v view.Issue) {
+func printUsed(w *term.Env, v detail.Issue) {
 	t := v.Totals
 	work := text.Duration(time.Duration(t.Seconds*float64(time.Second))) + " of work"
 	switch c := v.Cost; {
@@ -229,9 +229,9 @@ func printUsed(w *term.Env, v view.Issue) {
 }
 
 // printLog prints what the agent said last, as it is, and the end of the log.
-func printLog(w *term.Env, v view.Issue) {
+func printLog(w *term.Env, v detail.Issue) {
 	if w.Width == 0 {
-		for line := range strings.SplitSeq(orEmpty(v.LastMessage), "\n") {
+		for line := range strings.SplitSeq(text.OrEmpty(v.LastMessage), "\n") {
 			if v.LastMessage != nil {
 				printField(w, "message", line)
 			}
@@ -258,7 +258,7 @@ func printLog(w *term.Env, v view.Issue) {
 }
 
 // printPlaces prints where the work, its thread and its log are.
-func printPlaces(w *term.Env, v view.Issue) {
+func printPlaces(w *term.Env, v detail.Issue) {
 	if w.Width > 0 && (v.Workspace != nil || v.LogDir != nil) {
 		fmt.Fprintln(w.Stdout, w.Bold("FILES"))
 	}
@@ -291,7 +291,7 @@ func pullRequestState(p reconcile.PullRequest) string {
 	return strings.Join(words, ", ")
 }
 
-func claimLine(w *term.Env, v view.Issue) string {
+func claimLine(w *term.Env, v detail.Issue) string {
 	c := v.Claim
 	switch {
 	case c == nil:
@@ -312,7 +312,7 @@ func claimLine(w *term.Env, v view.Issue) string {
 }
 
 // nextLine is the next step with its time. If it needs a pass and no schedule is active, the line says so.
-func nextLine(w *term.Env, v view.Issue) string {
+func nextLine(w *term.Env, v detail.Issue) string {
 	line := v.Next.Message
 	switch at := v.Next.At; {
 	case at == nil:
@@ -331,7 +331,7 @@ func nextLine(w *term.Env, v view.Issue) string {
 	return line
 }
 
-func printWorkspace(w *term.Env, p *view.WorkspaceRow) {
+func printWorkspace(w *term.Env, p *detail.WorkspaceRow) {
 	const listedFiles = 10
 	if p == nil {
 		return
@@ -394,7 +394,7 @@ func gitLine(g *git.Status) string {
 }
 
 // printRuns prints the newest runs. On a terminal the error of each follows in lines of its own, unless the status has named it.
-func printRuns(w *term.Env, v view.Issue) {
+func printRuns(w *term.Env, v detail.Issue) {
 	rows := term.Table{Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
 	screen := term.Table{
 		Head:  []string{"KIND", "OUTCOME", "STARTED", "TOOK", "TURNS", "TOKENS", "RUN"},

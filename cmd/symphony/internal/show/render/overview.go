@@ -212,7 +212,7 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 	}
 	for _, r := range rows {
 		cells, links := make([]string, len(t.Head)), make([]string, len(t.Head))
-		cells[columnIssue], links[columnIssue] = r.Identifier, orEmpty(r.URL)
+		cells[columnIssue], links[columnIssue] = r.Identifier, text.OrEmpty(r.URL)
 		cells[columnStatus], cells[columnTitle], cells[columnNow] = r.Status.Label(), r.Title, r.Text
 		if projects {
 			cells[columnProject] = r.Project
@@ -267,7 +267,7 @@ func printRow(w *term.Env, r view.Row, projects bool) {
 		kind = "running"
 		cells = append(cells, d.State, phaseOf(d), fmt.Sprint(d.TurnCount), text.Rfc3339(d.StartedAt), fmt.Sprint(d.Tokens.Total), r.Text)
 	case view.RetryingRow:
-		kind, cells = "waiting", append(cells, string(d.Kind), fmt.Sprint(d.Attempt), text.Rfc3339(d.DueAt), orEmpty(d.Error))
+		kind, cells = "waiting", append(cells, string(d.Kind), fmt.Sprint(d.Attempt), text.Rfc3339(d.DueAt), text.OrEmpty(d.Error))
 	case view.HeldRow:
 		kind, cells = "held", append(cells, d.Reason, text.Rfc3339(d.HeldAt), d.Message)
 	case view.KeptRow:

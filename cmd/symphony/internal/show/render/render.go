@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -38,7 +39,7 @@ func printField(w *term.Env, name, value string) {
 
 // errorsOfRun joins the error of a run, that of its after_run hook and that of its delivery.
 func errorsOfRun(r view.RunRow) string {
-	line := orEmpty(r.Error)
+	line := text.OrEmpty(r.Error)
 	if r.AfterRunError != nil {
 		line = strings.TrimPrefix(line+"; hook failed: "+*r.AfterRunError, "; ")
 	}
@@ -88,13 +89,6 @@ func outcomeColour(r view.RunRow) string {
 }
 
 const notDelivered = "not delivered"
-
-func orEmpty[T ~string](s *T) string {
-	if s == nil {
-		return ""
-	}
-	return string(*s)
-}
 
 // printRequests prints open requests. It cuts nothing at the terminal's edge, because the operator approves exactly what is shown.
 func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
@@ -194,7 +188,7 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 // Diff prints what has changed in the workspace of an issue; with raw as git writes it.
 func Diff(ctx context.Context, w *term.Env, p *project.Project, ref string, raw bool) error {
 	lines := &diffPrinter{w: w, raw: raw}
-	_, err := view.WriteDiff(ctx, p, ref, lines)
+	_, err := detail.WriteDiff(ctx, p, ref, lines)
 	if len(lines.rest) > 0 {
 		err = errors.Join(err, lines.line(string(lines.rest)))
 	}

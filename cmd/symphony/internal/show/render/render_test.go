@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -20,7 +21,7 @@ import (
 
 var at = time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
 
-func reportText(t *testing.T, width int, r view.Report, o ReportOptions) string {
+func reportText(t *testing.T, width int, r report.Report, o ReportOptions) string {
 	t.Helper()
 	page := &bytes.Buffer{}
 	test.OK(t, Report(&term.Env{Env: environ.Env{Now: func() time.Time { return r.GeneratedAt }}, Stdout: page, Width: width}, r, o))
@@ -29,9 +30,9 @@ func reportText(t *testing.T, width int, r view.Report, o ReportOptions) string 
 
 // A long table ends after ten rows on a terminal and says how many more there are. Figures are aligned to the right.
 func TestLongReport(t *testing.T) {
-	r := view.Report{GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 12, Use: view.Use{Runs: 66, Spent: view.Spent{Tokens: view.Tokens{Total: 8_148_096}}}}}
+	r := report.Report{GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: report.UseTotals{Issues: 12, Use: report.Use{Runs: 66, Spent: view.Spent{Tokens: view.Tokens{Total: 8_148_096}}}}}
 	for n := range 12 {
-		r.Issues = append(r.Issues, view.IssueUse{Identifier: "ABC-" + strings.Repeat("1", n%3+1), Use: view.Use{Runs: n, Spent: view.Spent{Tokens: view.Tokens{Total: int64(n) * 123_456}}}})
+		r.Issues = append(r.Issues, report.IssueUse{Identifier: "ABC-" + strings.Repeat("1", n%3+1), Use: report.Use{Runs: n, Spent: view.Spent{Tokens: view.Tokens{Total: int64(n) * 123_456}}}})
 		r.Failed = append(r.Failed, state.FailedRow{Identifier: "ABC", Runs: n * 10, At: at})
 	}
 	page := reportText(t, 100, r, ReportOptions{Rows: 10})
@@ -48,20 +49,20 @@ func TestReportWidths(t *testing.T) {
 	spent := view.Spent{Tokens: view.Tokens{Input: 98765, Total: 123456}, Cost: &view.Cost{Amount: 4321.99, Currency: "EUR"}}
 	to, link := "Human Review", "https://github.com/acme/app/pull/7"
 	message := "budget of 20 EUR a day used up until 01:00"
-	r := view.Report{
-		GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: view.UseTotals{Issues: 1, Use: view.Use{Runs: 1, Spent: spent}},
+	r := report.Report{
+		GeneratedAt: at, Since: at, Until: at.Add(time.Hour), Totals: report.UseTotals{Issues: 1, Use: report.Use{Runs: 1, Spent: spent}},
 		Budget: &view.BudgetRow{Reached: true, Message: &message},
 	}
 	for _, title := range []string{"Fix", strings.Repeat("日本語", 40), strings.Repeat("long ", 40)} {
-		row := view.ReleasedRow{Release: state.Release{Identifier: "WEB-1234", Title: title, From: "In Progress", To: &to, At: at.Add(-48 * time.Hour)}, Spent: spent}
+		row := report.ReleasedRow{Release: state.Release{Identifier: "WEB-1234", Title: title, From: "In Progress", To: &to, At: at.Add(-48 * time.Hour)}, Spent: spent}
 		row.PullRequest = &state.PullRequest{PullRequest: reconcile.PullRequest{URL: link, State: "open", Checks: "failed"}}
 		r.HandedOver = append(r.HandedOver, row)
-		r.Issues = append(r.Issues, view.IssueUse{Identifier: "WEB-1234", Title: title, Use: view.Use{Spent: spent}})
-		r.Labels = append(r.Labels, view.LabelUse{Label: &title, Use: view.Use{Spent: spent}})
-		r.Days = append(r.Days, view.DayUse{Date: "2026-11-20", Spent: spent})
+		r.Issues = append(r.Issues, report.IssueUse{Identifier: "WEB-1234", Title: title, Use: report.Use{Spent: spent}})
+		r.Labels = append(r.Labels, report.LabelUse{Label: &title, Use: report.Use{Spent: spent}})
+		r.Days = append(r.Days, report.DayUse{Date: "2026-11-20", Spent: spent})
 	}
 	const limit = "codex's primary limit of /home/ann/.codex is used up until 04:07"
-	r.Outages = []view.OutageRow{{Code: "agent_quota", Since: at.Add(-3 * time.Hour), Message: limit}}
+	r.Outages = []report.OutageRow{{Code: "agent_quota", Since: at.Add(-3 * time.Hour), Message: limit}}
 	for _, width := range []int{60, 80, 120, 160} {
 		page := reportText(t, width, r, ReportOptions{}) + reportText(t, width, r, ReportOptions{By: ByLabel})
 		for line := range strings.Lines(page) {
@@ -109,7 +110,7 @@ func TestLongTitle(t *testing.T) {
 	var out strings.Builder
 	w.Stdout = &out
 	title := strings.Repeat("日本", 5000)
-	v := view.Issue{Issue: view.KnownIssue{Identifier: "ABC-1", Title: &title}}
+	v := detail.Issue{Issue: detail.KnownIssue{Identifier: "ABC-1", Title: &title}}
 	Issue(w, v)
 	if !strings.HasPrefix(out.String(), "issue\tABC-1\t"+title+"\n") {
 		t.Error("in a pipe something of it is missing")
@@ -127,10 +128,10 @@ func TestIssueFitsTheScreen(t *testing.T) {
 	title, url := strings.Repeat("日本語の題名 ", 20), "https://example.com/"+strings.Repeat("issue/", 30)
 	reason := "3 runs in a row failed, the last with turn_failed: " + strings.Repeat("the model refused ", 12) + "for this decisive reason"
 	words := "I have looked at the footer.\n\n" + strings.Repeat("The links of the second column were covered. ", 10) + "\n    go test ./..."
-	v := view.Issue{
-		GeneratedAt: at, Status: reconcile.StatusHeld, Since: new(at.Add(-2 * time.Hour)), Why: view.Why{Code: "held", Message: reason},
-		Issue:       view.KnownIssue{Identifier: "ABC-1", Title: &title, URL: &url},
-		Next:        view.Next{Message: "symphony retry ABC-1, a comment, or moving it away and back ends the hold"},
+	v := detail.Issue{
+		GeneratedAt: at, Status: reconcile.StatusHeld, Since: new(at.Add(-2 * time.Hour)), Why: detail.Why{Code: "held", Message: reason},
+		Issue:       detail.KnownIssue{Identifier: "ABC-1", Title: &title, URL: &url},
+		Next:        detail.Next{Message: "symphony retry ABC-1, a comment, or moving it away and back ends the hold"},
 		PullRequest: &state.PullRequest{PullRequest: reconcile.PullRequest{URL: url, State: "open", Checks: "failed", Review: "changes_requested"}, SeenAt: at},
 		LastMessage: &words, Log: []eventlog.Line{{At: at, Kind: eventlog.Words, Text: words}},
 		Runs: []view.RunRow{{RunID: "20261122T010033.419-wzkpkf", Kind: reconcile.AgentRun, Outcome: new(reconcile.Failed), Error: &reason, StartedAt: at, EndedAt: &at}},

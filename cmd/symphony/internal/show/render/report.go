@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -33,13 +34,13 @@ type ReportOptions struct {
 // reportPage is a report that is being printed.
 type reportPage struct {
 	*term.Env
-	view.Report
+	report.Report
 	rows int
 	left bool // rows were left out
 }
 
 // Report prints a report, with --json as JSON.
-func Report(w *term.Env, r view.Report, o ReportOptions) error {
+func Report(w *term.Env, r report.Report, o ReportOptions) error {
 	for _, warning := range r.Warnings {
 		fmt.Fprintln(w.Stderr, "symphony: warning:", text.Visible(warning))
 	}
@@ -151,7 +152,7 @@ func (p *reportPage) table(title string, t term.Table) {
 }
 
 // released prints the issues that were released. On a narrow terminal the title gives way, then what the other tables say, too.
-func (p *reportPage) released(title string, rows []view.ReleasedRow) {
+func (p *reportPage) released(title string, rows []report.ReleasedRow) {
 	t := newTable([]string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
 		step{"FROM", 0}, step{"TITLE", 24}, step{"RUNS", 0}, step{"TIME", 0}, step{"LOOK AT", 24}, step{"TITLE", 16},
 		step{"TO", 8}, step{"LOOK AT", 18}, step{"TITLE", 12}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8})
@@ -170,13 +171,13 @@ func (p *reportPage) released(title string, rows []view.ReleasedRow) {
 		}
 		t.Add(r.Identifier, r.Title, r.From, to, p.ago(r.At), strconv.Itoa(r.Runs), secondsText(p.Env, r.Seconds),
 			countText(p.Env, r.Tokens.Total), costText(r.Cost), lookAt)
-		t.Links = append(t.Links, []string{orEmpty(r.URL), 9: address})
+		t.Links = append(t.Links, []string{text.OrEmpty(r.URL), 9: address})
 	}
 	p.table(title, t)
 }
 
 // lookAt is where the work on an issue can be seen: its pull request, the links that its agents left, or else the issue itself.
-func (p *reportPage) lookAt(r view.ReleasedRow) (shown, address string) {
+func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
 	if p.Width == 0 {
 		if pull := r.PullRequest; pull != nil {
 			return pullRequestText(p.Env, p.GeneratedAt, pull.PullRequest, pull.SeenAt), ""
@@ -185,7 +186,7 @@ func (p *reportPage) lookAt(r view.ReleasedRow) (shown, address string) {
 		for _, l := range r.Links {
 			all = append(all, l.URL)
 		}
-		return cmp.Or(strings.Join(all, " "), orEmpty(r.URL)), ""
+		return cmp.Or(strings.Join(all, " "), text.OrEmpty(r.URL)), ""
 	}
 	switch {
 	case r.PullRequest != nil:
@@ -229,7 +230,7 @@ func (p *reportPage) troubles() {
 		t := textTable("TITLE", "RUNS", "LAST", "NOW", "ERROR")
 		t.Figures = []int{2}
 		for _, f := range rows {
-			t.Add(f.Identifier, f.Title, strconv.Itoa(f.Runs), p.ago(f.At), strings.ReplaceAll(orEmpty(f.Now), "_", " "), orEmpty(f.Error))
+			t.Add(f.Identifier, f.Title, strconv.Itoa(f.Runs), p.ago(f.At), strings.ReplaceAll(text.OrEmpty(f.Now), "_", " "), text.OrEmpty(f.Error))
 		}
 		p.table(title, t)
 	}
@@ -243,7 +244,7 @@ func (p *reportPage) troubles() {
 	p.table("HELD", held)
 	waiting := textTable("TITLE", "KIND", "DUE", "ERROR")
 	for _, x := range p.Waiting {
-		waiting.Add(x.Identifier, x.Title, string(x.Kind), dueText(p.Env, p.GeneratedAt, x), orEmpty(x.Error))
+		waiting.Add(x.Identifier, x.Title, string(x.Kind), dueText(p.Env, p.GeneratedAt, x), text.OrEmpty(x.Error))
 	}
 	p.table("WAITING", waiting)
 	undelivered := textTable("TITLE", "SINCE", "TRIES", "ERROR")
@@ -253,7 +254,7 @@ func (p *reportPage) troubles() {
 		if u.Since != nil {
 			since = p.ago(*u.Since)
 		}
-		undelivered.Add(u.Identifier, u.Title, since, strconv.Itoa(u.Tries), orEmpty(u.Error))
+		undelivered.Add(u.Identifier, u.Title, since, strconv.Itoa(u.Tries), text.OrEmpty(u.Error))
 	}
 	p.table("NOT DELIVERED", undelivered)
 	kept := term.Table{Head: []string{"ISSUE", "SINCE", "WORK", "WORKSPACE"}}
@@ -304,14 +305,14 @@ func (p *reportPage) used(by string) {
 		t := useTable("ISSUE", "TITLE")
 		for _, i := range p.Issues {
 			p.addUse(&t, i.Use, i.Identifier, i.Title)
-			t.Links = append(t.Links, []string{orEmpty(i.IssueURL)})
+			t.Links = append(t.Links, []string{text.OrEmpty(i.IssueURL)})
 		}
 		p.sums("ISSUES", t, text.Plural(p.Totals.Issues, "issue"))
 	case ByLabel:
 		t := useTable("LABEL", "ISSUES")
 		t.Figures = append(t.Figures, 1)
 		for _, l := range p.Labels {
-			p.addUse(&t, l.Use, cmp.Or(orEmpty(l.Label), either(p.Env, "(none)", "")), strconv.Itoa(l.Issues))
+			p.addUse(&t, l.Use, cmp.Or(text.OrEmpty(l.Label), either(p.Env, "(none)", "")), strconv.Itoa(l.Issues))
 		}
 		p.sums("LABELS", t, strconv.Itoa(p.Totals.Issues))
 	}
@@ -327,7 +328,7 @@ func useTable(first, second string) term.Table {
 }
 
 // addUse adds a row whose first cells are names.
-func (p *reportPage) addUse(t *term.Table, u view.Use, names ...string) {
+func (p *reportPage) addUse(t *term.Table, u report.Use, names ...string) {
 	cells := append(names, strconv.Itoa(u.Runs+u.Running), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(p.Env, u.Seconds))
 	t.Add(append(cells, p.tokenCells(u.Spent)...)...)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -169,9 +170,9 @@ func (a *access) mayAct(r *http.Request) bool {
 }
 
 // withhold removes from an issue what the request may not read.
-func (a *access) withhold(r *http.Request, v *view.Issue) {
+func (a *access) withhold(r *http.Request, v *detail.Issue) {
 	if a.permit(r, needDetails) != nil {
-		v.Log, v.HookFailures = []eventlog.Line{}, []view.HookFailure{}
+		v.Log, v.HookFailures = []eventlog.Line{}, []detail.HookFailure{}
 	}
 	a.withholdChanges(r, v.Requests)
 }

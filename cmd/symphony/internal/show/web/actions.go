@@ -17,6 +17,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -57,7 +58,7 @@ func aboutIssue(verb reconcile.Verb) func(*http.Request, parameters) (order, err
 func (s *Server) stop(r *http.Request, p parameters) (order, error) {
 	o, err := aboutIssue(reconcile.VerbStop)(r, p)
 	v, failed := s.source.issue(r.Context(), r.URL.Query().Get("project"), o.issue, 0)
-	if err == nil && failed == nil && v.Status == view.StatusHandedOver { // without a view the operation itself reports the error
+	if err == nil && failed == nil && v.Status == detail.StatusHandedOver { // without a view the operation itself reports the error
 		err = exit.Fault("handed_over", o.issue+" was handed over: nothing is running", "hold it, if no later run may start")
 	}
 	return o, err

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
@@ -67,7 +67,7 @@ func (s *Server) issueDiff(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var text limitedText
-	identifier, err := view.WriteDiff(ctx, p, r.PathValue("identifier"), &text)
+	identifier, err := detail.WriteDiff(ctx, p, r.PathValue("identifier"), &text)
 	switch {
 	case err != nil && text.full: // git has ended because the text took no more
 		identifier = r.PathValue("identifier")

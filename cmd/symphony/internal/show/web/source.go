@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
@@ -84,7 +85,7 @@ func (s source) project(ctx context.Context, name string) (*project.Project, err
 
 // issue reads an issue of the project, or of the one that knows it if name is empty, with the last lines of its log. The tracker is
 // not asked.
-func (s source) issue(ctx context.Context, name, ref string, lines int) (view.Issue, error) {
+func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.Issue, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	projects, err := s.named(ctx, name)
@@ -92,12 +93,12 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (view.Is
 		err = noProject()
 	}
 	if err != nil {
-		return view.Issue{}, err
+		return detail.Issue{}, err
 	}
-	var found []view.Issue
+	var found []detail.Issue
 	var missing, unreadable error = exit.Fault("issue_not_found", "no project here has an issue "+ref, ""), nil
 	for _, p := range projects {
-		v, err := view.ReadIssue(ctx, p.Project, ref, view.IssueOptions{Offline: true, Name: p.Name, Lines: lines})
+		v, err := detail.Read(ctx, p.Project, ref, detail.Options{Offline: true, Name: p.Name, Lines: lines})
 		switch {
 		case err == nil:
 			found = append(found, v)
@@ -109,11 +110,11 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (view.Is
 	}
 	switch len(found) {
 	case 0:
-		return view.Issue{}, cmp.Or(unreadable, missing)
+		return detail.Issue{}, cmp.Or(unreadable, missing)
 	case 1:
 		return found[0], nil
 	}
-	return view.Issue{}, exit.Fault("issue_ambiguous", ref+" is an issue of several projects", "add ?project= with the name of its project, such as "+found[0].Project.Name)
+	return detail.Issue{}, exit.Fault("issue_ambiguous", ref+" is an issue of several projects", "add ?project= with the name of its project, such as "+found[0].Project.Name)
 }
 
 // snapshotError gives a read that failed the code of specification 13.7.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -145,7 +146,7 @@ func (i IssueForm) CanDeliver() bool { return i.is(reconcile.StatusUndelivered) 
 
 // CanHold reports whether the issue would otherwise get a run.
 func (i IssueForm) CanHold() bool {
-	return i.CanStop() || i.is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, view.StatusReady)
+	return i.CanStop() || i.is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, detail.StatusReady)
 }
 
 func (i IssueForm) is(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -70,8 +71,8 @@ func TestRequestForm(t *testing.T) {
 func TestIssueForm(t *testing.T) {
 	for status, want := range map[view.Status]string{
 		reconcile.StatusNeedsAnswer: "stop hold", reconcile.StatusRunning: "stop hold", reconcile.StatusHeld: "retry", reconcile.StatusUndelivered: "retry deliver",
-		reconcile.StatusQueued: "retry hold", reconcile.StatusBlocked: "hold", reconcile.StatusWaiting: "retry hold", reconcile.StatusSkipped: "hold", view.StatusReady: "hold",
-		view.StatusKept: "", view.StatusEnded: "", view.StatusHandedOver: "", view.StatusReleased: "", view.StatusUnknown: "",
+		reconcile.StatusQueued: "retry hold", reconcile.StatusBlocked: "hold", reconcile.StatusWaiting: "retry hold", reconcile.StatusSkipped: "hold", detail.StatusReady: "hold",
+		view.StatusKept: "", view.StatusEnded: "", detail.StatusHandedOver: "", detail.StatusReleased: "", detail.StatusUnknown: "",
 	} {
 		form := Forms{Project: "web", Back: "/", MayAct: true}.Issue("a/b c", status, true)
 		test.Equal(t, string(status), strings.Join(form.Possible(), " "), want)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -40,22 +41,22 @@ func (i Issue) Events() (list []event) {
 	for _, m := range i.Timeline {
 		e := event{At: m.At, Text: m.Text}
 		switch m.Kind {
-		case view.MomentTurn: // they are in their runs
+		case detail.MomentTurn: // they are in their runs
 			continue
-		case view.MomentRun:
+		case detail.MomentRun:
 			n := slices.IndexFunc(i.Runs, func(r view.RunRow) bool { return r.RunID == *m.RunID })
 			if n < 0 {
 				continue
 			}
 			e = i.runEvent(i.Runs[n])
-		case view.MomentRequest:
+		case detail.MomentRequest:
 			e.Title, e.Tone = m.Name+" "+decided(m.Result), "warn"
 			if m.Result == "" {
 				e.Title = m.Name + " waits for you"
 			}
 		default:
 			e.Title = sentence(strings.ReplaceAll(m.Name, "_", " "))
-			e.Tone = map[view.MomentKind]string{view.MomentHold: "bad", view.MomentHandover: "good"}[m.Kind]
+			e.Tone = map[detail.MomentKind]string{detail.MomentHold: "bad", detail.MomentHandover: "good"}[m.Kind]
 		}
 		list = append(list, e)
 	}
@@ -118,9 +119,9 @@ func (i Issue) turns(r view.RunRow) (list []turnItem) {
 	if r.EndedAt != nil {
 		end = *r.EndedAt
 	}
-	var moments []view.Moment
+	var moments []detail.Moment
 	for _, m := range slices.Backward(i.Timeline) {
-		if m.Kind == view.MomentTurn && m.RunID != nil && *m.RunID == r.RunID {
+		if m.Kind == detail.MomentTurn && m.RunID != nil && *m.RunID == r.RunID {
 			moments = append(moments, m)
 			end = later(end, m.At)
 			if m.Until != nil {

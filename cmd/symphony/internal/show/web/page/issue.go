@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -21,7 +22,7 @@ const LogLines = 200
 // what happened, what that cost, and where the work is.
 type Issue struct {
 	Project string // by which addresses call it
-	view.Issue
+	detail.Issue
 	MayAct bool
 	// Details: the reader may see logs and changes.
 	Details bool
@@ -29,7 +30,7 @@ type Issue struct {
 
 // Page draws it.
 func (i Issue) Page() Page {
-	return Page{Title: i.Name() + " " + orEmpty(i.Issue.Issue.Title), Requests: len(i.Requests), MayAct: i.MayAct, Main: mainOf("issue.html", i)}
+	return Page{Title: i.Name() + " " + text.OrEmpty(i.Issue.Issue.Title), Requests: len(i.Requests), MayAct: i.MayAct, Main: mainOf("issue.html", i)}
 }
 
 // Name is the identifier of the issue.
@@ -40,13 +41,6 @@ func (i Issue) Path() string { return IssueAddress(i.Project, i.Name()) }
 
 // LogPath is the address of the whole log of a run.
 func (i Issue) LogPath(runID string) string { return i.Path() + "/log?run=" + url.QueryEscape(runID) }
-
-func orEmpty[T ~string](s *T) string {
-	if s == nil {
-		return ""
-	}
-	return string(*s)
-}
 
 // IsClaimed reports whether symphony works on the issue.
 func (i Issue) IsClaimed() bool { return i.Claim != nil }
@@ -63,13 +57,13 @@ func (i Issue) Verdict() headline {
 		return headline{"bad", "stop", "Needs you: it is held"}
 	case reconcile.StatusUndelivered:
 		return headline{"bad", "alert", "Needs you: its commits could not be delivered"}
-	case view.StatusHandedOver:
+	case detail.StatusHandedOver:
 		return headline{"good", "check", "Handed over: nothing left to do here"}
-	case view.StatusReleased:
+	case detail.StatusReleased:
 		return headline{"info", "info", "Released: symphony no longer works on it"}
-	case view.StatusUnknown:
+	case detail.StatusUnknown:
 		return headline{"info", "info", "Not claimed: symphony does not work on it"}
-	case view.StatusReady:
+	case detail.StatusReady:
 		return headline{"info", "clock", "Ready: a pass starts it"}
 	default:
 		return i.progress()

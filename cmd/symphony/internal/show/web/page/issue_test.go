@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -65,26 +66,26 @@ func checkHTML(t *testing.T, p Page) string {
 // hostile is an issue in which an agent and the tracker have written what they can.
 func hostile() Issue {
 	run, outcome := "20260224T090000.000-aaaaaa", reconcile.Failed
-	v := view.Issue{
-		GeneratedAt: moment.Add(time.Hour), Status: reconcile.StatusHeld, Since: &moment, Why: view.Why{Code: "held", Message: evil},
-		Next:  view.Next{Message: evil, NeedsPass: true},
-		Issue: view.KnownIssue{Identifier: "ABC-1/../?<b>", Title: new(evil), State: new(evil), URL: new("JavaScript:alert(1)"), Labels: []string{evil}},
-		Claim: &view.ClaimRow{Status: reconcile.Held, ErrorCode: "hook_failed"}, Commands: []string{evil},
+	v := detail.Issue{
+		GeneratedAt: moment.Add(time.Hour), Status: reconcile.StatusHeld, Since: &moment, Why: detail.Why{Code: "held", Message: evil},
+		Next:  detail.Next{Message: evil, NeedsPass: true},
+		Issue: detail.KnownIssue{Identifier: "ABC-1/../?<b>", Title: new(evil), State: new(evil), URL: new("JavaScript:alert(1)"), Labels: []string{evil}},
+		Claim: &detail.ClaimRow{Status: reconcile.Held, ErrorCode: "hook_failed"}, Commands: []string{evil},
 		Runs: []view.RunRow{{
 			RunID: run, Kind: reconcile.AgentRun, Outcome: &outcome, Error: new(evil), AfterRunError: new(evil),
 			StartedAt: moment, EndedAt: new(moment.Add(time.Minute)),
 			Delivery: &reconcile.DeliveryResult{Code: "delivery_failed", Message: evil},
 		}},
-		Timeline: []view.Moment{
-			{At: moment, Kind: view.MomentHold, Name: evil, Text: evil},
-			{At: moment, Kind: view.MomentRequest, Name: evil, Result: evil, Text: evil},
-			{At: moment, Kind: view.MomentTurn, RunID: &run, Name: evil, Result: evil, Text: evil},
-			{At: moment, Kind: view.MomentRun, RunID: &run},
+		Timeline: []detail.Moment{
+			{At: moment, Kind: detail.MomentHold, Name: evil, Text: evil},
+			{At: moment, Kind: detail.MomentRequest, Name: evil, Result: evil, Text: evil},
+			{At: moment, Kind: detail.MomentTurn, RunID: &run, Name: evil, Result: evil, Text: evil},
+			{At: moment, Kind: detail.MomentRun, RunID: &run},
 		},
-		HookFailures: []view.HookFailure{{Hook: evil, Output: []string{evil}}},
+		HookFailures: []detail.HookFailure{{Hook: evil, Output: []string{evil}}},
 		Delivered:    &reconcile.Delivered{Branch: evil, Commit: evil, At: moment, PullRequest: "javascript:alert(1)"},
 		Links:        []reconcile.Link{{URL: "data:text/html," + evil}, {URL: "https://example.com/\"><script>"}}, ThreadID: new(evil), LogDir: new(evil),
-		Workspace: &view.WorkspaceRow{Path: evil, Host: new(evil), Kept: &view.KeptRow{Unsaved: evil, Identifier: evil}, Git: &git.Status{
+		Workspace: &detail.WorkspaceRow{Path: evil, Host: new(evil), Kept: &view.KeptRow{Unsaved: evil, Identifier: evil}, Git: &git.Status{
 			Branch: new(evil), Base: new(evil), Ahead: new(1), Count: 1, Changed: []git.Changed{{Status: evil, Path: evil}},
 		}},
 		Totals: view.Totals{Tokens: view.Tokens{Input: 3, Cached: 1, Output: 1, Total: 4}}, Cost: &view.Cost{Currency: evil, Unpriced: 1, Models: []string{evil}},
@@ -193,22 +194,22 @@ func TestLongDiff(t *testing.T) {
 // Whether an issue needs a person, by its status.
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
-		v    view.Issue
+		v    detail.Issue
 		tone string
 		want string
 	}{
-		{view.Issue{Status: reconcile.StatusNeedsAnswer}, "warn", "Needs you: the agent waits for an answer"},
-		{view.Issue{Status: reconcile.StatusRunning, Why: view.Why{Code: "running"}}, "info", "Running: it does not need you"},
-		{view.Issue{Status: reconcile.StatusRunning, Why: view.Why{Code: "ended"}}, "warn", "Running: it does not continue by itself"},
+		{detail.Issue{Status: reconcile.StatusNeedsAnswer}, "warn", "Needs you: the agent waits for an answer"},
+		{detail.Issue{Status: reconcile.StatusRunning, Why: detail.Why{Code: "running"}}, "info", "Running: it does not need you"},
+		{detail.Issue{Status: reconcile.StatusRunning, Why: detail.Why{Code: "ended"}}, "warn", "Running: it does not continue by itself"},
 		{
-			view.Issue{Status: reconcile.StatusWaiting, Schedule: true, Next: view.Next{NeedsPass: true, At: &moment}},
+			detail.Issue{Status: reconcile.StatusWaiting, Schedule: true, Next: detail.Next{NeedsPass: true, At: &moment}},
 			"info", "Waiting: it continues by itself",
 		},
-		{view.Issue{Status: reconcile.StatusWaiting, Next: view.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
-		{view.Issue{Status: reconcile.StatusSkipped, Schedule: true, Why: view.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not continue by itself"},
-		{view.Issue{Status: view.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
+		{detail.Issue{Status: reconcile.StatusWaiting, Next: detail.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
+		{detail.Issue{Status: reconcile.StatusSkipped, Schedule: true, Why: detail.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not continue by itself"},
+		{detail.Issue{Status: detail.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
 	} {
-		c.v.Timeline = []view.Moment{{At: moment, Kind: view.MomentClaim, Name: "claimed"}}
+		c.v.Timeline = []detail.Moment{{At: moment, Kind: detail.MomentClaim, Name: "claimed"}}
 		i := Issue{Project: "web", Issue: c.v}
 		test.Equal(t, c.want, i.Verdict().Text, c.want)
 		test.Equal(t, "its tone", i.Verdict().Tone, c.tone)
@@ -221,7 +222,7 @@ func TestLogTimes(t *testing.T) {
 	zone := time.Local
 	t.Cleanup(func() { time.Local = zone })
 	time.Local = time.FixedZone("EST", -5*3600)
-	v := view.Issue{
+	v := detail.Issue{
 		Runs: []view.RunRow{{RunID: "20260224T090000.000-aaaaaa", Kind: reconcile.AgentRun}},
 		Log:  []eventlog.Line{{At: time.Date(2026, 2, 24, 2, 4, 5, 67e6, time.UTC), Kind: eventlog.Words, Text: "go test"}},
 	}
@@ -234,18 +235,18 @@ func TestRunningIssue(t *testing.T) {
 	run := "20260224T090000.000-aaaaaa"
 	draw := func(now time.Time) string {
 		seconds, took := now.Sub(moment).Seconds(), now.Sub(moment).Milliseconds()
-		return string(Issue{Project: "web", Issue: view.Issue{
-			GeneratedAt: now, Status: reconcile.StatusRunning, Why: view.Why{Code: "running", Message: "turn 2, go test"}, Since: &moment,
-			Claim: &view.ClaimRow{Status: reconcile.Running, ClaimedAt: moment}, Totals: view.Totals{Seconds: seconds}, RunsKept: 1,
+		return string(Issue{Project: "web", Issue: detail.Issue{
+			GeneratedAt: now, Status: reconcile.StatusRunning, Why: detail.Why{Code: "running", Message: "turn 2, go test"}, Since: &moment,
+			Claim: &detail.ClaimRow{Status: reconcile.Running, ClaimedAt: moment}, Totals: view.Totals{Seconds: seconds}, RunsKept: 1,
 			Runs: []view.RunRow{{RunID: run, Kind: reconcile.AgentRun, StartedAt: moment, Turns: 2}},
 			Log: []eventlog.Line{{
 				At: moment.Add(8 * time.Second), Kind: eventlog.Command, Status: eventlog.Running, Text: "go test", DurationMS: &took,
 			}},
-			Timeline: []view.Moment{
-				{At: moment.Add(4 * time.Second), Kind: view.MomentTurn, RunID: &run, Name: "turn 2"},
-				{At: moment, Until: new(moment.Add(2 * time.Second)), Kind: view.MomentTurn, RunID: &run, Name: "turn 1", Result: "completed"},
-				{At: moment, Kind: view.MomentRun, RunID: &run},
-				{At: moment, Kind: view.MomentClaim, Name: "claimed"},
+			Timeline: []detail.Moment{
+				{At: moment.Add(4 * time.Second), Kind: detail.MomentTurn, RunID: &run, Name: "turn 2"},
+				{At: moment, Until: new(moment.Add(2 * time.Second)), Kind: detail.MomentTurn, RunID: &run, Name: "turn 1", Result: "completed"},
+				{At: moment, Kind: detail.MomentRun, RunID: &run},
+				{At: moment, Kind: detail.MomentClaim, Name: "claimed"},
 			},
 		}}.Page().Main)
 	}

@@ -1,4 +1,5 @@
-package view
+// Package report is what happened in a period: issues handed over, failures, outages, and what runs used.
+package report
 
 import (
 	"cmp"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -24,22 +26,22 @@ type Report struct {
 	RunsSince   time.Time     `json:"runs_complete_since"` // older runs have been pruned
 	HandedOver  []ReleasedRow `json:"handed_over"`
 	// LetGo are issues that were released for another reason: a label, an assignee, the project, a blocker.
-	LetGo   []ReleasedRow     `json:"let_go"`
-	Failed  []state.FailedRow `json:"failed"`
-	Hooks   []state.FailedRow `json:"failed_hooks"` // runs whose after_run failed; their outcomes stand
-	Running []RunningRow      `json:"running"`
-	Held    []HeldRow         `json:"held"`
-	Waiting []RetryingRow     `json:"waiting"`
+	LetGo   []ReleasedRow      `json:"let_go"`
+	Failed  []state.FailedRow  `json:"failed"`
+	Hooks   []state.FailedRow  `json:"failed_hooks"` // runs whose after_run failed; their outcomes stand
+	Running []view.RunningRow  `json:"running"`
+	Held    []view.HeldRow     `json:"held"`
+	Waiting []view.RetryingRow `json:"waiting"`
 	// Undelivered are the present claims with commits that are not pushed yet.
-	Undelivered []UndeliveredRow  `json:"undelivered"`
-	Kept        []KeptRow         `json:"kept_workspaces"`
-	Outages     []OutageRow       `json:"outages"`
-	Schedule    state.ScheduleRow `json:"schedule"`
-	Totals      UseTotals         `json:"totals"`
-	Issues      []IssueUse        `json:"issues"` // those that used most tokens first
-	Labels      []LabelUse        `json:"labels"` // those that used most tokens first
-	Days        []DayUse          `json:"days"`
-	Budget      *BudgetRow        `json:"budget"` // that of today; null without agent.budget_per_day, and of a past period
+	Undelivered []view.UndeliveredRow `json:"undelivered"`
+	Kept        []view.KeptRow        `json:"kept_workspaces"`
+	Outages     []OutageRow           `json:"outages"`
+	Schedule    state.ScheduleRow     `json:"schedule"`
+	Totals      UseTotals             `json:"totals"`
+	Issues      []IssueUse            `json:"issues"` // those that used most tokens first
+	Labels      []LabelUse            `json:"labels"` // those that used most tokens first
+	Days        []DayUse              `json:"days"`
+	Budget      *view.BudgetRow       `json:"budget"` // that of today; null without agent.budget_per_day, and of a past period
 
 	// Warnings say why there are no estimates of money.
 	Warnings []string `json:"-"`
@@ -49,7 +51,7 @@ type Report struct {
 type ReleasedRow struct {
 	state.Release
 	Seconds float64 `json:"seconds_running"`
-	Spent
+	view.Spent
 	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
 	PullRequest *state.PullRequest `json:"pull_request"`
 }
@@ -62,43 +64,43 @@ type OutageRow struct {
 	Until   *time.Time `json:"until"`
 }
 
-// ReadReport reads the report of a period.
-func ReadReport(ctx context.Context, p *project.Project, period Period) (Report, error) {
-	f := facts{p: p, now: p.Env.Now().UTC()}
-	if err := f.open(ctx); err != nil {
+// Read reads the report of a period.
+func Read(ctx context.Context, p *project.Project, period Period) (Report, error) {
+	f := view.Facts{Project: p, Now: p.Env.Now().UTC()}
+	if err := f.Open(ctx); err != nil {
 		return Report{}, err
 	}
-	defer f.db.Close()
-	happened, err := f.db.Views.Report(ctx, f.now, period.Since, period.Until)
-	kept := []KeptRow{}
+	defer f.DB.Close()
+	happened, err := f.DB.Views.Report(ctx, f.Now, period.Since, period.Until)
+	kept := []view.KeptRow{}
 	if err == nil && period.Present {
-		if f.recorded, err = f.db.Store.State(ctx); err == nil {
-			kept, err = f.keptRows(ctx)
+		if f.Recorded, err = f.DB.Store.State(ctx); err == nil {
+			kept, err = f.KeptRows(ctx)
 		}
 	}
 	if err != nil {
 		return Report{}, err
 	}
-	cfg, invalid := f.p.ConfigWithoutKey()
+	cfg, invalid := f.Project.ConfigWithoutKey()
 	if invalid != nil {
 		cfg = &workflow.Config{}
 	}
-	r := newReport(happened, f.claims(), cfg.Agent.Prices, f.now)
+	r := newReport(happened, f.Claims(), cfg.Agent.Prices, f.Now)
 	r.Kept = kept
 	for _, e := range workflow.Faults(invalid) {
 		r.Warnings = append(r.Warnings, "the report has no estimates of money: "+e.Message)
 	}
 	if invalid == nil && period.Present {
-		f.cfg = cfg
-		if r.Budget, err = f.readBudget(ctx); err != nil {
+		f.Config = cfg
+		if r.Budget, err = f.ReadBudget(ctx); err != nil {
 			return Report{}, err
 		}
-		r.addAccountBlock(project.AccountBlock(project.OpenAccount(f.p, cfg.Codex.Home), f.now), period.Until)
+		r.addAccountBlock(project.AccountBlock(project.OpenAccount(f.Project, cfg.Codex.Home), f.Now), period.Until)
 	}
 	return r, nil
 }
 
-func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time) Report {
+func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time.Time) Report {
 	r := Report{
 		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
 		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered,
@@ -106,16 +108,16 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 		Failed: s.Failures, Hooks: s.FailedHooks, Schedule: s.Schedule,
 	}
 	// A run that has ended is one of the runs of the period, whether it is settled or not.
-	r.Running = slices.DeleteFunc(r.Running, func(w RunningRow) bool { return w.run.ID == "" || w.run.Outcome != "" })
-	slices.SortStableFunc(r.Held, func(a, b HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
-	slices.SortStableFunc(r.Waiting, func(a, b RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
+	r.Running = slices.DeleteFunc(r.Running, func(w view.RunningRow) bool { return w.Run.ID == "" || w.Run.Outcome != "" })
+	slices.SortStableFunc(r.Held, func(a, b view.HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
+	slices.SortStableFunc(r.Waiting, func(a, b view.RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
 	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
 	slices.SortStableFunc(s.Releases, func(a, b state.Release) int {
 		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
 	})
 	for _, released := range s.Releases {
 		slices.SortStableFunc(released.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) }) // pull requests first
-		row := ReleasedRow{Release: released, Seconds: released.Runtime.Seconds(), Spent: spend(prices, released.Models...)}
+		row := ReleasedRow{Release: released, Seconds: released.Runtime.Seconds(), Spent: view.Spend(prices, released.Models...)}
 		if p, found := s.PullRequests[released.IssueID]; found {
 			row.PullRequest = &p
 		}
@@ -138,7 +140,7 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 	}
 	for _, list := range [][]state.FailedRow{r.Failed, r.Hooks} {
 		for i, f := range list {
-			list[i].Error, list[i].Now = ErrorText(f.Code, f.Text), text.OrNull(became[f.IssueID])
+			list[i].Error, list[i].Now = view.ErrorText(f.Code, f.Text), text.OrNull(became[f.IssueID])
 		}
 	}
 	r.Schedule.Missed = append([]state.Gap{}, r.Schedule.Missed...) // in JSON an empty list

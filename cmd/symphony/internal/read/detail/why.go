@@ -1,4 +1,4 @@
-package view
+package detail
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -55,7 +56,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 			v.Status = StatusUnknown
 		default:
 			v.Status = reconcile.Skip{Reason: v.Why.Code}.Status()
-			if r.cfgErr != nil {
+			if r.ConfigErr != nil {
 				v.Status = reconcile.StatusWaiting
 			}
 			if r.skipped && r.skip.Reason == v.Why.Code {
@@ -79,8 +80,8 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 		v.Why = Why{"running", "its run has just been started" + held}
 		return
 	}
-	run, dead := project.ConfirmDead(ctx, r.p, r.db.Views, r.runs[i])
-	v.Runs[i] = r.runRow(run) // it may have ended meanwhile
+	run, dead := project.ConfirmDead(ctx, r.Project, r.DB.Views, r.runs[i])
+	v.Runs[i] = r.RunRow(run) // it may have ended meanwhile
 	v.Since = &run.StartedAt
 	settles := func() { v.Since, v.Next = text.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }
 	switch {
@@ -150,15 +151,15 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	if reason := words.Releases[gone.Reason]; reason != "" {
 		v.Status, v.Why = StatusReleased, Why{whyReleased, reason}
 	}
-	if state := deref(v.Issue.State); r.source == SourceTracker && state != "" && state != deref(cmp.Or(gone.To, &gone.From)) {
+	if state := text.OrEmpty(v.Issue.State); r.source == SourceTracker && state != "" && state != text.OrEmpty(cmp.Or(gone.To, &gone.From)) {
 		v.Why.Message += "; its state is now " + state
 	}
 	v.Next.Message = "nothing to do"
 	switch {
-	case f.reason == "not_active" && r.cfg != nil:
-		v.Next.Message += "; if it is moved to " + strings.Join(r.cfg.Policy.ActiveStates, " or ") + ", a pass starts it again"
-	case f.reason == reconcile.SkipLabel && r.cfg != nil && r.issue != nil:
-		v.Next.Message = "set the label " + strings.Join(r.cfg.Policy.MissingLabels(*r.issue), " and the label ") + " again, and a pass starts it"
+	case f.reason == "not_active" && r.Config != nil:
+		v.Next.Message += "; if it is moved to " + strings.Join(r.Config.Policy.ActiveStates, " or ") + ", a pass starts it again"
+	case f.reason == reconcile.SkipLabel && r.Config != nil && r.issue != nil:
+		v.Next.Message = "set the label " + strings.Join(r.Config.Policy.MissingLabels(*r.issue), " and the label ") + " again, and a pass starts it"
 	}
 }
 
@@ -168,12 +169,12 @@ func heldText(c reconcile.Claim) string {
 		message = cmp.Or(c.HoldMessage, c.HoldReason)
 	}
 	stopped := c.HoldReason == reconcile.HoldOperator && (c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
-	if last := ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !stopped && c.HoldReason != reconcile.HoldMaxFailures { // whose message has it
+	if last := view.ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !stopped && c.HoldReason != reconcile.HoldMaxFailures { // whose message has it
 		message += ", last error " + *last
 	}
 	if d := c.Delivery; d.Due {
 		message += "; its commits are not delivered"
-		if last := ErrorText(d.Code, d.Message); last != nil {
+		if last := view.ErrorText(d.Code, d.Message); last != nil {
 			message += ": " + *last
 		}
 	}
@@ -182,10 +183,10 @@ func heldText(c reconcile.Claim) string {
 
 // whyNotRunning explains a waiting claim by its last run until it is due; then, as an issue without a claim, by the planner.
 func (r *issueReader) whyNotRunning(f forecast) Why {
-	c, now := r.claim, !r.due().After(r.now)
+	c, now := r.claim, !r.due().After(r.Now)
 	switch {
-	case now && r.cfgErr != nil:
-		fault := exit.From(r.cfgErr)
+	case now && r.ConfigErr != nil:
+		fault := exit.From(r.ConfigErr)
 		return Why{fault.Code, "no run starts until the workflow is valid: " + fault.Message}
 	case now && c != nil && r.trackerFault() != nil:
 		return Why{r.trackerFault().Code, "no run starts until the tracker answers: " + r.trackerFault().Message}
@@ -199,7 +200,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		return Why{whyUnclaimed, "the last pass had nothing to do for it; only the tracker knows its current state"}
 	}
 	last := ""
-	if e := ErrorText(c.Fault()); e != nil {
+	if e := view.ErrorText(c.Fault()); e != nil {
 		last = ": " + *e
 	}
 	wait, known := words.Waits[c.Kind]
@@ -212,7 +213,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 
 // undelivered reports whether the issue waits for a delivery, not for an agent.
 func (r *issueReader) undelivered() bool {
-	return r.claim != nil && r.claim.Delivery.Due && r.cfg != nil && r.cfg.Repository.Delivers()
+	return r.claim != nil && r.claim.Delivery.Due && r.Config != nil && r.Config.Repository.Delivers()
 }
 
 // trackerFault returns the fault of the tracker that keeps the issue waiting, nil for none. A delivery does not need the tracker.
@@ -220,18 +221,18 @@ func (r *issueReader) trackerFault() *reconcile.Block {
 	if r.undelivered() {
 		return nil
 	}
-	return r.recorded.TrackerBlock
+	return r.Recorded.TrackerBlock
 }
 
 // nextRun says when and on what condition a pass starts the issue.
 func (r *issueReader) nextRun(why Why, f forecast) Next {
 	pass := "the next pass"
-	if r.due().After(r.now) {
+	if r.due().After(r.Now) {
 		pass = "the first pass after it is due"
 	}
 	switch {
-	case r.cfgErr != nil:
-		return Next{Message: "correct the workflow: " + exit.From(r.cfgErr).Message}
+	case r.ConfigErr != nil:
+		return Next{Message: "correct the workflow: " + exit.From(r.ConfigErr).Message}
 	case r.trackerFault() != nil && r.source != SourceTracker:
 		b := r.trackerFault()
 		return Next{Message: "no run starts until the tracker answers: " + b.Code, At: new(b.NextTry.UTC())}
@@ -243,7 +244,7 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		return r.atPass(message)
 	case f.action == reconcile.ActDeliver:
 		return r.atPass(pass + " delivers its commits, without an agent; symphony deliver " + r.identifier + " tries now")
-	case r.recorded.Paused && r.undelivered():
+	case r.Recorded.Paused && r.undelivered():
 		return Next{Message: "a pass delivers its commits after symphony resume; symphony deliver " + r.identifier + " does it now"}
 	case f.action == reconcile.ActHold:
 		return r.atPass(pass + " holds it: " + f.message)
@@ -264,22 +265,22 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		return Next{Message: "a pass starts it once a slot is free and its turn has come; symphony run " + r.identifier + " starts it now"}
 	case reconcile.SkipBlocked:
 		next := Next{Message: "a pass tries again; symphony unblock tries at once"}
-		if r.block != nil {
-			next.At = &r.block.NextTry
+		if r.Block != nil {
+			next.At = &r.Block.NextTry
 		}
 		return next
 	case reconcile.SkipBudget:
 		next := Next{Message: "symphony run " + r.identifier + " starts it now, a pass when the next day (UTC) begins"}
-		if r.budget != nil {
-			next.At = new(latest(r.budget.Until, r.due()))
+		if r.Budget != nil {
+			next.At = new(latest(r.Budget.Until, r.due()))
 		}
 		return next
 	case reconcile.SkipRateLimited:
 		switch {
 		case f.limit != nil:
 			return Next{Message: "a pass starts it once codex's limit has ended", At: new(latest(f.limit.Until.UTC(), r.due()))}
-		case r.low.After(r.now):
-			return Next{Message: "a pass starts it once the tracker's allowance has filled up", At: new(latest(r.low, r.due()))}
+		case r.Low.After(r.Now):
+			return Next{Message: "a pass starts it once the tracker's allowance has filled up", At: new(latest(r.Low, r.due()))}
 		}
 		return Next{Message: "a pass starts it once the allowance has filled up"} // it was low at the last pass
 	}
@@ -290,12 +291,12 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 func (r *issueReader) atPass(message string) Next {
 	at := r.due()
 	switch {
-	case !r.schedule && !at.After(r.now):
+	case !r.Schedule && !at.After(r.Now):
 		return Next{Message: message, NeedsPass: true}
-	case r.nextPass != nil:
-		at = latest(at, r.nextPass.At)
+	case r.NextPass != nil:
+		at = latest(at, r.NextPass.At)
 	}
-	return Next{Message: message, At: new(latest(at, r.now)), NeedsPass: true}
+	return Next{Message: message, At: new(latest(at, r.Now)), NeedsPass: true}
 }
 
 // forecast is what a pass would do with one issue, as far as is known now. The zero value means unknown.
@@ -312,13 +313,13 @@ type forecast struct {
 // forecast asks the planner about an issue that waits or is not claimed, at the time at which it is due. Nothing of the
 // plan is carried out.
 func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
-	if r.cfg == nil || r.issue == nil || r.claim != nil && r.claim.Status != reconcile.Waiting {
+	if r.Config == nil || r.issue == nil || r.claim != nil && r.claim.Status != reconcile.Waiting {
 		return f, nil
 	}
-	policy := project.Policy(r.cfg)
+	policy := project.Policy(r.Config)
 	if r.claim == nil {
 		const never = "nothing to do: no agent works on such an issue"
-		switch state, slug := r.issue.State, r.cfg.Tracker.Place; {
+		switch state, slug := r.issue.State, r.Config.Tracker.Place; {
 		case r.issue.Elsewhere:
 			next := "a pass starts it once it is in the project " + slug
 			return forecast{reason: "other_project", message: "it is not in the project " + slug, next: next}, nil
@@ -327,7 +328,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 		case policy.Terminal(state):
 			return forecast{reason: "terminal", message: "its state is " + state, next: never}, nil
 		case !policy.Active(state):
-			next := "a pass starts it once its state is " + strings.Join(r.cfg.Policy.ActiveStates, " or ")
+			next := "a pass starts it once its state is " + strings.Join(r.Config.Policy.ActiveStates, " or ")
 			return forecast{reason: "not_active", message: "its state is " + state, next: next}, nil
 		case r.source != SourceTracker:
 			return f, nil // the issue may have changed since
@@ -362,34 +363,34 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 
 // snapshot returns the snapshot of a pass for this issue alone at the time at which the issue is due.
 func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (reconcile.Snapshot, error) {
-	runners, err := project.NewRunners(r.p, r.cfg)
+	runners, err := project.NewRunners(r.Project, r.Config)
 	if err != nil {
 		return reconcile.Snapshot{}, err
 	}
-	account := project.OpenPassAccount(r.p, r.cfg.Codex.Home, func(string) {}) // ps shows the account's faults
+	account := project.OpenPassAccount(r.Project, r.Config.Codex.Home, func(string) {}) // ps shows the account's faults
 	s := reconcile.Snapshot{
-		Now: latest(r.due(), r.now).In(r.p.Env.Now().Location()), Boot: r.instant.Boot, Mono: r.instant.Mono, Policy: policy,
-		State: r.recorded, Options: reconcile.Options{Only: r.id},
+		Now: latest(r.due(), r.Now).In(r.Project.Env.Now().Location()), Boot: r.Instant.Boot, Mono: r.Instant.Mono, Policy: policy,
+		State: r.Recorded, Options: reconcile.Options{Only: r.id},
 		Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
 		Tracker: &reconcile.Tracked{
 			Asked: map[string]bool{r.id: true}, ByID: map[string]reconcile.Issue{r.id: *r.issue},
 			Candidates: []reconcile.Issue{*r.issue}, Fetched: true,
 		},
 	}
-	if s.Commands = nil; reconcile.DayOf(s.Now) == reconcile.DayOf(r.now) {
-		s.Today = r.today
+	if s.Commands = nil; reconcile.DayOf(s.Now) == reconcile.DayOf(r.Now) {
+		s.Today = r.Today
 	}
-	s.Account, s.Tracker.Low = account.Look(ctx, s.Now), r.low.After(s.Now)
+	s.Account, s.Tracker.Low = account.Look(ctx, s.Now), r.Low.After(s.Now)
 	if s.Account.Slots, err = account.TakeSlots(ctx, 1, true); err != nil {
 		return s, err
 	}
-	others := project.NewOthers(r.p, func(string) {}) // the next pass says which can't be read
+	others := project.NewOthers(r.Project, func(string) {}) // the next pass says which can't be read
 	if s.Claimed, err = others.Claimed(ctx, policy.Project); err != nil {
 		return s, err
 	}
-	for _, run := range r.recorded.Runs {
-		alive := project.Alive(r.p.StateDir, run.ID)
-		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Unknown: !alive && !project.WorkerDead(r.p, run)}
+	for _, run := range r.Recorded.Runs {
+		alive := project.Alive(r.Project.StateDir, run.ID)
+		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Unknown: !alive && !project.WorkerDead(r.Project, run)}
 	}
 	return s, nil
 }

@@ -1,16 +1,15 @@
-package view
+package detail
 
 import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // The examples of section 13.7 of the specification. A null stands for a value of any type.
@@ -40,15 +39,15 @@ const (
 // Each field of the examples is there with its type: in an overview, in that of several projects, and in an issue.
 func TestFieldsOfSpecification(t *testing.T) {
 	at, text := time.Date(2026, 2, 24, 20, 15, 30, 0, time.UTC), "text"
-	running := RunningRow{SessionID: &text, LastEvent: &text, LastEventAt: &at}
-	v := Overview{Claims: Claims{Running: []RunningRow{running}, Retrying: []RetryingRow{{DueAt: at, Error: &text}}}}
+	running := view.RunningRow{SessionID: &text, LastEvent: &text, LastEventAt: &at}
+	v := view.Overview{Claims: view.Claims{Running: []view.RunningRow{running}, Retrying: []view.RetryingRow{{DueAt: at, Error: &text}}}}
 	i := Issue{Workspace: &WorkspaceRow{}, SpecIssue: SpecIssue{
 		Running: &running, Logs: Logs{[]SessionLog{{}}}, RecentEvents: []RecentEvent{{At: at, Event: eventlog.Words}},
 	}}
 	for _, c := range []struct {
 		name, example string
 		answer        any
-	}{{"overview", specState, v}, {"joined", specState, Join([]Overview{v})}, {"issue", specIssue, i}} {
+	}{{"overview", specState, v}, {"joined", specState, view.Join([]view.Overview{v})}, {"issue", specIssue, i}} {
 		var example, answer any
 		test.OK(t, json.Unmarshal(test.Must(json.Marshal(c.answer)), &answer))
 		test.OK(t, json.Unmarshal([]byte(c.example), &example))
@@ -81,45 +80,4 @@ func lacks(example, answer any, at string) (all []string) {
 		all = lacks(e[0], answer.([]any)[0], at+"[0]")
 	}
 	return all
-}
-
-// Several projects have the lists of all, the sums, and what is nearest of the rest.
-func TestJoin(t *testing.T) {
-	read := func(name string, ended time.Time) Overview {
-		v := Overview{Project: newProjectRow("/home/ann/"+name+"/WORKFLOW.md", ""), Schedule: true, GeneratedAt: now}
-		v.Held = []HeldRow{{Project: name, IssueID: name, Identifier: name + "-1", HeldAt: now}}
-		v.Running = []RunningRow{{Project: name, IssueID: name + "2", Identifier: name + "-2", Alive: true}}
-		v.Ended = []RunRow{{Project: name, RunID: name, EndedAt: &ended, Kind: reconcile.AgentRun, Outcome: new(reconcile.Succeeded)}}
-		v.Totals = Totals{Tokens{Input: 2, Total: 3}, 1.5}
-		v.NextPass = &NextPass{At: ended}
-		v.Counts = reconcile.Counts{Running: 1, Held: 1}
-		v.Rows = v.rows()
-		return v
-	}
-	a, b := read("api", now), read("web", now.Add(time.Minute))
-	b.Schedule = false
-	j := Join([]Overview{a, b})
-	var rows, ended []string
-	for _, r := range j.Rows {
-		rows = append(rows, r.Project+" "+string(r.Status)+" "+r.Identifier)
-	}
-	for _, r := range j.Ended {
-		ended = append(ended, r.RunID)
-	}
-	want := "api held api-1, web held web-1, api running api-2, web running web-2, api ended , web ended "
-	test.Equal(t, "the rows", strings.Join(rows, ", "), want)
-	test.Equal(t, "the ended runs", ended, []string{"web", "api"})
-	test.Equal(t, "the counts", j.Counts, reconcile.Counts{Running: 2, Held: 2})
-	test.Equal(t, "the totals", j.Totals, Totals{Tokens{Input: 4, Total: 6}, 3})
-	if j.Schedule || !j.NextPass.At.Equal(now) || len(j.Projects) != 2 || j.Skipped != nil || j.Requests == nil {
-		t.Errorf("%+v", j)
-	}
-	var list []Named
-	for _, name := range []string{"web", "web-2", "web", "web"} {
-		list = append(list, Named{Name: name})
-	}
-	test.Equal(t, "the names", unique(list), []string{"web", "web-2", "web-3", "web-4"})
-	if empty := Join(nil); empty.Rows == nil || empty.Projects == nil || empty.Schedule {
-		t.Errorf("without a project: %+v", empty)
-	}
 }

@@ -1,4 +1,4 @@
-package view
+package detail
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -17,9 +18,9 @@ type SpecIssue struct {
 	Identifier string   `json:"issue_identifier"`
 	Attempts   Attempts `json:"attempts"`
 	// Running is the row of ps of a claim with a run, Retry that of one that waits for its next run.
-	Running *RunningRow  `json:"running"`
-	Retry   *RetryingRow `json:"retry"`
-	Logs    Logs         `json:"logs"`
+	Running *view.RunningRow  `json:"running"`
+	Retry   *view.RetryingRow `json:"retry"`
+	Logs    Logs              `json:"logs"`
 	// RecentEvents are the last lines of the newest run's log, the oldest first.
 	RecentEvents []RecentEvent `json:"recent_events"`
 	// LastError is why the issue waits or is held, otherwise why its last ended run failed; null if it did not.
@@ -61,8 +62,8 @@ func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err 
 	s = SpecIssue{
 		ID: r.id, Identifier: r.identifier, Logs: Logs{[]SessionLog{}}, RecentEvents: []RecentEvent{}, Tracked: v.Issue,
 	}
-	r.only = []string{r.id}
-	claims := r.claims()
+	r.Only = []string{r.id}
+	claims := r.Claims()
 	if len(claims.Running) > 0 {
 		s.Running = &claims.Running[0]
 	}
@@ -71,7 +72,7 @@ func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err 
 	}
 	if c := r.claim; c != nil {
 		s.Attempts.Current = c.Attempt
-		runs, err := r.db.Views.CountAgentRuns(ctx, r.id, c.ClaimedAt)
+		runs, err := r.DB.Views.CountAgentRuns(ctx, r.id, c.ClaimedAt)
 		if err != nil {
 			return s, err
 		}
@@ -79,7 +80,7 @@ func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err 
 		s.LastError = v.Claim.Error
 	}
 	for _, run := range r.runs {
-		if path := eventlog.Path(r.p.StateDir, run.ID); project.Exists(path) {
+		if path := eventlog.Path(r.Project.StateDir, run.ID); project.Exists(path) {
 			s.Logs.Sessions = append(s.Logs.Sessions, SessionLog{Label: run.ID, Path: path})
 		}
 	}
@@ -88,7 +89,7 @@ func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err 
 	}
 	ended := func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun && run.Outcome != "" }
 	if i := slices.IndexFunc(r.runs, ended); i >= 0 && s.LastError == nil {
-		s.LastError = ErrorText(r.runs[i].ErrorCode, r.runs[i].ErrorText)
+		s.LastError = view.ErrorText(r.runs[i].ErrorCode, r.runs[i].ErrorText)
 	}
 	return s, nil
 }

@@ -1,4 +1,4 @@
-package view
+package detail
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -51,7 +52,7 @@ const shownMoments = 50
 // timeline returns what happened to the issue in the runs that are shown, the newest first.
 func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	list := []Moment{}
-	if r.db == nil || r.id == "" {
+	if r.DB == nil || r.id == "" {
 		return list, nil
 	}
 	if r.claim != nil {
@@ -59,18 +60,18 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	}
 	var errs []error
 	for _, run := range r.runs {
-		list = append(list, runMoment(r.runRow(run)))
+		list = append(list, runMoment(r.RunRow(run)))
 		if run.Kind == reconcile.AgentRun {
-			turns, err := eventlog.Turns(r.p.StateDir, run)
+			turns, err := eventlog.Turns(r.Project.StateDir, run)
 			list, errs = append(list, turnMoments(run, turns)...), append(errs, err)
 		}
 	}
-	requests, err := r.db.Views.RequestsOfIssue(ctx, r.id, shownMoments)
+	requests, err := r.DB.Views.RequestsOfIssue(ctx, r.id, shownMoments)
 	errs = append(errs, err)
 	for _, q := range requests {
 		list = append(list, requestMoment(q))
 	}
-	holds, err := r.db.Views.HoldsOfIssue(ctx, r.id, shownMoments)
+	holds, err := r.DB.Views.HoldsOfIssue(ctx, r.id, shownMoments)
 	errs = append(errs, err)
 	if c := r.claim; c != nil && c.Status == reconcile.Held { // a hold by an operator has no notification
 		known := func(h reconcile.Attention) bool { return h.At.Equal(c.HeldAt) }
@@ -85,7 +86,7 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	for _, gone := range r.releases {
 		m := Moment{At: gone.At, Kind: MomentReleased, Name: "released", Text: cmp.Or(words.Releases[gone.Reason], gone.Reason)}
 		if gone.Reason == reconcile.StopTerminal || gone.Reason == reconcile.StopInactive {
-			m.Kind, m.Name, m.Text = MomentHandover, "handed over", gone.From+" → "+deref(gone.To)
+			m.Kind, m.Name, m.Text = MomentHandover, "handed over", gone.From+" → "+text.OrEmpty(gone.To)
 		}
 		list = append(list, m, Moment{At: gone.ClaimedAt, Kind: MomentClaim, Name: "claimed"})
 	}
@@ -98,8 +99,8 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	return list, errors.Join(errs...)
 }
 
-func runMoment(r RunRow) Moment {
-	m := Moment{At: r.StartedAt, Until: r.EndedAt, Kind: MomentRun, RunID: &r.RunID, Name: "run", Result: deref(r.Outcome)}
+func runMoment(r view.RunRow) Moment {
+	m := Moment{At: r.StartedAt, Until: r.EndedAt, Kind: MomentRun, RunID: &r.RunID, Name: "run", Result: text.OrEmpty(r.Outcome)}
 	if r.Kind != reconcile.AgentRun {
 		m.Name = string(r.Kind)
 	}
@@ -107,7 +108,7 @@ func runMoment(r RunRow) Moment {
 		m.Name += fmt.Sprintf(", attempt %d", *r.Attempt)
 	}
 	var parts []string
-	if e := plain(deref(r.Error)); e != "" {
+	if e := view.Plain(text.OrEmpty(r.Error)); e != "" {
 		parts = append(parts, e)
 	}
 	if d := r.Delivery; d != nil {

@@ -1,4 +1,5 @@
-package view
+// Package detail is what symphony knows of one issue: its claim, its runs, why it has its status, and what happens next.
+package detail
 
 import (
 	"cmp"
@@ -11,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -22,8 +24,8 @@ import (
 
 // Issue is what symphony knows of one issue, claimed or not.
 type Issue struct {
-	GeneratedAt time.Time `json:"generated_at"`
-	Status      Status    `json:"status"`
+	GeneratedAt time.Time   `json:"generated_at"`
+	Status      view.Status `json:"status"`
 	// Since is when the issue got the status; null where that is not known.
 	Since *time.Time `json:"since"`
 	Issue KnownIssue `json:"issue"`
@@ -32,7 +34,7 @@ type Issue struct {
 	Next  Next       `json:"next"`
 	// Released is the last time a pass released the issue after a run; null if none did.
 	Released *state.Release `json:"released"`
-	Runs     []RunRow       `json:"runs"` // the newest first
+	Runs     []view.RunRow  `json:"runs"` // the newest first
 	RunsKept int            `json:"runs_kept"`
 	// Timeline is what happened since the oldest of these runs, the newest first.
 	Timeline []Moment `json:"timeline"`
@@ -43,11 +45,11 @@ type Issue struct {
 	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
 	PullRequest *state.PullRequest `json:"pull_request"`
 	// Links are the pages that the agents named in the runs listed here, such as pull requests.
-	Links     []reconcile.Link `json:"links"`
-	Workspace *WorkspaceRow    `json:"workspace"`
-	Totals    Totals           `json:"codex_totals"`
-	Cost      *Cost            `json:"cost"` // of these tokens; null without agent.prices
-	Requests  []RequestRow     `json:"pending_requests"`
+	Links     []reconcile.Link  `json:"links"`
+	Workspace *WorkspaceRow     `json:"workspace"`
+	Totals    view.Totals       `json:"codex_totals"`
+	Cost      *view.Cost        `json:"cost"` // of these tokens; null without agent.prices
+	Requests  []view.RequestRow `json:"pending_requests"`
 	// ByLabel is the row of agent.by_label that holds for the issue; null if none does.
 	ByLabel *workflow.LabelRow `json:"by_label"`
 	// LastMessage is what the agent of the newest run said last, and Log are the last lines of that run's log without minor ones.
@@ -56,18 +58,18 @@ type Issue struct {
 	LogDir      *string          `json:"log_dir"`
 	TrackerErr  *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
 	// Commands are an operator's commands about the issue that no pass has carried out yet.
-	Commands []string   `json:"pending_commands"`
-	Schedule bool       `json:"schedule_active"`
-	Project  ProjectRow `json:"project"`
+	Commands []string        `json:"pending_commands"`
+	Schedule bool            `json:"schedule_active"`
+	Project  view.ProjectRow `json:"project"`
 	SpecIssue
 }
 
 // The statuses that only an Issue has, beside those of a Row.
 const (
-	StatusReady      Status = "ready"       // a pass starts it
-	StatusHandedOver Status = "handed_over" // released, because its state is no longer active
-	StatusReleased   Status = "released"    // released for another reason
-	StatusUnknown    Status = "unknown"     // only the tracker knows, and was not asked or did not answer
+	StatusReady      view.Status = "ready"       // a pass starts it
+	StatusHandedOver view.Status = "handed_over" // released, because its state is no longer active
+	StatusReleased   view.Status = "released"    // released for another reason
+	StatusUnknown    view.Status = "unknown"     // only the tracker knows, and was not asked or did not answer
 )
 
 // The sources of an issue's record, from the newest to the oldest.
@@ -114,7 +116,7 @@ type WorkspaceRow struct {
 	Host   *string          `json:"host"`
 	Exists bool             `json:"exists"`
 	Git    *git.Status      `json:"git"`   // null without a repository
-	Kept   *KeptRow         `json:"kept"`  // why it is kept although the issue is finished
+	Kept   *view.KeptRow    `json:"kept"`  // why it is kept although the issue is finished
 	Error  *reconcile.Error `json:"error"` // why the repository can't be read
 }
 
@@ -126,7 +128,7 @@ const (
 
 // issueReader gathers the facts that an Issue, its reason and its next step are made of.
 type issueReader struct {
-	facts
+	view.Facts
 	id, identifier string
 	issue          *reconcile.Issue // nil where only the name is known
 	source         string
@@ -139,43 +141,43 @@ type issueReader struct {
 	uses           []reconcile.ModelUse
 }
 
-// IssueOptions say how much to read of an issue.
-type IssueOptions struct {
+// Options say how much to read of an issue.
+type Options struct {
 	Offline bool   // the tracker is not asked; otherwise it is asked about an issue without a claim
 	Brief   bool   // without the workspace, the log and the timeline
 	Name    string // of the project; empty for that of its folder
 	Lines   int    // how many of the last lines of the log; 0: the usual number
 }
 
-// ReadIssue reads what is known of an issue by its identifier or id.
-func ReadIssue(ctx context.Context, p *project.Project, ref string, o IssueOptions) (v Issue, err error) {
-	r := &issueReader{facts: facts{p: p, name: o.Name, now: p.Env.Now().UTC()}, identifier: ref}
+// Read reads what is known of an issue by its identifier or id.
+func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Issue, err error) {
+	r := &issueReader{Facts: view.Facts{Project: p, Name: o.Name, Now: p.Env.Now().UTC()}, identifier: ref}
 	v = Issue{
-		GeneratedAt: r.now, Runs: []RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{}, Requests: []RequestRow{},
+		GeneratedAt: r.Now, Runs: []view.RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{}, Requests: []view.RequestRow{},
 		Commands: []string{}, Log: []eventlog.Line{}, Timeline: []Moment{},
 	}
-	err = r.open(ctx)
+	err = r.Open(ctx)
 	switch {
 	case errors.Is(err, state.ErrNoState) && !o.Offline && p.SourceErr == nil: // the tracker may know the issue
-		r.db = nil
+		r.DB = nil
 	case err != nil:
 		return v, err
 	default:
-		defer r.db.Close()
+		defer r.DB.Close()
 		if err := r.readIssue(ctx, ref, &v); err != nil {
 			return v, err
 		}
 	}
-	if err := r.read(ctx); err != nil {
+	if err := r.Read(ctx); err != nil {
 		return v, err
 	}
 	if err := r.askTracker(ctx, o.Offline, &v); err != nil {
 		return v, err
 	}
-	if r.cfg != nil && r.issue != nil {
-		v.ByLabel = r.cfg.Agent.RowFor(r.issue.Labels)
+	if r.Config != nil && r.issue != nil {
+		v.ByLabel = r.Config.Agent.RowFor(r.issue.Labels)
 	}
-	v.Issue, v.Claim, v.Schedule, v.Project, v.Released = r.knownIssue(), newClaimRow(r.claim), r.schedule, r.project(), r.released
+	v.Issue, v.Claim, v.Schedule, v.Project, v.Released = r.knownIssue(), newClaimRow(r.claim), r.Schedule, r.ProjectRow(), r.released
 	r.addOpen(&v)
 	r.addRuns(&v)
 	if !o.Brief {
@@ -199,14 +201,14 @@ func ReadIssue(ctx context.Context, p *project.Project, ref string, o IssueOptio
 
 // addOpen adds the open requests and the commands that no pass has carried out yet.
 func (r *issueReader) addOpen(v *Issue) {
-	for _, request := range r.requests {
+	for _, request := range r.Requests {
 		if request.IssueID == r.id {
-			row := r.requestRow(request)
+			row := r.RequestRow(request)
 			row.IssueURL = v.Issue.URL
 			v.Requests = append(v.Requests, row)
 		}
 	}
-	for _, c := range r.recorded.Commands {
+	for _, c := range r.Recorded.Commands {
 		if c.IssueID == r.id {
 			v.Commands = append(v.Commands, string(c.Verb))
 		}
@@ -216,29 +218,29 @@ func (r *issueReader) addOpen(v *Issue) {
 // addRuns adds the runs, what they used, and where the newest left its log.
 func (r *issueReader) addRuns(v *Issue) {
 	for _, run := range r.runs {
-		v.Runs = append(v.Runs, r.runRow(run))
+		v.Runs = append(v.Runs, r.RunRow(run))
 		v.Links = reconcile.MergeLinks(v.Links, run.Links)
 		if run.Kind != reconcile.AgentRun {
 			continue
 		}
 		if v.LogDir == nil {
-			v.LogDir = new(runner.RunDir(r.p.StateDir, run.ID))
-			v.HookFailures = HookFailures(r.p, run)
+			v.LogDir = new(runner.RunDir(r.Project.StateDir, run.ID))
+			v.HookFailures = HookFailures(r.Project, run)
 		}
 		v.ThreadID = cmp.Or(v.ThreadID, text.OrNull(run.ThreadID))
 		if !run.Settled { // a pass adds the use of settled runs
-			v.Totals.add(run, v.GeneratedAt)
+			v.Totals.Add(run, v.GeneratedAt)
 		}
 	}
 	if r.released != nil {
 		v.Links = reconcile.MergeLinks(v.Links, r.released.Links)
 	}
-	if r.cfg == nil {
+	if r.Config == nil {
 		return
 	}
-	spent := spend(r.cfg.Agent.Prices, r.uses...)
+	spent := view.Spend(r.Config.Agent.Prices, r.uses...)
 	if pruned := v.Totals.Total - spent.Tokens.Total; pruned > 0 {
-		spent.add(reconcile.ModelUse{Tokens: reconcile.Tokens{Total: pruned}}, r.cfg.Agent.Prices)
+		spent.Add(reconcile.ModelUse{Tokens: reconcile.Tokens{Total: pruned}}, r.Config.Agent.Prices)
 	}
 	v.Cost = spent.Cost
 }
@@ -250,42 +252,42 @@ func (r *issueReader) addLog(v *Issue, lines int) error {
 		return nil
 	}
 	run := r.runs[i]
-	tail, err := eventlog.ReadTail(r.p.StateDir, run, lines, r.now, run.Outcome != "" || project.WorkerDead(r.p, run))
+	tail, err := eventlog.ReadTail(r.Project.StateDir, run, lines, r.Now, run.Outcome != "" || project.WorkerDead(r.Project, run))
 	v.Log, v.LastMessage = append(v.Log, tail.Lines...), text.OrNull(tail.Message)
 	return err
 }
 
 // readIssue reads what the database knows of the issue.
 func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error {
-	id, identifier, known, err := r.db.Views.FindIssue(ctx, ref)
+	id, identifier, known, err := r.DB.Views.FindIssue(ctx, ref)
 	if err != nil {
 		return err
 	}
-	if r.recorded, err = r.db.Views.StateOf(ctx, id); err != nil {
+	if r.Recorded, err = r.DB.Views.StateOf(ctx, id); err != nil {
 		return err
 	}
 	if known {
 		r.id, r.identifier = id, identifier
 		var errs [8]error
-		r.runs, errs[0] = r.db.Views.RunsOfIssue(ctx, id, shownRuns)
-		v.RunsKept, errs[1] = r.db.Views.CountRuns(ctx, id)
-		totals, err := r.db.Views.IssueTotals(ctx, id)
-		v.Totals, errs[2] = Totals{Tokens(totals.Tokens), totals.Runtime.Seconds()}, err
-		r.skip, r.skipped, errs[3] = r.db.Views.SkipOf(ctx, id)
-		delivered, found, err := r.db.Views.Delivered(ctx, id)
+		r.runs, errs[0] = r.DB.Views.RunsOfIssue(ctx, id, shownRuns)
+		v.RunsKept, errs[1] = r.DB.Views.CountRuns(ctx, id)
+		totals, err := r.DB.Views.IssueTotals(ctx, id)
+		v.Totals, errs[2] = view.Totals{Tokens: view.Tokens(totals.Tokens), Seconds: totals.Runtime.Seconds()}, err
+		r.skip, r.skipped, errs[3] = r.DB.Views.SkipOf(ctx, id)
+		delivered, found, err := r.DB.Views.Delivered(ctx, id)
 		if errs[4] = err; found {
 			v.Delivered = &delivered
 		}
-		all, err := r.db.Views.PullRequests(ctx)
+		all, err := r.DB.Views.PullRequests(ctx)
 		if p, found := all[id]; found {
 			v.PullRequest = &p
 		}
 		errs[5] = err
-		r.releases, errs[6] = r.db.Views.Releases(ctx, id, shownMoments)
+		r.releases, errs[6] = r.DB.Views.Releases(ctx, id, shownMoments)
 		if len(r.releases) > 0 {
 			r.released = &r.releases[0]
 		}
-		r.uses, errs[7] = r.db.Views.UseOf(ctx, id)
+		r.uses, errs[7] = r.DB.Views.UseOf(ctx, id)
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}
@@ -293,15 +295,13 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 	if len(r.runs) > 0 {
 		r.issue, r.source = &r.runs[0].Issue, SourceRun
 	}
-	for i := range r.recorded.Claims {
-		if c := &r.recorded.Claims[i]; c.IssueID == r.id {
+	for i := range r.Recorded.Claims {
+		if c := &r.Recorded.Claims[i]; c.IssueID == r.id {
 			r.claim, r.issue, r.source = c, &c.Issue, SourceClaim
 		}
 	}
 	return nil
 }
-
-const notInTracker = "the tracker has no such issue, or hides it from this key"
 
 // askTracker asks the tracker about an issue without a claim. If it does not answer, what the database knows is shown.
 func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) error {
@@ -309,18 +309,18 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 	case r.claim != nil, offline && r.id != "":
 		return nil
 	case offline:
-		return UnknownIssue(ctx, r.db, r.identifier, "the tracker was not asked")
+		return project.UnknownIssue(ctx, r.DB, r.identifier, "the tracker was not asked")
 	}
 	bounded, cancel := context.WithTimeout(ctx, trackerPatience)
 	defer cancel()
-	issue, err := project.FetchIssue(bounded, r.p, cmp.Or(r.id, r.identifier))
+	issue, err := project.FetchIssue(bounded, r.Project, cmp.Or(r.id, r.identifier))
 	switch {
 	case err == nil:
 		r.id, r.identifier, r.issue, r.source = issue.ID, issue.Identifier, issue, SourceTracker
 	case r.id != "":
 		v.TrackerErr = exit.From(err)
-	case r.db != nil && exit.From(err).Code == "issue_not_found":
-		return UnknownIssue(ctx, r.db, r.identifier, notInTracker)
+	case r.DB != nil && exit.From(err).Code == "issue_not_found":
+		return project.UnknownIssue(ctx, r.DB, r.identifier, project.NotInTracker)
 	default:
 		return err
 	}
@@ -358,7 +358,7 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	}
 	if c.Status != reconcile.Running {
 		code, message := c.Fault()
-		row.Error, row.ErrorCode = ErrorText(code, message), code
+		row.Error, row.ErrorCode = view.ErrorText(code, message), code
 	}
 	switch c.Status {
 	case reconcile.Waiting:
@@ -381,13 +381,13 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	if row.Exists = err == nil && info.IsDir(); !row.Exists {
 		return row, nil
 	}
-	kept, err := Kept(ctx, r.p.StateDir, r.db, r.recorded)
+	kept, err := view.Kept(ctx, r.Project.StateDir, r.DB, r.Recorded)
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range kept {
 		if k.Path == row.Path {
-			row.Kept = new(r.keptRow(k, r.runs[i]))
+			row.Kept = new(r.KeptRow(k, r.runs[i]))
 		}
 	}
 	g, found, err := git.Inspect(ctx, row.Path, workspace.OriginOf(row.Path))
@@ -404,7 +404,7 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 func (v Issue) Address(pullRequest bool) string {
 	switch {
 	case !pullRequest:
-		return deref(v.Issue.URL)
+		return text.OrEmpty(v.Issue.URL)
 	case v.PullRequest != nil:
 		return v.PullRequest.URL
 	case v.Delivered != nil && v.Delivered.PullRequest != "":
@@ -431,44 +431,4 @@ func latest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier, and to ask the
-// tracker unless that was done.
-func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
-	names, err := db.Views.Identifiers(ctx)
-	if err != nil {
-		return err
-	}
-	if same := project.WithNumber(names, ref); len(same) > 1 {
-		return project.NumberOfSeveral(ref, same)
-	}
-	hint := "symphony ps --all lists the known issues"
-	if why != notInTracker {
-		hint += "; symphony show " + ref + " asks the tracker"
-	} else if project.IsNumber(ref) {
-		hint = project.NumberHint
-	}
-	return &reconcile.Error{Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"), Hint: hint}
-}
-
-// WorkspacePath is the workspace of an issue's last run.
-func WorkspacePath(ctx context.Context, p *project.Project, ref string) (path, identifier string, err error) {
-	db, err := project.OpenForReading(ctx, p)
-	if err != nil {
-		return "", "", err
-	}
-	defer db.Close()
-	id, identifier, known, err := db.Views.FindIssue(ctx, ref)
-	if err != nil {
-		return "", "", err
-	}
-	if !known {
-		return "", "", UnknownIssue(ctx, db, ref, "it has no workspace")
-	}
-	run, _, err := db.Views.LastRun(ctx, id)
-	if err == nil && run.WorkspacePath == "" {
-		err = &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
-	}
-	return run.WorkspacePath, identifier, err
 }

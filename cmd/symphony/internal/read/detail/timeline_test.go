@@ -1,4 +1,4 @@
-package view
+package detail
 
 import (
 	"os"
@@ -58,29 +58,3 @@ func TestRequestMoment(t *testing.T) {
 }
 
 // The results of several projects add up; tokens without a price, or with one in another currency, are unpriced.
-func TestJoinResults(t *testing.T) {
-	read := func(outcomes map[reconcile.Outcome]int, cost *Cost, handover time.Duration) Overview {
-		r := &Results{handovers: []time.Duration{handover}, Days: []ResultDay{{
-			Date: "2026-11-20", HandedOver: 1, Outcomes: outcomes, Seconds: 2, Spent: Spent{Tokens{Total: 10}, cost},
-		}}}
-		r.median()
-		return Overview{Results: r}
-	}
-	cost := &Cost{Currency: "EUR", Estimate: true, Amount: 1.5, Unpriced: 1, Models: []string{"m"}}
-	all := []Overview{
-		{},
-		read(map[reconcile.Outcome]int{reconcile.Failed: 1}, nil, time.Minute),
-		read(map[reconcile.Outcome]int{reconcile.Failed: 1, reconcile.Succeeded: 2}, cost, time.Hour),
-		read(map[reconcile.Outcome]int{}, cost, 2*time.Hour),
-		read(map[reconcile.Outcome]int{}, &Cost{Currency: "USD", Amount: 9}, 3*time.Hour),
-	}
-	want := ResultDay{
-		Date: "2026-11-20", HandedOver: 4, Outcomes: map[reconcile.Outcome]int{reconcile.Failed: 2, reconcile.Succeeded: 2}, Seconds: 8,
-		Spent: Spent{Tokens{Total: 40}, &Cost{Currency: "EUR", Estimate: true, Amount: 3, Unpriced: 22, Models: []string{"m"}}},
-	}
-	got := Join(all).Results
-	test.Equal(t, "the days", got.Days, []ResultDay{want})
-	if *got.Handover != 7200 || all[1].Results.Days[0].Outcomes[reconcile.Failed] != 1 || cost.Amount != 1.5 {
-		t.Errorf("%v, %+v, %+v", *got.Handover, all[1].Results, cost)
-	}
-}

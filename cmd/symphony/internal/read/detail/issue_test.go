@@ -1,0 +1,52 @@
+package detail
+
+import (
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+var now = time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
+
+// A released issue was handed over or released as long as no pass would start it and none has skipped it since.
+func TestReleasedIssue(t *testing.T) {
+	inactive := forecast{reason: "not_active", next: "a pass starts it once its state is Todo"}
+	for _, c := range []struct {
+		what    string
+		reason  string
+		to, now string // the state at the release and in the tracker's answer; empty for none
+		f       forecast
+		skipped time.Time // zero for never
+		want    string
+	}{
+		{"the tracker agrees", reconcile.StopInactive, "Review", "Review", inactive, time.Time{}, "handed_over: Todo → Review"},
+		{"it moved on", reconcile.StopInactive, "Review", "Done", forecast{reason: "terminal", next: "nothing"}, time.Time{}, "handed_over: Todo → Review; its state is now Done"},
+		{"offline", reconcile.StopInactive, "Review", "", forecast{}, time.Time{}, "handed_over: Todo → Review"},
+		{"offline, skipped before", reconcile.StopInactive, "Review", "", forecast{}, now.Add(-time.Hour), "handed_over: Todo → Review"},
+		{"offline, skipped since", reconcile.StopInactive, "Review", "", forecast{}, now.Add(time.Hour), ""},
+		{"it is active again", reconcile.StopInactive, "Review", "Todo", forecast{action: reconcile.ActDispatch}, time.Time{}, ""},
+		{"it is active again, without a slot", reconcile.StopInactive, "Review", "Todo", forecast{reason: reconcile.SkipNoSlot}, time.Time{}, ""},
+		{"without a label", reconcile.StopLabel, "Todo", "Todo", forecast{reason: reconcile.SkipLabel}, time.Time{}, "released: it lost a required label"},
+		{"deleted", reconcile.StopMissing, "", "", forecast{}, time.Time{}, "released: the tracker no longer returns it"},
+		{"never released", "", "", "Todo", inactive, time.Time{}, ""},
+	} {
+		r := issueReader{released: &state.Release{From: "Todo", To: text.OrNull(c.to), Reason: c.reason, At: now}}
+		if c.reason == "" {
+			r.released = nil
+		}
+		r.skip.Since, r.skipped = c.skipped, !c.skipped.IsZero()
+		v, got := Issue{}, ""
+		if c.now != "" {
+			v.Issue.State, r.source = &c.now, SourceTracker
+		}
+		if r.isReleased(c.f) {
+			r.explainRelease(&v, c.f)
+			got = string(v.Status) + ": " + v.Why.Message
+		}
+		test.Equal(t, c.what, got, c.want)
+	}
+}

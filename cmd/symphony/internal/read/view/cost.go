@@ -1,0 +1,96 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Tokens are token counts. Cached is part of Input, Reasoning part of Output.
+type Tokens struct {
+	Input     int64 `json:"input_tokens"`
+	Cached    int64 `json:"cached_input_tokens"`
+	Output    int64 `json:"output_tokens"`
+	Reasoning int64 `json:"reasoning_output_tokens"`
+	Total     int64 `json:"total_tokens"`
+}
+
+// Spent is a number of tokens and what they cost; nil without prices.
+type Spent struct {
+	Tokens Tokens `json:"tokens"`
+	Cost   *Cost  `json:"cost"`
+}
+
+// Cost is an estimate of money by agent.prices.
+type Cost struct {
+	Currency string   `json:"currency"`
+	Estimate bool     `json:"estimate"` // always true: it is no bill
+	Amount   Amount   `json:"amount"`
+	Unpriced int64    `json:"unpriced_tokens"` // of models without a price
+	Models   []string `json:"unpriced_models"`
+}
+
+// Amount is an amount of money. JSON has four decimals.
+type Amount float64
+
+// MarshalJSON implements json.Marshaler.
+func (a Amount) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%.4f", float64(a)), nil }
+
+// unknownModel stands for the model of tokens that were recorded without one.
+const unknownModel = "(not recorded)"
+
+// Spend adds up what was used.
+func Spend(prices reconcile.Prices, uses ...reconcile.ModelUse) (s Spent) {
+	if len(prices.Models) > 0 {
+		s.Cost = &Cost{Currency: prices.Currency, Estimate: true, Models: []string{}}
+	}
+	for _, u := range uses {
+		s.Add(u, prices)
+	}
+	return s
+}
+
+// joined adds up what two projects have used. Tokens of a project without prices, or with another currency, are unpriced.
+func (s Spent) joined(more Spent) Spent {
+	sum := Spent{Tokens: Tokens(reconcile.Tokens(s.Tokens).Plus(reconcile.Tokens(more.Tokens)))}
+	for _, part := range []Spent{s, more} {
+		switch c := part.Cost; {
+		case c != nil && sum.Cost == nil:
+			sum.Cost = &Cost{Currency: c.Currency, Estimate: true, Models: []string{}}
+			fallthrough
+		case c != nil && c.Currency == sum.Cost.Currency:
+			sum.Cost.Amount += c.Amount
+			sum.Cost.Unpriced += c.Unpriced
+			sum.Cost.Models = append(sum.Cost.Models, c.Models...)
+		}
+	}
+	if sum.Cost != nil {
+		for _, part := range []Spent{s, more} {
+			if part.Cost == nil || part.Cost.Currency != sum.Cost.Currency {
+				sum.Cost.Unpriced += part.Tokens.Total
+			}
+		}
+		slices.Sort(sum.Cost.Models)
+		sum.Cost.Models = slices.Compact(sum.Cost.Models)
+	}
+	return sum
+}
+
+// Add adds the use of one model.
+func (s *Spent) Add(u reconcile.ModelUse, prices reconcile.Prices) {
+	s.Tokens = Tokens(reconcile.Tokens(s.Tokens).Plus(u.Tokens))
+	price, known := prices.Of(u.Model)
+	switch c := s.Cost; {
+	case c == nil || u.Tokens == (reconcile.Tokens{}):
+	case known && !strings.Contains(u.Model, "+"): // with a plus it is several models: how much each used is not recorded
+		c.Amount += Amount(price.Cost(u.Tokens))
+	default:
+		c.Unpriced += u.Tokens.Total
+		if name := cmp.Or(u.Model, unknownModel); !slices.Contains(c.Models, name) {
+			c.Models = append(c.Models, name)
+		}
+	}
+}

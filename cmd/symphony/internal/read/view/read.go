@@ -1,0 +1,150 @@
+package view
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Options say how much of an overview to read.
+type Options struct {
+	All    bool     // also skipped candidates, ended runs, the health and the results
+	Health bool     // the health, also without All
+	Ended  int      // how many ended runs; 0: the usual number
+	Issues []string // identifiers or ids to confine the rows to; empty for all
+	Name   string   // of the project; empty for that of its folder
+}
+
+// Read reads the overview of a project.
+func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) {
+	f := Facts{Project: p, Name: o.Name, Now: p.Env.Now().UTC()}
+	if err := f.Open(ctx); err != nil {
+		return Overview{}, err
+	}
+	defer f.DB.Close()
+	for _, ref := range o.Issues {
+		id, _, known, err := f.DB.Views.FindIssue(ctx, ref)
+		if err == nil && !known {
+			err = project.UnknownIssue(ctx, f.DB, ref, "it is neither claimed nor skipped, and has had no run")
+		}
+		if err != nil {
+			return Overview{}, err
+		}
+		f.Only = append(f.Only, id)
+	}
+	var err error
+	if f.Recorded, err = f.DB.Store.State(ctx); err != nil {
+		return Overview{}, err
+	}
+	if err := f.Read(ctx); err != nil {
+		return Overview{}, err
+	}
+	kept, err := f.KeptRows(ctx)
+	if err != nil {
+		return Overview{}, err
+	}
+	v := Overview{
+		GeneratedAt: f.Now, Claims: f.Claims(), Kept: kept, Requests: []RequestRow{}, Issues: o.Issues, Paused: f.Recorded.Paused,
+		Blocked: f.Block, Budget: f.Budget, Schedule: f.Schedule, NextPass: f.NextPass, Project: f.ProjectRow(),
+		scheduledAt: f.rhythm.Last.StartedAt,
+	}
+	v.claims = only(f.Recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })
+	if f.Low.After(f.Now) {
+		v.LowUntil = &f.Low
+	}
+	for _, r := range f.Recorded.Runs {
+		if r.Kind == reconcile.AgentRun {
+			v.Totals.Add(r, f.Now)
+		}
+	}
+	for _, r := range f.Requests {
+		if !f.wants(r.IssueID) {
+			continue
+		}
+		row := f.RequestRow(r)
+		if i := slices.IndexFunc(v.Running, func(run RunningRow) bool { return run.RunID == r.RunID }); i >= 0 {
+			row.IssueURL, row.Title = v.Running[i].IssueURL, v.Running[i].Title
+		}
+		v.Requests = append(v.Requests, row)
+	}
+	if err := v.addHistory(ctx, f, o); err != nil {
+		return v, err
+	}
+	v.count()
+	v.Rows = v.rows()
+	return v, nil
+}
+
+// addHistory adds the last pass, the rate limits, the totals of settled runs, and what Options ask for.
+func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
+	var errs [8]error
+	v.LastPass, errs[0] = project.LastPass(ctx, f.DB)
+	v.RateLimits, errs[1] = f.DB.Views.RateLimits(ctx)
+	totals, err := f.DB.Views.Totals(ctx)
+	v.Totals.Tokens = Tokens(reconcile.Tokens(v.Totals.Tokens).Plus(totals.Tokens))
+	v.Totals.Seconds += totals.Runtime.Seconds()
+	errs[2] = err
+	skipped, err := f.DB.Views.Skips(ctx)
+	claimed := map[string]reconcile.Claim{} // since the pass that skipped the issue
+	for _, c := range f.Recorded.Claims {
+		claimed[c.IssueID] = c
+	}
+	v.places = placesOf(skipped, claimed)
+	rows := []SkippedRow{}
+	for _, s := range skipped {
+		if _, is := claimed[s.IssueID]; is || !f.wants(s.IssueID) {
+			continue
+		}
+		s.Place = v.places[s.IssueID]
+		rows = append(rows, SkippedRow{f.Name, s})
+		if s.Reason != reconcile.SkipUnsavedWork { // Kept has it
+			v.skips = append(v.skips, s.Skip)
+		}
+	}
+	if o.All || len(o.Issues) > 0 {
+		v.Skipped = rows
+	}
+	errs[3] = err
+	pulls, err := f.DB.Views.PullRequests(ctx)
+	errs[5], v.PullRequests = err, []PullRequestRow{}
+	for _, p := range pulls {
+		if f.wants(p.IssueID) {
+			v.PullRequests = append(v.PullRequests, PullRequestRow{f.Name, p})
+		}
+	}
+	slices.SortFunc(v.PullRequests, func(a, b PullRequestRow) int {
+		return cmp.Or(b.SeenAt.Compare(a.SeenAt), cmp.Compare(a.Identifier, b.Identifier))
+	})
+	if o.All || o.Health {
+		v.Health, errs[6] = f.health(ctx)
+	}
+	if o.All {
+		runs, err := f.DB.Views.EndedRuns(ctx, f.Only, cmp.Or(o.Ended, project.PastRuns))
+		v.Ended = []RunRow{}
+		for _, r := range runs {
+			v.Ended = append(v.Ended, f.RunRow(r))
+		}
+		errs[4] = err
+		v.Results, errs[7] = f.results(ctx)
+	}
+	return errors.Join(errs[:]...)
+}
+
+// placesOf numbers the issues that still wait for a slot in the order of the stored queue, by their ids.
+func placesOf(skipped []state.StoredSkip, claimed map[string]reconcile.Claim) map[string]int {
+	queue := slices.DeleteFunc(slices.Clone(skipped), func(s state.StoredSkip) bool {
+		c, is := claimed[s.IssueID]
+		return s.Place == 0 || is && c.Standing(false) != reconcile.StatusQueued
+	})
+	slices.SortFunc(queue, func(a, b state.StoredSkip) int { return cmp.Compare(a.Place, b.Place) })
+	places := map[string]int{}
+	for i, s := range queue {
+		places[s.IssueID] = i + 1
+	}
+	return places
+}
