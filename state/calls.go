@@ -21,13 +21,13 @@ func callFields(c *reconcile.Call) []any {
 }
 
 // FreeAgents returns the newest run of each agent without an issue, newest first.
-func (v Views) FreeAgents(ctx context.Context) ([]reconcile.Run, error) {
-	return v.runs(ctx, `WHERE id IN (SELECT max(id) FROM runs WHERE kind = 'free' GROUP BY issue_id) ORDER BY id DESC`)
+func (c Clients) FreeAgents(ctx context.Context) ([]reconcile.Run, error) {
+	return Runs{c.conn}.list(ctx, `WHERE id IN (SELECT max(id) FROM runs WHERE kind = 'free' GROUP BY issue_id) ORDER BY id DESC`)
 }
 
 // FreeAgent returns the run of an agent without an issue; false if there is none.
-func (v Views) FreeAgent(ctx context.Context, agent string) (reconcile.Run, bool, error) {
-	return v.firstRun(ctx, `WHERE issue_id = ? AND kind = 'free' ORDER BY id DESC LIMIT 1`, agent)
+func (c Clients) FreeAgent(ctx context.Context, agent string) (reconcile.Run, bool, error) {
+	return Runs{c.conn}.first(ctx, `WHERE issue_id = ? AND kind = 'free' ORDER BY id DESC LIMIT 1`, agent)
 }
 
 // AddAgent stores the run of a new agent without an issue. exists is the run of an agent with the same id, whatever its state, even if
@@ -84,30 +84,30 @@ func (c Clients) AddCall(ctx context.Context, call reconcile.Call) (stored recon
 }
 
 // Call returns a call by its ID; false if there is none.
-func (v Views) Call(ctx context.Context, id string) (reconcile.Call, bool, error) {
-	return readOne(ctx, v.conn, "read a call", callFields, `SELECT `+callColumns+` FROM calls WHERE id = ?`, id)
+func (c Clients) Call(ctx context.Context, id string) (reconcile.Call, bool, error) {
+	return readOne(ctx, c.conn, "read a call", callFields, `SELECT `+callColumns+` FROM calls WHERE id = ?`, id)
 }
 
 // Conversation returns the newest call that opened a conversation with this ID or on this thread; false if there is none.
-func (v Views) Conversation(ctx context.Context, id string) (reconcile.Call, bool, error) {
-	return readOne(ctx, v.conn, "read a conversation", callFields, `SELECT `+callColumns+` FROM calls
+func (c Clients) Conversation(ctx context.Context, id string) (reconcile.Call, bool, error) {
+	return readOne(ctx, c.conn, "read a conversation", callFields, `SELECT `+callColumns+` FROM calls
 		WHERE verb = 'conversation' AND (id = ?1 OR thread_id = ?1) ORDER BY created_at DESC, id DESC LIMIT 1`, id)
 }
 
 // CallsOf returns the calls of a run, oldest first.
-func (v Views) CallsOf(ctx context.Context, runID string) ([]reconcile.Call, error) {
-	return readAll(ctx, v.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls WHERE run_id = ? ORDER BY created_at, id`, runID)
+func (c Clients) CallsOf(ctx context.Context, runID string) ([]reconcile.Call, error) {
+	return readAll(ctx, c.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls WHERE run_id = ? ORDER BY created_at, id`, runID)
 }
 
 // ConversationsOf returns the conversations of a run with those turns that are open or have ended after the number since, oldest first.
-func (v Views) ConversationsOf(ctx context.Context, runID string, since int64) ([]reconcile.Call, error) {
-	return readAll(ctx, v.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls
+func (c Clients) ConversationsOf(ctx context.Context, runID string, since int64) ([]reconcile.Call, error) {
+	return readAll(ctx, c.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls
 		WHERE run_id = ? AND (verb = 'conversation' OR verb = 'turn' AND (ended_no = 0 OR ended_no > ?)) ORDER BY created_at, id`, runID, since)
 }
 
 // Version changes when another process has changed the database.
-func (v Views) Version(ctx context.Context) (int64, error) {
-	n, _, err := readOne(ctx, v.conn, "look for changes", itself[int64], `PRAGMA data_version`)
+func (c Clients) Version(ctx context.Context) (int64, error) {
+	n, _, err := readOne(ctx, c.conn, "look for changes", itself[int64], `PRAGMA data_version`)
 	return n, err
 }
 

@@ -71,7 +71,7 @@ func TestCallsAreCarriedOutOnce(t *testing.T) {
 
 	add("0") // older by its ID
 	changes := func(since int64) (list []string) {
-		for _, c := range test.Must(db.Views.ConversationsOf(ctx, run.ID, since)) {
+		for _, c := range test.Must(db.Clients.ConversationsOf(ctx, run.ID, since)) {
 			list = append(list, fmt.Sprint(c.ID, ":", c.EndedNo))
 		}
 		return list
@@ -83,7 +83,7 @@ func TestCallsAreCarriedOutOnce(t *testing.T) {
 	wantConflict(t, test.Err(db.Clients.AddCall(ctx, reconcile.Call{ID: "3", RunID: run.ID, Agent: "a", Verb: reconcile.CallTurn})))
 	test.OK(t, db.Clients.EndCalls(ctx, taken, epoch))
 	test.OK(t, db.Clients.SettleAgent(ctx, taken))
-	left, _, err := db.Views.Call(ctx, "2")
+	left, _, err := db.Clients.Call(ctx, "2")
 	test.OK(t, err)
 	if left.Status != reconcile.CallFailed || left.ErrorCode != "agent_ended" || left.ErrorText != "agent a has ended: stopped" {
 		t.Errorf("a call without a worker: %+v", left)

@@ -28,6 +28,7 @@ type DB struct {
 	Operator   Operator
 	Attentions Attentions
 	Views      Views
+	Runs       Runs
 	Clients    Clients
 }
 
@@ -43,6 +44,8 @@ type (
 	Attentions struct{ *conn }
 	// Views is for reading. It returns lists newest first unless documented otherwise.
 	Views struct{ *conn }
+	// Runs is for reading runs, of a pass's and of clients. It returns lists newest first unless documented otherwise.
+	Runs struct{ *conn }
 	// Clients is for programs that use agents without an issue.
 	Clients struct{ *conn }
 )
@@ -304,7 +307,7 @@ func refuseNewer(dir, oldest string) error {
 
 func newDB(c *conn) *DB {
 	c.patience = busyTimeout
-	return &DB{conn: c, Store: Store{c}, Journal: Journal{c}, Operator: Operator{c}, Attentions: Attentions{c}, Views: Views{c}, Clients: Clients{c}}
+	return &DB{conn: c, Store: Store{c}, Journal: Journal{c}, Operator: Operator{c}, Attentions: Attentions{c}, Views: Views{c}, Runs: Runs{c}, Clients: Clients{c}}
 }
 
 // Close closes the connection. The last process to close merges the WAL into the database. If the files have been replaced

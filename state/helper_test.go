@@ -156,7 +156,7 @@ func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconci
 
 func mustRun(t testing.TB, db *DB, id string) reconcile.Run {
 	t.Helper()
-	return test.Must(db.Views.Run(ctx, id))
+	return test.Must(db.Runs.Find(ctx, id))
 }
 
 // helpers are the programs of the helper processes.

@@ -60,7 +60,7 @@ func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
 
 	want, got := slices.Concat(old[:5], mixed[:2]), prune(t, db, now, 100)
 	test.Equal(t, "pruned", slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)))
-	left := test.Must(db.Views.RunsOfIssue(ctx, issueOf(1).ID, 100))
+	left := test.Must(db.Runs.OfIssue(ctx, issueOf(1).ID, 100))
 	if len(left) != keepRuns || left[len(left)-1].ID != old[5] {
 		t.Errorf("%d runs are left", len(left))
 	}

@@ -262,14 +262,6 @@ func (v Views) Releases(ctx context.Context, issueID string, limit int) ([]Relea
 		`SELECT `+releaseColumns+` FROM releases WHERE issue_id = ? ORDER BY id DESC LIMIT ?`, issueID, limit)
 }
 
-// UseOf returns what the agent's runs of an issue have used, by model. Runs that have been pruned are missing.
-func (v Views) UseOf(ctx context.Context, issueID string) ([]reconcile.ModelUse, error) {
-	return readAll(ctx, v.conn, "read what the runs have used", func(u *reconcile.ModelUse) []any {
-		return append([]any{&u.Model}, tokenFields(&u.Tokens)...)
-	}, `SELECT model, sum(tokens_input), sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total)
-		FROM runs WHERE issue_id = ? AND kind = 'agent' GROUP BY model ORDER BY min(id)`, issueID)
-}
-
 // recordRelease records the release of a claim, unless the claim had no run.
 func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) error {
 	type part struct {

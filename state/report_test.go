@@ -67,7 +67,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 		Created: map[string]int{"comment": 3},
 	}}
 	test.Equal(t, "releases before the first", len(reported(t, db, epoch, at).Releases), 0)
-	uses := test.Must(db.Views.UseOf(ctx, c.IssueID)) // of the earlier claim, too
+	uses := test.Must(db.Runs.UseOf(ctx, c.IssueID)) // of the earlier claim, too
 	test.Equal(t, "UseOf", uses, []reconcile.ModelUse{{Model: "old", Tokens: use}, {Model: "gpt-a", Tokens: use}, {Model: "gpt-b", Tokens: use.Plus(use)}})
 	test.Equal(t, "Releases", test.Must(db.Views.Releases(ctx, c.IssueID, 5)), want)
 	other, err := db.Views.Releases(ctx, idle.IssueID, 5)

@@ -136,14 +136,14 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: r.ID}))
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: "no such run"}))
 	wantTotals(t, db, want)
-	issue := test.Must(db.Views.IssueTotals(ctx, r.IssueID))
+	issue := test.Must(db.Runs.TotalsOf(ctx, r.IssueID))
 	test.Equal(t, "the issue's totals", issue, want)
-	test.Equal(t, "another issue's totals", test.Must(db.Views.IssueTotals(ctx, "other")), (Totals{}))
+	test.Equal(t, "another issue's totals", test.Must(db.Runs.TotalsOf(ctx, "other")), (Totals{}))
 }
 
 func wantTotals(t testing.TB, db *DB, want Totals) {
 	t.Helper()
-	test.Equal(t, "totals", test.Must(db.Views.Totals(ctx)), want)
+	test.Equal(t, "totals", test.Must(db.Runs.Totals(ctx)), want)
 }
 
 func TestCommandsAreConsumedWithTheChange(t *testing.T) {

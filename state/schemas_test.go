@@ -211,7 +211,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 				rec.Claims[3].HoldReason != reconcile.HoldMaxFailures {
 				t.Errorf("claims are %+v", rec.Claims[2:])
 			}
-			test.Equal(t, "total", test.Must(db.Views.Totals(ctx)).Tokens.Total, 13+14+15)
+			test.Equal(t, "total", test.Must(db.Runs.Totals(ctx)).Tokens.Total, 13+14+15)
 			if version >= 2 {
 				wantRequests(t, db)
 			}
@@ -225,7 +225,7 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			run.Beats++
 			test.Equal(t, "the stop reason", test.Must(db.Journal.UpdateRun(ctx, epoch, run)), reconcile.StopOperator)
 			settled(t, db, 2)
-			test.Equal(t, "total with the run", test.Must(db.Views.Totals(ctx)).Tokens.Total, 12+13+14+15)
+			test.Equal(t, "total with the run", test.Must(db.Runs.Totals(ctx)).Tokens.Total, 12+13+14+15)
 		})
 	}
 }

@@ -178,7 +178,7 @@ func TestRunIsTakenOnce(t *testing.T) {
 	for _, id := range []string{"no such run", ended.ID} {
 		wantConflict(t, test.Err(db.Journal.TakeRun(ctx, id, worker, epoch)))
 	}
-	test.ErrorIs(t, "the error", test.Err(db.Views.Run(ctx, "no such run")), ErrNotFound)
+	test.ErrorIs(t, "the error", test.Err(db.Runs.Find(ctx, "no such run")), ErrNotFound)
 }
 
 // TestDurabilityFollowsWhatChanged checks that a heartbeat alone does not wait for the disk, and that everything on which

@@ -65,7 +65,7 @@ func TestTokensCountOnce(t *testing.T) {
 	reopened := openIn(t, dir)
 	wantTotals(t, reopened, Totals{usage(15 + 8 + 1), 3 * time.Minute})
 	for issue, want := range map[int]Totals{1: {usage(15 + 8), 2 * time.Minute}, 2: {usage(1), time.Minute}} {
-		totals := test.Must(reopened.Views.IssueTotals(ctx, issueOf(issue).ID))
+		totals := test.Must(reopened.Runs.TotalsOf(ctx, issueOf(issue).ID))
 		test.Equal(t, fmt.Sprint("totals of issue ", issue), totals, want)
 	}
 	for at, want := range map[time.Time]int64{epoch: 15, tomorrow: 8 + 1} {

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -82,121 +81,6 @@ func (v Views) Identifiers(ctx context.Context) ([]string, error) {
 // Claims returns all claims.
 func (v Views) Claims(ctx context.Context) ([]reconcile.Claim, error) {
 	return readAll(ctx, v.conn, "list the claims", claimFields, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`)
-}
-
-// runs returns the runs that match, where being the end of the statement.
-func (v Views) runs(ctx context.Context, where string, args ...any) ([]reconcile.Run, error) {
-	return readAll(ctx, v.conn, "read the runs", runFields, `SELECT `+runColumns+` FROM runs `+where, args...)
-}
-
-// firstRun is runs for the first match; false if there is none.
-func (v Views) firstRun(ctx context.Context, where string, args ...any) (reconcile.Run, bool, error) {
-	return readOne(ctx, v.conn, "read a run", runFields, `SELECT `+runColumns+` FROM runs `+where, args...)
-}
-
-// Run returns the run with that id. If there is none the error wraps ErrNotFound.
-func (v Views) Run(ctx context.Context, id string) (reconcile.Run, error) {
-	r, found, err := v.firstRun(ctx, `WHERE id = ?`, id)
-	if err == nil && !found {
-		err = fmt.Errorf("run %s: %w", id, ErrNotFound)
-	}
-	return r, err
-}
-
-// RunsOfIssue returns the newest runs of an issue, of either kind, at most limit of them.
-func (v Views) RunsOfIssue(ctx context.Context, issueID string, limit int) ([]reconcile.Run, error) {
-	return v.runs(ctx, `WHERE issue_id = ? ORDER BY id DESC LIMIT ?`, issueID, limit)
-}
-
-// AgentRuns returns the agent's newest runs of an issue, at most limit of them.
-func (v Views) AgentRuns(ctx context.Context, issueID string, limit int) ([]reconcile.Run, error) {
-	return v.runs(ctx, `WHERE issue_id = ? AND kind IN ('agent', 'free') ORDER BY id DESC LIMIT ?`, issueID, limit)
-}
-
-// RecentRuns returns the newest runs of all issues, at most limit of them.
-func (v Views) RecentRuns(ctx context.Context, limit int) ([]reconcile.Run, error) {
-	return v.runs(ctx, `ORDER BY id DESC LIMIT ?`, limit)
-}
-
-// RunsSince returns the agent's runs of an issue that had not ended before a time, oldest first; all of them for the zero
-// time.
-func (v Views) RunsSince(ctx context.Context, issueID string, since time.Time) ([]reconcile.Run, error) {
-	return v.runs(ctx, `WHERE issue_id = ? AND kind IN ('agent', 'free') AND (ended_at IS NULL OR ended_at >= coalesce(?, 0)) ORDER BY id`,
-		issueID, stamp(since))
-}
-
-// RunsByPrefix returns the runs of an issue, of either kind, whose ids begin with prefix, at most limit of them.
-func (v Views) RunsByPrefix(ctx context.Context, issueID, prefix string, limit int) ([]reconcile.Run, error) {
-	return v.runs(ctx, `WHERE issue_id = ?1 AND substr(id, 1, length(?2)) = ?2 ORDER BY id DESC LIMIT ?3`, issueID, prefix, limit)
-}
-
-// NextRun returns the agent's first run of an issue after the run with that id; false if there is none. With an empty id it
-// is the oldest run that has not been pruned.
-func (v Views) NextRun(ctx context.Context, issueID, after string) (reconcile.Run, bool, error) {
-	return v.firstRun(ctx, `WHERE issue_id = ? AND id > ? AND kind IN ('agent', 'free') ORDER BY id LIMIT 1`, issueID, after)
-}
-
-// Unsettled returns the runs that no pass has settled yet.
-func (v Views) Unsettled(ctx context.Context) ([]reconcile.Run, error) {
-	return v.runs(ctx, `WHERE settled = 0 ORDER BY id DESC`)
-}
-
-// LastRun returns the agent's newest run of an issue; false if there is none.
-func (v Views) LastRun(ctx context.Context, issueID string) (reconcile.Run, bool, error) {
-	return v.firstRun(ctx, `WHERE issue_id = ? AND kind = 'agent' ORDER BY id DESC LIMIT 1`, issueID)
-}
-
-// CountRuns returns the number of stored runs of an issue, of either kind.
-func (v Views) CountRuns(ctx context.Context, issueID string) (int, error) {
-	n, _, err := readOne(ctx, v.conn, "count the runs", itself[int], `SELECT count(*) FROM runs WHERE issue_id = ?`, issueID)
-	return n, err
-}
-
-// CountAgentRuns returns the number of stored runs of the agent for an issue that started at a time or later.
-func (v Views) CountAgentRuns(ctx context.Context, issueID string, since time.Time) (int, error) {
-	n, _, err := readOne(ctx, v.conn, "count the runs", itself[int],
-		`SELECT count(*) FROM runs WHERE issue_id = ? AND kind = 'agent' AND started_at >= ?`, issueID, stamp(since))
-	return n, err
-}
-
-// RunIDs returns the ids of all runs.
-func (v Views) RunIDs(ctx context.Context) (map[string]bool, error) {
-	list, err := readAll(ctx, v.conn, "list runs", itself[string], `SELECT id FROM runs`)
-	return setOf(list), err
-}
-
-// EndedRuns returns the newest settled runs, at most limit of them, of the issues with these ids, or of all issues if there
-// are no ids. It sets only the fields that a list shows: of the issue, which is most of a row, only title, state and URL.
-func (v Views) EndedRuns(ctx context.Context, issueIDs []string, limit int) ([]reconcile.Run, error) {
-	return readAll(ctx, v.conn, "read the last runs", func(r *reconcile.Run) []any {
-		r.Settled = true
-		return append([]any{
-			&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Issue.URL, &r.Issue.Title, &r.Issue.State, &r.Outcome, &r.ErrorCode, &r.ErrorText, &r.AfterRunError,
-			jsonOf(&r.Delivery),
-			&r.Turns, stampOf(&r.StartedAt), stampOf(&r.EndedAt),
-		}, tokenFields(&r.Tokens)...)
-	}, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', coalesce(issue ->> '$.title', ''), coalesce(issue ->> '$.state', ''), outcome, error_code, error_text,
-		after_run_error, delivery, turns, started_at, ended_at, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
-		FROM runs WHERE settled = 1 AND (json_array_length(?1) = 0 OR issue_id IN (SELECT value FROM json_each(?1)))
-		ORDER BY id DESC LIMIT ?2`, jsonOf(append([]string{}, issueIDs...)), limit)
-}
-
-// Totals returns what all settled runs of the project have used.
-func (v Views) Totals(ctx context.Context) (Totals, error) {
-	return v.totals(ctx, `SELECT sum(value) FILTER (WHERE key = 'totals_input'), sum(value) FILTER (WHERE key = 'totals_cached'),
-		sum(value) FILTER (WHERE key = 'totals_output'), sum(value) FILTER (WHERE key = 'totals_reasoning'),
-		sum(value) FILTER (WHERE key = 'totals_total'), sum(value) FILTER (WHERE key = 'totals_runtime_ms')
-		FROM (SELECT key, CAST(value AS INTEGER) AS value FROM meta WHERE key LIKE 'totals_%')`)
-}
-
-// IssueTotals returns what all settled runs of an issue have used.
-func (v Views) IssueTotals(ctx context.Context, issueID string) (Totals, error) {
-	return v.totals(ctx, `SELECT `+totalColumns+` FROM issue_totals WHERE issue_id = ?`, issueID)
-}
-
-func (v Views) totals(ctx context.Context, query string, args ...any) (Totals, error) {
-	all, _, err := readOne(ctx, v.conn, "read the totals", totalFields, query, args...)
-	return all, err
 }
 
 // RateLimits returns the latest rate-limit record of an agent as JSON; nil if there is none yet.

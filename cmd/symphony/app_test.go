@@ -132,7 +132,7 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 			h.Run = test.Must(db.Journal.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now))
 			h.Run.Outcome = c.had
 			h.RecordFailure(ctx, &environ.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
-			test.Equal(t, "the outcome", test.Must(db.Views.Run(ctx, run.ID)).Outcome, c.want)
+			test.Equal(t, "the outcome", test.Must(db.Runs.Find(ctx, run.ID)).Outcome, c.want)
 		})
 	}
 }

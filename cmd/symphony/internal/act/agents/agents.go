@@ -134,7 +134,7 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 		return Agent{}, err
 	}
 	_ = a.prune(ctx, now) // the next spawn tries again
-	known, found, err := a.DB.Views.FreeAgent(ctx, s.ID)
+	known, found, err := a.DB.Clients.FreeAgent(ctx, s.ID)
 	if err == nil && found && known.Settled && known.Worker.PID == 0 { // its client was killed before it could start the worker
 		_, err = a.DB.Operator.ForgetIssue(ctx, s.ID)
 		found = false
@@ -230,7 +230,7 @@ func (a *Agents) List(ctx context.Context) (list []Agent, err error) {
 	if err := a.Settle(ctx); err != nil {
 		return nil, err
 	}
-	runs, err := a.DB.Views.FreeAgents(ctx)
+	runs, err := a.DB.Clients.FreeAgents(ctx)
 	for _, run := range runs {
 		one, err := a.agent(run)
 		if err != nil {
@@ -243,7 +243,7 @@ func (a *Agents) List(ctx context.Context) (list []Agent, err error) {
 
 // Find returns an agent. Error: CodeUnknown.
 func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
-	run, found, err := a.DB.Views.FreeAgent(ctx, id)
+	run, found, err := a.DB.Clients.FreeAgent(ctx, id)
 	if err == nil && !found {
 		err = exit.Fault(CodeUnknown, fmt.Sprintf("there is no agent %q", id), "list_agents, or symphony agents, shows the agents")
 	}
@@ -299,7 +299,7 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	// A spawn that is under way holds the lock: after it the worker has taken the run, or never will.
 	var run reconcile.Run
 	err = a.locked(ctx, func() (err error) {
-		run, err = a.DB.Views.Run(ctx, one.ID)
+		run, err = a.DB.Runs.Find(ctx, one.ID)
 		return err
 	})
 	if err != nil {
@@ -315,7 +315,7 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	}
 	err = a.locked(ctx, func() (err error) { // not Settle: while another client settles the run, its worker seems to be alive
 		if err = a.settle(ctx); err == nil {
-			run, err = a.DB.Views.Run(ctx, run.ID)
+			run, err = a.DB.Runs.Find(ctx, run.ID)
 		}
 		return err
 	})
@@ -336,7 +336,7 @@ func (a *Agents) locked(ctx context.Context, do func() error) error {
 
 // Settle records the end of agents whose worker has exited, and ends what they left. It takes the lock only if there is one.
 func (a *Agents) Settle(ctx context.Context) error {
-	runs, err := a.DB.Views.Unsettled(ctx)
+	runs, err := a.DB.Runs.Unsettled(ctx)
 	if err != nil || !slices.ContainsFunc(runs, a.dead) {
 		return err
 	}
@@ -348,7 +348,7 @@ func (a *Agents) dead(run reconcile.Run) bool { return !workers.Alive(a.runners.
 
 // settle is Settle under the lock.
 func (a *Agents) settle(ctx context.Context) error {
-	runs, err := a.DB.Views.Unsettled(ctx)
+	runs, err := a.DB.Runs.Unsettled(ctx)
 	for _, run := range runs {
 		if a.dead(run) {
 			err = errors.Join(err, a.settleDead(ctx, run))
@@ -368,7 +368,7 @@ func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 		return err
 	})
 	if err == nil {
-		run, err = a.DB.Views.Run(ctx, run.ID)
+		run, err = a.DB.Runs.Find(ctx, run.ID)
 	}
 	if err == nil {
 		err = a.DB.Clients.EndCalls(ctx, run, now)

@@ -19,7 +19,7 @@ import (
 // Call stores a call of an agent and wakes its worker. A call with an ID that is stored already is returned as it is, and not
 // carried out again. Errors: CodeUnknown, CodeEnded, CodeConflict.
 func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, params any) (stored reconcile.Call, err error) {
-	if known, found, err := a.DB.Views.Call(ctx, call.ID); err != nil || found {
+	if known, found, err := a.DB.Clients.Call(ctx, call.ID); err != nil || found {
 		return known, cmp.Or(err, conflict(known, agentID, call))
 	}
 	one, err := a.live(ctx, agentID)
@@ -73,7 +73,7 @@ func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err
 	settle := time.NewTicker(settleStep)
 	defer settle.Stop()
 	for {
-		call, found, err := a.DB.Views.Call(all, id)
+		call, found, err := a.DB.Clients.Call(all, id)
 		switch {
 		case err != nil:
 			return call, err
@@ -96,7 +96,7 @@ func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err
 
 // Conversation returns the call that opened a conversation, by its ID or by the thread's. Error: unknown_conversation.
 func (a *Agents) Conversation(ctx context.Context, id string) (reconcile.Call, error) {
-	call, found, err := a.DB.Views.Conversation(ctx, id)
+	call, found, err := a.DB.Clients.Conversation(ctx, id)
 	if err == nil && !found {
 		err = exit.Fault("unknown_conversation", fmt.Sprintf("there is no conversation %q", id), "new_conversation opens one")
 	}

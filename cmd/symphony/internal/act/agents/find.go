@@ -18,14 +18,14 @@ import (
 func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project.Project, isAgent bool) {
 	theirs := openProject(p.Env)
 	name, _ := reconcile.RequestRef(ref)
-	if !validID().MatchString(name) || !knows(ctx, theirs, func(v state.Views) (bool, error) {
-		_, found, err := v.FreeAgent(ctx, name)
+	if !validID().MatchString(name) || !knows(ctx, theirs, func(db *state.DB) (bool, error) {
+		_, found, err := db.Clients.FreeAgent(ctx, name)
 		return found, err
 	}) {
 		return p, false
 	}
-	if p.StateDir != theirs.StateDir && knows(ctx, p, func(v state.Views) (bool, error) {
-		_, _, found, err := v.FindIssue(ctx, name)
+	if p.StateDir != theirs.StateDir && knows(ctx, p, func(db *state.DB) (bool, error) {
+		_, _, found, err := db.Views.FindIssue(ctx, name)
 		return found, err
 	}) {
 		p.Env.Warn(fmt.Sprintf("%s is an issue and an agent; this is about the issue. --state-dir %s names the agent", name,
@@ -37,7 +37,7 @@ func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project
 
 // knows reports whether the state of a project has what find looks for. A state that can't be read has not: the command that
 // follows reports why, if it is about this project.
-func knows(ctx context.Context, p *project.Project, find func(state.Views) (bool, error)) bool {
+func knows(ctx context.Context, p *project.Project, find func(*state.DB) (bool, error)) bool {
 	if !p.HasState() {
 		return false
 	}
@@ -46,7 +46,7 @@ func knows(ctx context.Context, p *project.Project, find func(state.Views) (bool
 		return false
 	}
 	defer db.Close()
-	found, err := find(db.Views)
+	found, err := find(db)
 	return found && err == nil
 }
 

@@ -466,7 +466,7 @@ func TestDeadWorker(t *testing.T) {
 			test.Until(r.t, "end of the worker", func() bool { return !proc.SameProcess(r.run("a").Worker) })
 			c.looks(r)
 			for _, id := range []string{"t", "t2"} {
-				call, _, err := r.DB.Views.Call(t.Context(), id)
+				call, _, err := r.DB.Clients.Call(t.Context(), id)
 				test.OK(t, err)
 				test.Equal(t, "the status of call "+id, call.Status, reconcile.CallFailed)
 				test.Equal(t, "the error of call "+id, call.ErrorText, "agent a has ended: its worker has died")
@@ -586,7 +586,7 @@ func TestOldAgentsAreDeleted(t *testing.T) {
 	test.OK(t, r.Close())
 	r.reopen()
 	r.spawn("a") // the id is free again
-	if _, found, err := r.DB.Views.Call(t.Context(), "c"); found || err != nil {
+	if _, found, err := r.DB.Clients.Call(t.Context(), "c"); found || err != nil {
 		t.Errorf("the call is left: %v", err)
 	}
 	test.Equal(t, "the files are left", exists(runner.RunDir(project.AgentsDir(r.env), old.ID)), false)

@@ -61,7 +61,7 @@ func Rows(ctx context.Context, w *environ.Env, all bool) (rows []Row, err error)
 			continue
 		}
 		row := NewRow(one, open)
-		calls, err := a.DB.Views.CallsOf(ctx, one.ID)
+		calls, err := a.DB.Clients.CallsOf(ctx, one.ID)
 		if err != nil {
 			return rows, err
 		}

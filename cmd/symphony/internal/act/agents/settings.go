@@ -68,7 +68,7 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	if err := CheckDir(s.Cwd); err != nil {
 		return err
 	}
-	known, err := a.DB.Views.FreeAgents(ctx)
+	known, err := a.DB.Clients.FreeAgents(ctx)
 	if err != nil {
 		return err
 	}

@@ -474,7 +474,7 @@ func TestEndedRequests(t *testing.T) {
 }
 
 func finish(s *scene) {
-	run := test.Must(s.db.Views.Run(s.t.Context(), "run-1"))
+	run := test.Must(s.db.Runs.Find(s.t.Context(), "run-1"))
 	run.Outcome, run.Phase = reconcile.Failed, reconcile.Finishing
 	test.OK(s.t, s.db.Journal.Finish(s.t.Context(), s.now, run))
 	s.alive = false

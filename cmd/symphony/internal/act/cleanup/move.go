@@ -170,7 +170,7 @@ func (m *mover) clear(ctx context.Context) (err error) {
 	defer func() { _ = release() }() // it fails if the lock file has been removed
 	db, err := state.OpenReadOnly(ctx, m.to)
 	if err == nil {
-		runs, runsErr := db.Views.RecentRuns(ctx, 1)
+		runs, runsErr := db.Runs.Recent(ctx, 1)
 		if err = errors.Join(runsErr, db.Close()); err == nil && len(runs) > 0 {
 			return exit.Fault(codeNotMoved, m.new+" has runs of its own, in "+m.to,
 				"remove that project first: symphony projects remove "+text.ShellQuote(m.to))

@@ -343,7 +343,7 @@ func undeliverable(ctx context.Context, o *operation) error {
 
 // ended reports whether a run has ended, though no pass has settled it yet.
 func (o *operation) ended(ctx context.Context, runID string) bool {
-	run, err := o.db.Views.Run(ctx, runID)
+	run, err := o.db.Runs.Find(ctx, runID)
 	return err == nil && (run.Outcome != "" || project.WorkerDead(o.p, run))
 }
 

@@ -183,7 +183,7 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 // collectEnded records and prints the runs that have ended and returns the others.
 func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open []reconcile.Run, err error) {
 	for _, r := range runs {
-		run, err := s.db.Views.Run(ctx, r.ID)
+		run, err := s.db.Runs.Find(ctx, r.ID)
 		if err != nil {
 			return nil, err
 		}

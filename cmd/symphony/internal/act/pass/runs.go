@@ -12,7 +12,7 @@ import (
 // which the next pass reports.
 func Unsettled(ctx context.Context, p *project.Project, kept *KeptDB) []reconcile.Run {
 	if db := kept.Opened(); db != nil {
-		runs, _ := db.Views.Unsettled(ctx)
+		runs, _ := db.Runs.Unsettled(ctx)
 		return runs
 	}
 	db, err := project.OpenForReading(ctx, p)
@@ -20,7 +20,7 @@ func Unsettled(ctx context.Context, p *project.Project, kept *KeptDB) []reconcil
 		return nil
 	}
 	defer db.Close()
-	runs, _ := db.Views.Unsettled(ctx)
+	runs, _ := db.Runs.Unsettled(ctx)
 	return runs
 }
 
@@ -38,11 +38,11 @@ func WaitForRun(ctx context.Context, p *project.Project, id string) (reconcile.R
 	}
 	defer db.Close()
 	for {
-		run, err := db.Views.Run(reading, id)
+		run, err := db.Runs.Find(reading, id)
 		if err != nil {
 			return run, err
 		}
-		run, dead := project.ConfirmDead(reading, p, db.Views, run)
+		run, dead := project.ConfirmDead(reading, p, db.Runs, run)
 		if dead {
 			run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
 		}

@@ -40,7 +40,7 @@ func workspacePath(ctx context.Context, p *project.Project, ref string) (path, i
 	if !known {
 		return "", "", project.UnknownIssue(ctx, db, ref, "it has no workspace")
 	}
-	run, _, err := db.Views.LastRun(ctx, id)
+	run, _, err := db.Runs.Last(ctx, id)
 	if err == nil && run.WorkspacePath == "" {
 		err = &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
 	}

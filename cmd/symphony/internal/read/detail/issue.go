@@ -269,9 +269,9 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 	if known {
 		r.id, r.identifier = id, identifier
 		var errs [8]error
-		r.runs, errs[0] = r.DB.Views.RunsOfIssue(ctx, id, shownRuns)
-		v.RunsKept, errs[1] = r.DB.Views.CountRuns(ctx, id)
-		totals, err := r.DB.Views.IssueTotals(ctx, id)
+		r.runs, errs[0] = r.DB.Runs.OfIssue(ctx, id, shownRuns)
+		v.RunsKept, errs[1] = r.DB.Runs.Count(ctx, id)
+		totals, err := r.DB.Runs.TotalsOf(ctx, id)
 		v.Totals, errs[2] = view.Totals{Tokens: view.Tokens(totals.Tokens), Seconds: totals.Runtime.Seconds()}, err
 		r.skip, r.skipped, errs[3] = r.DB.Views.SkipOf(ctx, id)
 		delivered, found, err := r.DB.Views.Delivered(ctx, id)
@@ -287,7 +287,7 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 		if len(r.releases) > 0 {
 			r.released = &r.releases[0]
 		}
-		r.uses, errs[7] = r.DB.Views.UseOf(ctx, id)
+		r.uses, errs[7] = r.DB.Runs.UseOf(ctx, id)
 		if err := errors.Join(errs[:]...); err != nil {
 			return err
 		}

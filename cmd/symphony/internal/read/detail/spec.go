@@ -72,7 +72,7 @@ func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err 
 	}
 	if c := r.claim; c != nil {
 		s.Attempts.Current = c.Attempt
-		runs, err := r.DB.Views.CountAgentRuns(ctx, r.id, c.ClaimedAt)
+		runs, err := r.DB.Runs.CountOfAgents(ctx, r.id, c.ClaimedAt)
 		if err != nil {
 			return s, err
 		}

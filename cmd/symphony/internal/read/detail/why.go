@@ -80,7 +80,7 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 		v.Why = Why{"running", "its run has just been started" + held}
 		return
 	}
-	run, dead := project.ConfirmDead(ctx, r.Project, r.DB.Views, r.runs[i])
+	run, dead := project.ConfirmDead(ctx, r.Project, r.DB.Runs, r.runs[i])
 	v.Runs[i] = r.RunRow(run) // it may have ended meanwhile
 	v.Since = &run.StartedAt
 	settles := func() { v.Since, v.Next = text.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }

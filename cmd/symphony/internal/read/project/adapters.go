@@ -275,7 +275,7 @@ func RunIDs(db *state.DB, now func() time.Time) func() string {
 	return func() string {
 		if last == "" {
 			// If the database can't be read, the run's row can't be written either, which is reported.
-			if runs, err := db.Views.RecentRuns(context.Background(), 1); err == nil && len(runs) > 0 {
+			if runs, err := db.Runs.Recent(context.Background(), 1); err == nil && len(runs) > 0 {
 				last = runs[0].ID
 			}
 		}

@@ -109,7 +109,7 @@ func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry,
 	if err != nil {
 		return nil, err
 	}
-	known, err := db.Views.RunIDs(ctx) // read after the directories, because a run's row is written before its directory
+	known, err := db.Runs.IDs(ctx) // read after the directories, because a run's row is written before its directory
 	for _, e := range entries {
 		if err == nil && !known[e.Name()] {
 			list = append(list, e)
@@ -373,11 +373,11 @@ func WorkerDead(p *Project, run reconcile.Run) bool {
 }
 
 // ConfirmDead reads a run again whose worker seems to have died, and reports whether it has died without an outcome.
-func ConfirmDead(ctx context.Context, p *Project, runs state.Views, run reconcile.Run) (reconcile.Run, bool) {
+func ConfirmDead(ctx context.Context, p *Project, runs state.Runs, run reconcile.Run) (reconcile.Run, bool) {
 	if !WorkerDead(p, run) {
 		return run, false
 	}
-	if again, err := runs.Run(ctx, run.ID); err == nil { // else a pass has removed it
+	if again, err := runs.Find(ctx, run.ID); err == nil { // else a pass has removed it
 		run = again
 	}
 	return run, run.Outcome == ""

@@ -98,13 +98,13 @@ func TestWorkerThatHasJustEndedIsNotDead(t *testing.T) {
 	run = test.Must(db.Journal.TakeRun(t.Context(), run.ID, reconcile.Handle{Boot: "boot", PID: 4711, Start: 1}, now))
 	run.Phase = reconcile.StreamingTurn
 	test.Must(db.Journal.UpdateRun(t.Context(), now, run))
-	_, dead := ConfirmDead(t.Context(), p, db.Views, run)
+	_, dead := ConfirmDead(t.Context(), p, db.Runs, run)
 	test.Equal(t, "before the end it has died", dead, true)
 
 	ended := run
 	ended.Outcome, ended.EndedAt = reconcile.Failed, now
 	test.OK(t, db.Journal.Finish(t.Context(), now, ended))
-	read, dead := ConfirmDead(t.Context(), p, db.Views, run)
+	read, dead := ConfirmDead(t.Context(), p, db.Runs, run)
 	test.Equal(t, "after the end it has died", dead, false)
 	test.Equal(t, "outcome", read.Outcome, reconcile.Failed)
 }

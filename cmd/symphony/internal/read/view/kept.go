@@ -59,7 +59,7 @@ func (f *Facts) KeptRows(ctx context.Context) ([]KeptRow, error) {
 		if !f.wants(w.IssueID) {
 			continue
 		}
-		last, _, runErr := f.DB.Views.LastRun(ctx, w.IssueID)
+		last, _, runErr := f.DB.Runs.Last(ctx, w.IssueID)
 		rows, err = append(rows, f.KeptRow(w, last)), errors.Join(err, runErr)
 	}
 	return rows, err

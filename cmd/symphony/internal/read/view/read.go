@@ -85,7 +85,7 @@ func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
 	var errs [8]error
 	v.LastPass, errs[0] = project.LastPass(ctx, f.DB)
 	v.RateLimits, errs[1] = f.DB.Views.RateLimits(ctx)
-	totals, err := f.DB.Views.Totals(ctx)
+	totals, err := f.DB.Runs.Totals(ctx)
 	v.Totals.Tokens = Tokens(reconcile.Tokens(v.Totals.Tokens).Plus(totals.Tokens))
 	v.Totals.Seconds += totals.Runtime.Seconds()
 	errs[2] = err
@@ -124,7 +124,7 @@ func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
 		v.Health, errs[6] = f.health(ctx)
 	}
 	if o.All {
-		runs, err := f.DB.Views.EndedRuns(ctx, f.Only, cmp.Or(o.Ended, project.PastRuns))
+		runs, err := f.DB.Runs.Ended(ctx, f.Only, cmp.Or(o.Ended, project.PastRuns))
 		v.Ended = []RunRow{}
 		for _, r := range runs {
 			v.Ended = append(v.Ended, f.RunRow(r))

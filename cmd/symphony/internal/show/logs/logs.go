@@ -128,20 +128,20 @@ func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
 	mayBeEmpty := pr.o.Follow
 	switch {
 	case pr.o.Run != "":
-		runs, err = pr.db.Views.RunsByPrefix(ctx, pr.id, pr.o.Run, 2)
+		runs, err = pr.db.Runs.ByPrefix(ctx, pr.id, pr.o.Run, 2)
 		e.Message, e.Hint = pr.identifier+" has no run "+pr.o.Run, "symphony show "+pr.identifier+" lists the latest"
 		if len(runs) > 1 {
 			runs, e.Message = nil, "several runs of "+pr.identifier+" begin with "+pr.o.Run
 		}
 		mayBeEmpty = false
 	case pr.o.All || !pr.o.Since.IsZero():
-		runs, err = pr.db.Views.RunsSince(ctx, pr.id, pr.o.Since)
+		runs, err = pr.db.Runs.Since(ctx, pr.id, pr.o.Since)
 		mayBeEmpty = mayBeEmpty || !pr.o.Since.IsZero()
 	case pr.o.Last != "":
-		runs, err = pr.db.Views.AgentRuns(ctx, pr.id, searchedRuns)
+		runs, err = pr.db.Runs.OfAgents(ctx, pr.id, searchedRuns)
 		slices.Reverse(runs)
 	default:
-		runs, err = pr.db.Views.AgentRuns(ctx, pr.id, 1)
+		runs, err = pr.db.Runs.OfAgents(ctx, pr.id, 1)
 	}
 	if err != nil || len(runs) > 0 || mayBeEmpty {
 		return runs, err
@@ -179,11 +179,11 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	run, err := pr.db.Views.Run(ctx, runID)
+	run, err := pr.db.Runs.Find(ctx, runID)
 	if err != nil {
 		return err
 	}
-	run, dead := project.ConfirmDead(ctx, pr.p, pr.db.Views, run)
+	run, dead := project.ConfirmDead(ctx, pr.p, pr.db.Runs, run)
 	switch {
 	case run.Outcome != "":
 		pr.printEnd(run)
@@ -223,7 +223,7 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 	for first := true; ; first = false {
 		// The run is read before its log: a run that has ended writes no more.
 		var err error
-		if run, err = pr.db.Views.Run(context.WithoutCancel(ctx), runID); err != nil {
+		if run, err = pr.db.Runs.Find(context.WithoutCancel(ctx), runID); err != nil {
 			return err
 		}
 		ended := run.Outcome != "" || project.WorkerDead(pr.p, run)
@@ -324,7 +324,7 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 	announced := false
 	pr.o.Tail = 0 // later runs are printed whole
 	for ctx.Err() == nil {
-		run, found, err := pr.db.Views.NextRun(context.WithoutCancel(ctx), pr.id, after)
+		run, found, err := pr.db.Runs.Next(context.WithoutCancel(ctx), pr.id, after)
 		if err != nil {
 			return err
 		}

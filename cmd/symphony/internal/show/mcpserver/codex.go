@@ -109,7 +109,7 @@ func (s *Server) codexReply(ctx context.Context, req *mcp.CallToolRequest, in Co
 	if err != nil {
 		return nil, CodexOut{}, err
 	}
-	calls, err := s.agents.DB.Views.CallsOf(ctx, known.RunID)
+	calls, err := s.agents.DB.Clients.CallsOf(ctx, known.RunID)
 	if err != nil {
 		return nil, CodexOut{}, err
 	}
@@ -241,7 +241,7 @@ func (s *Server) followTurn(ctx context.Context, req *mcp.CallToolRequest, turn 
 		if err != nil {
 			return nil, err
 		}
-		call, _, err := s.agents.DB.Views.Call(ctx, turn.ID)
+		call, _, err := s.agents.DB.Clients.Call(ctx, turn.ID)
 		if err != nil {
 			return nil, err
 		}

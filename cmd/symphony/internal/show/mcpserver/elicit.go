@@ -152,7 +152,7 @@ func (s *Server) followRequests(ctx context.Context, a asker) {
 	var version int64
 	var read time.Time
 	for {
-		now, err := s.agents.DB.Views.Version(ctx)
+		now, err := s.agents.DB.Clients.Version(ctx)
 		if err == nil && (now != version || time.Since(read) > waitAnyway) {
 			var open []reconcile.Request
 			if open, err = s.agents.Requests(ctx); err == nil {

@@ -189,7 +189,7 @@ func (f *forwarder) follow(ctx context.Context) {
 	var listed time.Time
 	failure := ""
 	for {
-		now, err := f.server.agents.DB.Views.Version(ctx)
+		now, err := f.server.agents.DB.Clients.Version(ctx)
 		if err == nil && (now != version || time.Since(listed) > waitAnyway) {
 			if err = f.list(ctx, listed.IsZero()); err == nil {
 				version, listed = now, time.Now()
@@ -215,7 +215,7 @@ func (f *forwarder) follow(ctx context.Context) {
 
 // list finds the agents that have appeared, and reads the logs of those that have ended a last time.
 func (f *forwarder) list(ctx context.Context, first bool) error {
-	runs, err := f.server.agents.DB.Views.Unsettled(ctx)
+	runs, err := f.server.agents.DB.Runs.Unsettled(ctx)
 	if err != nil {
 		return err
 	}

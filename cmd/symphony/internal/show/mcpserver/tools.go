@@ -110,7 +110,7 @@ func (s *Server) agentInfo(ctx context.Context, a agents.Agent) (AgentInfo, erro
 		AgentID: a.Identifier, State: "idle", Cwd: a.WorkspacePath, ConversationIDs: []string{},
 		StartedAt: a.StartedAt, EndedAt: a.EndedAt, Outcome: string(a.Outcome), Error: a.ErrorText,
 	}
-	calls, err := s.agents.DB.Views.CallsOf(ctx, a.ID)
+	calls, err := s.agents.DB.Clients.CallsOf(ctx, a.ID)
 	for _, call := range calls {
 		if !call.Ended() {
 			info.State = "active"

@@ -276,9 +276,9 @@ func callID(agentID, chosen string) string { return agentID + "." + cmp.Or(chose
 
 // findConversation finds a conversation by its thread, by its call, or by the id that the client has chosen.
 func (s *Server) findConversation(ctx context.Context, agentID, id string) (reconcile.Call, bool, error) {
-	known, found, err := s.agents.DB.Views.Conversation(ctx, callID(agentID, id))
+	known, found, err := s.agents.DB.Clients.Conversation(ctx, callID(agentID, id))
 	if err == nil && !found {
-		known, found, err = s.agents.DB.Views.Conversation(ctx, id)
+		known, found, err = s.agents.DB.Clients.Conversation(ctx, id)
 	}
 	return known, found, err
 }
@@ -383,7 +383,7 @@ func (s *Server) steer(ctx context.Context, agentID string, p MessageParams) (ou
 	if params.Items, err = inputs(p.Items); err != nil {
 		return out, false, err
 	}
-	calls, err := s.agents.DB.Views.CallsOf(ctx, known.RunID)
+	calls, err := s.agents.DB.Clients.CallsOf(ctx, known.RunID)
 	if err != nil {
 		return out, false, err
 	}
@@ -432,7 +432,7 @@ func (s *Server) interrupt(ctx context.Context, _ *mcp.CallToolRequest, in Inter
 		return nil, out, err
 	}
 	out.ConversationID = cmp.Or(known.ThreadID, known.ID)
-	calls, err := s.agents.DB.Views.CallsOf(ctx, known.RunID)
+	calls, err := s.agents.DB.Clients.CallsOf(ctx, known.RunID)
 	if err != nil {
 		return nil, out, err
 	}

@@ -186,7 +186,7 @@ func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration,
 	defer step.Stop()
 	for {
 		// Before reading, so that no change goes unnoticed.
-		version, err := w.agents.DB.Views.Version(ctx)
+		version, err := w.agents.DB.Clients.Version(ctx)
 		if err != nil {
 			return WaitAgentOut{}, err
 		}
@@ -205,7 +205,7 @@ func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration,
 				told = time.Now()
 				progress(time.Since(began), out.summary())
 			}
-			now, err := w.agents.DB.Views.Version(ctx)
+			now, err := w.agents.DB.Clients.Version(ctx)
 			if err != nil {
 				return WaitAgentOut{}, err
 			}
@@ -252,7 +252,7 @@ func (w *waiting) look(ctx context.Context) (out WaitAgentOut, done bool, err er
 			return out, false, err
 		}
 		known, following := w.known[id]
-		calls, err := w.agents.DB.Views.ConversationsOf(ctx, a.ID, known.turn)
+		calls, err := w.agents.DB.Clients.ConversationsOf(ctx, a.ID, known.turn)
 		if err != nil {
 			return out, false, err
 		}
