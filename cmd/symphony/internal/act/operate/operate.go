@@ -122,6 +122,9 @@ func operate(ctx context.Context, p *project.Project, c Command, do func(*operat
 		return r, err // an agent must not operate symphony
 	}
 	db, err := state.Open(ctx, p.StateDir)
+	if errors.Is(err, state.ErrNoState) && (c.Verb == reconcile.VerbPause || c.Verb == reconcile.VerbHold) { // before the first pass
+		db, err = createState(ctx, p)
+	}
 	if err == nil {
 		defer func() { err = cmp.Or(err, db.Close()) }()
 		_, err = project.OwnerPath(ctx, p, db)
@@ -142,6 +145,25 @@ func operate(ctx context.Context, p *project.Project, c Command, do func(*operat
 	o.result.Verb, o.result.Identifier = c.Verb, o.cmd.Identifier
 	err = do(o)
 	return o.result, err
+}
+
+// createState creates the state of a project by a pass that starts nothing, unless the workspace root belongs to another state.
+func createState(ctx context.Context, p *project.Project) (*state.DB, error) {
+	cfg, err := p.ConfigWithoutKey()
+	if err == nil {
+		err = project.RootFits(ctx, p, cfg, true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	first, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerCommand, Only: pass.NoIssue, LockTimeout: project.CommandPatience})
+	if err == nil && first.Holder != nil {
+		err = project.LockedError(first.Holder)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return state.Open(ctx, p.StateDir)
 }
 
 // forgetLimits ends what waits after a fault of the account or a limit of the tracker.
