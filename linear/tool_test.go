@@ -200,14 +200,6 @@ func TestToolAnswerTooLarge(t *testing.T) {
 	test.Equal(t, "the largest answer", []any{ok, text, len(body)}, []any{true, body, 1 << 20})
 }
 
-// A request that is never answered ends with the client's time limit.
-func TestToolTimeLimit(t *testing.T) {
-	s := startLinear(t, lineartest.Config{})
-	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailHang}))
-	c := newClient(t, s, func(o *linear.Options) { o.Transport = &http.Transport{ResponseHeaderTimeout: 100 * time.Millisecond} })
-	wantFault(t, linear.Tool(c, false), whoAmI, "linear_api_request", "no answer in time")
-}
-
 // GraphQL errors reach the agent unchanged.
 func TestToolPreservesErrors(t *testing.T) {
 	const body = `{"errors":[{"message":"no","path":["x"],"locations":[{"line":1,"column":3}],"extensions":{"code":"INPUT_ERROR","more":[1]}}],"data":null}`

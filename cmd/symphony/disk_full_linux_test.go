@@ -31,7 +31,7 @@ func TestDiskFullAtEachWrite(t *testing.T) {
 				p.Files, p.Dir = []string{filepath.Join(p.Dir, name+".txtar")}, ""
 				p.Setup = func(env *testscript.Env) error {
 					env.Setenv("PAGES", strconv.Itoa(pages))
-					return setupScript(env)
+					return errors.Join(os.WriteFile(filepath.Join(env.WorkDir, "tick.sh"), []byte(made("tick.sh")), 0o600), setupScript(env))
 				}
 				testscript.Run(t, p)
 			})

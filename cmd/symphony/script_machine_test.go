@@ -175,7 +175,6 @@ func hasTmux() bool {
 //	tmux key KEY...            presses keys by tmux's names: q, C-c, C-z
 //	tmux size COLUMNS ROWS     resizes the window
 //	tmux until PATTERN         waits until the screen matches, with (?m); the screen is then in stdout
-//	tmux colours PATTERN       the same, with the escape sequences of colours
 //	tmux end                   ends it, otherwise the end of the script does
 func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if args[0] == "start" && len(args) == 3 {
@@ -199,8 +198,6 @@ func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(m.do("resize-window", "-x", rest[0], "-y", rest[1]))
 	case verb == "until" && len(rest) == 1:
 		fmt.Fprint(ts.Stdout(), m.wait(ts, rest[0]))
-	case verb == "colours" && len(rest) == 1:
-		fmt.Fprint(ts.Stdout(), m.wait(ts, rest[0], "-e"))
 	case verb == "end" && len(rest) == 0:
 		m.end(ts)
 	default:
@@ -247,11 +244,11 @@ func (m *multiplexer) shown(options ...string) (string, error) {
 }
 
 // wait waits until the text shown matches, and returns it.
-func (m *multiplexer) wait(ts *testscript.TestScript, pattern string, options ...string) (text string) {
+func (m *multiplexer) wait(ts *testscript.TestScript, pattern string) (text string) {
 	matches := regexp.MustCompile("(?m)" + pattern).MatchString
 	waitFor(ts, "the terminal to show "+pattern, func() (bool, string) {
 		var err error
-		text, err = m.shown(options...)
+		text, err = m.shown()
 		ts.Check(err)
 		return matches(text), text
 	})

@@ -283,12 +283,17 @@ func setupScript(env *testscript.Env) error {
 // and told, which shows what an agent was told.
 func commonFiles() map[string]string {
 	return map[string]string{
-		"WORKFLOW.md": made("WORKFLOW.md"),
-		"done.agent":  "{move Human Review}\n",
-		"quick.agent": "{move Done}\n",
-		"slow.agent":  "sleep 1h\n", // longer than any script
-		"bad.agent":   "fail other no luck\n",
-		"gate.agent":  "{gate go}\n{move Human Review}\n",
+		"WORKFLOW.md":  made("WORKFLOW.md"),
+		"done.agent":   "{move Human Review}\n",
+		"quick.agent":  "{move Done}\n",
+		"slow.agent":   "sleep 1h\n", // longer than any script
+		"bad.agent":    "fail other no luck\n",
+		"gate.agent":   "{gate go}\n{move Human Review}\n",
+		"made.agent":   "sh touch made\n{move Human Review}\n",
+		"work.agent":   "sh echo x > work.txt\n{move Human Review}\n",
+		"asks.agent":   "ask-user Which way?\n{move Human Review}\n",
+		"commit.agent": "sh echo x > file && git add . && git commit -qm 'work on it'\n{move Human Review}\n",
+		"crontab":      made("crontab.sh"),
 		"told": `# Prints the text of turn $1 of the only thread.
 cat codex-home/threads/*.json | tr -d '\n' | sed 's/"prompt": *"/\n@/g' | grep '^@' | tail -n +2 | sed -n "$1p" | sed 's/^@//; s/", *"answer.*//; s/\\n/\n/g'
 `,

@@ -10,7 +10,6 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/transport"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
@@ -341,10 +340,4 @@ func TestRenamedRepository(t *testing.T) {
 	issues := test.Must(s.client().Candidates(t.Context(), []string{"open"}))
 	test.Equal(t, "repository for prompts", issues[0].NativeRef["repo"], any("acme/shop"))
 	test.Equal(t, "project", issues[0].Project, testRepo)
-}
-
-func TestMissingRepository(t *testing.T) {
-	s := newScene(t, func(o *Options) { o.Repositories = []string{"acme/nothing"} })
-	_, err := s.client().Candidates(t.Context(), []string{"open"})
-	test.Equal(t, "class", reconcile.ClassOf(wantCode(t, err, "tracker_project_not_found")), reconcile.ClassWorkflow)
 }

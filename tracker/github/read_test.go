@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/transport"
@@ -214,27 +213,6 @@ func TestServerWithoutDependencies(t *testing.T) {
 	if len(s.warned) != 2 || !strings.Contains(s.warned[0], "block") {
 		t.Errorf("warnings %q", s.warned)
 	}
-}
-
-// A secondary limit stops passes and the agent's tool, in all processes of the project, until its end.
-func TestSecondaryLimitStopsAll(t *testing.T) {
-	s := newScene(t)
-	s.add(githubtest.Issue{})
-	pass, worker := s.client(), s.client()
-	test.OK(t, s.Fail(githubtest.Failure{Kind: githubtest.FailSecondary, RetryAfter: 600}))
-	wantCode(t, test.Err(pass.Candidates(t.Context(), []string{"open"})), "tracker_rate_limited")
-	s.ClearLog()
-	s.now = s.now.Add(500 * time.Second) // for a minute the tool would wait
-	for _, c := range []*Client{pass, worker, s.client()} {
-		wantCode(t, test.Err(c.Candidates(t.Context(), []string{"open"})), "tracker_rate_limited")
-		wantCode(t, test.Err(c.ByIDs(t.Context(), []string{"1"})), "tracker_rate_limited")
-		answer := Tool(c).Call(t.Context(), reconcile.Issue{ID: "1", Identifier: "GH-1"}, json.RawMessage(`{"method":"GET","path":"/repos/acme/web-shop"}`))
-		test.Equal(t, "the tool", answer.Success, false)
-		test.Contains(t, "the tool", answer.Text, "tracker_rate_limited")
-	}
-	test.Equal(t, "requests during the limit", len(s.Log()), 0)
-	s.now = s.now.Add(100 * time.Second)
-	s.want("after its end", "1")
 }
 
 // The state is the column of the board. Issues that are not there are elsewhere.

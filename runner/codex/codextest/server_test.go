@@ -150,33 +150,6 @@ func code(err error) agent.Code {
 	return e.Code
 }
 
-func TestOutcomes(t *testing.T) {
-	for script, want := range map[string]struct {
-		code agent.Code
-		text string
-	}{
-		"fail other went wrong":                               {agent.CodeTurnFailed, "went wrong"},
-		"fail httpConnectionFailed=401 unexpected status 401": {agent.CodeAgentAuth, "401"},
-		"fail httpConnectionFailed=503 x":                     {agent.CodeNetwork, "x"},
-		"fail responseStreamDisconnected= gone":               {agent.CodeNetwork, "gone"},
-		"fail usageLimitExceeded you hit it":                  {agent.CodeAgentQuota, "you hit it"},
-		"fail serverOverloaded x":                             {agent.CodeNetwork, "x"},
-		"fail other Missing environment variable: `KEY`.":     {agent.CodeAgentAuth, "KEY"},
-		"cancel":              {agent.CodeTurnCancelled, "interrupted"},
-		"crash":               {agent.CodePortExit, "agent ended"},
-		"ask-user Which way?": {agent.CodeTurnInputRequired, "Which way?"},
-		"bogus":               {agent.CodeTurnFailed, `line 1: unknown directive "bogus"`},
-		"steal-turn":          {agent.CodeTurnFailed, "line 1: only a model"},
-	} {
-		t.Run(script, func(t *testing.T) {
-			t.Parallel()
-			_, err := start(t, agent.Options{}).turn(script)
-			test.Equal(t, "the error", code(err), want.code)
-			test.Contains(t, "the error", err.Error(), want.text)
-		})
-	}
-}
-
 // TestInterrupt checks that an interrupt leaves the command running, and that the server kills it when it ends.
 func TestInterrupt(t *testing.T) {
 	p := start(t, agent.Options{})

@@ -23,67 +23,6 @@ func query(t *testing.T, s *Server, text string, vars ...any) string {
 	return r.body
 }
 
-const issueQuery = `query Issues($owner: String!, $name: String!, $head: String!) {
-  viewer { login }
-  r0: repository(owner: $owner, name: $name) {
-    nameWithOwner
-    i0: issue(number: 1) { ...Fields }
-    i1: issue(number: 9) { ...Fields }
-    p0: pullRequests(headRefName: $head, first: 5, orderBy: {field: CREATED_AT, direction: DESC}) {
-      nodes { url state isDraft reviewDecision commits(last: 1) { nodes { commit { statusCheckRollup { state } } } } }
-    }
-  }
-}
-fragment Fields on Issue {
-  id fullDatabaseId number title body url state createdAt updatedAt
-  repository { nameWithOwner }
-  assignees(first: 20) { nodes { login } }
-  labels(first: 100) { nodes { name } }
-  comments(last: 1) { nodes { createdAt } }
-  blockedBy(first: 50) { nodes { number state repository { nameWithOwner } } }
-}`
-
-func TestGraphQL(t *testing.T) {
-	t.Parallel()
-	s := hub(t)
-	for _, text := range []string{"first", "last"} {
-		test.Must(s.Comment("1", "kim", text))
-	}
-	test.Must(s.AddPull(Pull{Title: "Old", Branch: "work", Base: "main", State: "closed", Merged: true}))
-	test.Must(s.AddPull(Pull{Title: "New", Branch: "work", Base: "main", Review: "APPROVED", Checks: "PENDING"}))
-	test.OK(t, s.Rename("team/app", "team/web")) // which GraphQL follows
-	got := query(t, s, issueQuery, "owner", "team", "name", "app", "head", "work")
-	test.Contains(t, "the answer", got,
-		`"nameWithOwner":"team/web"`, `"i1":null`, `"path":["r0","i1"],"message":"Could not resolve to an Issue with the number of 9."`,
-		`"labels":{"nodes":[{"name":"Todo"},{"name":"bug"}]}`, `"comments":{"nodes":[{"createdAt":"2026-01-01T00:00:14Z"}]}`,
-		`"blockedBy":{"nodes":[{"number":2,"repository":{"nameWithOwner":"team/web"},"state":"OPEN"}]}`,
-		`"commits":{"nodes":[{"commit":{"statusCheckRollup":{"state":"PENDING"}}}]},"isDraft":false,"reviewDecision":"APPROVED","state":"OPEN"`,
-		`"state":"MERGED"`,
-	)
-	got = query(t, s, `{repository(owner: "team", name: "none") { id }}`)
-	test.Equal(t, "unknown repository", got, `{"data":{"repository":null},"errors":[{"type":"NOT_FOUND","path":["repository"],`+
-		`"message":"Could not resolve to a Repository with the name 'team/none'."}]}`)
-	got = query(t, s, `{repository(owner: "team", name: "web") { issues(first: 1, states: [OPEN]) { nodes { number } pageInfo { endCursor hasNextPage } } }}`)
-	var first struct {
-		Data struct {
-			Repository struct {
-				Issues struct {
-					Nodes []struct{ Number int }
-					Info  struct{ EndCursor string } `json:"pageInfo"`
-				}
-			}
-		}
-	}
-	test.OK(t, json.Unmarshal([]byte(got), &first))
-	test.Equal(t, "first page", first.Data.Repository.Issues.Nodes[0].Number, 1)
-	got = query(t, s, `query($after: String){repository(owner: "team", name: "web") { issues(first: 1, after: $after) { nodes { number } } }}`,
-		"after", first.Data.Repository.Issues.Info.EndCursor)
-	test.Contains(t, "the second page", got, `"nodes":[{"number":2}]`)
-	s.NoDependencies = true
-	got = query(t, s, issueQuery, "owner", "team", "name", "web", "head", "work")
-	test.Contains(t, "the answer of an older server", got, `"code":"undefinedField"`)
-}
-
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	s := hub(t)

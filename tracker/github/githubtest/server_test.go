@@ -3,7 +3,6 @@ package githubtest
 import (
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -96,35 +95,6 @@ func TestREST(t *testing.T) {
 		test.Equal(t, c.request, r.StatusCode, c.status)
 		test.Contains(t, c.request, r.body, c.want)
 	}
-}
-
-func TestPagesAndETags(t *testing.T) {
-	t.Parallel()
-	s := hub(t)
-	test.Must(s.AddPull(Pull{Title: "Work", Branch: "work", Base: "main"}))
-	const list = "GET /repos/team/app/issues?state=all&sort=updated&direction=desc&per_page="
-	r := ask(t, s, list+"3")
-	if got := regexp.MustCompile(`"number":\d`).FindAllString(r.body, -1); strings.Join(got, " ") != `"number":4 "number":1 "number":3` {
-		t.Errorf("the most recently updated come first: %s", got)
-	}
-	test.Contains(t, "a pull request is an issue too", r.body, `"pull_request":`)
-	next := regexp.MustCompile(`<([^>]*/repositories/\d+/issues\?[^>]*)>; rel="next"`).FindStringSubmatch(r.Header.Get("Link"))
-	if next == nil {
-		t.Fatalf("no next page: %s", r.Header)
-	}
-	r = ask(t, s, "GET "+next[1])
-	test.Contains(t, "the second page", r.body, `"number":2`)
-	test.Lacks(t, "the second page", r.Header.Get("Link"), "next")
-	s.ClearLog()
-	first := ask(t, s, list+"100")
-	again := ask(t, s, list+"100", "If-None-Match", first.Header.Get("ETag"))
-	test.Equal(t, "unchanged", again.StatusCode, http.StatusNotModified)
-	test.Equal(t, "free", again.Header.Get("X-RateLimit-Remaining"), first.Header.Get("X-RateLimit-Remaining"))
-	test.OK(t, s.Move("1", "Doing"))
-	test.Equal(t, "changed", ask(t, s, list+"100", "If-None-Match", first.Header.Get("ETag")).StatusCode, http.StatusOK)
-	test.Equal(t, "state", test.Must(s.State("1")), "Doing")
-	test.Equal(t, "second request", s.Log()[1].String(), "GET 304 "+strings.TrimPrefix(list, "GET ")+"100")
-	test.Equal(t, "conditional", s.Log()[1].Conditional, true)
 }
 
 func TestMovedAndGone(t *testing.T) {
