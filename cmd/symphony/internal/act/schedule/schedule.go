@@ -256,7 +256,10 @@ func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error)
 	changes, removed, as, err := remove(ctx, p, o)
 	switch {
 	case removed:
-		changes.done(fmt.Sprintf("running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s", text.ShellQuote(p.Path), as))
+		if as == "" { // the state of another account is not this one's to write
+			err = errors.Join(err, project.RecordRemoval(ctx, p))
+		}
+		changes.done(fmt.Sprintf("running workers continue; symphony stop --all -w %s ends them%s", text.ShellQuote(p.Path), as))
 	case err == nil:
 		changes.done("nothing is installed for " + p.Path)
 	}

@@ -270,10 +270,27 @@ type Rhythm struct {
 	Last  state.Pass    // zero before the first one
 	Gap   time.Duration // between passes, usually; 0 if that is not known yet
 	Grace time.Duration // how long after the last pass the schedule counts as dead
-	Alive bool          // the last pass is younger than that
+	Alive bool          // the last pass is younger than that, and the schedule was not removed since
 }
 
-// ReadRhythm reads the rhythm of the schedule. It counts as dead when its last pass is older than three times the usual gap.
+// removedKey names, in the database, the time at which a schedule was removed last.
+const removedKey = "schedule_removed_at"
+
+// RecordRemoval records that the schedule of a project was removed.
+func RecordRemoval(ctx context.Context, p *Project) error {
+	if !p.HasState() {
+		return nil
+	}
+	db, err := state.Open(ctx, p.StateDir)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.SetMeta(ctx, removedKey, p.Env.Now().UTC().Format(time.RFC3339Nano))
+}
+
+// ReadRhythm reads the rhythm of the schedule. It counts as dead when its last pass is older than three times the usual gap, or than the
+// schedule's removal.
 func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err error) {
 	passes, err := db.Views.ScheduledPasses(ctx)
 	if r.Grace = shortestSchedule; err != nil || len(passes) == 0 {
@@ -288,8 +305,10 @@ func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err
 		r.Gap, r.Grace = gap, min(max(3*gap, shortestSchedule), longestSchedule)
 	}
 	age := timeBetween(r.Last, state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
-	r.Alive = age >= 0 && age < r.Grace
-	return r, nil
+	removed, _, err := db.Meta(ctx, removedKey)
+	at, _ := time.Parse(time.RFC3339Nano, removed) // the zero time if none was removed
+	r.Alive = age >= 0 && age < r.Grace && r.Last.StartedAt.After(at)
+	return r, err
 }
 
 // ScheduleAlive reports whether a schedule runs passes. Only then do the passes of workers and commands start runs, so that stopping
