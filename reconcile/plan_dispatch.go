@@ -26,7 +26,8 @@ type dispatch struct {
 	tester  string    // the issue whose run tests whether a block is over, empty for none
 	// obstacle keeps every issue from starting, nil for none. Blocks and the budget are not among them: runs that an operator asks
 	// for start.
-	obstacle *Obstacle
+	obstacle   *Obstacle
+	candidates map[string]Issue // by id; nil until a candidate is blocked
 }
 
 // MessageNoSlot is the specification's text for a due retry without a slot (8.4).
@@ -250,6 +251,9 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	case c.claim == nil && !pol.Ours(issue):
 		return SkipAssignee, pol.Assignee, "it is not assigned to " + pol.Assignee
 	case c.claim == nil && open:
+		if d.waitsForItself(issue) {
+			names += " (a circle: it waits for itself)"
+		}
 		return SkipBlockedBy, names, "it waits for " + names
 	case d.obstacle != nil:
 		return d.obstacle.Reason, "", d.obstacle.Message
@@ -299,6 +303,35 @@ func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 		}
 	}
 	return strings.Join(open, ", "), len(open) > 0
+}
+
+// circleLimit is how many issues a circle of blockers may have to be recognized.
+const circleLimit = 100
+
+// waitsForItself reports whether the open blockers of a candidate wait for it in turn, directly or through other candidates.
+func (d *dispatch) waitsForItself(issue Issue) bool {
+	if d.candidates == nil {
+		d.candidates = map[string]Issue{}
+		for _, c := range d.s.Tracker.Candidates {
+			d.candidates[c.ID] = c
+		}
+	}
+	seen, next := map[string]bool{}, []Issue{issue}
+	for len(next) > 0 && len(seen) < circleLimit {
+		blockers := next[0].BlockedBy
+		next = next[1:]
+		for _, b := range blockers {
+			switch {
+			case b.ID == nil || seen[*b.ID] || b.State != nil && d.s.Policy.Terminal(*b.State):
+			case *b.ID == issue.ID:
+				return true
+			default:
+				seen[*b.ID] = true
+				next = append(next, d.candidates[*b.ID])
+			}
+		}
+	}
+	return false
 }
 
 // start makes the contender's claim running and adds the dispatch of its run.

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,19 @@ func TestEligible(t *testing.T) {
 			}
 			equal(t, "skips are known", plan.Skips != nil, !s.DispatchOff)
 		})
+	}
+}
+
+// An issue that waits for itself is named, directly or through others; one that only waits for a circle is not.
+func TestCircleOfBlockers(t *testing.T) {
+	var issues []Issue
+	for n, blocker := range []int{2, 3, 1, 1} {
+		ref := fmt.Sprintf("id-%d", blocker)
+		issues = append(issues, issueNo(n+1, inState("Todo"), func(i *Issue) { i.BlockedBy = []BlockerRef{{ID: &ref, Identifier: &ref, State: new("Todo")}} }))
+	}
+	circle := " (a circle: it waits for itself)"
+	for n, skip := range Compute(newScene().candidates(issues...).Snapshot).Skips {
+		equal(t, skip.Identifier, skip.Subject, []string{"id-2" + circle, "id-3" + circle, "id-1" + circle, "id-1"}[n])
 	}
 }
 

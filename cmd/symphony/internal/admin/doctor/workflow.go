@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -154,6 +156,10 @@ func checkTracker(_ context.Context, e *environment) []finding {
 		list = ok("%s answers with %s in an active state", t.Place, text.Plural(answer.issues, "issue"))
 	case t.Endpoint == "":
 		list = ok("%s can be read", found.Project.Name)
+		if err := unix.Access(t.Folder, unix.W_OK|unix.X_OK); t.Folder != "" && err != nil {
+			list = warn(found.Project.Name+" can be read, but not written ("+err.Error()+"): agents can't move their issues to another state",
+				"make the folder and its files writable for the account that symphony runs as")
+		}
 	}
 	if until := answer.budget.LowUntil(); !until.IsZero() {
 		list = append(list, warn("less than a tenth of the key's requests is left until "+text.Rfc3339(until),
