@@ -80,7 +80,7 @@ func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 	case c.IsSet("last") && !slices.Contains(eventlog.Kinds(), o.Last):
 		return o, exit.Usage("logs: --last must be one of %s, not %q", strings.Join(eventlog.Kinds(), ", "), o.Last)
 	case c.IsSet("tail") && o.Tail < 1:
-		return o, exit.Usage("logs: --tail needs a number of lines, 1 or more")
+		return o, exit.Usage("logs: --tail (-n) needs a number of lines, 1 or more")
 	case o.Tail > 0 && (o.All || !o.Since.IsZero()):
 		return o, exit.Usage("logs: --tail cannot be combined with --all and --since, which print several runs")
 	case o.Last != "" && (o.Follow || o.All || o.Whole || o.Tail > 0 || o.File != "" || !o.Since.IsZero()):

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +25,11 @@ func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 	}
 	if err := e.p.Nested(); err != nil {
 		return failWith(err)
+	}
+	const others = 0o002
+	if info, err := os.Stat(e.p.Path); err == nil && info.Mode()&others != 0 {
+		list = warn("every account of this machine can write "+e.p.Path+", and so let symphony run its commands",
+			"run chmod o-w "+text.ShellQuote(e.p.Path))
 	}
 	for _, text := range e.report.Warnings {
 		list = append(list, warn(text, "correct or remove it")...)
