@@ -155,8 +155,8 @@ func (c *Client) lastComments(ctx context.Context, ids []string, found map[strin
 	})
 }
 
-// ByIdentifier reads one issue by its identifier, such as ABC-1, its web address, or its id. The error has the code issue_not_found if there is
-// no such issue, or the key's user may not see it.
+// ByIdentifier reads one issue by its identifier, such as ABC-1, its web address, or its id. The error has the code issue_not_found if
+// there is no such issue, or the key's user may not see it.
 func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcile.Issue, error) {
 	identifier = strings.TrimSpace(identifier)
 	given := identifier

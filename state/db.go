@@ -304,7 +304,7 @@ func refuseNewer(dir, oldest string) error {
 
 func newDB(c *conn) *DB {
 	c.patience = busyTimeout
-	return &DB{conn: c, Store: Store{c}, Journal: Journal{c}, Operator: Operator{c}, Attentions: Attentions{c}, Views: Views{c}, Clients: Clients{c}}
+	return &DB{c, Store{c}, Journal{c}, Operator{c}, Attentions{c}, Views{c}, Clients{c}}
 }
 
 // Close closes the connection. The last process to close merges the WAL into the database. If the files have been replaced

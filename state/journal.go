@@ -234,8 +234,8 @@ func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens,
 func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
 	err = j.view(ctx, "read the last thread", func(t tx) error {
 		threads, err := rows(t, func(th *reconcile.Thread) []any { return []any{&th.ID, &th.WorkspaceID, &th.CodexHome, &th.Ended} },
-			`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, ''), coalesce(t.ended, 0) FROM runs AS r LEFT JOIN threads AS t USING (thread_id)
-			WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
+			`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, ''), coalesce(t.ended, 0)
+			FROM runs AS r LEFT JOIN threads AS t USING (thread_id) WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
 		if err != nil || len(threads) == 0 {
 			return err
 		}

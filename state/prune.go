@@ -129,8 +129,8 @@ func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]P
 		ORDER BY max(id) LIMIT ?`, stamp(before), limit)
 }
 
-// ForgetIssue deletes the runs of an issue, or an agent, that PastIssues returned, with their threads, requests and calls. It returns the ids of
-// the runs, so that the caller can remove their directories. The totals do not change. If the issue has been claimed in the
+// ForgetIssue deletes the runs of an issue, or an agent, that PastIssues returned, with their threads, requests and calls. It returns the
+// ids of the runs, so that the caller can remove their directories. The totals do not change. If the issue has been claimed in the
 // meantime, ForgetIssue deletes nothing.
 func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []string, err error) {
 	err = o.update(ctx, "forget an issue", full, func(t tx) error {

@@ -66,7 +66,8 @@ func (r *reader) kind(f field) {
 	}
 	switch {
 	case f.node == nil && r.src.FrontMatter == nil:
-		r.fail(CodeTrackerKind, f, "missing, because the file does not begin with a line ---", "write the keys between two lines of --- at its beginning")
+		r.fail(CodeTrackerKind, f, "missing, because the file does not begin with a line ---",
+			"write the keys between two lines of --- at its beginning")
 	case f.node == nil:
 		r.fail(CodeTrackerKind, f, "missing; there is "+strings.Join(kinds, ", "), "write `kind: file` or another of them below `tracker:`")
 	default:
