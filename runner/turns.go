@@ -253,7 +253,8 @@ func (c *turnLoop) tellClosedNetwork(i *agent.Item) {
 		return
 	}
 	c.toldNetwork = true
-	c.note("network_closed", "a command has failed because the sandbox closes the network; in WORKFLOW.md "+setting+" opens it", map[string]string{"setting": setting})
+	c.note("network_closed", "a command has failed because the sandbox closes the network; in WORKFLOW.md "+setting+" opens it",
+		map[string]string{"setting": setting})
 }
 
 // listener stores what the events of an agent say. Only the handler of events uses it.

@@ -241,7 +241,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if id := a.session(); last == "sh" && id != "" {
-		steps = []codextest.Step{{Verb: "tool", Name: writeStdin, JSON: json.RawMessage(`{"chars": "", "yield_time_ms": 30000, "session_id": ` + id + `}`)}}
+		wait := json.RawMessage(`{"chars": "", "yield_time_ms": 30000, "session_id": ` + id + `}`)
+		steps = []codextest.Step{{Verb: "tool", Name: writeStdin, JSON: wait}}
 	}
 	a.play(steps)
 }

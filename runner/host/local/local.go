@@ -121,7 +121,8 @@ func (h *Host) begin(r host.PrepareRequest) (opened *run, root *workspace.Root, 
 	}
 	root.Trash = workspace.Trash{Project: r.Issue.Project, Keep: r.KeepRemoved}
 	i := r.Issue
-	return opened, root, workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: r.Run.ID}, nil
+	owner = workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: r.Run.ID}
+	return opened, root, owner, nil
 }
 
 // takeOver ends the processes that the previous holders of the workspace left, and restores git settings.

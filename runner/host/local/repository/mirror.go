@@ -247,7 +247,8 @@ func (m *Mirror) readHead(ctx context.Context) error {
 	}
 	switch {
 	case id == "" && m.remote.Base == "":
-		return m.failed(host.CodeRepositoryUnavailable, "read the default branch", errors.New("it has no commit yet, or none on its default branch"))
+		return m.failed(host.CodeRepositoryUnavailable, "read the default branch",
+			errors.New("it has no commit yet, or none on its default branch"))
 	case !m.exists():
 		return m.create(head, len(id) == 64)
 	}
