@@ -305,7 +305,8 @@ func choose(shown []*entry, said reply) (target *entry, problem string) {
 		for _, e := range shown {
 			ids = append(ids, span(e.request.ID()))
 		}
-		return nil, "it does not say which of the requests of the last day it is about: write the id before the answer (" + strings.Join(ids, ", ") + ")"
+		return nil, "it does not say which of the requests of the last day it is about: " +
+			"write the id before the answer (" + strings.Join(ids, ", ") + ")"
 	}
 	return shown[0], ""
 }

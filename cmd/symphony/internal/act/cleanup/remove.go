@@ -111,8 +111,10 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 		return row, err
 	}
 	entries, err := os.ReadDir(path)
-	ours := len(entries) == 0 || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) })
-	place := filepath.Dir(path) == paths.Real(home) || slices.ContainsFunc(registered, func(dir string) bool { return paths.Real(dir) == path })
+	isOurs := func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }
+	isPath := func(dir string) bool { return paths.Real(dir) == path }
+	ours := len(entries) == 0 || slices.ContainsFunc(entries, isOurs)
+	place := filepath.Dir(path) == paths.Real(home) || slices.ContainsFunc(registered, isPath)
 	if err == nil && ours && place {
 		return row, nil
 	}
@@ -248,7 +250,8 @@ func (r *remover) losses() []loss {
 func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 	if r.options.Workspaces {
 		for _, s := range r.spaces {
-			owner := workspace.Owner{IssueID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: "by-hand"}
+			owner := workspace.Owner{IssueID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir}
+			owner.RunID = "by-hand"
 			answer, err := s.root.Remove(ctx, owner, r.w.Now(), s.Unsaved != "")
 			switch {
 			case err == nil && answer.Unsaved != "":

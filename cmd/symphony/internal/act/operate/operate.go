@@ -355,7 +355,8 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 		Hint:    "symphony show " + issue.Identifier + " explains it",
 	}
 	if r.Config != nil && !project.Policy(r.Config).Active(issue.State) {
-		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s", issue.Identifier, issue.State, strings.Join(r.Config.Policy.ActiveStates, " or "))
+		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s", issue.Identifier, issue.State,
+			strings.Join(r.Config.Policy.ActiveStates, " or "))
 	}
 	skips := slices.Clone(r.Skips)
 	switch {
@@ -370,7 +371,8 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 		}
 	case c.Kind == reconcile.Blocked:
 		skips = append(skips, r.Waits...)
-		e.Message, e.Hint = fmt.Sprintf("%s is blocked by %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage), "symphony ps shows when it is tried again"
+		e.Message = fmt.Sprintf("%s is blocked by %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage)
+		e.Hint = "symphony ps shows when it is tried again"
 	default:
 		skips = append(skips, r.Waits...)
 		e.Message = fmt.Sprintf("%s waits until %s (%s)", issue.Identifier, c.DueAt.UTC().Format(time.RFC3339), c.Kind)

@@ -341,7 +341,8 @@ const endPatience = 20 * time.Second
 // only the process list shows which are. It returns cause, the error of the database, with the next step as its hint.
 func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause error) error {
 	known := *exit.From(cause)
-	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, project.CommandPatience, false)
+	self := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}
+	release, holder, err := state.Acquire(ctx, p.StateDir, self, project.CommandPatience, false)
 	if err == nil && holder != nil {
 		return project.LockedError(holder)
 	}

@@ -309,7 +309,8 @@ func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o 
 }
 
 // newDeps builds what reconcile.Tick works with.
-func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, *workers.Local, error) {
+func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result,
+) (reconcile.Deps, *workers.Local, error) {
 	runners, err := project.NewRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, nil, err
@@ -427,7 +428,8 @@ func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Re
 		return nil, false
 	}
 	if cfg.Tracker.APIKey == "" && strings.Contains(text, "$"+workflow.LiteralKeyVar) {
-		r.Errors[0].Hint += "; until then the tracker can't be asked, because the key was in the workflow file and is never stored: write api_key: $" + cfg.KeyVar
+		r.Errors[0].Hint += "; until then the tracker can't be asked, " +
+			"because the key was in the workflow file and is never stored: write api_key: $" + cfg.KeyVar
 	}
 	return cfg, cfg.Tracker.APIKey != ""
 }
@@ -455,24 +457,24 @@ func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, rea
 }
 
 // saveLowBudget stores until when the tracker's request budget is low, and warns about it. until is what earlier passes stored.
-func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, tracker *reconcile.TrackerAdapter, until time.Time, r *Result) error {
-	if tracker == nil || tracker.Budget == nil {
+func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, t *reconcile.TrackerAdapter, until time.Time, r *Result) error {
+	if t == nil || t.Budget == nil {
 		return nil
 	}
-	if b := tracker.Budget(); !b.At.IsZero() {
+	if b := t.Budget(); !b.At.IsZero() {
 		until = b.LowUntil()
 	}
+	at := until.UTC().Format(time.RFC3339)
 	if r.TrackerLow {
 		if o := r.Obstacle; o != nil && o.Reason == reconcile.SkipRateLimited && o.Until.IsZero() {
 			o.Until = until
 		}
-		r.warn("less than a tenth of the tracker's allowance is left: until " + until.UTC().Format(time.RFC3339) + " passes check running issues only")
+		r.warn("less than a tenth of the tracker's allowance is left: until " + at + " passes check running issues only")
 	}
-	text := ""
-	if until.After(p.Env.Now()) {
-		text = until.UTC().Format(time.RFC3339)
+	if !until.After(p.Env.Now()) {
+		at = ""
 	}
-	return db.SetMeta(ctx, project.LowKey, text)
+	return db.SetMeta(ctx, project.LowKey, at)
 }
 
 // prunedPerPass is how many old runs a pass deletes.

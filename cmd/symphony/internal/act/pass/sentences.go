@@ -50,7 +50,8 @@ func (n narrator) action(a reconcile.Applied) string {
 	case reconcile.ActRetry:
 		return n.retried(a, subject)
 	case reconcile.ActReap:
-		if a.Err == nil && slices.ContainsFunc(n.Applied, func(b reconcile.Applied) bool { return b.Kind == reconcile.ActSettle && b.RunID == a.RunID }) {
+		settles := func(b reconcile.Applied) bool { return b.Kind == reconcile.ActSettle && b.RunID == a.RunID }
+		if a.Err == nil && slices.ContainsFunc(n.Applied, settles) {
 			return ""
 		}
 		return n.did(a, "end", "ended", "the processes that the run of "+subject+" has left")

@@ -256,7 +256,8 @@ func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error)
 	changes, removed, as, err := remove(ctx, p, o)
 	switch {
 	case removed:
-		changes.done(fmt.Sprintf("running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s", text.ShellQuote(p.Path), as))
+		const done = "running workers continue, and may start others for some minutes; symphony stop --all -w %s ends them%s"
+		changes.done(fmt.Sprintf(done, text.ShellQuote(p.Path), as))
 	case err == nil:
 		changes.done("nothing is installed for " + p.Path)
 	}

@@ -449,7 +449,7 @@ func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	} else if project.IsNumber(ref) {
 		hint = project.NumberHint
 	}
-	return &reconcile.Error{Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"), Hint: hint}
+	return exit.Fault("issue_not_found", ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"), hint)
 }
 
 // WorkspacePath is the workspace of an issue's last run.
@@ -468,7 +468,7 @@ func WorkspacePath(ctx context.Context, p *project.Project, ref string) (path, i
 	}
 	run, _, err := db.Views.LastRun(ctx, id)
 	if err == nil && run.WorkspacePath == "" {
-		err = &reconcile.Error{Code: "workspace_not_found", Message: identifier + " has had no workspace yet", Hint: "symphony show " + identifier + " says why"}
+		err = exit.Fault("workspace_not_found", identifier+" has had no workspace yet", "symphony show "+identifier+" says why")
 	}
 	return run.WorkspacePath, identifier, err
 }

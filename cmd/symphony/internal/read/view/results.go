@@ -41,7 +41,8 @@ func (f *facts) results(ctx context.Context) (*Results, error) {
 	r := &Results{}
 	first := f.now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1-resultDays)
 	for n := range resultDays {
-		r.Days = append(r.Days, ResultDay{Date: reconcile.DayOf(first.AddDate(0, 0, n)), Outcomes: map[reconcile.Outcome]int{}, Spent: spend(prices)})
+		date := reconcile.DayOf(first.AddDate(0, 0, n))
+		r.Days = append(r.Days, ResultDay{Date: date, Outcomes: map[reconcile.Outcome]int{}, Spent: spend(prices)})
 	}
 	found, err := f.db.Views.Results(ctx, first)
 	day := func(date string) *ResultDay {

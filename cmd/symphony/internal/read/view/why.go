@@ -16,8 +16,8 @@ import (
 )
 
 // Why explains the status: a code for programs and a text that follows the status in a sentence. The code is the reason of a skip,
-// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, needs_answer, held, handed_over, released, eligible
-// or unclaimed.
+// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, needs_answer, held, handed_over, released,
+// eligible or unclaimed.
 type Why struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -167,8 +167,9 @@ func heldText(c reconcile.Claim) string {
 	if c.HoldReason != reconcile.HoldOperator {
 		message = cmp.Or(c.HoldMessage, c.HoldReason)
 	}
-	stopped := c.HoldReason == reconcile.HoldOperator && (c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
-	if last := ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !stopped && c.HoldReason != reconcile.HoldMaxFailures { // whose message has it
+	known := c.HoldReason == reconcile.HoldMaxFailures || // whose message has the error
+		c.HoldReason == reconcile.HoldOperator && (c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
+	if last := ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !known {
 		message += ", last error " + *last
 	}
 	if d := c.Delivery; d.Due {

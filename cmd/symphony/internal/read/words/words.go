@@ -56,5 +56,6 @@ func Skip(s reconcile.Skip) string {
 // Endings say how a run ended, after its subject.
 var Endings = map[reconcile.Outcome]string{
 	reconcile.Succeeded: "succeeded", reconcile.Failed: "failed", reconcile.TimedOut: "took too long", reconcile.Canceled: "was stopped",
-	reconcile.Stalled: "was stopped, because its agent was silent for too long", reconcile.InterruptedRun: "was interrupted", reconcile.Lost: "was lost",
+	reconcile.Stalled:        "was stopped, because its agent was silent for too long",
+	reconcile.InterruptedRun: "was interrupted", reconcile.Lost: "was lost",
 }
