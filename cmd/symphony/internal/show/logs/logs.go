@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
@@ -121,10 +122,8 @@ func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 
 // runs returns the runs that the options select, the oldest first.
 func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
-	e := &reconcile.Error{
-		Code: "run_not_found", Message: pr.identifier + " has had no run yet",
-		Hint: "symphony show " + pr.identifier + " shows why; symphony logs -f " + pr.identifier + " waits for one",
-	}
+	e := exit.Fault("run_not_found", pr.identifier+" has had no run yet",
+		"symphony show "+pr.identifier+" shows why; symphony logs -f "+pr.identifier+" waits for one")
 	mayBeEmpty := pr.o.Follow
 	switch {
 	case pr.o.Run != "":
@@ -167,10 +166,8 @@ func (pr *printer) printLast(runs []reconcile.Run) error {
 		}
 		return nil
 	}
-	return &reconcile.Error{
-		Code: "event_not_found", Message: fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
-		Hint: "symphony logs " + pr.identifier + " shows what there is",
-	}
+	return exit.Fault("event_not_found", fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
+		"symphony logs "+pr.identifier+" shows what there is")
 }
 
 // printRun prints one run's log and, after the events, how the run ended: a run that failed early has no events.
@@ -386,7 +383,9 @@ func (pr *printer) printRaw(line []byte) {
 // printEvent prints what an event tells a reader.
 func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []byte) {
 	l, ok := log.Read(line)
-	if !ok || l.Minor && !pr.o.Whole || l.Status == eventlog.Running && (!pr.o.Follow || pr.w.Width > 0) || l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since) {
+	running := l.Status == eventlog.Running && (!pr.o.Follow || pr.w.Width > 0)
+	old := l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since)
+	if !ok || l.Minor && !pr.o.Whole || running || old {
 		return
 	}
 	pr.hold(func() { pr.print(l, render.Log{Whole: pr.o.Whole, Prompt: pr.promptCommand(run, l.Turn)}) })

@@ -180,7 +180,9 @@ func more(w *term.Env, name string) string {
 func printResults(w *term.Env, v view.Issue) {
 	now := v.GeneratedAt
 	if i := v.Issue; i.State != nil {
-		source := map[string]string{view.SourceClaim: " (at the last pass)", view.SourceRun: " (when its last run began)", view.SourceRelease: " (when it was released)"}
+		source := map[string]string{
+			view.SourceClaim: " (at the last pass)", view.SourceRun: " (when its last run began)", view.SourceRelease: " (when it was released)",
+		}
 		printField(w, "state", *i.State+source[orEmpty(i.Source)])
 	}
 	d := v.Delivered
@@ -237,7 +239,8 @@ func printLog(w *term.Env, v view.Issue) {
 			}
 		}
 		for _, l := range v.Log {
-			fmt.Fprintf(w.Stdout, "event\t%s\t%s\t%s\t%s\n", text.Rfc3339(l.At), l.Kind, l.Status, text.Visible(strings.ReplaceAll(l.Text, "\n", " ")))
+			line := strings.ReplaceAll(l.Text, "\n", " ")
+			fmt.Fprintf(w.Stdout, "event\t%s\t%s\t%s\t%s\n", text.Rfc3339(l.At), l.Kind, l.Status, text.Visible(line))
 		}
 		return
 	}

@@ -20,7 +20,7 @@ import (
 // fieldWidth is the width of the names of fields on a terminal.
 const fieldWidth = 12
 
-// printField prints a name and its value, on a terminal with a hanging indent. Addresses and paths are not broken, so that they can be copied.
+// printField prints a name and its value, on a terminal with a hanging indent. It does not break addresses and paths: they can be copied.
 func printField(w *term.Env, name, value string) {
 	value = text.Visible(strings.ReplaceAll(value, "\n", " "))
 	if w.Width == 0 {

@@ -113,7 +113,8 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (view.Is
 	case 1:
 		return found[0], nil
 	}
-	return view.Issue{}, exit.Fault("issue_ambiguous", ref+" is an issue of several projects", "add ?project= with the name of its project, such as "+found[0].Project.Name)
+	return view.Issue{}, exit.Fault("issue_ambiguous", ref+" is an issue of several projects",
+		"add ?project= with the name of its project, such as "+found[0].Project.Name)
 }
 
 // snapshotError gives a read that failed the code of specification 13.7.

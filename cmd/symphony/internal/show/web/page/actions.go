@@ -145,7 +145,8 @@ func (i IssueForm) CanDeliver() bool { return i.is(reconcile.StatusUndelivered) 
 
 // CanHold reports whether the issue would otherwise get a run.
 func (i IssueForm) CanHold() bool {
-	return i.CanStop() || i.is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, view.StatusReady)
+	return i.CanStop() || i.is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting,
+		reconcile.StatusSkipped, view.StatusReady)
 }
 
 func (i IssueForm) is(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }

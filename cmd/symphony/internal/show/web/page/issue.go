@@ -29,7 +29,8 @@ type Issue struct {
 
 // Page draws it.
 func (i Issue) Page() Page {
-	return Page{Title: i.Name() + " " + orEmpty(i.Issue.Issue.Title), Requests: len(i.Requests), MayAct: i.MayAct, Main: mainOf("issue.html", i)}
+	title := i.Name() + " " + orEmpty(i.Issue.Issue.Title)
+	return Page{Title: title, Requests: len(i.Requests), MayAct: i.MayAct, Main: mainOf("issue.html", i)}
 }
 
 // Name is the identifier of the issue.
@@ -79,8 +80,8 @@ func (i Issue) Verdict() headline {
 // progress is the verdict on an issue that runs, waits or is skipped.
 func (i Issue) progress() headline {
 	names := map[view.Status]string{
-		reconcile.StatusRunning: "Running", reconcile.StatusQueued: "Queued", reconcile.StatusBlocked: "Blocked", reconcile.StatusWaiting: "Waiting",
-		reconcile.StatusSkipped: "Not started",
+		reconcile.StatusRunning: "Running", reconcile.StatusQueued: "Queued", reconcile.StatusBlocked: "Blocked",
+		reconcile.StatusWaiting: "Waiting", reconcile.StatusSkipped: "Not started",
 	}
 	name := names[i.Status]
 	switch {
@@ -190,7 +191,8 @@ func (i Issue) PullRequestWords() (words []headline) {
 		return nil
 	}
 	tones := map[string]string{
-		"merged": "good", "passed": "good", "approved": "good", "failed": "bad", "changes_requested": "bad", "pending": "warn", "required": "warn",
+		"merged": "good", "passed": "good", "approved": "good",
+		"failed": "bad", "changes_requested": "bad", "pending": "warn", "required": "warn",
 	}
 	add := func(prefix, word string) {
 		if word != "" {

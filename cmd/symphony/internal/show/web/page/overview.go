@@ -173,7 +173,15 @@ func (d *overview) addLimits(v view.Overview) {
 var listed = []struct {
 	status view.Status
 	rows   int
-}{{reconcile.StatusNeedsAnswer, 100}, {reconcile.StatusRunning, 100}, {reconcile.StatusQueued, 10}, {reconcile.StatusBlocked, 5}, {reconcile.StatusWaiting, 10}, {reconcile.StatusSkipped, 5}, {view.StatusEnded, 10}}
+}{
+	{reconcile.StatusNeedsAnswer, 100},
+	{reconcile.StatusRunning, 100},
+	{reconcile.StatusQueued, 10},
+	{reconcile.StatusBlocked, 5},
+	{reconcile.StatusWaiting, 10},
+	{reconcile.StatusSkipped, 5},
+	{view.StatusEnded, 10},
+}
 
 const pageRows = 100
 
