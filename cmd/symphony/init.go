@@ -9,7 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-func initCommand(w *term.Env) *cli.Command {
+func initFlags() []cli.Flag {
 	const proposed = "proposed from the project's team"
 	trackers, examples := setup.TrackerNames(), strings.Join(setup.ExampleNames, ", ")
 	flags := workflowFlags(jsonFlags[setup.JSON](
@@ -31,6 +31,10 @@ func initCommand(w *term.Env) *cli.Command {
 		&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: "the tracker's own"},
 	)...)
 	flags[0].(*cli.StringFlag).Aliases = []string{"w", "output", "o"}
+	return flags
+}
+
+func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "init", Usage: "write WORKFLOW.md and its environment file",
 		UsageText: usageText("init", "[WORKFLOW]"),
@@ -62,7 +66,7 @@ Examples:
     symphony init
     pass show linear | symphony init --key-file - --project https://linear.app/acme/project/web-shop-1a2b3c4d5e6f \
       --repository git@github.com:acme/web-shop.git --example pull-request`,
-		Flags: flags,
+		Flags: initFlags(),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return setup.Run(c.Context, w, p, setup.Options{
 				Tracker: c.String("tracker"), Path: c.String("path"), Example: c.String("example"), KeyFile: c.String("key-file"),

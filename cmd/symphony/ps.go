@@ -39,8 +39,7 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 			&cli.BoolFlag{Name: "all", Usage: "also show issues that were not started, and ended runs"},
 			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: only the newest `N` ended runs"},
 			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
-			&cli.StringSliceFlag{Name: "filter", Usage: "only issues with `KEY=VALUE`; keys: " +
-				strings.Join(view.FilterKeys, ", ") + "; may be repeated"},
+			&cli.StringSliceFlag{Name: "filter", Usage: "only issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", ")},
 			&cli.StringFlag{Name: "sort", Usage: "sort by `KEY`: " + strings.Join(view.SortKeys, ", ")},
 			&cli.IntFlag{Name: "limit", Usage: "only the first `N` issues", DefaultText: "all"},
 			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers"},

@@ -157,7 +157,7 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 		return r, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	began, mono := p.Env.Now(), proc.Monotonic()
+	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now(), Mono: proc.Monotonic()}
 	if o.LockTimeout > 0 && p.Changed() { // during the wait
 		p = project.New(p.Env, p.Path, p.StateDir)
 		cfg, cfgErr = ReadConfig(p)
@@ -167,9 +167,9 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 	db := o.DB
 	switch {
 	case o.Kept != nil:
-		db, err = o.Kept.open(context.WithoutCancel(ctx), p.StateDir, began)
+		db, err = o.Kept.open(context.WithoutCancel(ctx), p.StateDir, r.Pass.StartedAt)
 	case db == nil:
-		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, began); err == nil {
+		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, r.Pass.StartedAt); err == nil {
 			defer func() { err = errors.Join(err, db.Close()) }()
 		}
 	}
@@ -187,28 +187,29 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 		r.warn(err.Error() + "; symphony projects will not list this project")
 	}
 	notifyPeople(ctx, p, db, &r)
+	r.record(context.WithoutCancel(ctx), p, db, o) // also an interrupted pass: its record shows that the schedule is active
+	return r, nil
+}
+
+// record stores the pass, removes old runs, and finds out whether anything runs the next pass.
+func (r *Result) record(ctx context.Context, p *project.Project, db *state.DB, o Options) {
 	r.dropRepeatedErrors()
-	// An interrupted pass is recorded, too: it shows that the schedule is active, and what was done.
-	ctx = context.WithoutCancel(ctx)
-	boot, bootErr := proc.BootID()
-	r.addError(bootErr)
-	r.Pass = state.Pass{
-		Trigger: o.Trigger, StartedAt: began, Duration: proc.Monotonic() - mono, BootID: boot, Mono: mono,
-		Actions: len(r.Applied), Skipped: len(r.Skips),
-	}
+	boot, err := proc.BootID()
+	r.addError(err)
+	r.Pass.Duration, r.Pass.BootID = proc.Monotonic()-r.Pass.Mono, boot
+	r.Pass.Actions, r.Pass.Skipped = len(r.Applied), len(r.Skips)
 	for _, e := range r.Errors {
 		r.Pass.Errors = append(r.Pass.Errors, reconcile.Error{Code: e.Code, Message: e.Message, Status: e.Status})
 	}
 	r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass)
 	r.addError(err)
-	removeOldRuns(ctx, p, db, &r)
+	removeOldRuns(ctx, p, db, r)
 	if o.Trigger == project.TriggerManual && !o.Stays {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 		r.addError(err)
 		r.Unscheduled = !alive && !project.Looping(p.StateDir)
 	}
 	r.dropRepeatedErrors()
-	return r, nil
 }
 
 // ReadConfig reads the configuration of a pass, including SYMPHONY_MAX_AGENTS. If that variable is invalid it returns the
