@@ -257,7 +257,7 @@ func (c *turnLoop) tellClosedNetwork(i *agent.Item) {
 		map[string]string{"setting": setting})
 }
 
-// listener stores what the events of an agent say. Only the handler of events uses it.
+// listener stores what the events of an agent report. Only the handler of events uses it.
 type listener struct {
 	*job
 	limits limitsReporter

@@ -86,7 +86,7 @@ func OrNull[T comparable](v T) *T {
 	return &v
 }
 
-// Time parses a time of ISO 8601, or one with a blank instead of the T. It is in UTC unless it says otherwise; nil for anything else.
+// Time parses a time of ISO 8601, or one with a blank instead of the T. It is in UTC unless it names another zone; nil for anything else.
 func Time(s string) *time.Time {
 	for _, layout := range []string{
 		time.RFC3339Nano, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "20060102T150405Z0700", "2006-01-02T15:04:05",

@@ -13,12 +13,12 @@ type tracker struct {
 	name, title      string   // the value of tracker.kind, and what people call it
 	endpoint         string   // the default of tracker.endpoint
 	active, terminal []string // the defaults of tracker.active_states and tracker.terminal_states
-	always           string   // a terminal state, whatever the file says, unless it is an active one; empty for none
+	always           string   // a terminal state, whatever the file lists, unless it is an active one; empty for none
 	keyVars          []string // the variables that contain the key if the file names none
 	needsKey         bool
 	ofGitHub         bool   // the key is GitHub's: gh may have it, and it opens pull requests
 	assigneeVar      string // contains the assignee if the file names none; empty for none
-	// orders says that blockers keep the first active state from starting, beside Todo, which the specification names.
+	// orders is set if blockers keep the first active state from starting, beside Todo, which the specification names.
 	orders bool
 	check  func(*reader) // checks what depends on several keys; may be nil
 }

@@ -60,7 +60,7 @@ const (
 	RuleLastComment = "last-comment" // the time of the newest comment
 )
 
-// whys say what each rule is good for.
+// whys explain what each rule is good for.
 var whys = map[string]string{
 	RuleReads:       "every pass reads the candidates and the issues that it works on; a failed read starts, stops and releases nothing",
 	RuleErrors:      "the code and the class of an error decide what a pass does and what people read",

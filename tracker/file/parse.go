@@ -170,7 +170,7 @@ var colonInValue = text.Pattern(`^(\w+):[ \t]+[^\s"'|>\[{].*:(?:[ \t]|$)`)
 // idLine finds the id in front matter that cannot be read.
 var idLine = text.Pattern(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)
 
-// fill sets what the front matter and the body say. body is where the last line of the front matter begins.
+// fill sets what the front matter and the body contain. body is where the last line of the front matter begins.
 func (r *record) fill(f fields, content []byte, body int) {
 	i := &r.issue
 	i.Title, i.State, i.Priority = f.text("title"), f.text("status"), f.priority()

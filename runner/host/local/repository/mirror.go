@@ -324,7 +324,7 @@ func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 	if errors.As(err, &killedError{}) {
 		code, hint = host.CodeGitKilled, "find out what kills git, for instance the kernel when memory is short"
 	}
-	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these say what the remote has against the commits
+	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these report what the remote has against the commits
 		what += " (" + m.address() + ")"
 	}
 	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s: %v", what, err), Hint: hint, Err: err}

@@ -105,7 +105,7 @@ func CheckRoot(path, endpointAndSlug, stateDir string, refuse RefuseClaim) error
 }
 
 // TryRoot returns an error if a root that does not exist can't be created. It makes a directory in the nearest one that exists, and
-// removes it: a file system such as /proc allows that to nobody, whatever its permissions say.
+// removes it: a file system such as /proc allows that to nobody, whatever its permissions are.
 func TryRoot(path string) error {
 	above := path
 	_, err := os.Stat(above)

@@ -200,7 +200,7 @@ func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	return rows, nil
 }
 
-// readState reads the state of one project. The row's Error says why it can't be read.
+// readState reads the state of one project. If it can't be read, the row's Error is the reason.
 func readState(ctx context.Context, w *environ.Env, dir string) ProjectRow {
 	row := ProjectRow{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {

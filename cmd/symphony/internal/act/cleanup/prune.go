@@ -29,7 +29,7 @@ const KeepRuns = 7 * 24 * time.Hour
 // maxPastIssues limits how many issues a prune asks the tracker about.
 const maxPastIssues = 1000
 
-// PruneOptions say what Prune removes, and how the operator is asked.
+// PruneOptions select what Prune removes, and how the operator is asked.
 type PruneOptions struct {
 	DryRun, Force bool
 	OlderThan     time.Duration

@@ -23,7 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// RemoveOptions say what RemoveProject removes beside the project, and how the operator is asked.
+// RemoveOptions select what RemoveProject removes beside the project, and how the operator is asked.
 type RemoveOptions struct {
 	Workspaces, Force bool
 	// Confirm is asked before anything is removed, and gets lines that name what is removed and what is kept.

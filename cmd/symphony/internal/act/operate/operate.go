@@ -71,7 +71,7 @@ func (r Result) Next() (list []string) {
 	return list
 }
 
-// Lines say everything about the command, for readers without a terminal.
+// Lines tell everything about the command, for readers without a terminal.
 func (r Result) Lines(now time.Time) []string {
 	list := slices.Concat(r.Pass.Warnings, r.Pass.Sentences(now), r.Effect, r.Warnings())
 	if !r.Applied {

@@ -27,7 +27,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Options say what kind of pass to run.
+// Options select the kind of pass to run.
 type Options struct {
 	Trigger     string
 	DryRun      bool

@@ -173,7 +173,7 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 	return "the run of " + subject + " " + words.Endings[reconcile.Outcome(a.Reason)] + why + next
 }
 
-// mostNamed is how many issues a sentence names, and mostGroups how many sentences say why issues wait.
+// mostNamed is how many issues a sentence names, and mostGroups how many sentences explain why issues wait.
 const (
 	mostNamed  = 3
 	mostGroups = 6
@@ -273,7 +273,7 @@ func (r Result) Outlook(now time.Time) (list []string) {
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
 
-// ObstacleText says why nothing starts and until when; empty if nothing is in the way of every issue.
+// ObstacleText explains why nothing starts, and until when; empty if nothing is in the way of every issue.
 func (r Result) ObstacleText(now time.Time) string {
 	o := r.Obstacle
 	switch {

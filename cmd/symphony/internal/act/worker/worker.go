@@ -102,7 +102,7 @@ type Held struct {
 
 // takeRun makes this process the owner of the run. If it fails, it changes nothing.
 func takeRun(ctx context.Context, w *environ.Env, id, stateDir string) (*Held, error) {
-	// Not every system supports it; docs/security.md says what that means there.
+	// Not every system supports it; docs/security.md explains what that means there.
 	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
 	}

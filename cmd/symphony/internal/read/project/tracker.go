@@ -25,7 +25,7 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github"
 )
 
-// TrackerOptions say for what an adapter is built.
+// TrackerOptions describe what an adapter is built for.
 type TrackerOptions struct {
 	Memory reconcile.TrackerMemory // nil: the adapter remembers nothing after its process
 	// Warn receives a message about each part of an answer that the adapter ignores; nil discards them.

@@ -18,7 +18,7 @@ type BudgetRow struct {
 	Used    float64   `json:"used"`
 	Reached bool      `json:"reached"` // passes start nothing more on this day
 	Until   time.Time `json:"until"`   // the end of the day
-	// Message says that it is reached and until when; null if it is not.
+	// Message reports that it is reached, and until when; null if it is not.
 	Message *string `json:"message"`
 }
 

@@ -139,7 +139,7 @@ type issueReader struct {
 	uses           []reconcile.ModelUse
 }
 
-// IssueOptions say how much to read of an issue.
+// IssueOptions select how much of an issue to read.
 type IssueOptions struct {
 	Offline bool   // the tracker is not asked; otherwise it is asked about an issue without a claim
 	Brief   bool   // without the workspace, the log and the timeline

@@ -39,7 +39,7 @@ type Overview struct {
 	// NextPass is when the schedule's next pass is expected; null where its passes show no rhythm yet.
 	NextPass *NextPass  `json:"next_pass"`
 	Project  ProjectRow `json:"project"`
-	// Error says why a project of several can't be read; left out otherwise.
+	// Error is the reason why a project of several can't be read; left out otherwise.
 	Error *reconcile.Error `json:"error,omitzero"`
 	// Rows are the issues of all the lists above and below, one row each.
 	Rows []Row `json:"issues"`
@@ -98,7 +98,7 @@ func newProjectRow(workflowPath, stateDir string) ProjectRow {
 	return ProjectRow{Name: name, WorkflowPath: workflowPath, StateDir: stateDir}
 }
 
-// Options say how much of an overview to read.
+// Options select how much of an overview to read.
 type Options struct {
 	All    bool     // also skipped candidates, ended runs, the health and the results
 	Health bool     // the health, also without All

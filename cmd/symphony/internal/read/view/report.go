@@ -41,7 +41,7 @@ type Report struct {
 	Days        []DayUse          `json:"days"`
 	Budget      *BudgetRow        `json:"budget"` // that of today; null without agent.budget_per_day, and of a past period
 
-	// Warnings say why there are no estimates of money.
+	// Warnings explain why there are no estimates of money.
 	Warnings []string `json:"-"`
 }
 
@@ -109,7 +109,7 @@ func newReport(s state.Report, now Claims, prices reconcile.Prices, at time.Time
 	r.Running = slices.DeleteFunc(r.Running, func(w RunningRow) bool { return w.run.ID == "" || w.run.Outcome != "" })
 	slices.SortStableFunc(r.Held, func(a, b HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
 	slices.SortStableFunc(r.Waiting, func(a, b RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
-	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
+	became := map[string]string{} // what has become of issues, by id; a present claim replaces an earlier release
 	slices.SortStableFunc(s.Releases, func(a, b state.Release) int {
 		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
 	})

@@ -158,7 +158,7 @@ func (r RunningRow) doing() string {
 	return cmp.Or(r.Activity, strings.ReplaceAll(string(r.Phase), "_", " "))
 }
 
-// Ending says how a run ended, and why if that was not a success.
+// Ending describes how a run ended, and why if that was not a success.
 func (r RunRow) Ending() (outcome, reason string) {
 	outcome, reason = deref(r.Outcome), plain(deref(r.Error))
 	if d := r.Delivery; d != nil && d.Code != "" && reason == "" {

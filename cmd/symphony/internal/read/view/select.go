@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Selection says which rows of overviews to keep, and in which order. The zero value keeps all rows in their order.
+// Selection chooses the rows of overviews to keep, and their order. The zero value keeps all rows in their order.
 type Selection struct {
 	filters map[string][]string // by key
 	sort    string

@@ -23,7 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Options say which logs of which runs to print, and how.
+// Options select which logs of which runs to print, and how.
 type Options struct {
 	Follow bool // print what is written later, too
 	Raw    bool // print the events as they are stored
@@ -342,7 +342,7 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 	return nil
 }
 
-// ofAnotherDay reports whether the times of day, which are all that a terminal shows, would not say when the run was.
+// ofAnotherDay reports whether the times of day, which are all that a terminal shows, would not show when the run was.
 func (pr *printer) ofAnotherDay(run reconcile.Run) bool {
 	w := pr.w
 	return w.Width > 0 && run.StartedAt.Local().Format(time.DateOnly) != w.Now().Local().Format(time.DateOnly)

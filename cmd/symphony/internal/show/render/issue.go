@@ -127,7 +127,7 @@ func known(code string) string {
 	return ""
 }
 
-// sinceText says since when the issue has its status: the time in a pipe, the age on a terminal; empty where it is not known.
+// sinceText is since when the issue has its status: the time in a pipe, the age on a terminal; empty where it is not known.
 func sinceText(w *term.Env, v view.Issue) string {
 	if v.Since == nil {
 		return ""
@@ -314,7 +314,7 @@ func claimLine(w *term.Env, v view.Issue) string {
 	return line
 }
 
-// nextLine is the next step with its time. If it needs a pass and no schedule is active, the line says so.
+// nextLine is the next step with its time. If it needs a pass and no schedule is active, the line adds that.
 func nextLine(w *term.Env, v view.Issue) string {
 	line := v.Next.Message
 	switch at := v.Next.At; {
@@ -384,7 +384,7 @@ func gitLine(g *git.Status) string {
 		line += fmt.Sprintf(", %s ahead of %s", text.Plural(*g.Ahead, "commit"), *g.Base)
 	}
 	switch {
-	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.Remote: // the number of commits ahead says it already
+	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.Remote: // the number of commits ahead is the same
 	case *g.Unpushed == 0:
 		line += ", pushed"
 	default:

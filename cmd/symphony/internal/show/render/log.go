@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Log says how to print lines of a run's log.
+// Log describes how to print lines of a run's log.
 type Log struct {
 	Whole bool // print everything that is known of a line
 	// Prompt is the command that prints a whole prompt.

@@ -18,7 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// OverviewOptions say how ps prints overviews.
+// OverviewOptions describe how ps prints overviews.
 type OverviewOptions struct {
 	Selection view.Selection
 	Projects  bool // of all projects
@@ -248,7 +248,7 @@ func pullName(url, other string) string {
 	return other
 }
 
-// rowTime says since when the row has its status; of a claim that waits, when it goes on.
+// rowTime is since when the row has its status; of a claim that waits, when it goes on.
 func rowTime(now time.Time, r view.Row) string {
 	_, candidate := r.Detail.(view.SkippedRow)
 	switch {
@@ -407,7 +407,7 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	}
 }
 
-// blockText says what stops the project, and until when.
+// blockText explains what stops the project, and until when.
 func blockText(w *term.Env, now time.Time, b project.BlockedRow) string {
 	if b.Until != nil {
 		until, layout := b.Until.In(w.Now().Location()), "15:04"

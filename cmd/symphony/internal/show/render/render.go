@@ -48,7 +48,7 @@ func errorsOfRun(r view.RunRow) string {
 	return line
 }
 
-// undelivered is the end of a line that names the outcome, and says why the commits did not arrive.
+// undelivered is the end of a line that names the outcome, and explains why the commits did not arrive.
 func undelivered(d reconcile.DeliveryResult, outcome string) string {
 	reason := ": " + d.Code + ": " + d.Message
 	if outcome == notDelivered {
@@ -158,7 +158,7 @@ func Request(w *term.Env, r reconcile.Request) {
 	}
 }
 
-// EndLine is the line that says how a run ended.
+// EndLine is the line about the end of a run.
 func EndLine(w *term.Env, run reconcile.Run) string {
 	outcome := outcomeWith(run.Outcome, run.Delivery)
 	line := run.Identifier + " " + outcome

@@ -21,7 +21,7 @@ import (
 )
 
 // Run holds an issue, ends its run, and opens codex's own terminal in the issue's workspace. It returns when the session
-// has ended. If yes is set, it stops a run without asking. At the end it does what then says: retry, hold, or ask if then is empty.
+// has ended. If yes is set, it stops a run without asking. At the end it does what then names, retry or hold, or asks if then is empty.
 func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes bool, then string) error {
 	if !w.OnTerminal() {
 		return exit.Fault("not_a_terminal", "takeover opens codex's own interface and needs a terminal",

@@ -42,7 +42,7 @@ type Env struct {
 	Log            *slog.Logger // replaces the lines on stderr; nil without a log
 	// Printed, unless nil, is called with every document before a query selects from it, and its JSON. Tests compare it with the schemas.
 	Printed func(document any, data []byte)
-	// InputEnded says that AskLine met the end of the input.
+	// InputEnded is set once AskLine has met the end of the input.
 	InputEnded bool
 	input      *bufio.Reader
 	typed      chan typedLine // gets the line that is being read; nil if none is

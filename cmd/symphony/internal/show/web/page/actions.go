@@ -15,7 +15,7 @@ import (
 type Forms struct {
 	Project string // the name by which addresses call it
 	Back    string // the page that follows a command: a path of this server
-	MayAct  bool   // the reader has the token; if not, the forms only say what would be possible
+	MayAct  bool   // the reader has the token; if not, the forms only show what would be possible
 }
 
 // Forms makes the forms of a project on the overview.

@@ -52,7 +52,7 @@ func orEmpty[T ~string](s *T) string {
 // IsClaimed reports whether symphony works on the issue.
 func (i Issue) IsClaimed() bool { return i.Claim != nil }
 
-// headline says at a glance whether the issue needs a person.
+// headline shows at a glance whether the issue needs a person.
 type headline struct{ Tone, Icon, Text string }
 
 // Verdict is the headline of the page.
@@ -226,7 +226,7 @@ func ofWeb(address string) string {
 	return ""
 }
 
-// GitWords say how the branch of the workspace compares with its base and with the remote branch.
+// GitWords describe how the branch of the workspace compares with its base and with the remote branch.
 func (i Issue) GitWords() string {
 	if i.Workspace == nil || i.Workspace.Git == nil {
 		return ""
