@@ -47,8 +47,7 @@ var (
 	moreRelationsQuery string
 )
 
-// Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. Without states no request is
-// made.
+// Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. Without states no request is made.
 func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	names := spellings(states)
 	if len(names) == 0 {

@@ -24,8 +24,7 @@ type dispatch struct {
 	block   *Block    // the one that lets no run start now, nil for none
 	budget  *Obstacle // the day's budget is used up, nil if it is not
 	tester  string    // the issue whose run tests whether a block is over, empty for none
-	// obstacle keeps every issue from starting, nil for none. Blocks and the budget are not among them: runs that an operator asks
-	// for start.
+	// obstacle keeps every issue from starting, nil for none. Blocks and the budget are not among them: runs that an operator asks for start.
 	obstacle *Obstacle
 }
 

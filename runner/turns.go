@@ -135,8 +135,7 @@ func Collided(err error) bool {
 		strings.Contains(message, "failed to initialize sqlite state runtime")
 }
 
-// options returns the options of the session with g. Their functions wait until g.session is set, because the agent may send
-// lines before.
+// options returns the options of the session with g. Their functions wait until g.session is set, because the agent may send lines before.
 func (c *turnLoop) options(g *agentProcess) agent.Options {
 	o := agent.Options{
 		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout,

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// MoveWorkspaces gives the workspaces below the folder from, which was moved to the path to, their new paths. Repeated, it changes
-// nothing.
+// MoveWorkspaces gives the workspaces below the folder from, which was moved to the path to, their new paths. Repeated, it changes nothing.
 func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 	return o.update(ctx, "move workspaces", full, func(t tx) error {
 		for _, column := range [][2]string{{"claims", "workspace_root"}, {"runs", "workspace_root"}, {"runs", "workspace_path"}} {

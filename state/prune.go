@@ -78,9 +78,8 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 	return runIDs, err
 }
 
-// pruneDue reports whether Prune last completed an hour ago or more, and whether the clock can be trusted: between the last
-// two passes the wall clock must not have moved a day more or less than the monotonic clock. After a reboot only the wall
-// clock counts.
+// pruneDue reports whether Prune last completed an hour ago or more, and whether the clock can be trusted: between the last two passes the
+// wall clock must not have moved a day more or less than the monotonic clock. After a reboot only the wall clock counts.
 func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
 	text, _, err := s.Meta(ctx, metaPruned)
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// StateOf returns the part of State on which a plan for one issue depends: all of it except the claims of other issues that
-// have no slot.
+// StateOf returns the part of State on which a plan for one issue depends: all of it except the claims of other issues that have no slot.
 func (v Views) StateOf(ctx context.Context, issueID string) (all reconcile.State, err error) {
 	err = v.view(ctx, "read the state", func(t tx) error {
 		all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims
@@ -118,8 +117,7 @@ func (v Views) RecentRuns(ctx context.Context, limit int) ([]reconcile.Run, erro
 	return v.runs(ctx, `ORDER BY id DESC LIMIT ?`, limit)
 }
 
-// RunsSince returns the agent's runs of an issue that had not ended before a time, oldest first; all of them for the zero
-// time.
+// RunsSince returns the agent's runs of an issue that had not ended before a time, oldest first; all of them for the zero time.
 func (v Views) RunsSince(ctx context.Context, issueID string, since time.Time) ([]reconcile.Run, error) {
 	return v.runs(ctx, `WHERE issue_id = ? AND kind IN ('agent', 'free') AND (ended_at IS NULL OR ended_at >= coalesce(?, 0)) ORDER BY id`,
 		issueID, stamp(since))

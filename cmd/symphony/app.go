@@ -120,8 +120,7 @@ var synonyms = map[string]string{
 	"unpause": "resume", "usage": "report", "validate": "check", "view": "show", "watch": "ps --watch", "web": "serve",
 }
 
-// flagError rewords an error of the library's flag parser, which writes flags with one dash and does not say which values a
-// flag accepts.
+// flagError rewords an error of the library's flag parser, which writes flags with one dash and does not say which values a flag accepts.
 func flagError(c *cli.Context, err error) error {
 	message := err.Error()
 	if name, unknown := strings.CutPrefix(message, "flag provided but not defined: -"); unknown {

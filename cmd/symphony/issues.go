@@ -176,8 +176,7 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 	})(c)
 }
 
-// refuseNew returns the error for a tracker in which symphony creates no issues, with the address of the project if the tracker
-// tells it.
+// refuseNew returns the error for a tracker in which symphony creates no issues, with the address of the project if the tracker tells it.
 func refuseNew(ctx context.Context, cfg *workflow.Config, tracker *reconcile.TrackerAdapter) error {
 	place := cfg.Tracker.Place
 	if tracker.Verify != nil {

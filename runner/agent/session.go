@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Session is one conversation with one running agent. Its methods may be called from several goroutines; one turn runs
-// at a time.
+// Session is one conversation with one running agent. Its methods may be called from several goroutines; one turn runs at a time.
 //
 //	Initialize ─► StartThread | ResumeThread ─► RunTurn … RunTurn ─► Close
 type Session interface {

@@ -136,8 +136,7 @@ func numberIn(prompt, pattern string, fallback int) int {
 	return fallback
 }
 
-// parse reads the script of a prompt. The first section has the lines before the first header. Without a script there are no
-// sections.
+// parse reads the script of a prompt. The first section has the lines before the first header. Without a script there are no sections.
 func parse(prompt string) ([]section, error) {
 	begin := regexp.MustCompile("(?m)^[ \t]*```agent[ \t]*\n").FindStringIndex(prompt)
 	if begin == nil {

@@ -1,6 +1,5 @@
-// Package local implements the port runner/host for this machine, with a package for each subject: workspace for directories and
-// hooks, repository for clones and deliveries, git for what agents leave in repositories, proc for processes, and files for what the
-// others share.
+// Package local implements the port runner/host for this machine, with a package for each subject: workspace for directories and hooks,
+// repository for clones and deliveries, git for what agents leave in repositories, proc for processes, and files for what the others share.
 package local
 
 import (

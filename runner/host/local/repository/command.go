@@ -95,8 +95,7 @@ func lookPath(name string, env []string) string {
 	return ""
 }
 
-// Environ returns an environment for New: env without the variables that select git's repository, and without those in
-// drop.
+// Environ returns an environment for New: env without the variables that select git's repository, and without those in drop.
 func Environ(env []string, drop func(name, value string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, value, _ := strings.Cut(entry, "=")

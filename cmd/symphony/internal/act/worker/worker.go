@@ -228,8 +228,7 @@ func (h *Held) RecordFailure(ctx context.Context, w *environ.Env, err error, log
 	}
 }
 
-// startOwnPass starts a pass that settles this run, and does not wait for it. The pass inherits no marker, lock or lease of the
-// run.
+// startOwnPass starts a pass that settles this run, and does not wait for it. The pass inherits no marker, lock or lease of the run.
 func startOwnPass(exe string, w *environ.Env, stateDir, path string, log *slog.Logger) {
 	if project.Looping(stateDir) {
 		return // the loop sees the end of the run

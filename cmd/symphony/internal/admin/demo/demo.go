@@ -149,8 +149,7 @@ func (d *playground) addIssues(context.Context) error {
 	return nil
 }
 
-// makeRepository makes the repository, or a copy of the user's without its remotes, and the environment of everything that the demo
-// starts.
+// makeRepository makes the repository, or a copy of the user's without its remotes, and the environment of everything that the demo starts.
 func (d *playground) makeRepository(ctx context.Context) error {
 	hint := "the demo needs git on PATH"
 	script := `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md; git add -A; git commit -qm Begin`

@@ -36,8 +36,7 @@ var statusMarks = map[eventlog.Status][2]string{
 	eventlog.Unended:   {"✗", term.ColourStuck},
 }
 
-// Print prints a line: the agent's words as they are, and everything else below them, with a mark. A command is cut at the terminal's
-// edge.
+// Print prints a line: the agent's words as they are, and everything else below them, with a mark. A command is cut at the terminal's edge.
 func (o Log) Print(w *term.Env, l eventlog.Line) {
 	if l.Kind == eventlog.Unknown {
 		fmt.Fprintln(w.Stdout, text.Visible(l.Text))
