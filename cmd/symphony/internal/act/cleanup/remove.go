@@ -304,7 +304,7 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 // removeWorkspaces deletes the workspaces of the project, and those in the trash.
 func (r *remover) removeWorkspaces(ctx context.Context) error {
 	for _, s := range r.spaces {
-		owner := workspace.Owner{IssueID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir}
+		owner := s.rec.Owner
 		owner.RunID = "by-hand"
 		answer, err := s.root.Remove(ctx, owner, r.w.Now(), s.Unsaved != "")
 		switch {
