@@ -33,7 +33,7 @@ func TestRows(t *testing.T) {
 					Claim: reconcile.Claim{Delivery: reconcile.Delivery{Code: "delivery_failed", Message: "the remote is gone"}},
 				},
 			},
-			Held:        []HeldRow{{IssueID: "2", Identifier: "WEB-2", Reason: reconcile.HoldOperator, text: "by an operator"}},
+			Held: []HeldRow{{IssueID: "2", Identifier: "WEB-2", Reason: reconcile.HoldOperator, text: "by an operator"}},
 		},
 		Requests:     []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
 		Skipped:      []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "it lacks the label x"}}}},
