@@ -30,8 +30,7 @@ func ofKey(e graphqlError) bool {
 		e.Extensions.Type == "authentication error" || strings.Contains(e.Message, "API key as a Bearer token")
 }
 
-// ofMissingEntity reports whether the error is Linear's "Entity not found". Its code is the general INPUT_ERROR, so the message
-// decides.
+// ofMissingEntity reports whether the error is Linear's "Entity not found". Its code is the general INPUT_ERROR, so the message decides.
 func ofMissingEntity(e graphqlError) bool { return strings.HasPrefix(e.Message, "Entity not found") }
 
 func ofRateLimit(e graphqlError) bool {

@@ -101,8 +101,8 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 	issue := reconcile.Issue{
 		ID: id, Identifier: identifier, Title: *w.Title.value, Description: w.Description.value, Priority: integer(w.Priority),
 		State: strings.TrimSpace(*w.State.value.Name), BranchName: w.BranchName.value, URL: w.URL.value, Labels: labels, BlockedBy: blockers,
-		Assignee: (*reconcile.Assignee)(w.Assignee.value), CreatedAt: text.Time(deref(w.CreatedAt.value)), UpdatedAt: text.Time(deref(w.UpdatedAt.value)),
-		Project: deref(w.Project.value).SlugID,
+		Assignee: (*reconcile.Assignee)(w.Assignee.value), Project: deref(w.Project.value).SlugID,
+		CreatedAt: text.Time(deref(w.CreatedAt.value)), UpdatedAt: text.Time(deref(w.UpdatedAt.value)),
 	}
 	issue.Elsewhere = !c.ours(issue.Project)
 	return issue, nil

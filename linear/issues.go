@@ -47,8 +47,7 @@ var (
 	moreRelationsQuery string
 )
 
-// Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. Without states no request is
-// made.
+// Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. Without states no request is made.
 func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	names := spellings(states)
 	if len(names) == 0 {
@@ -155,8 +154,8 @@ func (c *Client) lastComments(ctx context.Context, ids []string, found map[strin
 	})
 }
 
-// ByIdentifier reads one issue by its identifier, such as ABC-1, its web address, or its id. The error has the code issue_not_found if there is
-// no such issue, or the key's user may not see it.
+// ByIdentifier reads one issue by its identifier, such as ABC-1, its web address, or its id. The error has the code issue_not_found if
+// there is no such issue, or the key's user may not see it.
 func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcile.Issue, error) {
 	identifier = strings.TrimSpace(identifier)
 	given := identifier

@@ -287,8 +287,7 @@ func ofExecution(e graphqlError) bool { return len(e.Path) > 0 }
 // ofAgent reports whether an error is about the agent's selections, not about those that askForIDs added.
 func ofAgent(e graphqlError) bool { return !slices.Contains(e.Path, any(idsAlias)) }
 
-// takeIDs removes from an answer the ids that askForIDs has added, and returns them. An answer without them stays unchanged, byte
-// for byte.
+// takeIDs removes from an answer the ids that askForIDs has added, and returns them. An answer without them stays unchanged, byte for byte.
 func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile.Created, rest json.RawMessage) {
 	var answer, data map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer["data"], &data) != nil {

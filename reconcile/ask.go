@@ -159,7 +159,8 @@ func (t *tick) limited() bool {
 	if b.Since.After(now) || b.NextTry.After(now.Add(longestReset)) {
 		return false // the clock was set back since, and only the tracker knows how long the limit still lasts
 	}
-	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Status: b.Status, Hint: "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)})
+	hint := "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)
+	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Status: b.Status, Hint: hint})
 	t.report.Obstacle = &Obstacle{Reason: b.Code, Message: b.Message, Until: b.NextTry}
 	return true
 }
@@ -168,7 +169,8 @@ func (t *tick) limited() bool {
 func (t *tick) stillEmpty(err error) bool {
 	var known *Error
 	b := t.snapshot.TrackerBlock
-	return errors.As(err, &known) && known.Code == CodeTrackerEmpty && b != nil && b.Code == known.Code && t.snapshot.Now.Sub(b.Since) >= emptyFor
+	return errors.As(err, &known) && known.Code == CodeTrackerEmpty && b != nil && b.Code == known.Code &&
+		t.snapshot.Now.Sub(b.Since) >= emptyFor
 }
 
 // blockTracker stores a fault of the tracker. It counts from the start of the previous fault if that was not over.

@@ -16,7 +16,7 @@ type Call struct {
 	Status       CallStatus
 	ThreadID     string          // of a conversation, as soon as it is known
 	Result       json.RawMessage // JSON of the verb, nil before the end and after an error
-	// ErrorCode and ErrorText say why the call failed.
+	// ErrorCode and ErrorText explain why the call failed.
 	ErrorCode, ErrorText          string
 	CreatedAt, StartedAt, EndedAt time.Time
 	// EndedNo is the order in which the calls of the run have ended, from 1. 0: it has not ended.
@@ -32,8 +32,8 @@ const (
 	CallSteer        CallVerb = "steer"        // add input to its running turn
 	CallInterrupt    CallVerb = "interrupt"    // end its running turn, and drop those that wait
 	CallExec         CallVerb = "exec"         // run one command in the sandbox
-	CallLogin        CallVerb = "login"        // say how codex reaches its model
-	CallDiff         CallVerb = "diff"         // say what differs from the remote repository
+	CallLogin        CallVerb = "login"        // find out how codex reaches its model
+	CallDiff         CallVerb = "diff"         // find out what differs from the remote repository
 )
 
 // CallStatus is how far a call is.

@@ -43,8 +43,7 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	return Delivery{Due: true, Tries: d.Tries + 1, FailedAt: d.FailedAt, Code: code, Message: message}
 }
 
-// Fault returns why a waiting claim waits: the failure of its delivery, or else that of its last run. Both are empty if nothing
-// failed.
+// Fault returns why a waiting claim waits: the failure of its delivery, or else that of its last run. Both are empty if nothing failed.
 func (c Claim) Fault() (code, message string) {
 	if c.Delivery.Due && c.Delivery.Code != "" {
 		return c.Delivery.Code, c.Delivery.Message

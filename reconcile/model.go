@@ -291,16 +291,14 @@ const (
 	Lost           Outcome = "lost"
 )
 
-// RunKind is what a run does: work on an issue, remove a workspace, push the commits of earlier runs, or carry out the calls of
-// clients.
+// RunKind is what a run does: work on an issue, remove a workspace, push the commits of earlier runs, or carry out the calls of clients.
 type RunKind string
 
 const (
 	AgentRun    RunKind = "agent"
 	CleanupRun  RunKind = "cleanup"
 	DeliveryRun RunKind = "delivery"
-	// FreeRun is an agent without an issue. Its IssueID and Identifier are the agent's id, its WorkspacePath the directory in which it
-	// works.
+	// FreeRun is an agent without an issue. Its IssueID and Identifier are the agent's id, its WorkspacePath the directory in which it works.
 	FreeRun RunKind = "free"
 )
 

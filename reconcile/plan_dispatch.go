@@ -43,7 +43,8 @@ func (p *planner) dispatch() {
 	began, obstacle := d.taken, cmp.Or(d.obstacle, d.blocked(), d.budget)
 	for _, c := range d.contenders() {
 		reason, subject, message := d.refuse(c)
-		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason, Message: message, Subject: subject, Title: c.issue.Title}
+		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Title: c.issue.Title}
+		skip.Reason, skip.Subject, skip.Message = reason, subject, message
 		if c.issue.URL != nil {
 			skip.URL = *c.issue.URL
 		}

@@ -81,8 +81,7 @@ func TestRetryOfBlockedIssue(t *testing.T) {
 	equal(t, "running", story(Compute(s.Snapshot)), "")
 }
 
-// The two requests of a pass may see an issue at different moments. A candidate that was also refreshed counts as the
-// refresh saw it.
+// The two requests of a pass may see an issue at different moments. A candidate that was also refreshed counts as the refresh saw it.
 func TestCandidateThatTheRefreshContradicts(t *testing.T) {
 	for name, row := range map[string]struct {
 		refreshed *Issue // nil: not returned

@@ -48,8 +48,7 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	if r == nil || r.HandoffAt.IsZero() || !visible {
 		return false
 	}
-	// The grace is measured up to the worker's last heartbeat, so that a suspend or a step of the clock since then does not
-	// use it up.
+	// The grace is measured up to the worker's last heartbeat, so that a suspend or a step of the clock since then does not use it up.
 	now := r.HeartbeatAt
 	if now.IsZero() {
 		now = p.s.Now

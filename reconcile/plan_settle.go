@@ -79,8 +79,7 @@ func (s *Snapshot) afterDeath(r *Run, live Liveness) (Outcome, string, string) {
 	return Lost, CodeWorkerLost, "its worker died"
 }
 
-// settle turns an ended run into the next state of its claim. With giveUp it does so although processes remain, and holds the
-// claim.
+// settle turns an ended run into the next state of its claim. With giveUp it does so although processes remain, and holds the claim.
 func (p *planner) settle(r Run, giveUp bool) {
 	delete(p.runs, r.ID)
 	change := &Change{}

@@ -250,8 +250,7 @@ type Runners interface {
 	Probe(ctx context.Context, run Run) Liveness
 	// Prepare writes the run's directory and syncs it. It comes before the run's row.
 	Prepare(ctx context.Context, run Run) error
-	// Start starts the run's worker as a detached process. It returns when the worker has taken the run or refused it, or
-	// after 5 s.
+	// Start starts the run's worker as a detached process. It returns when the worker has taken the run or refused it, or after 5 s.
 	Start(ctx context.Context, run Run) error
 	// Stop asks the run's worker to end, and waits for its end until ctx ends. A worker that takes longer is no error.
 	Stop(ctx context.Context, run Run) error
@@ -262,8 +261,7 @@ type Runners interface {
 	Reap(ctx context.Context, run Run, record func(left []Process) error) (left []Process, err error)
 	// Workspaces lists the recorded workspaces.
 	Workspaces(ctx context.Context) ([]Workspace, error)
-	// TrashDue reports whether removed workspaces must be deleted: because they are old enough, or because less space is free
-	// than wanted.
+	// TrashDue reports whether removed workspaces must be deleted: because they are old enough, or because less space is free than wanted.
 	TrashDue(now time.Time, free, wanted int64) (bool, error)
 	// FreeBytes returns the free space of the workspaces' volume; negative if unknown.
 	FreeBytes() int64

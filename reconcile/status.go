@@ -24,7 +24,7 @@ const (
 // Label is the status as people read it.
 func (s Status) Label() string { return strings.ReplaceAll(string(s), "_", " ") }
 
-// Standing is the status of the claim. asking says that its run has an open request.
+// Standing is the status of the claim. asking is set if its run has an open request.
 func (c Claim) Standing(asking bool) Status {
 	switch {
 	case c.Status == Running && asking:

@@ -257,7 +257,8 @@ func (t *tick) lockIssues(ctx context.Context, plan Plan) (again bool, unlock fu
 		t.snapshot.DispatchOff = true
 		return true, unlock
 	}
-	return slices.ContainsFunc(plan.Actions, func(a Action) bool { return a.Kind == ActDispatch && t.snapshot.Claimed[a.IssueID] != "" }), unlock
+	taken := func(a Action) bool { return a.Kind == ActDispatch && t.snapshot.Claimed[a.IssueID] != "" }
+	return slices.ContainsFunc(plan.Actions, taken), unlock
 }
 
 // takeSlots reserves slots of the account for the agents that the plan starts, and reports whether the pass must plan again

@@ -310,8 +310,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A claim that becomes due during a pass is a reason for another pass. A claim that was due already is not, and does not hide
-// later ones.
+// A claim that becomes due during a pass is a reason for another pass. A claim that was due already is not, and does not hide later ones.
 func TestNextWake(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome, r.Progress = Succeeded, true }).
 		claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(-time.Minute) })

@@ -74,7 +74,8 @@ func (c Config) OtherHome(reported string) string {
 	if c.AgentHome == "" || reported == "" || sameDir(reported, c.AgentHome) {
 		return ""
 	}
-	return fmt.Sprintf("codex uses the home %s, not that of agents, %s: its rules and programs work outside the sandbox", reported, c.AgentHome)
+	return fmt.Sprintf("codex uses the home %s, not that of agents, %s: its rules and programs work outside the sandbox",
+		reported, c.AgentHome)
 }
 
 // drain reads stderr to its end, so that an agent never blocks on it, even if the disk is full.

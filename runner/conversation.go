@@ -84,7 +84,8 @@ func (t *conversation) converse(ctx context.Context, call *reconcile.Call, p Con
 // harmless are the settings of codex that a client may change. Others start programs outside the sandbox, or reach further than
 // the sandbox of a turn.
 var harmless = []string{
-	"compact_prompt", "hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality", "show_raw_agent_reasoning", "web_search",
+	"compact_prompt", "hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality",
+	"show_raw_agent_reasoning", "web_search",
 }
 
 func refuseSettings(config map[string]any) error {
@@ -246,7 +247,8 @@ func (t *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error)
 	g.beginTurn()
 	turn, err := g.session.RunTurn(ctx, agent.TurnParams{
 		Items: p.Items, Model: p.Model, Effort: p.Effort, Cwd: t.dir(p.Cwd),
-		ApprovalPolicy: firstGiven(p.ApprovalPolicy, t.params.ApprovalPolicy, t.Config.ApprovalPolicy), SandboxPolicy: policy, Permissions: profile,
+		ApprovalPolicy: firstGiven(p.ApprovalPolicy, t.params.ApprovalPolicy, t.Config.ApprovalPolicy),
+		SandboxPolicy:  policy, Permissions: profile,
 	})
 	t.rec.usage(ctx, g.session)
 	err = g.explain(ctx, err)

@@ -190,13 +190,15 @@ func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 	}
 	switch {
 	case call.Verb == reconcile.CallConversation && len(c.conversations) >= maxConversations:
-		refuse("too_many_conversations", fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxConversations), "spawn another agent")
+		refuse("too_many_conversations", fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxConversations),
+			"spawn another agent")
 		return
 	case call.Verb == reconcile.CallConversation:
 		t = c.newConversation()
 		t.opened = make(chan struct{})
 		c.conversations[call.ID] = t
-	case t == nil && (call.Conversation != "" || call.Verb == reconcile.CallTurn || call.Verb == reconcile.CallSteer || call.Verb == reconcile.CallInterrupt):
+	case t == nil && (call.Conversation != "" ||
+		call.Verb == reconcile.CallTurn || call.Verb == reconcile.CallSteer || call.Verb == reconcile.CallInterrupt):
 		refuse("unknown_conversation", fmt.Sprintf("the agent has no conversation %q", call.Conversation), "")
 		return
 	case call.Verb == reconcile.CallTurn:
@@ -279,7 +281,8 @@ func (c *clientCalls) finish(ctx context.Context, call reconcile.Call, result an
 		c.shareFault(ctx, call.ErrorCode, call.ErrorText)
 	}
 	c.store(ctx, call)
-	c.note("call_"+string(call.Status), string(call.Verb), map[string]string{"call": call.ID, "conversation": call.Conversation, "error": call.ErrorText})
+	details := map[string]string{"call": call.ID, "conversation": call.Conversation, "error": call.ErrorText}
+	c.note("call_"+string(call.Status), string(call.Verb), details)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open--; c.open == 0 {

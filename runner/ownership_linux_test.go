@@ -14,8 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
-// washed returns a shell command that starts a process with an empty environment, in a new session, with a name that the test
-// can find.
+// washed returns a shell command that starts a process with an empty environment, in a new session, with a name that the test can find.
 func washed(name string) string {
 	return "env -i setsid bash -c 'exec -a " + name + " sleep 1000'"
 }

@@ -15,8 +15,7 @@ type Prompt interface {
 // Journal is the part of the database that a worker uses. An error that wraps reconcile.ErrConflict means that a pass has
 // settled the run, which the worker must no longer write.
 type Journal interface {
-	// UpdateRun writes the run and returns the stop reason that a pass has set, "" if none. It may return both a reason and an
-	// error.
+	// UpdateRun writes the run and returns the stop reason that a pass has set, "" if none. It may return both a reason and an error.
 	UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error)
 	// Finish records the outcome, once and durably.
 	Finish(ctx context.Context, now time.Time, run reconcile.Run) error

@@ -20,7 +20,8 @@ func (j *job) refresh(ctx context.Context) error {
 		return movedOn(reconcile.StopMissing)
 	case issue.Malformed != "":
 		return &reconcile.Error{
-			Code: "tracker_malformed", Message: "the tracker's record of " + j.run.Identifier + " is malformed: " + issue.Malformed, Hint: "correct it in the tracker",
+			Code: "tracker_malformed", Message: "the tracker's record of " + j.run.Identifier + " is malformed: " + issue.Malformed,
+			Hint: "correct it in the tracker",
 		}
 	case p.Terminal(issue.State):
 		return movedOn(reconcile.StopTerminal)

@@ -181,8 +181,7 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	return line + "$alone" + after, nil
 }
 
-// WithheldPassEnv returns the variables of agent.pass_env that commands of a session do not get, because codex takes them for
-// secrets.
+// WithheldPassEnv returns the variables of agent.pass_env that commands of a session do not get, because codex takes them for secrets.
 func (t *Takeover) WithheldPassEnv() []string {
 	return slices.DeleteFunc(slices.Clone(t.Config.PassEnv), func(name string) bool { return !confine.ExcludedByCodex(name) })
 }

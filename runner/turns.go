@@ -135,8 +135,7 @@ func Collided(err error) bool {
 		strings.Contains(message, "failed to initialize sqlite state runtime")
 }
 
-// options returns the options of the session with g. Their functions wait until g.session is set, because the agent may send
-// lines before.
+// options returns the options of the session with g. Their functions wait until g.session is set, because the agent may send lines before.
 func (c *turnLoop) options(g *agentProcess) agent.Options {
 	o := agent.Options{
 		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout,
@@ -253,10 +252,11 @@ func (c *turnLoop) tellClosedNetwork(i *agent.Item) {
 		return
 	}
 	c.toldNetwork = true
-	c.note("network_closed", "a command has failed because the sandbox closes the network; in WORKFLOW.md "+setting+" opens it", map[string]string{"setting": setting})
+	c.note("network_closed", "a command has failed because the sandbox closes the network; in WORKFLOW.md "+setting+" opens it",
+		map[string]string{"setting": setting})
 }
 
-// listener stores what the events of an agent say. Only the handler of events uses it.
+// listener stores what the events of an agent report. Only the handler of events uses it.
 type listener struct {
 	*job
 	limits limitsReporter

@@ -1,5 +1,4 @@
-// Package runner carries out one run: it prepares the workspace, drives the agent through its turns, and records
-// how the run ended.
+// Package runner carries out one run: it prepares the workspace, drives the agent through its turns, and records how the run ended.
 //
 //	pass ── workers.Local: Prepare, Start ──► symphony worker ── Worker.Run ──► hooks, codex app-server
 //	  ▲                                            │

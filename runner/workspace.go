@@ -155,8 +155,7 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 }
 
 // afterRun runs after_run, unless unsafe is a reason why it may not run: git settings are not restored, or a process of the agent is left.
-// It records whether the run has changed anything, and why the hook failed. The error is that processes of the hook could not be
-// ended.
+// It records whether the run has changed anything, and why the hook failed. The error is that processes of the hook could not be ended.
 func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome, unsafe error) (err error) {
 	if w.space == nil || !w.hooksStarted {
 		return nil

@@ -59,7 +59,8 @@ func NewAccount(xdgStateHome, home, codexHome string) *Account {
 func LockTracker(ctx context.Context, xdgStateHome, home, project string) (unlock func(), err error) {
 	a := &Account{Home: project, Dir: filepath.Join(stateHome(xdgStateHome, home), accountsName, trackersName)}
 	if unlock, err = a.lockFor(ctx, pathHash(project)+".lock", startPatience); errors.Is(err, context.DeadlineExceeded) {
-		err = problem("account_state", "a pass of another project with the issues of "+project+" is starting its runs", "the next pass starts what is due", err)
+		err = problem("account_state", "a pass of another project with the issues of "+project+" is starting its runs",
+			"the next pass starts what is due", err)
 	}
 	return unlock, err
 }

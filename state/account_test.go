@@ -50,8 +50,7 @@ func TestWindows(t *testing.T) {
 	test.Equal(t, "after the reset", test.Must(a.Windows(at.Add(time.Hour))), []Window{weekly})
 }
 
-// TestAccountDirectory checks that an account has the same directory by every path to its codex home, and that reading
-// creates nothing.
+// TestAccountDirectory checks that an account has the same directory by every path to its codex home, and that reading creates nothing.
 func TestAccountDirectory(t *testing.T) {
 	home := t.TempDir()
 	codex := filepath.Join(home, "codex")
@@ -149,8 +148,7 @@ func TestDamagedAccount(t *testing.T) {
 	}
 }
 
-// TestSharedBlock checks that a block applies to all projects, that one project at a time probes it, and that a successful
-// probe ends it.
+// TestSharedBlock checks that a block applies to all projects, that one project at a time probes it, and that a successful probe ends it.
 func TestSharedBlock(t *testing.T) {
 	a := newAccount(t)
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))

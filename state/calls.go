@@ -11,11 +11,13 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-const callColumns = `id, run_id, agent, conversation, verb, params, status, thread_id, result, error_code, error_text, created_at, started_at, ended_at, ended_no`
+const callColumns = `id, run_id, agent, conversation, verb, params, status, thread_id, result, error_code, error_text,
+	created_at, started_at, ended_at, ended_no`
 
 func callFields(c *reconcile.Call) []any {
 	return []any{
-		&c.ID, &c.RunID, &c.Agent, &c.Conversation, &c.Verb, textOf((*[]byte)(&c.Params)), &c.Status, &c.ThreadID, textOf((*[]byte)(&c.Result)), &c.ErrorCode, &c.ErrorText,
+		&c.ID, &c.RunID, &c.Agent, &c.Conversation, &c.Verb, textOf((*[]byte)(&c.Params)), &c.Status, &c.ThreadID,
+		textOf((*[]byte)(&c.Result)), &c.ErrorCode, &c.ErrorText,
 		stampOf(&c.CreatedAt), stampOf(&c.StartedAt), stampOf(&c.EndedAt), &c.EndedNo,
 	}
 }
@@ -96,7 +98,8 @@ func (c Clients) Conversation(ctx context.Context, id string) (reconcile.Call, b
 
 // CallsOf returns the calls of a run, oldest first.
 func (c Clients) CallsOf(ctx context.Context, runID string) ([]reconcile.Call, error) {
-	return readAll(ctx, c.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls WHERE run_id = ? ORDER BY created_at, id`, runID)
+	return readAll(ctx, c.conn, "read the calls", callFields,
+		`SELECT `+callColumns+` FROM calls WHERE run_id = ? ORDER BY created_at, id`, runID)
 }
 
 // ConversationsOf returns the conversations of a run with those turns that are open or have ended after the number since, oldest first.

@@ -49,7 +49,8 @@ func (s Store) AskedSince(ctx context.Context, issueID string, since time.Time) 
 // SaveComment stores a comment. One with an id is from then on known to be symphony's (Journal.Created).
 func (s Store) SaveComment(ctx context.Context, c Comment) error {
 	return s.update(ctx, "store a comment of symphony", full, func(t tx) error {
-		if err := t.run(`INSERT OR REPLACE INTO comments (`+commentColumns+`) VALUES (`+marks(commentColumns)+`)`, commentFields(&c)...); err != nil {
+		const insert = `INSERT OR REPLACE INTO comments (` + commentColumns + `) VALUES (`
+		if err := t.run(insert+marks(commentColumns)+`)`, commentFields(&c)...); err != nil {
 			return err
 		}
 		return noGuidance(t, "symphony", c.ID, c.IssueID, "", c.At)

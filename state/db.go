@@ -180,13 +180,11 @@ func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now t
 	return nil
 }
 
-// Open opens the database in dir for reading and writing. It never creates one: if no pass has run yet, the error wraps
-// ErrNoState.
+// Open opens the database in dir for reading and writing. It never creates one: if no pass has run yet, the error wraps ErrNoState.
 func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, "rw", "") }
 
-// OpenReadOnly opens the database in dir for reading. In a directory without write permission or on a full disk, SQLite
-// can't create the shared memory of the WAL. OpenReadOnly then reads the files without locks, because no other process can
-// write to them either.
+// OpenReadOnly opens the database in dir for reading. In a directory without write permission or on a full disk, SQLite can't create the
+// shared memory of the WAL. OpenReadOnly then reads the files without locks, because no other process can write to them either.
 func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	db, err := open(ctx, dir, "ro", "")
 	var e *reconcile.Error
@@ -307,7 +305,7 @@ func refuseNewer(dir, oldest string) error {
 
 func newDB(c *conn) *DB {
 	c.patience = busyTimeout
-	return &DB{conn: c, Store: Store{c}, Journal: Journal{c}, Operator: Operator{c}, Attentions: Attentions{c}, Views: Views{c}, Runs: Runs{c}, Clients: Clients{c}}
+	return &DB{c, Store{c}, Journal{c}, Operator{c}, Attentions{c}, Views{c}, Runs{c}, Clients{c}}
 }
 
 // Close closes the connection. The last process to close merges the WAL into the database. If the files have been replaced
@@ -345,8 +343,7 @@ func (db *DB) QuickCheck(ctx context.Context) error {
 	return fault(db.dir, doing, err)
 }
 
-// Newer returns an error if a newer program has migrated the state. This one may still settle and stop runs, but starts
-// none.
+// Newer returns an error if a newer program has migrated the state. This one may still settle and stop runs, but starts none.
 func (db *DB) Newer() error {
 	if db.schema <= schemaVersion {
 		return nil

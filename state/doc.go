@@ -23,9 +23,8 @@
 //
 // # Decisions
 //
-// Each process has one connection. Its synchronous level is FULL; a heartbeat lowers it to NORMAL for its own transaction. A
-// power failure may then lose the last heartbeats, but never an earlier write while keeping a later one: SQLite reads the WAL
-// up to its first gap.
+// Each process has one connection. Its synchronous level is FULL; a heartbeat lowers it to NORMAL for its own transaction. A power failure
+// may then lose the last heartbeats, but never an earlier write while keeping a later one: SQLite reads the WAL up to its first gap.
 //
 // Every write transaction begins IMMEDIATE and waits for its turn: a transaction that reads first and then finds another
 // writer would fail at once, whatever the timeout. Read transactions begin DEFERRED and wait for no writer.

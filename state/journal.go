@@ -164,10 +164,9 @@ func (j Journal) UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse
 	return Store(j).UsedOn(ctx, at)
 }
 
-// SaveThread stores the token totals of a codex thread. They never decrease and are cumulative over all runs of the thread.
-// In the same transaction SaveThread raises the run's own tokens by what the thread has used since the run's first report: a
-// crash between two transactions would lose these tokens or count them twice. Call SaveThread before UpdateRun reports the
-// same tokens.
+// SaveThread stores the token totals of a codex thread. They never decrease and are cumulative over all runs of the thread. In the same
+// transaction SaveThread raises the run's own tokens by what the thread has used since the run's first report: a crash between two
+// transactions would lose these tokens or count them twice. Call SaveThread before UpdateRun reports the same tokens.
 //
 // If the run has an outcome the error is reconcile.ErrConflict. The tokens then count for the next run of the thread.
 func (j Journal) SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, used reconcile.Tokens, now time.Time) error {
@@ -225,17 +224,16 @@ func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens,
 	return readOne(ctx, j.conn, "read the thread", tokenFields, threadTokens, threadID)
 }
 
-// LastThread returns the issue's newest thread, and the newest one that codex can have in the codex home: one that is stored
-// there or whose home is unknown. Usually they are the same. Either is empty if there is none. With an empty home every
-// thread counts as stored there.
+// LastThread returns the issue's newest thread, and the newest one that codex can have in the codex home: one that is stored there or whose
+// home is unknown. Usually they are the same. Either is empty if there is none. With an empty home every thread counts as stored there.
 //
 // Failed of the second counts its latest runs that ended without success, back to the last one that succeeded or was
 // stopped (interrupted, canceled). Runs without a thread and runs that failed by a fault of the machine don't count.
 func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
 	err = j.view(ctx, "read the last thread", func(t tx) error {
 		threads, err := rows(t, func(th *reconcile.Thread) []any { return []any{&th.ID, &th.WorkspaceID, &th.CodexHome, &th.Ended} },
-			`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, ''), coalesce(t.ended, 0) FROM runs AS r LEFT JOIN threads AS t USING (thread_id)
-			WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
+			`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, ''), coalesce(t.ended, 0)
+			FROM runs AS r LEFT JOIN threads AS t USING (thread_id) WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
 		if err != nil || len(threads) == 0 {
 			return err
 		}
@@ -264,8 +262,7 @@ func (o Operator) EndThreads(ctx context.Context, issueID string) error {
 	})
 }
 
-// LastSeen returns what the agent knows of its issue in a thread; false if that was never stored, as with threads of earlier
-// versions.
+// LastSeen returns what the agent knows of its issue in a thread; false if that was never stored, as with threads of earlier versions.
 func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
 	return readOne(ctx, j.conn, "read what the agent knows of its issue",
 		func(s *reconcile.LastSeen) []any { return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt} },

@@ -41,9 +41,8 @@ func (h *Holder) String() string {
 // Acquire takes the project lock of dir, and creates dir if necessary. self describes the caller to other processes; a PID of
 // 0 stands for this process. If another process keeps the lock, held describes that process and release is nil.
 //
-// Acquire waits for the lock up to timeout. With giveWay it does not wait if another process is already waiting, because the
-// pass of that process will see everything that the caller has written. The lock is released at the latest when the process
-// ends; its file stays.
+// Acquire waits for the lock up to timeout. With giveWay it does not wait if another process is already waiting, because the pass of that
+// process will see everything that the caller has written. The lock is released at the latest when the process ends; its file stays.
 func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration, giveWay bool) (
 	release func() error, held *Holder, err error,
 ) {

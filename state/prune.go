@@ -78,9 +78,8 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 	return runIDs, err
 }
 
-// pruneDue reports whether Prune last completed an hour ago or more, and whether the clock can be trusted: between the last
-// two passes the wall clock must not have moved a day more or less than the monotonic clock. After a reboot only the wall
-// clock counts.
+// pruneDue reports whether Prune last completed an hour ago or more, and whether the clock can be trusted: between the last two passes the
+// wall clock must not have moved a day more or less than the monotonic clock. After a reboot only the wall clock counts.
 func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
 	text, _, err := s.Meta(ctx, metaPruned)
 	if err != nil {
@@ -129,8 +128,8 @@ func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]P
 		ORDER BY max(id) LIMIT ?`, stamp(before), limit)
 }
 
-// ForgetIssue deletes the runs of an issue, or an agent, that PastIssues returned, with their threads, requests and calls. It returns the ids of
-// the runs, so that the caller can remove their directories. The totals do not change. If the issue has been claimed in the
+// ForgetIssue deletes the runs of an issue, or an agent, that PastIssues returned, with their threads, requests and calls. It returns the
+// ids of the runs, so that the caller can remove their directories. The totals do not change. If the issue has been claimed in the
 // meantime, ForgetIssue deletes nothing.
 func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []string, err error) {
 	err = o.update(ctx, "forget an issue", full, func(t tx) error {

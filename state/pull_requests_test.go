@@ -8,8 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The newest description of a pull request replaces the one before. It is deleted when it is old, and with what else is known of
-// the issue.
+// The newest description of a pull request replaces the one before. It is deleted when it is old, and with what else is known of the issue.
 func TestPullRequests(t *testing.T) {
 	db := newState(t)
 	now := epoch.Add(100 * day)

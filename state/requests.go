@@ -69,8 +69,7 @@ func (c *conn) RequestByID(ctx context.Context, issueID string, number int) (rec
 	return r, fault(c.dir, "read a request", err)
 }
 
-// FindRequest returns a request by its number and the identifier of its issue in any case. If there is none the error wraps
-// ErrNotFound.
+// FindRequest returns a request by its number and the identifier of its issue in any case. If there is none the error wraps ErrNotFound.
 func (v Views) FindRequest(ctx context.Context, identifier string, number int) (reconcile.Request, error) {
 	r, err := request(v.reader(ctx), `WHERE q.identifier = ? COLLATE NOCASE AND q.number = ? ORDER BY q.asked_at DESC LIMIT 1`,
 		identifier, number)
@@ -91,9 +90,8 @@ func (v Views) RequestsOfIssue(ctx context.Context, issueID string, limit int) (
 		WHERE q.issue_id = ? ORDER BY q.number DESC LIMIT ?`, issueID, limit)
 }
 
-// LateAnswers returns the answers that came too late for the run that asked and that no later run has received, in the order
-// of the questions. An answer that the worker read is late, too, if the worker died before its next heartbeat: the agent may
-// not have received it.
+// LateAnswers returns the answers that came too late for the run that asked and that no later run has received, in the order of the
+// questions. An answer that the worker read is late, too, if the worker died before its next heartbeat: the agent may not have received it.
 func (j Journal) LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error) {
 	return readAll(ctx, j.conn, "read the requests", requestFields, `SELECT `+requestColumns+requestSource+`
 		WHERE q.issue_id = ? AND q.kind = 'question' AND q.decision = 'answer' AND q.told_run = ''

@@ -9,8 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// StateOf returns the part of State on which a plan for one issue depends: all of it except the claims of other issues that
-// have no slot.
+// StateOf returns the part of State on which a plan for one issue depends: all of it except the claims of other issues that have no slot.
 func (v Views) StateOf(ctx context.Context, issueID string) (all reconcile.State, err error) {
 	err = v.view(ctx, "read the state", func(t tx) error {
 		all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims

@@ -15,8 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// TestBusyDatabase checks that a writer gets its turn beside one that takes the database again at once. SQLite does not
-// queue writers.
+// TestBusyDatabase checks that a writer gets its turn beside one that takes the database again at once. SQLite does not queue writers.
 func TestBusyDatabase(t *testing.T) {
 	db := newState(t)
 	run := startedRun(t, db, 1)

@@ -49,7 +49,10 @@ the project stands for the issue.
 
 // printAgents prints a table of agents, and what they ask.
 func printAgents(w *term.Env, rows []agents.Row) {
-	t := term.Table{Head: []string{"ID", "STATE", "AGE", "TOKENS", "NOW", "DIRECTORY"}, State: 1, Figures: []int{3}, Shrink: []term.Shrink{{Column: 4, Cells: 16}, {Column: 5, Cells: 16}}}
+	t := term.Table{
+		Head: []string{"ID", "STATE", "AGE", "TOKENS", "NOW", "DIRECTORY"}, State: 1, Figures: []int{3},
+		Shrink: []term.Shrink{{Column: 4, Cells: 16}, {Column: 5, Cells: 16}},
+	}
 	for _, r := range rows {
 		now := r.Activity
 		if len(r.Requests) > 0 {

@@ -111,17 +111,16 @@ func didYouMean(word string, synonyms map[string]string, known []string, format 
 // synonyms are what other tools call the commands.
 var synonyms = map[string]string{
 	"abort": "stop", "accept": "approve", "add": "issues new", "allow": "approve", "attach": "takeover", "browse": "open", "cancel": "stop",
-	"clean": "prune", "config": "edit", "continue": "resume", "cost": "report", "create": "issues new", "cron": "schedule", "dashboard": "serve", "delete": "prune",
-	"describe": "show", "enable": "schedule install", "events": "logs", "exec": "run", "gc": "prune", "get": "show", "history": "report",
-	"inspect": "show", "kill": "stop", "lint": "check", "list": "ps", "log": "logs", "ls": "ps", "new": "issues new", "poll": "tick",
-	"queue": "issues", "reject": "deny", "remove": "prune", "reply": "answer", "requeue": "retry", "rerun": "retry", "reset": "retry",
-	"restart": "retry", "rm": "prune", "setup": "init", "start": "run", "stats": "report", "suspend": "pause", "sync": "tick",
-	"tail": "logs -f", "terminate": "stop", "undelete": "restore", "unpause": "resume", "usage": "report", "validate": "check",
-	"view": "show", "watch": "ps --watch", "web": "serve",
+	"clean": "prune", "config": "edit", "continue": "resume", "cost": "report", "create": "issues new", "cron": "schedule",
+	"dashboard": "serve", "delete": "prune", "describe": "show", "enable": "schedule install", "events": "logs", "exec": "run",
+	"gc": "prune", "get": "show", "history": "report", "inspect": "show", "kill": "stop", "lint": "check", "list": "ps", "log": "logs",
+	"ls": "ps", "new": "issues new", "poll": "tick", "queue": "issues", "reject": "deny", "remove": "prune", "reply": "answer",
+	"requeue": "retry", "rerun": "retry", "reset": "retry", "restart": "retry", "rm": "prune", "setup": "init", "start": "run",
+	"stats": "report", "suspend": "pause", "sync": "tick", "tail": "logs -f", "terminate": "stop", "undelete": "restore",
+	"unpause": "resume", "usage": "report", "validate": "check", "view": "show", "watch": "ps --watch", "web": "serve",
 }
 
-// flagError rewords an error of the library's flag parser, which writes flags with one dash and does not say which values a
-// flag accepts.
+// flagError rewords an error of the library's flag parser, which writes flags with one dash and does not say which values a flag accepts.
 func flagError(c *cli.Context, err error) error {
 	message := err.Error()
 	if name, unknown := strings.CutPrefix(message, "flag provided but not defined: -"); unknown {

@@ -17,7 +17,8 @@ import (
 // workflowFlags returns the flags that every command about a project has, followed by its own.
 func workflowFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "workflow", Aliases: []string{"w"}, Usage: "the workflow `FILE` (default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here or above)"},
+		&cli.StringFlag{Name: "workflow", Aliases: []string{"w"}, Usage: "the workflow `FILE` " +
+			"(default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here or above)"},
 		&cli.StringFlag{Name: "state-dir", Usage: "the state `DIRECTORY` (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)"},
 	}, more...)
 }
@@ -190,7 +191,8 @@ func openProjects(w *term.Env, c *cli.Context) (list []*project.Project, err err
 	case c.IsSet("workflow"):
 		return nil, exit.Usage("%s: -w names one workflow; give several as arguments", c.Command.Name)
 	case c.IsSet("state-dir") || w.Getenv("SYMPHONY_STATE_DIR") != "":
-		return nil, exit.Usage("%s: several workflows cannot share a state directory: leave out --state-dir and SYMPHONY_STATE_DIR", c.Command.Name)
+		const message = "%s: several workflows cannot share a state directory: leave out --state-dir and SYMPHONY_STATE_DIR"
+		return nil, exit.Usage(message, c.Command.Name)
 	}
 	for _, path := range paths {
 		p, err := openProject(w, c, path)

@@ -93,8 +93,7 @@ func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// configure sets a key, TABLE.KEY, of a TOML file with one key per line. A value that is neither a number nor a bool becomes a
-// string.
+// configure sets a key, TABLE.KEY, of a TOML file with one key per line. A value that is neither a number nor a bool becomes a string.
 func configure(path, key, value string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -97,17 +97,7 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 	if !issues && !requests || len(typed) > at && takesValue(command, typed[len(typed)-1]) {
 		return nil
 	}
-	value := func(names ...string) string {
-		for i, word := range typed[:len(typed)-1] {
-			if slices.Contains(names, word) {
-				return strings.Trim(typed[i+1], `"'`)
-			}
-		}
-		return ""
-	}
-	env := w.Environment()
-	p := project.New(env, cmp.Or(value("-w", "--workflow"), w.Getenv("SYMPHONY_WORKFLOW"), project.FindWorkflow(env), "WORKFLOW.md"),
-		cmp.Or(value("--state-dir"), w.Getenv("SYMPHONY_STATE_DIR")))
+	p := namedProject(w, typed)
 	if !p.HasState() {
 		return nil
 	}
@@ -128,4 +118,19 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 		offer(name, "")
 	}
 	return err
+}
+
+// namedProject is the project that flags among the words, or else the environment, name.
+func namedProject(w *term.Env, typed []string) *project.Project {
+	value := func(names ...string) string {
+		for i, word := range typed[:len(typed)-1] {
+			if slices.Contains(names, word) {
+				return strings.Trim(typed[i+1], `"'`)
+			}
+		}
+		return ""
+	}
+	env := w.Environment()
+	return project.New(env, cmp.Or(value("-w", "--workflow"), w.Getenv("SYMPHONY_WORKFLOW"), project.FindWorkflow(env), "WORKFLOW.md"),
+		cmp.Or(value("--state-dir"), w.Getenv("SYMPHONY_STATE_DIR")))
 }

@@ -39,8 +39,7 @@ type crashScenario struct {
 	freezer   bool  // needs the cgroup freezer
 	stands    bool  // the process stops instead of dying
 	late      bool  // workers may die only after arm
-	// again lists prefixes of ROLE:NAME: with SYMPHONY_TEST=each points to die at in this scenario although an earlier one reaches
-	// them, too.
+	// again lists prefixes of ROLE:NAME: with SYMPHONY_TEST=each points to die at in this scenario although an earlier one reaches them, too.
 	again []string
 }
 
@@ -72,8 +71,7 @@ var crashScenarios = []crashScenario{
 		play:  func(c *crashScene) { c.finished() },
 	},
 	{
-		// The issue is reopened while its workspace is being removed: the next run works in a new one, or in the old
-		// one while that is complete.
+		// The issue is reopened while its workspace is being removed: the next run works in a new one, or in the old one while that is complete.
 		name: "reopened", issue: finish, ends: "Human Review", keeps: true, recounted: true, late: true,
 		again: []string{"worker:workspace.remove.", "worker:workspace.tree.opened", "worker:workspace.trash.renamed", "worker:workspace.hook.started"},
 		play: func(c *crashScene) {
@@ -447,8 +445,7 @@ func restoredPlay(c *crashScene) {
 	test.Equal(c.t, "the run worked in the restored workspace", c.exists("ws", "ABC-1", "marker"), true)
 }
 
-// takeoverPlay takes the issue over in a terminal, with a codex that exits at once, and repeats a takeover that was
-// killed.
+// takeoverPlay takes the issue over in a terminal, with a codex that exits at once, and repeats a takeover that was killed.
 func takeoverPlay(c *crashScene) {
 	c.move("Backlog")
 	c.pass()

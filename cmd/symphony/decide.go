@@ -59,7 +59,8 @@ func denyCommand(w *term.Env) *cli.Command {
 func answerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "answer", Usage: "answer an agent's question", UsageText: usageText("answer", `REQUEST "TEXT"...`) + decideUsage + answerUsage,
-		Description: exampleText("symphony answer ABC-7.4 'the second one'", "symphony answer ABC-7.4 --choice 2", "pass show npm | symphony answer ABC-7.5 --stdin"),
+		Description: exampleText("symphony answer ABC-7.4 'the second one'", "symphony answer ABC-7.4 --choice 2",
+			"pass show npm | symphony answer ABC-7.5 --stdin"),
 		Flags: decideFlags(
 			&cli.IntSliceFlag{Name: "choice", Usage: "the `N`th option instead of a text; repeat it for each question"},
 			&cli.BoolFlag{Name: "stdin", Usage: "read the TEXT from stdin"},

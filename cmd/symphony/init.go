@@ -9,22 +9,32 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-func initCommand(w *term.Env) *cli.Command {
-	trackers := setup.TrackerNames()
+func initFlags() []cli.Flag {
+	const proposed = "proposed from the project's team"
+	trackers, examples := setup.TrackerNames(), strings.Join(setup.ExampleNames, ", ")
 	flags := workflowFlags(jsonFlags[setup.JSON](
-		&cli.StringFlag{Name: "tracker", Usage: "the `KIND` of tracker: " + strings.Join(trackers, ", "), DefaultText: "asked for on a terminal, otherwise " + trackers[0]},
-		&cli.StringFlag{Name: "example", Usage: "`NAME` of the example to start from: " + strings.Join(setup.ExampleNames, ", "), DefaultText: setup.ExampleNames[0]},
-		&cli.StringFlag{Name: "path", Usage: "with --tracker file the `DIRECTORY` of the issues", DefaultText: setup.DefaultPath + ", or that of Backlog.md"},
+		&cli.StringFlag{
+			Name: "tracker", Usage: "the `KIND` of tracker: " + strings.Join(trackers, ", "),
+			DefaultText: "asked for on a terminal, otherwise " + trackers[0],
+		},
+		&cli.StringFlag{Name: "example", Usage: "`NAME` of the example to start from: " + examples, DefaultText: setup.ExampleNames[0]},
+		&cli.StringFlag{Name: "path", Usage: "with --tracker file the `DIRECTORY` of the issues", DefaultText: setup.DefaultPath +
+			", or that of Backlog.md"},
 		&cli.StringFlag{Name: "key-file", Usage: "read the key of Linear or the token of GitHub from `FILE`; - is stdin"},
-		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project; OWNER/NAME of the repository with the issues on GitHub"},
+		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project; " +
+			"OWNER/NAME of the repository with the issues on GitHub"},
 		&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository, or the directory of a local one"},
-		&cli.StringFlag{Name: "active-states", Usage: "agents work on issues in these `STATES`, separated by commas", DefaultText: "proposed from the project's team"},
-		&cli.StringFlag{Name: "review-state", Usage: "the `STATE` in which the agent hands an issue over", DefaultText: "proposed from the project's team"},
+		&cli.StringFlag{Name: "active-states", Usage: "agents work on issues in these `STATES`, separated by commas", DefaultText: proposed},
+		&cli.StringFlag{Name: "review-state", Usage: "the `STATE` in which the agent hands an issue over", DefaultText: proposed},
 		&cli.StringFlag{Name: "label", Usage: "agents work only on issues with this `LABEL`", DefaultText: setup.DefaultLabel},
 		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` for workspaces", DefaultText: "~/symphony/PROJECT"},
 		&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: "the tracker's own"},
 	)...)
 	flags[0].(*cli.StringFlag).Aliases = []string{"w", "output", "o"}
+	return flags
+}
+
+func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "init", Usage: "write WORKFLOW.md and its environment file",
 		UsageText: usageText("init", "[WORKFLOW]"),
@@ -56,10 +66,11 @@ Examples:
     symphony init
     pass show linear | symphony init --key-file - --project https://linear.app/acme/project/web-shop-1a2b3c4d5e6f \
       --repository git@github.com:acme/web-shop.git --example pull-request`,
-		Flags: flags,
+		Flags: initFlags(),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return setup.Run(c.Context, w, p, setup.Options{
-				Tracker: c.String("tracker"), Path: c.String("path"), Example: c.String("example"), KeyFile: c.String("key-file"), Project: c.String("project"), Repository: c.String("repository"),
+				Tracker: c.String("tracker"), Path: c.String("path"), Example: c.String("example"), KeyFile: c.String("key-file"),
+				Project: c.String("project"), Repository: c.String("repository"),
 				ActiveStates: c.String("active-states"), ReviewState: c.String("review-state"), Label: c.String("label"),
 				Root: c.String("root"), Endpoint: c.String("endpoint"), StateDirSet: c.String("state-dir") != "",
 			})

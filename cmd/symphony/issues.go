@@ -35,7 +35,8 @@ agent.budget_per_day tell; symphony ps --all has the other reasons too.
 If the tracker is a folder of files, issues new adds an issue in the first active state, or in that of --state. --body -
 reads its text from stdin.
 
-` + exampleText("symphony issues --state 'Human Review'", "symphony issues new 'Fix the footer' --label web --body 'It covers the last line.'"),
+` + exampleText("symphony issues --state 'Human Review'",
+			"symphony issues new 'Fix the footer' --label web --body 'It covers the last line.'"),
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[issuesJSON]()}, {"new", reflect.TypeFor[reconcile.Issue]()}},
 			&cli.StringSliceFlag{Name: "state", Usage: "the state with this `NAME`; may be repeated", DefaultText: "the active states"},
 			&cli.StringFlag{Name: "body", Usage: "the `TEXT` of a new issue; - is stdin"},
@@ -126,7 +127,8 @@ func listIssues(c *cli.Context, w *term.Env, p *project.Project) error {
 // recordSkips returns why a pass would not start issues, as far as their records and the day's budget tell.
 func recordSkips(policy reconcile.Policy, issues []reconcile.Issue, now time.Time, today []reconcile.ModelUse) []reconcile.Skip {
 	policy.MaxConcurrent, policy.MaxByState, policy.MinFreeBytes = math.MaxInt, nil, 0
-	return reconcile.Compute(reconcile.Snapshot{Now: now, Policy: policy, Today: today, Tracker: &reconcile.Tracked{Candidates: issues, Fetched: true}}).Skips
+	tracked := &reconcile.Tracked{Candidates: issues, Fetched: true}
+	return reconcile.Compute(reconcile.Snapshot{Now: now, Policy: policy, Today: today, Tracker: tracked}).Skips
 }
 
 // maxBody bounds the text of a new issue that is read from stdin, in bytes: a folder has no larger files.
@@ -174,8 +176,7 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 	})(c)
 }
 
-// refuseNew returns the error for a tracker in which symphony creates no issues, with the address of the project if the tracker
-// tells it.
+// refuseNew returns the error for a tracker in which symphony creates no issues, with the address of the project if the tracker tells it.
 func refuseNew(ctx context.Context, cfg *workflow.Config, tracker *reconcile.TrackerAdapter) error {
 	place := cfg.Tracker.Place
 	if tracker.Verify != nil {

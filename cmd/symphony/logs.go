@@ -25,7 +25,8 @@ func logsCommand(w *term.Env) *cli.Command {
 			"$PAGER, else less. In a pipe, times have a date and are in UTC.\n\n" +
 			exampleText("symphony logs -f ABC-7", "symphony logs ABC-7 --last command"),
 		Flags: workflowFlags(
-			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print new events, also of later runs, until Ctrl-C; with --run until that run ends"},
+			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "print new events, also of later runs, until Ctrl-C; " +
+				"with --run until that run ends"},
 			&cli.StringFlag{Name: "run", Usage: "the run whose ID is or begins with `ID`, instead of the newest; symphony show lists them"},
 			&cli.BoolFlag{Name: "all", Usage: "all stored runs, one after another"},
 			&cli.StringFlag{Name: "since", Usage: "only events since `TIME`, in all runs: 10m or 7d (ago), a day, or 2026-01-31T18:00:00Z"},

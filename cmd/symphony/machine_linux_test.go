@@ -43,8 +43,7 @@ type machine struct {
 	out    *bufio.Reader
 }
 
-// serveCommands runs the commands that it reads, each terminated by a zero byte. Each answer ends with a zero byte and the
-// exit status.
+// serveCommands runs the commands that it reads, each terminated by a zero byte. Each answer ends with a zero byte and the exit status.
 const serveCommands = `while IFS= read -r -d '' cmd; do timeout 120 bash -c "$cmd" </dev/null 2>&1; printf '\0%d\n' $?; done`
 
 // Each machine's user has a different id, so that a process that a machine leaves can be assigned to it.

@@ -30,7 +30,8 @@ Its agents outlive it: a host that is started again finds them with list_agents.
 				Usage: "a call fails after `TIME`",
 			},
 			&cli.DurationFlag{
-				Name: "approval-timeout", Value: agents.DefaultApprovalTimeout, Usage: "a request of an agent is denied after `TIME` without a decision",
+				Name: "approval-timeout", Value: agents.DefaultApprovalTimeout,
+				Usage: "a request of an agent is denied after `TIME` without a decision",
 			},
 			&cli.DurationFlag{
 				Name: "idle-timeout", Value: agents.DefaultIdleTimeout, DefaultText: text.Duration(agents.DefaultIdleTimeout),

@@ -28,7 +28,7 @@ func holdCommand(w *term.Env) *cli.Command {
 
 func retryCommand(w *term.Env) *cli.Command {
 	cmd := verbCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now", "ISSUE")
-	cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "fresh", Usage: "the next run starts a new conversation of codex, in the same workspace"})
+	cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "fresh", Usage: "the next run starts a new conversation of codex in the same workspace"})
 	return cmd
 }
 

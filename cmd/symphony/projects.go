@@ -33,7 +33,12 @@ Examples:
     symphony projects
     mv ~/web-shop ~/shop && symphony projects move ~/web-shop ~/shop
     symphony projects remove ~/web-shop/WORKFLOW.md --workspaces`,
-		Flags: jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[cleanup.ProjectsJSON]()}, {"move", reflect.TypeFor[cleanup.MovedJSON]()}, {"remove", reflect.TypeFor[cleanup.RemovedJSON]()}},
+		Flags: jsonFlagsOf(
+			[]jsonDocument{
+				{"", reflect.TypeFor[cleanup.ProjectsJSON]()},
+				{"move", reflect.TypeFor[cleanup.MovedJSON]()},
+				{"remove", reflect.TypeFor[cleanup.RemovedJSON]()},
+			},
 			&cli.BoolFlag{Name: "workspaces", Usage: "remove: also the workspaces"},
 			&cli.BoolFlag{Name: "force", Usage: "remove: destroy work that exists nowhere else"},
 			&cli.BoolFlag{Name: "yes", Usage: "remove: do not ask"},

@@ -34,11 +34,12 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 
 ` + exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7", "symphony ps --project all --filter status=held --sort -time",
 			"symphony retry $(symphony ps -q --filter status=held --limit 1)"),
-		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[view.Overview]()}, {"--project all", reflect.TypeFor[[]view.Overview]()}},
+		Flags: workflowFlags(jsonFlagsOf(
+			[]jsonDocument{{"", reflect.TypeFor[view.Overview]()}, {"--project all", reflect.TypeFor[[]view.Overview]()}},
 			&cli.BoolFlag{Name: "all", Usage: "also show issues that were not started, and ended runs"},
 			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: only the newest `N` ended runs"},
 			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
-			&cli.StringSliceFlag{Name: "filter", Usage: "only issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", ") + "; may be repeated"},
+			&cli.StringSliceFlag{Name: "filter", Usage: "only issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", ")},
 			&cli.StringFlag{Name: "sort", Usage: "sort by `KEY`: " + strings.Join(view.SortKeys, ", ")},
 			&cli.IntFlag{Name: "limit", Usage: "only the first `N` issues", DefaultText: "all"},
 			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers"},
@@ -65,7 +66,8 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 			if err != nil {
 				return err
 			}
-			if err := render.Overviews(c.Context, w, all, out); err != nil || w.JSON || c.Bool("q") || c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit") {
+			err = render.Overviews(c.Context, w, all, out)
+			if selected := c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit"); err != nil || w.JSON || c.Bool("q") || selected {
 				return err
 			}
 			rows, err := agents.Rows(c.Context, w.Environment(), false)

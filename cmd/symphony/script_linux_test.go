@@ -120,8 +120,8 @@ func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprint(ts.Stdout(), text)
 }
 
-// typedCmd runs a command on a terminal and types a line at each of its prompts, which end in ": ". For the line ^C it sends
-// SIGINT, ^D ends the input. The exit code is ignored; the command must restore the modes of the terminal: typed LINE/LINE... COMMAND ARG...
+// typedCmd runs a command on a terminal and types a line at each of its prompts, which end in ": ". For the line ^C it sends SIGINT, ^D
+// ends the input. The exit code is ignored; the command must restore the modes of the terminal: typed LINE/LINE... COMMAND ARG...
 func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	t, err := newTerminal(100)
 	ts.Check(err)

@@ -152,8 +152,9 @@ func commands() map[string]scriptCommand {
 	return cmds
 }
 
-// condition evaluates a condition: [all]: SYMPHONY_TEST is set; [root]; [mount]: file systems can be mounted; [freezer]: processes can be frozen; [unshare]:
-// namespaces can be created; [sshd]: an ssh server can be started; [tmux], [bash], [zsh], [fish], [gh], [python3]: the program is installed.
+// condition evaluates a condition: [all]: SYMPHONY_TEST is set; [root]; [mount]: file systems can be mounted; [freezer]: processes can be
+// frozen; [unshare]: namespaces can be created; [sshd]: an ssh server can be started; [tmux], [bash], [zsh], [fish], [gh], [python3]: the
+// program is installed.
 func condition(name string) (bool, error) {
 	switch name {
 	case "all":

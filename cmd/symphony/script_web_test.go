@@ -112,8 +112,9 @@ func request(ts *testscript.TestScript, args ...string) string {
 
 var headerPattern = regexp.MustCompile(`^([A-Z][A-Za-z-]*): ?(.*)$`)
 
-// examplesCmd runs the examples of a document about the API, with $SERVER and $TOKEN, and with ABC for the team WEB. Each line of a block of shell that begins with
-// curl has to print something, and the last line of a block the members of the JSON that follows it, with their types:
+// examplesCmd runs the examples of a document about the API, with $SERVER and $TOKEN, and with ABC for the team WEB. Each line of a block
+// of shell that begins with curl has to print something, and the last line of a block the members of the JSON that follows it, with their
+// types:
 // examples DOCUMENT
 func examplesCmd(ts *testscript.TestScript, neg bool, args []string) {
 	text, err := os.ReadFile(filepath.Join(moduleRoot, args[0]))

@@ -114,8 +114,7 @@ func TestSecurityTable(t *testing.T) {
 	runScripts(t, codexParams(t), scripts)
 }
 
-// removeOutside removes the files that agents have written outside their scripts' directories. Their names contain this
-// process's pid.
+// removeOutside removes the files that agents have written outside their scripts' directories. Their names contain this process's pid.
 func removeOutside(t *testing.T) {
 	t.Helper()
 	for _, path := range test.Must(filepath.Glob(fmt.Sprintf("/tmp/symphony-trust-%d-*", os.Getpid()))) {

@@ -110,7 +110,8 @@ func newLoopServer(c *cli.Context, w *term.Env, projects []*project.Project) (fu
 	asked := c.IsSet("port") || c.IsSet("listen")
 	if server, _ := serverOf(projects); !asked && server.Port < 0 {
 		if c.IsSet("token-file") || c.IsSet("allow-host") {
-			w.Note(slog.LevelWarn, "there is no server for --token-file and --allow-host: give --port, or write server.port into a valid WORKFLOW.md")
+			w.Note(slog.LevelWarn,
+				"there is no server for --token-file and --allow-host: give --port, or write server.port into a valid WORKFLOW.md")
 		}
 		return nil, nil
 	}

@@ -160,8 +160,7 @@ func (m *machine) loopUnit() {
 	test.Equal(m.t, "the result of the loop", m.userctl("show -P Result symphony-loop.service"), "success")
 }
 
-// sliceStops stops the slice of the scopes: workers end as interrupted, without a failure, and the next pass resumes their
-// threads.
+// sliceStops stops the slice of the scopes: workers end as interrupted, without a failure, and the next pass resumes their threads.
 func (m *machine) sliceStops(w machineWorker) {
 	m.t.Helper()
 	w.thread = m.threadOf(w.run)

@@ -29,18 +29,23 @@ each action, and counts, which scripts can read more reliably than sentences. Wi
 a log with a record for each action, warning and error, and one for the pass. --quiet prints an error only when it
 changes. In systemd's journal each line has a priority.
 
-` + exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json", "symphony tick --loop web-shop/WORKFLOW.md api/WORKFLOW.md"),
+` + exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json",
+			"symphony tick --loop web-shop/WORKFLOW.md api/WORKFLOW.md"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](append(serverFlags("server.port, else no server"),
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
-			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop: end the workers with the loop, for containers; the next loop starts their issues again"},
+			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop: also end the workers, for containers; the next loop starts their issues again"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do; change nothing, take no lock"},
 			fieldsFlag(),
 			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and those only when they change"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
 			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for the end of another pass for `TIME`, such as 10s", DefaultText: "do not wait"},
-			&cli.StringFlag{Name: "log-level", Usage: "log the pass on stderr, at `LEVEL`: debug, info, warn or error", DefaultText: "info with --log-format, else no log"},
-			&cli.StringFlag{Name: "log-format", Usage: "log the pass on stderr, in `FORMAT`: text or json", DefaultText: "text with --log-level, else no log"},
-			&cli.StringFlag{Name: "trigger", Usage: "record that `NAME` runs the pass: cron, timer, manual, worker or command", Value: project.TriggerManual},
+			&cli.StringFlag{
+				Name: "log-level", Usage: "log the pass on stderr, at `LEVEL`: debug, info, warn or error",
+				DefaultText: "info with --log-format, else no log",
+			},
+			&cli.StringFlag{Name: "log-format", Usage: "the `FORMAT` of the log: text or json", DefaultText: "text with --log-level, else no log"},
+			&cli.StringFlag{Name: "trigger", Value: project.TriggerManual, Usage: "record that `NAME` runs the pass: " +
+				"cron, timer, manual, worker or command"},
 		)...)...),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
 	}
@@ -88,7 +93,7 @@ func tickAction(c *cli.Context, w *term.Env) error {
 
 // fieldsFlag is -v of the commands that run a pass.
 func fieldsFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print the actions and counts of the pass as fields, not as sentences"}
+	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print the actions and counts of the pass as fields, not sentences"}
 }
 
 // tickLoopArguments turns "symphony WORKFLOW.md", the command line of specification 17.7, into "symphony tick --loop WORKFLOW.md".

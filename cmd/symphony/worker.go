@@ -15,7 +15,8 @@ func workerCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{Name: "slot"}, &cli.StringFlag{Name: "model"},
 		},
 		Action: func(c *cli.Context) error {
-			return worker.Run(c.Context, w.Environment(), w.Stderr, c.String("run"), c.String("state-dir"), c.String("workflow"), c.String("slot"), c.String("model"))
+			return worker.Run(c.Context, w.Environment(), w.Stderr,
+				c.String("run"), c.String("state-dir"), c.String("workflow"), c.String("slot"), c.String("model"))
 		},
 	}
 }

@@ -52,9 +52,8 @@ func VisibleJSON(s string) string {
 	return b.String()
 }
 
-// Control reports whether a character can change how the text around it is shown, or is itself not shown: control characters,
-// separators of lines, and format characters, some of which reorder text. The joiners, which emoji and some scripts need, are not
-// among them.
+// Control reports whether a character can change how the text around it is shown, or is itself not shown: control characters, separators of
+// lines, and format characters, some of which reorder text. The joiners, which emoji and some scripts need, are not among them.
 func Control(r rune) bool {
 	const nonJoiner, joiner = 0x200c, 0x200d
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != nonJoiner && r != joiner

@@ -21,7 +21,7 @@ func (c *Client) Fail(code, message string) *reconcile.Error {
 	return &reconcile.Error{Code: code, Message: c.Scrub(message), Class: reconcile.ClassTracker, Hint: c.Strange}
 }
 
-// Unreadable returns the error of an answer that could not be decoded; what says what it is not.
+// Unreadable returns the error of an answer that could not be decoded; what completes the sentence "the answer is …".
 func (c *Client) Unreadable(what string, body []byte, err error) error {
 	return &reconcile.Error{
 		Code: c.Prefix + "_unknown_payload", Message: c.Scrub("the answer is " + what + ": " + c.Short(body)),
@@ -42,8 +42,8 @@ func (c *Client) requestError(r Request, err error) error {
 	return e
 }
 
-// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that means failure. said is what the body says
-// if it has no errors. ofKey reports whether an error is about the key. special completes the error of an answer that means something
+// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that means failure. said is the text of the
+// body if it has no errors. ofKey reports whether an error is about the key. special completes the error of an answer that means something
 // else to this tracker than to others, and reports whether it has done so.
 func (c *Client) Refusal(
 	a Answer, errs []GraphQLError, said string, ofKey func(GraphQLError) bool, special func(*reconcile.Error) bool,
@@ -68,7 +68,7 @@ func (c *Client) Refusal(
 	return e
 }
 
-// RefusedKey reports whether an error says that there is no key, or that it was refused.
+// RefusedKey reports whether an error means that there is no key, or that it was refused.
 func (s Service) RefusedKey(err error) bool {
 	var known *reconcile.Error
 	return errors.As(err, &known) && (strings.HasPrefix(known.Hint, s.CheckKey) || known.Code == "missing_tracker_api_key")

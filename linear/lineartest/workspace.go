@@ -237,8 +237,7 @@ func (w *workspace) add(given Issue) (*Issue, error) {
 	return i, nil
 }
 
-// edit sets the fields of an issue to those of want, or changes nothing. Id, identifier, team, URL, times, comments and links
-// stay.
+// edit sets the fields of an issue to those of want, or changes nothing. Id, identifier, team, URL, times, comments and links stay.
 func (w *workspace) edit(i *Issue, want Issue) error {
 	t := w.team(i.Team)
 	state := t.state(want.State)

@@ -22,9 +22,8 @@ const (
 	// pointVar is the point at which the process dies: [ROLE:]NAME[#N], where N counts the process's visits and is 1 by
 	// default. ROLE is "worker", or "pass" for every other process; without a role any process dies.
 	pointVar = "SYMPHONY_CRASH_AT"
-	// logVar is a file. Together with pointVar, the process that dies creates it, and a process that finds it does not die,
-	// so that only one of the processes that inherit the variables dies. Without pointVar, each visit is appended to the
-	// file as a line "ROLE:NAME PID".
+	// logVar is a file. Together with pointVar, the process that dies creates it, and a process that finds it does not die, so that only one
+	// of the processes that inherit the variables dies. Without pointVar, each visit is appended to the file as a line "ROLE:NAME PID".
 	logVar = "SYMPHONY_CRASH_LOG"
 	// stopVar makes the process stop (SIGSTOP) instead of dying.
 	stopVar = "SYMPHONY_CRASH_STOP"

@@ -22,7 +22,6 @@
 // A literal api_key never leaves the file: Redacted contains $SYMPHONY_LITERAL_API_KEY instead, which Parse resolves like any
 // other variable, but without a fallback.
 //
-// The template engine is strict, but checks only what it renders. So ParsePrompt also walks the whole template and looks up
-// every name: Check then reports a misspelt name even in a branch that is not taken. The tags that read files (include, render)
-// are disabled.
+// The template engine is strict, but checks only what it renders. So ParsePrompt also walks the whole template and looks up every name:
+// Check then reports a misspelt name even in a branch that is not taken. The tags that read files (include, render) are disabled.
 package workflow

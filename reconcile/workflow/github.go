@@ -98,7 +98,8 @@ func (r *reader) gitHubStates() {
 	if _, set := r.lines["tracker.active_states"]; !set {
 		for _, label := range t.GitHub.StateLabels {
 			if slices.Contains([]string{"todo", "to do", "in progress"}, reconcile.NormalizeState(label)) {
-				r.warnKey("tracker.provider.state_labels", "agents leave issues in the state "+strconv.Quote(label)+" alone: add it to tracker.active_states")
+				r.warnKey("tracker.provider.state_labels", "agents leave issues in the state "+strconv.Quote(label)+
+					" alone: add it to tracker.active_states")
 			}
 		}
 	}

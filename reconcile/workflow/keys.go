@@ -85,11 +85,14 @@ func Keys() []Key { return keys(&Config{}) }
 
 // keys returns the table, with pointers into a configuration.
 func keys(c *Config) []Key {
+	return slices.Concat(trackerKeys(c), providerKeys(c), passKeys(c), workspaceKeys(c), agentKeys(c), codexKeys(c), serverKeys(c))
+}
+
+func trackerKeys(c *Config) []Key {
 	return []Key{
 		key("tracker.kind", typeString, "", &c.Tracker.Kind, "the tracker: "+strings.Join(TrackerKinds(), ", ")+"; required").
 			then((*reader).kind),
-		key("tracker.endpoint", typeURL, "https://api.linear.app/graphql", &c.Tracker.Endpoint,
-			"the tracker's API").then((*reader).endpoint),
+		key("tracker.endpoint", typeURL, "https://api.linear.app/graphql", &c.Tracker.Endpoint, "the tracker's API").then((*reader).endpoint),
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
 			"the key, or better $NAME, a variable that contains it").then((*reader).apiKey),
 		key("tracker.project_slug", typeString, "", &c.Tracker.ProjectSlug,
@@ -108,8 +111,12 @@ func keys(c *Config) []Key {
 			"users whose comments may answer agents' questions: logins, emails or ids; if empty, questions are not posted to the tracker"),
 		key("tracker.explain_holds", typeBool, "false", &c.Tracker.ExplainHolds,
 			"comment on an issue if it is held, or if its work was not delivered after three tries, with the reason"),
-		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
-			"PEM file with additional certificates to trust, such as a private CA"),
+		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile, "PEM file with additional certificates to trust, such as a private CA"),
+	}
+}
+
+func providerKeys(c *Config) []Key {
+	return []Key{
 		key("tracker.provider.endpoint", typeURL, "", nil, "").sameAs("tracker.endpoint"),
 		key("tracker.provider.api_key", typeString, "", nil, "").sameAs("tracker.api_key"),
 		key("tracker.provider.project_slug", typeString, "", nil, "").sameAs("tracker.project_slug").of("linear"),
@@ -138,7 +145,12 @@ func keys(c *Config) []Key {
 			"the tracker's program and its arguments: see trackers.md; required").of("command").then((*reader).trackerCommand),
 		key("tracker.provider.verbs", typeStrings, "[]", &c.Tracker.Verbs,
 			"what the program can do besides reading: tool, comment").of("command").then((*reader).trackerVerbs),
+	}
+}
 
+// passKeys are the keys of polling and monitor.
+func passKeys(c *Config) []Key {
+	return []Key{
 		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
 			"time between passes of tick --loop and of an installed timer").atLeast(1).then((*reader).interval),
 		key("monitor.ping_url", typeURL, "", &c.Monitor.PingURL,
@@ -146,6 +158,12 @@ func keys(c *Config) []Key {
 			then((*reader).pingURL),
 		key("monitor.metrics_file", typePath, "", &c.Monitor.MetricsFile,
 			"file that each pass writes metrics for Prometheus to, for node_exporter's textfile collector"),
+	}
+}
+
+// workspaceKeys are the keys of workspace, repository and hooks.
+func workspaceKeys(c *Config) []Key {
+	return []Key{
 		key("workspace.root", typePath, "<temp>/symphony_workspaces", nil,
 			"directory of the workspaces; ~ and $NAME are expanded, a relative path starts at WORKFLOW.md").then((*reader).root),
 		key("workspace.keep_removed_ms", typeMS, "86400000", &c.Workspace.KeepRemoved,
@@ -175,7 +193,11 @@ func keys(c *Config) []Key {
 		key("hooks.on_attention", typeShell, "", &c.Hooks.OnAttention,
 			"runs in the home directory when an operator is needed: a request, a hold, a handoff, a blocked project, unsaved or undelivered work"),
 		key("hooks.timeout_ms", typeMS, "60000", &c.Hooks.Timeout, "longest time that a hook may take").then((*reader).hookTimeout),
+	}
+}
 
+func agentKeys(c *Config) []Key {
+	return []Key{
 		key("agent.max_concurrent_agents", typeInteger, "10", &c.Policy.MaxConcurrent, "most runs at the same time").atLeast(1),
 		key("agent.max_concurrent_agents_by_state", typeStateMap, "{}", &c.Policy.MaxByState, "most runs at the same time for issues in a state"),
 		key("agent.max_turns", typeInteger, "20", &c.Agent.MaxTurns, "most turns in one run").atLeast(1),
@@ -205,12 +227,15 @@ func keys(c *Config) []Key {
 			"continue the codex conversation of the issue's previous run; false: each run starts a new one"),
 		key("agent.by_label", typeLabels, "[]", nil,
 			"another model, effort, max_turns or sandbox for issues with a label: see below").then((*reader).byLabel),
-		key("agent.prices", typePrices, "{}", &c.Agent.Prices,
-			"prices per million tokens, for report: see below").then((*reader).prices),
+		key("agent.prices", typePrices, "{}", &c.Agent.Prices, "prices per million tokens, for report: see below").then((*reader).prices),
 		key("agent.budget_per_day", typeBudget, "0", &c.Agent.budget,
 			"start no run or turn on a day (UTC) that has used this much, such as 5M (tokens) or, with agent.prices, 20 USD; 0: no limit").
 			then((*reader).budget),
+	}
+}
 
+func codexKeys(c *Config) []Key {
+	return []Key{
 		key("codex.command", "shell command", "codex app-server", &c.Codex.Command,
 			"starts the agent; run by bash in the workspace, with what a login shell exports").then((*reader).command),
 		key("codex.trust_launcher", typeBool, "false", &c.Codex.TrustLauncher,
@@ -230,7 +255,11 @@ func keys(c *Config) []Key {
 		key("codex.read_timeout_ms", typeMS, "5000", &c.Codex.ReadTimeout, "longest wait for codex's answer to a request").atLeast(1),
 		key("codex.stall_timeout_ms", typeMS, "300000", &c.Codex.StallTimeout,
 			"longest time without progress; 0 or less: no limit").atLeast(-maxMS),
+	}
+}
 
+func serverKeys(c *Config) []Key {
+	return []Key{
 		key("server.port", typeInteger, "", &c.Server.Port,
 			"port of symphony serve (default: 7967), and of a server in tick --loop; 0: any free one").then((*reader).serverPort),
 		key("server.host", typeString, "127.0.0.1", &c.Server.Host, "address at which symphony serve listens; on any other "+

@@ -88,7 +88,8 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 	} {
 		node, given := entries[k.Name]
 		delete(entries, k.Name)
-		if f := (field{key: at.key + "." + k.Name, line: at.line, node: deref(&node)}); given && !null(f.node) && r.value(k, f) && k.after != nil {
+		f := field{key: at.key + "." + k.Name, line: at.line, node: deref(&node)}
+		if given && !null(f.node) && r.value(k, f) && k.after != nil {
 			k.after(r, f)
 		}
 	}

@@ -108,7 +108,8 @@ func (r *reader) budget(f field) {
 	case len(prices.Models) == 0:
 		r.invalid(f, "an amount of money needs agent.prices, the prices of tokens", "add agent.prices, or write tokens, such as 5M")
 	case m[2] != prices.Currency:
-		r.invalid(f, "the unit "+strconv.Quote(m[2])+" is neither k, M or G, for tokens, nor the currency of agent.prices, "+prices.Currency, budgetHint)
+		r.invalid(f, "the unit "+strconv.Quote(m[2])+" is neither k, M or G, for tokens, nor the currency of agent.prices, "+
+			prices.Currency, budgetHint)
 	case !pricesAll:
 		r.invalid(f, "agent.prices has no default, so that models that it does not name would cost nothing",
 			"add a price for default to agent.prices: that of the most expensive model")

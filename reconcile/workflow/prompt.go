@@ -125,8 +125,7 @@ func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err er
 
 const checkHint = "run symphony check, which names every unknown variable and filter"
 
-// Check lists unknown variables, fields and filters, and tags that are not closed, even in branches that are never taken, sorted
-// by line.
+// Check lists unknown variables, fields and filters, and tags that are not closed, even in branches that are never taken, sorted by line.
 func (p *Prompt) Check() []Warning { return p.problems }
 
 // explain returns a message that names the variable, which the library's message does not.

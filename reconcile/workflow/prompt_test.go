@@ -27,8 +27,7 @@ func bareIssue() reconcile.Issue {
 	return reconcile.Issue{ID: "id-1", Identifier: "ABC-1", Title: "T", State: "Todo"}
 }
 
-// A known value that is null renders as nothing, and an unknown name is an error wherever it is evaluated. fails is a part of the
-// error.
+// A known value that is null renders as nothing, and an unknown name is an error wherever it is evaluated. fails is a part of the error.
 func TestRender(t *testing.T) {
 	bare, full := bareIssue(), fullIssue()
 	tests := []struct {

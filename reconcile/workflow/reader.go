@@ -263,8 +263,7 @@ func (r *report) result(secrets ...Secret) ([]Warning, error) {
 	return r.warnings, errors.Join(all...)
 }
 
-// shorten bounds the length of a message, which may quote a long value. It comes after scrub, which cannot recognise a part of a
-// key.
+// shorten bounds the length of a message, which may quote a long value. It comes after scrub, which cannot recognise a part of a key.
 func shorten(message string) string {
 	const longest = 300
 	if runes := []rune(message); len(runes) > longest {

@@ -48,7 +48,8 @@ var gitAddress = text.Pattern(`^(?i:https?|ssh|git|file)://|^[\w.-]+(@[\w.-]+)?:
 
 func (r *reader) repositoryURL(f field) {
 	address := r.cfg.Repository.URL
-	const hint = "write for instance git@example.com:team/repo.git, https://example.com/team/repo.git, /a/path, or ./a/path from WORKFLOW.md's folder"
+	const hint = "write for instance git@example.com:team/repo.git, https://example.com/team/repo.git, /a/path, " +
+		"or ./a/path from WORKFLOW.md's folder"
 	if top, _, _ := strings.Cut(address, "/"); top == "." || top == ".." {
 		address = r.path(f, address)
 		r.cfg.Repository.URL = address

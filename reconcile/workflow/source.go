@@ -43,9 +43,11 @@ func Read(path string) (Source, error) {
 		data, _, err = readRegular(resolved)
 	}
 	if err != nil {
-		message, hint := "there is no workflow file "+path, "symphony init writes one; or run symphony in the folder of another one, or name it with -w FILE"
+		message := "there is no workflow file " + path
+		hint := "symphony init writes one; or run symphony in the folder of another one, or name it with -w FILE"
 		if !errors.Is(err, fs.ErrNotExist) {
-			message, hint = fmt.Sprintf("read %s: %s", path, reason(err)), "make it a file that this account can read, or name another one with -w FILE"
+			message = fmt.Sprintf("read %s: %s", path, reason(err))
+			hint = "make it a file that this account can read, or name another one with -w FILE"
 		}
 		return Source{}, &reconcile.Error{Code: CodeMissingFile, Message: message, Hint: hint, Err: err}
 	}

@@ -13,12 +13,12 @@ type tracker struct {
 	name, title      string   // the value of tracker.kind, and what people call it
 	endpoint         string   // the default of tracker.endpoint
 	active, terminal []string // the defaults of tracker.active_states and tracker.terminal_states
-	always           string   // a terminal state, whatever the file says, unless it is an active one; empty for none
+	always           string   // a terminal state, whatever the file lists, unless it is an active one; empty for none
 	keyVars          []string // the variables that contain the key if the file names none
 	needsKey         bool
 	ofGitHub         bool   // the key is GitHub's: gh may have it, and it opens pull requests
 	assigneeVar      string // contains the assignee if the file names none; empty for none
-	// orders says that blockers keep the first active state from starting, beside Todo, which the specification names.
+	// orders is set if blockers keep the first active state from starting, beside Todo, which the specification names.
 	orders bool
 	check  func(*reader) // checks what depends on several keys; may be nil
 }
@@ -66,7 +66,8 @@ func (r *reader) kind(f field) {
 	}
 	switch {
 	case f.node == nil && r.src.FrontMatter == nil:
-		r.fail(CodeTrackerKind, f, "missing, because the file does not begin with a line ---", "write the keys between two lines of --- at its beginning")
+		r.fail(CodeTrackerKind, f, "missing, because the file does not begin with a line ---",
+			"write the keys between two lines of --- at its beginning")
 	case f.node == nil:
 		r.fail(CodeTrackerKind, f, "missing; there is "+strings.Join(kinds, ", "), "write `kind: file` or another of them below `tracker:`")
 	default:

@@ -15,8 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// value stores the value of a key, or its default, in the configuration. It returns false if the value is invalid, which is
-// reported.
+// value stores the value of a key, or its default, in the configuration. It returns false if the value is invalid, which is reported.
 func (r *reader) value(k Key, f field) bool {
 	ok := true
 	switch to := k.to.(type) {
@@ -132,8 +131,7 @@ func (r *reader) list(k Key, f field) ([]string, bool) {
 	return list, true
 }
 
-// stateLimits reads the map of states to limits. An entry that is no positive number is ignored with a warning
-// (specification 5.3.5).
+// stateLimits reads the map of states to limits. An entry that is no positive number is ignored with a warning (specification 5.3.5).
 func (r *reader) stateLimits(k Key, f field) (map[string]int, bool) {
 	limits := map[string]int{}
 	if f.node == nil {

@@ -18,13 +18,11 @@ import (
 
 // RequestStore stores requests of agents until an operator decides them.
 type RequestStore interface {
-	// AddRequest stores a request durably and assigns its number. The error wraps reconcile.ErrConflict if the worker no longer
-	// owns the run.
+	// AddRequest stores a request durably and assigns its number. The error wraps reconcile.ErrConflict if the worker no longer owns the run.
 	AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error)
 	// RequestByID returns the request, with the decision if there is one.
 	RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error)
-	// ResolveRequest ends the request and returns it as it is then. A request that was decided before it could expire keeps its
-	// decision.
+	// ResolveRequest ends the request and returns it as it is then. A request that was decided before it could expire keeps its decision.
 	ResolveRequest(ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate) (reconcile.Request, error)
 }
 
@@ -60,8 +58,7 @@ type question struct {
 	log   *slog.Logger
 }
 
-// Decide stores the request and waits for the decision. A request that can't be stored is declined, because no operator could
-// see it.
+// Decide stores the request and waits for the decision. A request that can't be stored is declined, because no operator could see it.
 func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	expired := time.NewTimer(d.Timeout)
 	defer expired.Stop()

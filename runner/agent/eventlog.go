@@ -120,9 +120,8 @@ func (l *EventLog) Close() error {
 	return l.file.Close()
 }
 
-// shorten returns a JSON value of at most limit bytes. Long strings keep their beginning and end, so that a shortened event
-// still tells what was run, where, and how it ended. Strings are redacted before they are cut, because a part of a secret
-// would not be recognised.
+// shorten returns a JSON value of at most limit bytes. Long strings keep their beginning and end, so that a shortened event still tells
+// what was run, where, and how it ended. Strings are redacted before they are cut, because a part of a secret would not be recognised.
 func shorten(payload json.RawMessage, limit int, r *Redactor) json.RawMessage {
 	if len(payload) <= limit {
 		return payload

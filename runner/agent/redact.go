@@ -49,8 +49,7 @@ func NewRedactor(values []string) *Redactor {
 	return r
 }
 
-// NewExactRedactor returns a Redactor for the values only. It is for texts that the agent reads, which should change as little
-// as possible.
+// NewExactRedactor returns a Redactor for the values only. It is for texts that the agent reads, which should change as little as possible.
 func NewExactRedactor(values []string) *Redactor {
 	r := &Redactor{}
 	r.Add(values)

@@ -48,8 +48,7 @@ type Request struct {
 	ThreadID string // may be a sub-agent's
 	TurnID   string
 	ItemID   string
-	// Summary is one line with all that an approval grants. Only commands, which are complete in Command, and questions are
-	// cut.
+	// Summary is one line with all that an approval grants. Only commands, which are complete in Command, and questions are cut.
 	Summary string
 	Reason  string // given by the agent, or ""
 	// Command and Cwd belong to RequestCommand, Changes and GrantRoot to RequestFileChange, Server and Questions to

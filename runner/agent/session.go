@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Session is one conversation with one running agent. Its methods may be called from several goroutines; one turn runs
-// at a time.
+// Session is one conversation with one running agent. Its methods may be called from several goroutines; one turn runs at a time.
 //
 //	Initialize ─► StartThread | ResumeThread ─► RunTurn … RunTurn ─► Close
 type Session interface {
@@ -69,7 +68,7 @@ type Options struct {
 	// Busy reports whether a process that the agent started during this turn is alive. It is called when StallTimeout has
 	// passed without progress: if it returns true, as while a command runs, the limit is TurnTimeout. May be nil.
 	Busy func() bool
-	// OnApproval and OnQuestion say how requests of the agent are answered; Ask passes them to an operator.
+	// OnApproval and OnQuestion decide how requests of the agent are answered; Ask passes them to an operator.
 	OnApproval Approval
 	OnQuestion QuestionPolicy
 	Ask        Asker

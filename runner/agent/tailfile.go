@@ -35,8 +35,7 @@ func OpenTailFile(path string, limit int, r *Redactor) (*TailFile, error) {
 	return &TailFile{file: f, limit: limit, size: int(end), redactor: r}, nil
 }
 
-// Write implements io.Writer. It never fails, so that a full disk does not block the program that writes; Err returns the
-// error.
+// Write implements io.Writer. It never fails, so that a full disk does not block the program that writes; Err returns the error.
 func (t *TailFile) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -89,8 +89,7 @@ func TestClocksPauseForOperator(t *testing.T) {
 	}
 }
 
-// TestSlowAskFreesClocks checks that the clock runs again once codex has resolved a request, even if Ask ignores the end of its
-// context.
+// TestSlowAskFreesClocks checks that the clock runs again once codex has resolved a request, even if Ask ignores the end of its context.
 func TestSlowAskFreesClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -64,8 +64,7 @@ var classes = map[string]agent.Code{
 	"contextWindowExceeded": "", "badRequest": "", "cyberPolicy": "", "sandboxError": "",
 }
 
-// messageClasses classify codex's own messages where codexErrorInfo does not. They are never applied to text of a model or a
-// command.
+// messageClasses classify codex's own messages where codexErrorInfo does not. They are never applied to text of a model or a command.
 var messageClasses = []struct {
 	class agent.Code
 	words func() *regexp.Regexp

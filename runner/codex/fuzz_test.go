@@ -15,9 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// FuzzStream feeds a session with arbitrary bytes, from the first line or within a turn. Time is that of a synctest bubble, so
-// that a hang shows as a deadlock or as minutes gone by. Every event must encode as JSON, and codex must be able to read every
-// line that is sent.
+// FuzzStream feeds a session with arbitrary bytes, from the first line or within a turn. Time is that of a synctest bubble, so that a hang
+// shows as a deadlock or as minutes gone by. Every event must encode as JSON, and codex must be able to read every line that is sent.
 func FuzzStream(f *testing.F) {
 	for _, stream := range []string{
 		initialized1 + "\n" + threadStarted + "\n" + turnStarted + "\n" + delta + "\n" + turnCompleted + "\n",

@@ -36,7 +36,9 @@ var sharedKeys = []string{
 }
 
 // widening are the entries of a codex home, besides config.toml, that name programs, allow commands or set variables of codex.
-var widening = []string{"rules", "hooks.json", "hooks", "plugins", "agents", "environments.toml", ".credentials.json", ".env", "*.config.toml"}
+var widening = []string{
+	"rules", "hooks.json", "hooks", "plugins", "agents", "environments.toml", ".credentials.json", ".env", "*.config.toml",
+}
 
 // PrepareHome makes dir a codex home for agents that shares the login of the operator's home, and the settings in sharedKeys.
 // The login is a link, so that both see a new login and refreshed tokens. Nothing else of the operator's home applies to agents.

@@ -211,8 +211,7 @@ var reviewAnswers = answers{
 	denied: object{"decision": "denied"}, ended: object{"decision": "abort"},
 }
 
-// toolAnswers are the answers for tools of MCP servers. "always" is not among them: codex would write it into its
-// configuration.
+// toolAnswers are the answers for tools of MCP servers. "always" is not among them: codex would write it into its configuration.
 var toolAnswers = answers{
 	once:      object{"action": "accept", "content": object{}, "_meta": nil},
 	session:   object{"action": "accept", "content": object{}, "_meta": object{"persist": "session"}},
@@ -221,8 +220,7 @@ var toolAnswers = answers{
 	ended:     object{"action": "cancel", "content": nil, "_meta": nil},
 }
 
-// permissionAnswers grant exactly what was requested. Members that are null are left out, because codex refuses them in an
-// answer.
+// permissionAnswers grant exactly what was requested. Members that are null are left out, because codex refuses them in an answer.
 func permissionAnswers(asked json.RawMessage) answers {
 	var wanted map[string]map[string]any
 	unmarshal(asked, &wanted)

@@ -22,11 +22,10 @@
 // process. Timeouts use the monotonic clock: neither a step of the wall clock nor a suspend counts against the agent. While
 // an operator is asked they are paused; afterwards they start again from zero.
 //
-// With automatic approval, commands and patches are approved for the session, because the policy would approve the same
-// request again; permissions are granted for the turn, exactly as requested. A question that is not passed to an operator
-// fails the turn. It gets an empty answer first, because codex would wait for one forever. A form of an MCP server is
-// declined instead, and the turn goes on. The question whether a tool of an MCP server may run comes as a form without
-// fields, marked by codex_approval_kind, and is treated as an approval.
+// With automatic approval, commands and patches are approved for the session, because the policy would approve the same request again;
+// permissions are granted for the turn, exactly as requested. A question that is not passed to an operator fails the turn. It gets an empty
+// answer first, because codex would wait for one forever. A form of an MCP server is declined instead, and the turn goes on. The question
+// whether a tool of an MCP server may run comes as a form without fields, marked by codex_approval_kind, and is treated as an approval.
 //
 // Every command that codex asks about counts as one outside the sandbox: an approved escalation runs outside, and the request
 // does not tell for certain whether it is one. A patch counts as inside only under the policy untrusted, without a reason,

@@ -304,8 +304,7 @@ func TestBlockedWrite(t *testing.T) {
 	})
 }
 
-// TestForeignEnds checks that neither the end of another turn or thread, nor a request that has the id of one of ours, ends the
-// turn.
+// TestForeignEnds checks that neither the end of another turn or thread, nor a request that has the id of one of ours, ends the turn.
 func TestForeignEnds(t *testing.T) {
 	_, p, wait := inTurn(t, t.Context(), agent.Options{})
 	p.say(

@@ -294,8 +294,7 @@ func (th *thread) turnStarted(p *params) {
 	}
 }
 
-// turnEnded handles the end of a turn. It ends the running turn only if that is the turn. The event is delivered before RunTurn
-// returns.
+// turnEnded handles the end of a turn. It ends the running turn only if that is the turn. The event is delivered before RunTurn returns.
 func (th *thread) turnEnded(method string, p *params, e agent.Event) {
 	ours := th.isOurs(p)
 	th.mu.Lock()

@@ -67,8 +67,7 @@ func (e *turnError) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// params are the parameters that the session reads, of all messages and results together. Members are matched by name
-// regardless of case.
+// params are the parameters that the session reads, of all messages and results together. Members are matched by name regardless of case.
 type params struct {
 	ThreadID, TurnID, ItemID string
 	Thread                   struct{ ID string }

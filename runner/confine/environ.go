@@ -87,9 +87,8 @@ func (c Config) AtHome(command string) string {
 // gitSettings is the number of settings in git's environment. Git fails before it reads a repository if it is not a number.
 const gitSettings = "GIT_CONFIG_COUNT"
 
-// AfterLogin returns env as the login profile changes it, without the secrets of names. The profile changes no variable of a run.
-// Hooks and codex work in the workspace, so relative directories, in which an agent could leave a program, are removed from PATH and
-// the like.
+// AfterLogin returns env as the login profile changes it, without the secrets of names. The profile changes no variable of a run. Hooks and
+// codex work in the workspace, so relative directories, in which an agent could leave a program, are removed from PATH and the like.
 func (c Config) AfterLogin(env []string, l host.LoginAnswer, names []string) []string {
 	set := CleanEnv(l.Set, names, c.SecretValues, nil)
 	gone := host.Scrub(l.Unset)
@@ -246,8 +245,7 @@ func (c Config) buildEnv(env []string, workspace string, dirs host.Dirs) (vars [
 	if c.ClosesNetwork() == "" {
 		set("GOMODCACHE", filepath.Join(dirs.Cache, "go-mod")) // without network go reads the account's modules
 	}
-	// While a command runs, codex keeps an empty .git in a workspace that is not a repository. go build takes it for a broken
-	// repository.
+	// While a command runs, codex keeps an empty .git in a workspace that is not a repository. go build takes it for a broken repository.
 	if _, err := os.Lstat(filepath.Join(workspace, ".git")); errors.Is(err, os.ErrNotExist) {
 		set("GOFLAGS", "-buildvcs=false")
 	}

@@ -44,9 +44,8 @@ type Host interface {
 	OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error)
 	// RunHook runs a script of the workflow in the run's workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
-	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores
-	// them. RunHook refuses to run a hook if git could run a program there that an agent has left elsewhere, or if not
-	// everything could be read.
+	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores them. RunHook refuses
+	// to run a hook if git could run a program there that an agent has left elsewhere, or if not everything could be read.
 	GuardGit(ctx context.Context, r GuardGitRequest) error
 	RestoreGit(ctx context.Context, r Run) (GitRestored, error)
 	// Start starts a command with pipes for its three streams.
@@ -191,8 +190,7 @@ type StartRequest struct {
 	Argv []string
 	Dir  string
 	Env  []string
-	// Tree marks a command without a run. It is an empty file that the command and its descendants have open, so that Kill
-	// finds them.
+	// Tree marks a command without a run. It is an empty file that the command and its descendants have open, so that Kill finds them.
 	Tree string
 }
 
@@ -297,8 +295,7 @@ type FactsRequest struct {
 	Launch *LaunchRequest
 }
 
-// LaunchRequest is a shell command, with the PATH and the home directory of its shell. Writable are directories that an agent can
-// write.
+// LaunchRequest is a shell command, with the PATH and the home directory of its shell. Writable are directories that an agent can write.
 type LaunchRequest struct {
 	Command, Path, Home string
 	Writable            []string
@@ -334,8 +331,7 @@ type RemovalRequest struct {
 // RemovalAnswer is the caller's next step.
 type RemovalAnswer struct {
 	PrepareAnswer
-	// Found: there is a workspace to remove, and the lease is held. HookDue: before_remove must run in it, because its
-	// creation was completed.
+	// Found: there is a workspace to remove, and the lease is held. HookDue: before_remove must run in it, because its creation was completed.
 	Found, HookDue bool
 	// Unsaved is the work because of which the workspace is kept; then Found is false.
 	Unsaved string
@@ -359,8 +355,7 @@ type PurgeAnswer struct {
 // RootRequest asks about a workspace root, which need not exist, or for a purge of its trash.
 type RootRequest struct {
 	Root, Project string
-	// KeepRemoved is how long removed workspaces of the project are kept. With less than MinFree bytes of free space they are
-	// deleted at once.
+	// KeepRemoved is how long removed workspaces of the project are kept. With less than MinFree bytes of free space they are deleted at once.
 	KeepRemoved time.Duration
 	MinFree     int64
 	Now         time.Time

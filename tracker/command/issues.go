@@ -19,8 +19,7 @@ type byIDsRequest struct {
 	IDs []string `json:"ids"`
 }
 
-// Candidates implements reconcile.Tracker. The program may return issues in other states, which are left out. Without states it is
-// not run.
+// Candidates implements reconcile.Tracker. The program may return issues in other states, which are left out. Without states it is not run.
 func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	found := []reconcile.Issue{}
 	asked := text.Unique(states)

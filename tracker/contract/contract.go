@@ -60,7 +60,7 @@ const (
 	RuleLastComment = "last-comment" // the time of the newest comment
 )
 
-// whys say what each rule is good for.
+// whys explain what each rule is good for.
 var whys = map[string]string{
 	RuleReads:       "every pass reads the candidates and the issues that it works on; a failed read starts, stops and releases nothing",
 	RuleErrors:      "the code and the class of an error decide what a pass does and what people read",
@@ -213,7 +213,8 @@ func (c *check) record(name string, i reconcile.Issue) {
 		}
 	}
 	if i.CreatedAt != nil && i.UpdatedAt != nil && i.UpdatedAt.Before(*i.CreatedAt) {
-		c.violated(RuleTimes, "%s: updated_at %s is before created_at %s", name, i.UpdatedAt.Format(time.RFC3339), i.CreatedAt.Format(time.RFC3339))
+		c.violated(RuleTimes, "%s: updated_at %s is before created_at %s", name,
+			i.UpdatedAt.Format(time.RFC3339), i.CreatedAt.Format(time.RFC3339))
 	}
 }
 
@@ -294,7 +295,8 @@ func (c *check) byIDs(issues []reconcile.Issue) {
 			return
 		}
 	}
-	if none, ok := read(RuleUnknownID, "an id that does not exist", []string{UnknownID}); ok && len(none) > 0 && none[UnknownID].Malformed == "" {
+	none, ok := read(RuleUnknownID, "an id that does not exist", []string{UnknownID})
+	if ok && len(none) > 0 && none[UnknownID].Malformed == "" {
 		c.violated(RuleUnknownID, "for an id that does not exist there were %d issues", len(none))
 	}
 	read(RuleNothing, "no ids", nil)
@@ -378,7 +380,8 @@ func (c *check) comments(issues []reconcile.Issue) {
 		c.violated(RuleLastComment, "%s: last_comment_at is %s, and a comment was made at %s", called(newest),
 			at.Format(time.RFC3339), last.CreatedAt.Format(time.RFC3339))
 	}
-	if later, ok := c.commentsSince(newest, last.CreatedAt); ok && slices.ContainsFunc(later, func(m reconcile.Comment) bool { return ids[m.ID] }) {
+	known := func(m reconcile.Comment) bool { return ids[m.ID] }
+	if later, ok := c.commentsSince(newest, last.CreatedAt); ok && slices.ContainsFunc(later, known) {
 		c.violated(RuleSince, "%s: a comment of %s is returned as one after it", called(newest), last.CreatedAt.Format(time.RFC3339Nano))
 	}
 }

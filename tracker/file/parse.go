@@ -79,70 +79,89 @@ func (t *tracker) parse(name string, content []byte) *record {
 	if !begun {
 		return nil
 	}
-	because := func(fault func() (line int, message string)) *record {
-		if m := idLine().FindSubmatch(content); m != nil {
-			r.issue = identity(strings.Trim(string(m[1]), `'" `))
-		} else {
-			r.nameless = !closed // half a file
+	f := fields{t: t, name: name, values: map[string]*yaml.Node{}}
+	fault := f.read(content, front, closed)
+	if fault == nil {
+		if id := f.text("id"); id != "" {
+			r.issue = identity(id)
 		}
-		r.fault = sync.OnceValue(func() string {
-			line, message := fault()
-			return fmt.Sprintf("%s:%d: %s", name, line, message)
-		})
+		r.fill(f, content, front.end)
+		fault = r.incomplete(f)
+	}
+	if fault == nil {
 		return r
 	}
-	failed := func(line int, format string, args ...any) *record {
-		return because(func() (int, string) { return line, fmt.Sprintf(format, args...) })
+	if m := idLine().FindSubmatch(content); m != nil {
+		r.issue = identity(strings.Trim(string(m[1]), `'" `))
+	} else {
+		r.nameless = !closed // half a file
 	}
+	r.fault = sync.OnceValue(func() string {
+		line, message := fault()
+		return fmt.Sprintf("%s:%d: %s", name, line, message)
+	})
+	return r
+}
+
+// fault finds the line and the reason for which a file is no issue.
+type fault func() (line int, message string)
+
+func faultAt(line int, format string, args ...any) fault {
+	return func() (int, string) { return line, fmt.Sprintf(format, args...) }
+}
+
+// read reads the front matter. It returns nil if that is a map without repeated keys.
+func (f fields) read(content []byte, front span, closed bool) fault {
 	switch {
 	case len(content) > maxFile:
-		return failed(1, "the file is larger than 1 MiB")
+		return faultAt(1, "the file is larger than 1 MiB")
 	case !closed:
-		return failed(1, "the front matter has no end: a line of ---")
+		return faultAt(1, "the front matter has no end: a line of ---")
 	case front.end-front.start > maxFront:
-		return failed(1, "the front matter is larger than 64 KiB")
+		return faultAt(1, "the front matter is larger than 64 KiB")
 	}
-	doc, err := decode(content[front.start:front.end])
+	yml := content[front.start:front.end]
+	doc, err := decode(yml)
 	if err != nil {
-		return because(func() (int, string) {
-			yaml := content[front.start:front.end]
-			line, message := text.YAMLFault(yaml, err)
-			if m := colonInValue().FindSubmatch(bytes.Split(yaml, []byte("\n"))[line]); m != nil {
+		return func() (int, string) {
+			line, message := text.YAMLFault(yml, err)
+			if m := colonInValue().FindSubmatch(bytes.Split(yml, []byte("\n"))[line]); m != nil {
 				message = fmt.Sprintf("put the %s in quotes, because it contains a colon", m[1])
 			}
 			return line + 2, message
-		})
-	}
-	f := fields{t: t, name: name, values: map[string]*yaml.Node{}}
-	if len(doc.Content) > 0 {
-		root := doc.Content[0]
-		if root.Kind != yaml.MappingNode {
-			return failed(root.Line+1, "the front matter must be a map of keys")
-		}
-		for i := 0; i+1 < len(root.Content); i += 2 {
-			name := root.Content[i]
-			if f.values[name.Value] != nil {
-				return failed(name.Line+1, "%s appears twice", name.Value)
-			}
-			f.values[name.Value] = root.Content[i+1]
 		}
 	}
-	if id := f.text("id"); id != "" {
-		r.issue = identity(id)
+	if len(doc.Content) == 0 {
+		return nil
 	}
-	r.fill(f, content, front.end)
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return faultAt(root.Line+1, "the front matter must be a map of keys")
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		name := root.Content[i]
+		if f.values[name.Value] != nil {
+			return faultAt(name.Line+1, "%s appears twice", name.Value)
+		}
+		f.values[name.Value] = root.Content[i+1]
+	}
+	return nil
+}
+
+// incomplete returns nil if the issue has a title and a status.
+func (r *record) incomplete(f fields) fault {
 	for _, required := range []struct{ key, value string }{{"title", r.issue.Title}, {"status", r.issue.State}} {
 		node := f.get(required.key)
 		switch {
 		case node != nil && node.Kind != yaml.ScalarNode:
-			return failed(node.Line+1, "%s must be text", required.key)
+			return faultAt(node.Line+1, "%s must be text", required.key)
 		case required.value == "" && node != nil:
-			return failed(node.Line+1, "%s is empty", required.key)
+			return faultAt(node.Line+1, "%s is empty", required.key)
 		case required.value == "":
-			return failed(1, "%s is missing", required.key)
+			return faultAt(1, "%s is missing", required.key)
 		}
 	}
-	return r
+	return nil
 }
 
 // colonInValue finds the key of a line whose plain value contains a colon and a blank.
@@ -151,7 +170,7 @@ var colonInValue = text.Pattern(`^(\w+):[ \t]+[^\s"'|>\[{].*:(?:[ \t]|$)`)
 // idLine finds the id in front matter that cannot be read.
 var idLine = text.Pattern(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)
 
-// fill sets what the front matter and the body say. body is where the last line of the front matter begins.
+// fill sets what the front matter and the body contain. body is where the last line of the front matter begins.
 func (r *record) fill(f fields, content []byte, body int) {
 	i := &r.issue
 	i.Title, i.State, i.Priority = f.text("title"), f.text("status"), f.priority()

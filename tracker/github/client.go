@@ -174,7 +174,7 @@ func (c *requests) do(ctx context.Context, method, path string, query url.Values
 }
 
 // send sends one request and, with follow, follows redirects on the same host. It returns the answer with any status, but an error if
-// there is none, or if it is too large, says that a limit is reached, or leads to another host. While a limit lasts nothing is sent.
+// there is none, or if it is too large, reports that a limit is reached, or leads to another host. While a limit lasts nothing is sent.
 func (c *requests) send(ctx context.Context, r transport.Request, follow bool) (a transport.Answer, err error) {
 	if err := c.mayAsk(ctx); err != nil {
 		return a, err

@@ -131,7 +131,7 @@ func (c *requests) Budget() reconcile.Budget {
 	return b
 }
 
-// checkScopes warns about what a classic token lacks. GitHub does not say what a fine-grained one may do.
+// checkScopes warns about what a classic token lacks. GitHub does not tell what a fine-grained one may do.
 func (c *requests) checkScopes(board bool) {
 	c.mu.Lock()
 	scopes, classic := c.scopes, c.classic

@@ -87,8 +87,7 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	return issues, nil
 }
 
-// all reads the open issues of a repository, also the closed ones if withClosed; only those changed at since or later, unless it is
-// zero.
+// all reads the open issues of a repository, also the closed ones if withClosed; only those changed at since or later, unless it is zero.
 func (c *Client) all(ctx context.Context, repo string, withClosed bool, since time.Time) ([]record, string, error) {
 	owner, name, _ := strings.Cut(c.present(repo), "/")
 	vars := map[string]any{"owner": owner, "name": name}

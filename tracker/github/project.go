@@ -14,8 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// boardAddress reads the address of a project: https://github.com/orgs/LOGIN/projects/NUMBER, or with users instead of orgs, which is
-// kind.
+// boardAddress reads the address of a project: https://github.com/orgs/LOGIN/projects/NUMBER, or with users instead of orgs, which is kind.
 func boardAddress(address string) (kind, login string, number int, err error) {
 	u, err := url.Parse(address)
 	if err == nil {

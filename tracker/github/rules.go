@@ -96,7 +96,8 @@ func (n *names) target(issue reconcile.Issue, method, written string) (target, e
 			t.escaped += "/" + url.PathEscape(part)
 		}
 		t, err = t.allowed(method, rest, base.rules)
-		if own := fmt.Sprint("items/", issue.NativeRef["item"]); t.repo == "" && (err != nil || t.rule == itemRule && strings.Join(rest, "/") != own) {
+		own := fmt.Sprint("items/", issue.NativeRef["item"])
+		if t.repo == "" && (err != nil || t.rule == itemRule && strings.Join(rest, "/") != own) {
 			return t, agenttool.Refusal("path_refused", "on the board only GET of "+board+"/fields, and GET and PATCH of "+board+"/"+own+
 				" are allowed, the item of this run's issue")
 		}
@@ -120,7 +121,8 @@ func (t target) allowed(method string, rest []string, rules []rule) (target, err
 		}
 	}
 	return t, agenttool.Refusal("path_refused", method+" "+t.path+" is not among the changes that this tool makes: issues with their "+
-		"comments, labels, assignees and dependencies; labels and milestones; pull requests with comments and reviews. Everything else is for people")
+		"comments, labels, assignees and dependencies; labels and milestones; pull requests with comments and reviews. "+
+		"Everything else is for people")
 }
 
 func matches(pattern, parts []string) bool {
@@ -154,8 +156,8 @@ func segments(path string) ([]string, error) {
 		again, twice := url.PathUnescape(decoded)
 		odd := func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }
 		dots := func(s string) bool { return s == "" || s == "." || s == ".." }
-		switch {
-		case err != nil || twice == nil && again != decoded || strings.ContainsFunc(decoded, odd) || slices.ContainsFunc(strings.Split(decoded, "/"), dots):
+		if err != nil || twice == nil && again != decoded ||
+			strings.ContainsFunc(decoded, odd) || slices.ContainsFunc(strings.Split(decoded, "/"), dots) {
 			return nil, agenttool.Refusal("path_refused", "path contains an empty part, a dot, a backslash or a wrong escape")
 		}
 		parts[i] = decoded

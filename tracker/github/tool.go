@@ -34,8 +34,8 @@ func Tool(c *Client) reconcile.AgentTool {
 	}
 	places := "Only paths below /repos/OWNER/NAME of the issue's repository are allowed"
 	if board := boardOf(c.o.Project); board != "" {
-		places += ", and of the board GET " + board + "/fields and GET or PATCH " + board + "/items/ITEM, with the item of the issue: GET " + board +
-			"/items finds it"
+		places += ", and of the board GET " + board + "/fields and GET or PATCH " + board + "/items/ITEM, with the item of the issue: " +
+			"GET " + board + "/items finds it"
 	}
 	return reconcile.AgentTool{
 		Name: "github_api",
@@ -317,8 +317,8 @@ func (t *tool) changesIssue(args json.RawMessage) bool {
 func (t *tool) describes(issue reconcile.Issue, args json.RawMessage) bool {
 	in, err := t.read(issue, args)
 	path, ofIssue := t.c.issuePath(issue.ID)
-	return err == nil && ofIssue == nil && in.method == http.MethodPatch && in.target.rule == "issues/#" && bytes.Contains(in.body, []byte(`"body"`)) &&
-		in.target.path == path
+	return err == nil && ofIssue == nil && in.method == http.MethodPatch && in.target.rule == "issues/#" && in.target.path == path &&
+		bytes.Contains(in.body, []byte(`"body"`))
 }
 
 // answer returns GitHub's answer as upstream's tool does: {"status": 200, "body": …}.

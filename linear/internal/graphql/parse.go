@@ -69,8 +69,7 @@ func Parse(text string, maxTokens int) (doc Document, err error) {
 	return doc, nil
 }
 
-// Fields lists the fields of selections, those of fragments included. Each fragment is included once, even if it contains
-// itself.
+// Fields lists the fields of selections, those of fragments included. Each fragment is included once, even if it contains itself.
 func (d Document) Fields(selections []Selection) []Selection {
 	var fields []Selection
 	var entered []string

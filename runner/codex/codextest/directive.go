@@ -62,6 +62,15 @@ func (u *turn) step(s *Step) error {
 		item["status"], item["exitCode"], item["durationMs"] = "completed", 0, 0
 		item["aggregatedOutput"] = strings.Repeat("x", s.N)
 		u.completed(item)
+	default:
+		return u.askClient(s)
+	}
+	return u.interrupted()
+}
+
+// askClient makes the request of a step to the client, and waits for the answer.
+func (u *turn) askClient(s *Step) error {
+	switch s.Verb {
 	case "ask-command":
 		return u.askCommand(s.Text)
 	case "ask-file":
@@ -82,10 +91,8 @@ func (u *turn) step(s *Step) error {
 			return fmt.Errorf("line %d: request wants an object: %w", s.Line, err)
 		}
 		return u.ask(s.Name, "", params)
-	default:
-		return fmt.Errorf("line %d: only a model can do %q", s.Line, s.Verb)
 	}
-	return u.interrupted()
+	return fmt.Errorf("line %d: only a model can do %q", s.Line, s.Verb)
 }
 
 // Numbers returns the words of the message that "stream" sends.

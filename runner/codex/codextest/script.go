@@ -33,7 +33,7 @@
 //	tokens IN OUT         report a model call of that size (without any: 1000 50 per turn)
 //	ratelimits JSON       account/rateLimits/updated with that object
 //	sleep DURATION        silence
-//	took DURATION         what the items of the next commands and tool calls say that these took
+//	took DURATION         what the items of the next commands and tool calls give as their duration
 //	stream N INTERVAL     N deltas of a message, an interval apart
 //	subagent TEXT         another thread has a turn and says TEXT
 //
@@ -136,8 +136,7 @@ func numberIn(prompt, pattern string, fallback int) int {
 	return fallback
 }
 
-// parse reads the script of a prompt. The first section has the lines before the first header. Without a script there are no
-// sections.
+// parse reads the script of a prompt. The first section has the lines before the first header. Without a script there are no sections.
 func parse(prompt string) ([]section, error) {
 	begin := regexp.MustCompile("(?m)^[ \t]*```agent[ \t]*\n").FindStringIndex(prompt)
 	if begin == nil {

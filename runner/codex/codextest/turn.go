@@ -21,7 +21,7 @@ type turn struct {
 	stop    context.CancelFunc
 	said    object        // the item of the last agent message
 	counted bool          // whether a directive reported tokens
-	took    time.Duration // what the next items say that they took; zero for how long they did
+	took    time.Duration // what the next items give as their duration; zero for the real one
 }
 
 func (s *server) startTurn(p *params) reply {

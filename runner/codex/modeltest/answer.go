@@ -112,7 +112,8 @@ var calls = map[string]func(*answer, *codextest.Step) object{
 	},
 	"ask-user": func(a *answer, s *codextest.Step) object {
 		options := []object{{"label": "Yes", "description": "go on"}, {"label": "No", "description": "stop"}}
-		return a.call("request_user_input", object{"questions": []object{{"id": "q1", "header": "Choice", "question": s.Text, "options": options}}})
+		question := object{"id": "q1", "header": "Choice", "question": s.Text, "options": options}
+		return a.call("request_user_input", object{"questions": []object{question}})
 	},
 	"steal-turn": func(a *answer, _ *codextest.Step) object { return a.call("create_goal", object{"objective": "go on"}) },
 	"patch": func(a *answer, s *codextest.Step) object {

@@ -2,9 +2,8 @@
 // from the prompt. The scripts are those of package codextest, so that one prompt works with either; turns without continuation
 // guidance are counted over the whole thread.
 //
-// The server keeps no state between requests: the number of tool outputs after the last prompt tells how far a script has
-// come. Each sh, background, patch, tool and ask-… is a call that ends a response; say, think, stream, sleep and tokens are
-// part of one.
+// The server keeps no state between requests: the number of tool outputs after the last prompt tells how far a script has come. Each sh,
+// background, patch, tool and ask-… is a call that ends a response; say, think, stream, sleep and tokens are part of one.
 //
 //	sh               exec_command, and write_stdin until the command has ended
 //	background       exec_command
@@ -241,7 +240,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if id := a.session(); last == "sh" && id != "" {
-		steps = []codextest.Step{{Verb: "tool", Name: writeStdin, JSON: json.RawMessage(`{"chars": "", "yield_time_ms": 30000, "session_id": ` + id + `}`)}}
+		wait := json.RawMessage(`{"chars": "", "yield_time_ms": 30000, "session_id": ` + id + `}`)
+		steps = []codextest.Step{{Verb: "tool", Name: writeStdin, JSON: wait}}
 	}
 	a.play(steps)
 }

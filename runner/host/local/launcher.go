@@ -35,9 +35,8 @@ type launch struct {
 	dir string // the workspace, "" for none
 }
 
-// find returns the launcher that a shell command starts, and the files in the workspace that it would obey. It reads the words of
-// the command and of the scripts that they name: it does not understand shell, and takes too many programs for launchers rather
-// than too few.
+// find returns the launcher that a shell command starts, and the files in the workspace that it would obey. It reads the words of the
+// command and of the scripts that they name: it does not understand shell, and takes too many programs for launchers rather than too few.
 func (l launch) find(command string, depth int) (found host.Launcher) {
 	inWorkspace, start, last := true, true, "" // start: the next word may be the name of a program
 	for _, word := range shellWords(command) {

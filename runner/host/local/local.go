@@ -1,6 +1,5 @@
-// Package local implements the port runner/host for this machine, with a package for each subject: workspace for directories and
-// hooks, repository for clones and deliveries, git for what agents leave in repositories, proc for processes, and files for what the
-// others share.
+// Package local implements the port runner/host for this machine, with a package for each subject: workspace for directories and hooks,
+// repository for clones and deliveries, git for what agents leave in repositories, proc for processes, and files for what the others share.
 package local
 
 import (
@@ -121,7 +120,8 @@ func (h *Host) begin(r host.PrepareRequest) (opened *run, root *workspace.Root, 
 	}
 	root.Trash = workspace.Trash{Project: r.Issue.Project, Keep: r.KeepRemoved}
 	i := r.Issue
-	return opened, root, workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: r.Run.ID}, nil
+	owner = workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: r.Run.ID}
+	return opened, root, owner, nil
 }
 
 // takeOver ends the processes that the previous holders of the workspace left, and restores git settings.

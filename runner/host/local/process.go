@@ -138,7 +138,8 @@ func (h *Host) List(_ context.Context, r host.ListRequest) (answer host.ListAnsw
 		return answer, err
 	}
 	errs := []error{err}
-	below := slices.SortedStableFunc(slices.Values(answer.Processes), func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) })
+	byStart := func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) }
+	below := slices.SortedStableFunc(slices.Values(answer.Processes), byStart)
 	vars := map[string]string{}
 	for _, p := range append([]reconcile.Process{r.Below}, below...) {
 		env, err := proc.Environ(p)
@@ -213,7 +214,8 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 const terminalGrace = 3 * time.Second
 
 // RunInTerminal implements host.Terminal.
-func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string, io host.Stdio, observe func(context.Context)) (code int, err error) {
+func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string, io host.Stdio, observe func(context.Context),
+) (code int, err error) {
 	defer func() { err = host.WithCode(err) }()
 	known, err := h.held(r)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Baseline does the minimum of work for the same result as the program. scripts/bench divides the cost of the program by that of
-// baseline.
+// Baseline does the minimum of work for the same result as the program. scripts/bench divides the cost of the program by that of baseline.
 //
 //	baseline requests DATABASE ENDPOINT FILE   sends the request bodies in FILE, one per line, decodes the issues and stores each once
 //	baseline heartbeats DATABASE RUN           updates the heartbeat of a run every five seconds, until stdin ends

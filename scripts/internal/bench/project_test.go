@@ -192,8 +192,7 @@ func (list samples) each(value func(sample) float64) (values []float64) {
 
 const stopwatchCommand = "stopwatch"
 
-// run runs a command, which must succeed, from a small process, because the peak memory of a new process starts with that of its
-// parent.
+// run runs a command, which must succeed, from a small process, because the peak memory of a new process starts with that of its parent.
 func (p *project) run(program string, args []string) (s sample) {
 	// With a pipe instead of a file the wait for the end of the output would be measured, too.
 	output := filepath.Join(p.Tmp, "output")

@@ -57,7 +57,8 @@ codex:
 {{ issue.description }}
 `
 
-const issueText = "---\ntitle: Say hello\nstatus: To Do\n---\n```agent\nsh echo hello > hello.txt\nstream 20 50ms\ntokens 100 10\ntool issue_update {\"state\": \"Done\"}\n```\n"
+const issueText = "---\ntitle: Say hello\nstatus: To Do\n---\n" +
+	"```agent\nsh echo hello > hello.txt\nstream 20 50ms\ntokens 100 10\ntool issue_update {\"state\": \"Done\"}\n```\n"
 
 // soak is a loop and its projects, in a temporary folder.
 type soak struct {
@@ -82,7 +83,8 @@ type sample struct {
 // build builds the program as for a release, with a file that reports its goroutines.
 func (s *soak) build(ctx context.Context) {
 	s.program = filepath.Join(s.Dir, "symphony")
-	overlay := map[string]map[string]string{"Replace": {get(filepath.Abs("cmd/symphony/soak_probe.go")): get(filepath.Abs("scripts/internal/soak/probe.go.txt"))}}
+	added, source := get(filepath.Abs("cmd/symphony/soak_probe.go")), get(filepath.Abs("scripts/internal/soak/probe.go.txt"))
+	overlay := map[string]map[string]string{"Replace": {added: source}}
 	path := filepath.Join(s.Dir, "overlay.json")
 	must(os.WriteFile(path, get(json.Marshal(overlay)), 0o600))
 	cmd := exec.CommandContext(ctx, "scripts/build", s.program)
@@ -173,8 +175,8 @@ func (s *soak) measure(at time.Duration) {
 		}
 	}
 	s.samples = append(s.samples, m)
-	fmt.Printf("%8s %6d %7d %8d %8d %6d %8d %11d %8d %8d %8d\n", at.Round(time.Second), m.done, m.complete, m.rss, m.anonymous, m.files, m.threads,
-		m.goroutines, m.heap/1000, m.database/1000, m.wal/1000)
+	fmt.Printf("%8s %6d %7d %8d %8d %6d %8d %11d %8d %8d %8d\n", at.Round(time.Second),
+		m.done, m.complete, m.rss, m.anonymous, m.files, m.threads, m.goroutines, m.heap/1000, m.database/1000, m.wal/1000)
 	for _, dir := range s.dirs { // of issues that are done, so that passes read as many files as at the beginning
 		for _, file := range get(filepath.Glob(filepath.Join(dir, "issues", "*.md"))) {
 			if text, err := os.ReadFile(file); err == nil && bytes.Contains(text, []byte("status: Done")) {

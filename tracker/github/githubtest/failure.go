@@ -94,8 +94,7 @@ func (s *Server) nextFailure(r Request) *Failure {
 	return nil
 }
 
-// instead returns what a failure answers instead of the server; status 0 cuts the answer. It returns false if the server is to
-// answer.
+// instead returns what a failure answers instead of the server; status 0 cuts the answer. It returns false if the server is to answer.
 func (c *call) instead(f *Failure) (answer, bool) {
 	if f == nil {
 		return answer{}, false

@@ -162,9 +162,11 @@ func pageNode(list connection, args map[string]any) node {
 	first, last := number(args["first"]), number(args["last"])
 	switch n := cmp.Or(first, last); {
 	case args["first"] == nil && args["last"] == nil:
-		panic(fault{Type: "MISSING_PAGINATION_BOUNDARIES", Message: "You must provide a `first` or `last` value to properly paginate the connection."})
+		panic(fault{Type: "MISSING_PAGINATION_BOUNDARIES", Message: "You must provide a `first` or `last` value " +
+			"to properly paginate the connection."})
 	case n < 1 || n > 100:
-		panic(fault{Type: "EXCESSIVE_PAGINATION", Message: fmt.Sprintf("Requesting %d records on the connection exceeds the `first` limit of 100 records.", n)})
+		message := fmt.Sprintf("Requesting %d records on the connection exceeds the `first` limit of 100 records.", n)
+		panic(fault{Type: "EXCESSIVE_PAGINATION", Message: message})
 	}
 	some := []node(list[:min(len(list), first)])
 	if last > 0 {

@@ -332,7 +332,8 @@ func (s *Server) issueObject(i *Issue) object {
 		html := fmt.Sprint(siteURL, r.name, "/pull/", i.Number)
 		o["html_url"] = html
 		o["pull_request"] = object{
-			"url": fmt.Sprint(r.url(), "/pulls/", i.Number), "html_url": html, "diff_url": html + ".diff", "patch_url": html + ".patch", "merged_at": nil,
+			"url": fmt.Sprint(r.url(), "/pulls/", i.Number), "html_url": html,
+			"diff_url": html + ".diff", "patch_url": html + ".patch", "merged_at": nil,
 		}
 	}
 	if i.Body != "" {

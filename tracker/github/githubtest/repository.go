@@ -149,8 +149,8 @@ func (s *Server) repositoryObject(r *repository) object {
 func (r *repository) labelObject(name string) object {
 	i := slices.Index(r.labels, name)
 	return object{
-		"id": r.id*1000 + int64(i), "node_id": fmt.Sprint("LA_", r.id, "_", i), "url": r.url() + "/labels/" + strings.ReplaceAll(name, " ", "%20"),
-		"name": name, "description": nil, "color": "ededed", "default": false,
+		"id": r.id*1000 + int64(i), "node_id": fmt.Sprint("LA_", r.id, "_", i), "name": name, "description": nil,
+		"color": "ededed", "default": false, "url": r.url() + "/labels/" + strings.ReplaceAll(name, " ", "%20"),
 	}
 }
 

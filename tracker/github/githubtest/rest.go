@@ -46,12 +46,13 @@ var routes = []route{
 func match(r *http.Request) route {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.EscapedPath(), "/api"), "/v3")
 	got := strings.Split(path, "/")
+	fits := func(w, g string) bool { return w == g || strings.HasPrefix(w, "{") && g != "" }
 	for _, to := range routes {
 		want := strings.Split(to.full(), "/")
 		if len(got) > 1 && got[1] == "repositories" && len(want) > 3 {
 			want = slices.Replace(want, 1, 4, "repositories", "{id}")
 		}
-		if r.Method != to.method || !slices.EqualFunc(want, got, func(w, g string) bool { return w == g || w[:min(1, len(w))] == "{" && g != "" }) {
+		if r.Method != to.method || !slices.EqualFunc(want, got, fits) {
 			continue
 		}
 		for i, w := range want {

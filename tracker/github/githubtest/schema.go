@@ -153,8 +153,8 @@ func (c *call) checked(to route) answer {
 		params["owner"], params["repo"], _ = strings.Cut(c.repo.name, "/")
 	}
 	for name := range c.r.URL.Query() {
-		known := slices.ContainsFunc(operation.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.Name == name && p.Value.In == "query" })
-		if !known {
+		is := func(p *openapi3.ParameterRef) bool { return p.Value.Name == name && p.Value.In == "query" }
+		if !slices.ContainsFunc(operation.Parameters, is) {
 			return c.mistake("there is no parameter " + name)
 		}
 	}

@@ -1,7 +1,6 @@
-// Package githubtest is one GitHub in memory, for tests: repositories with issues, comments, labels, dependencies and pull
-// requests behind the parts of its REST API that symphony, gh and agents use. It answers as api.github.com does, errors included,
-// below / and, as GitHub Enterprise, below /api/v3; also to a client that uses it as a proxy, such as gh, for which its name is
-// github.localhost.
+// Package githubtest is one GitHub in memory, for tests: repositories with issues, comments, labels, dependencies and pull requests behind
+// the parts of its REST API that symphony, gh and agents use. It answers as api.github.com does, errors included, below / and, as GitHub
+// Enterprise, below /api/v3; also to a client that uses it as a proxy, such as gh, for which its name is github.localhost.
 //
 // A request is logged, made to fail if a test ordered that (failure.go), authenticated, counted against an allowance and answered:
 // rest.go has the routes, issue.go, pull.go and repository.go what they answer, graphql.go the GraphQL API, and board.go

@@ -139,10 +139,9 @@ func settleConfig(ctx context.Context, now, was []byte, name string) (result []b
 	return result, changed, err
 }
 
-// safeSections are sections without settings that can run a program, safeSettings such settings of other sections. Settings that
-// change what a push sends, or where to, are not among them. These are lists of what is allowed, because any release of git can
-// add a setting that runs a program. A section with subsections ends with a dot. A setting that is missing here is undone and
-// reported.
+// safeSections are sections without settings that can run a program, safeSettings such settings of other sections. Settings that change
+// what a push sends, or where to, are not among them. These are lists of what is allowed, because any release of git can add a setting that
+// runs a program. A section with subsections ends with a dot. A setting that is missing here is undone and reported.
 var safeSections = []string{"advice", "author", "color", "column", "committer", "i18n", "index", "stash", "status"}
 
 const safeSettings = `

@@ -39,7 +39,8 @@ var (
 	// writtenDirs are the directories in which git writes. Links matter there: if a reflog or COMMIT_EDITMSG is a link, git in a hook
 	// writes text of the agent's choice into any file of the account. Git itself creates no links.
 	writtenDirs = slices.Concat(controlDirs, []string{
-		"objects", "refs", "logs", "reftable", "rr-cache", "info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules", "lfs", "svn",
+		"objects", "refs", "logs", "reftable", "rr-cache", "info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules",
+		"lfs", "svn",
 	})
 )
 

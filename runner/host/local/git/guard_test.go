@@ -437,8 +437,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// The agent can write git hooks in the work tree. If a setting or a link points git there, git runs without hooks in the workflow's
-// hooks.
+// The agent can write git hooks in the work tree. If a setting or a link points git there, git runs without hooks in the workflow's hooks.
 func TestGuardTreeHooks(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]bool{

@@ -364,11 +364,10 @@ func resolveDir(path string) (real string, ok bool, err error) {
 	return real, info.IsDir(), nil
 }
 
-// Writable returns the directories that `git commit` in dir must be able to write, of those that the agent can write: for an ordinary
-// clone <dir>/.git. A git directory elsewhere (a link, --separate-git-dir, a submodule, a linked worktree) and the one that it
-// shares are returned only if they are inside dir or inside one of the opened directories: the agent can write to those anyway, but
-// codex protects a git directory in them unless it is listed. It only reads files, which the agent may have written in order to gain
-// access the next time.
+// Writable returns the directories that `git commit` in dir must be able to write, of those that the agent can write: for an ordinary clone
+// <dir>/.git. A git directory elsewhere (a link, --separate-git-dir, a submodule, a linked worktree) and the one that it shares are
+// returned only if they are inside dir or inside one of the opened directories: the agent can write to those anyway, but codex protects a
+// git directory in them unless it is listed. It only reads files, which the agent may have written in order to gain access the next time.
 //
 // A linked worktree's main repository is not opened: git writes text of the agent's choice through a link that the agent puts
 // into its logs or rr-cache, also when the operator runs git there.

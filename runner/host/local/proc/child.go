@@ -326,8 +326,7 @@ func TakeOver() (*Handover, error) {
 	return &Handover{Secret: secret, answer: os.NewFile(answerFD, "answer")}, nil
 }
 
-// Taken tells the pass that this worker has its run. An error means that the pass has stopped waiting, which does not affect the
-// run.
+// Taken tells the pass that this worker has its run. An error means that the pass has stopped waiting, which does not affect the run.
 func (h *Handover) Taken() error { return h.reply(taken) }
 
 // Refuse tells the pass why this worker ends without beginning its run. The message is shortened to one line of 1 KiB.

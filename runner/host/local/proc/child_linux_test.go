@@ -59,8 +59,7 @@ func TestExecStreams(t *testing.T) {
 	test.ErrorIs(t, "signal after close", c.SignalGroup(unix.SIGKILL), os.ErrProcessDone)
 }
 
-// A hook that leaves a process in the background has ended. The process keeps the pipes open, and can still be killed with the
-// group.
+// A hook that leaves a process in the background has ended. The process keeps the pipes open, and can still be killed with the group.
 func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 	c := run(t, host.StartRequest{Argv: sh(`sleep 60 & echo $!; exit 0`)}, nil, nil)
 	waitFor(t, c)
@@ -156,8 +155,7 @@ func init() {
 	helpers["adopt hidden"] = func(args []string) error { return errors.Join(NonDumpable(), adopt(args)) }
 }
 
-// adopt is a minimal worker: it adopts and reaps orphans, while its own children end, each in another way, and are waited for only
-// later.
+// adopt is a minimal worker: it adopts and reaps orphans, while its own children end, each in another way, and are waited for only later.
 func adopt([]string) error {
 	if err := BecomeSubreaper(); err != nil {
 		return err

@@ -19,8 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// helperArg makes the test binary a helper process. It is an argument, not a variable, so that a helper can run with
-// an empty environment.
+// helperArg makes the test binary a helper process. It is an argument, not a variable, so that a helper can run with an empty environment.
 const helperArg = "proc-helper"
 
 // helpers are the programs that this binary can run as, by name. If one returns an error, it is printed, and the exit status is 1.

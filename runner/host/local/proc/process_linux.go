@@ -46,8 +46,7 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return boot, nil
 })
 
-// Monotonic reads CLOCK_MONOTONIC: the time since boot without the time spent suspended. Values of the same BootID can be
-// compared.
+// Monotonic reads CLOCK_MONOTONIC: the time since boot without the time spent suspended. Values of the same BootID can be compared.
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

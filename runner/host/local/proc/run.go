@@ -28,10 +28,9 @@ type Output struct {
 	Exit   host.Exit
 }
 
-// Run runs a program in a new process group until it ends, until ctx ends, or until it has written more than limit bytes to its
-// standard output. Then Run ends all of its processes, also those in other groups and sessions, and returns what was written
-// before. The error is that of the start, or of ctx. If this process is killed, Linux kills the program, too, but none that it has
-// started.
+// Run runs a program in a new process group until it ends, until ctx ends, or until it has written more than limit bytes to its standard
+// output. Then Run ends all of its processes, also those in other groups and sessions, and returns what was written before. The error is
+// that of the start, or of ctx. If this process is killed, Linux kills the program, too, but none that it has started.
 func Run(ctx context.Context, r host.StartRequest, stdin []byte, limit int) (out Output, err error) {
 	tree, err := os.CreateTemp("", "symphony-")
 	if err != nil {

@@ -243,8 +243,7 @@ func (at HostUnit) managers() []manager {
 	return list
 }
 
-// unitOf returns the innermost unit in the path of a cgroup, and the owner of its manager. Units may create cgroups below their
-// own.
+// unitOf returns the innermost unit in the path of a cgroup, and the owner of its manager. Units may create cgroups below their own.
 func unitOf(cgroup string) (unit string, owner int) {
 	owner = -1
 	for name := range strings.SplitSeq(cgroup, "/") {

@@ -36,8 +36,7 @@ type Span struct{ First, Last uint64 }
 type LockWatch struct {
 	// Lease is inherited by the run's processes, so its lock does not count.
 	Lease *os.File
-	// Files are patterns (filepath.Glob). With spans, only locks on bytes within them count, otherwise only locks on the whole
-	// file (flock).
+	// Files are patterns (filepath.Glob). With spans, only locks on bytes within them count, otherwise only locks on the whole file (flock).
 	Files map[string][]Span
 
 	harmless map[lock]bool // locks on other files that were found before

@@ -95,8 +95,7 @@ func lookPath(name string, env []string) string {
 	return ""
 }
 
-// Environ returns an environment for New: env without the variables that say which repository git works on, and without those in
-// drop.
+// Environ returns an environment for New: env without the variables that select git's repository, and without those in drop.
 func Environ(env []string, drop func(name, value string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, value, _ := strings.Cut(entry, "=")
@@ -173,7 +172,7 @@ func (m *Mirror) complaints(said string) string {
 	return text
 }
 
-// noise are the beginnings of lines that say nothing about the cause of an error.
+// noise are the beginnings of lines that do not explain the cause of an error.
 var noise = []string{
 	"hint:", "To ", "From ", "Please make sure you have the correct access rights", "and the repository exists.",
 	"Warning: Permanently added ", "error: failed to push some refs to ",

@@ -63,8 +63,9 @@ func (m *Mirror) Contains(ctx context.Context, cloned, commit string) error {
 		return err
 	}
 	return &reconcile.Error{
-		Code: host.CodeRepositoryChanged, Message: fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned, m.address()),
-		Hint: "set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on",
+		Code:    host.CodeRepositoryChanged,
+		Message: fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned, m.address()),
+		Hint:    "set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on",
 	}
 }
 
@@ -217,7 +218,8 @@ func (m *Mirror) attempted(ctx context.Context, commit, branch string) bool {
 }
 
 func (m *Mirror) conflict(branch, at string) error {
-	return m.failed(host.CodeDeliveryConflict, "push", fmt.Errorf("someone else has made or changed the branch %s: it is at %.12s", branch, at))
+	return m.failed(host.CodeDeliveryConflict, "push",
+		fmt.Errorf("someone else has made or changed the branch %s: it is at %.12s", branch, at))
 }
 
 // pushCommand is git push of a commit to a branch that must be at the expected commit; empty if it must not exist.

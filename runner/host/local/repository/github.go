@@ -47,7 +47,8 @@ func (m *Mirror) gitHub(ctx context.Context, where host.GitHub) (*gitHub, error)
 		why = fmt.Sprintf("gh is not logged in to %s (%v)", name, err)
 	}
 	if where.Token == "" {
-		return nil, errors.New(why + ", and WORKFLOW.md has no repository.token; run gh auth login --hostname " + name + ", or set repository.token")
+		return nil, errors.New(why + ", and WORKFLOW.md has no repository.token; run gh auth login --hostname " + name +
+			", or set repository.token")
 	}
 	send := func(ctx context.Context, method, path string, body []byte) (reply, error) {
 		return sendByToken(ctx, where, method, path, body)

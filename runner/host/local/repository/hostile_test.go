@@ -112,8 +112,7 @@ func TestHostileWorkspace(t *testing.T) {
 	}
 }
 
-// Hooks that an operator has configured for work trees do not run either, and no template is copied. A remote on this machine runs
-// its own.
+// Hooks that an operator has configured for work trees do not run either, and no template is copied. A remote on this machine runs its own.
 func TestOperatorConfiguration(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -247,7 +247,8 @@ func (m *Mirror) readHead(ctx context.Context) error {
 	}
 	switch {
 	case id == "" && m.remote.Base == "":
-		return m.failed(host.CodeRepositoryUnavailable, "read the default branch", errors.New("it has no commit yet, or none on its default branch"))
+		return m.failed(host.CodeRepositoryUnavailable, "read the default branch",
+			errors.New("it has no commit yet, or none on its default branch"))
 	case !m.exists():
 		return m.create(head, len(id) == 64)
 	}
@@ -323,7 +324,7 @@ func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 	if errors.As(err, &killedError{}) {
 		code, hint = host.CodeGitKilled, "find out what kills git, for instance the kernel when memory is short"
 	}
-	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these say what the remote has against the commits
+	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these report what the remote has against the commits
 		what += " (" + m.address() + ")"
 	}
 	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s: %v", what, err), Hint: hint, Err: err}

@@ -116,8 +116,7 @@ func TestGitIsMissing(t *testing.T) {
 	wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")), host.CodeRepositoryUnavailable, "git is missing")
 }
 
-// A git command that is killed runs once more. If it is killed again, the error does not blame the remote, which would block all
-// issues.
+// A git command that is killed runs once more. If it is killed again, the error does not blame the remote, which would block all issues.
 func TestGitIsKilled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

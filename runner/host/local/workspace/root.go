@@ -30,8 +30,7 @@ type Root struct {
 	// Trash configures how long removed workspaces are kept.
 	Trash Trash
 
-	// clock reads the monotonic clock, which ignores suspends and changes of the wall clock. Readings of the same boot can be
-	// compared.
+	// clock reads the monotonic clock, which ignores suspends and changes of the wall clock. Readings of the same boot can be compared.
 	clock     func() (boot string, mono time.Duration, err error)
 	leaseWait time.Duration // how long to try for a lease or a lock before it counts as taken
 }
@@ -68,8 +67,7 @@ func OpenRoot(path string) (*Root, error) {
 	return r, nil
 }
 
-// FindRoot opens the root at path for reading and creates nothing. ok is false if there is no root, or if it never contained a
-// workspace.
+// FindRoot opens the root at path for reading and creates nothing. ok is false if there is no root, or if it never contained a workspace.
 func FindRoot(path string) (root *Root, ok bool, err error) {
 	if _, err := os.Stat(path); filepath.IsAbs(path) && errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -105,7 +103,7 @@ func CheckRoot(path, endpointAndSlug, stateDir string, refuse RefuseClaim) error
 }
 
 // TryRoot returns an error if a root that does not exist can't be created. It makes a directory in the nearest one that exists, and
-// removes it: a file system such as /proc allows that to nobody, whatever its permissions say.
+// removes it: a file system such as /proc allows that to nobody, whatever its permissions are.
 func TryRoot(path string) error {
 	above := path
 	_, err := os.Stat(above)
@@ -333,9 +331,8 @@ func (r *Root) claims() map[string]projectClaim {
 	return claims
 }
 
-// Dissolve removes symphony's own files from a root without workspaces and projects: the trash and the lock files, and then the
-// root itself if it is empty. It changes nothing if the root is in use, or if its trash contains files of an operator or unsaved
-// work.
+// Dissolve removes symphony's own files from a root without workspaces and projects: the trash and the lock files, and then the root itself
+// if it is empty. It changes nothing if the root is in use, or if its trash contains files of an operator or unsaved work.
 func (r *Root) Dissolve(ctx context.Context) error {
 	for _, pattern := range []string{"*.json", "projects/*.json"} {
 		if used, err := fs.Glob(os.DirFS(r.meta()), pattern); err != nil || len(used) > 0 {

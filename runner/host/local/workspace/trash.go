@@ -207,8 +207,7 @@ func (r *Root) left(t trashEntry, now time.Time) time.Duration {
 	return keep - age
 }
 
-// ExpiredTrash lists the removed workspaces whose time (workspace.keep_removed_ms) is over, without those that could not be
-// deleted before.
+// ExpiredTrash lists the removed workspaces whose time (workspace.keep_removed_ms) is over, without those that could not be deleted before.
 func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	list, err := r.listTrash()
 	for _, t := range list {

@@ -148,10 +148,11 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 	}
 	list = slices.DeleteFunc(list, func(p RunRef) bool { return p == RunRef{o.RunID, o.StateDir} })
 	w.ID, w.Previous = id, list[max(0, len(list)-maxPrevious):]
-	w.rec = Record{Owner: o, Key: w.Key, ID: id, State: state, Previous: w.Previous, Path: w.Path, Outside: w.rec.Outside, Origin: w.rec.Origin}
+	origin := w.rec.Origin
 	if state == Creating {
-		w.rec.Origin = Origin{}
+		origin = Origin{}
 	}
+	w.rec = Record{Owner: o, Key: w.Key, ID: id, State: state, Previous: w.Previous, Path: w.Path, Outside: w.rec.Outside, Origin: origin}
 	return w.root.writeRecord(w.rec)
 }
 

@@ -229,8 +229,7 @@ func TestLeaseIsInherited(t *testing.T) {
 	acquire(t, r, owner("A", "r2"))
 }
 
-// Deleting lock files (rm -r .symphony) makes no two holders: each of these deletes the file
-// that the others are waiting for.
+// Deleting lock files (rm -r .symphony) makes no two holders: each of these deletes the file that the others are waiting for.
 func TestLockExcludesAlthoughItsFileIsDeleted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	var (

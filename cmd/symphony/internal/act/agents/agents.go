@@ -183,7 +183,8 @@ func (a *Agents) same(run reconcile.Run, s Settings, err error) (Agent, error) {
 	case run.Outcome != "":
 		return Agent{}, exit.Fault(CodeEnded, "agent "+s.ID+" has ended: "+reasonOf(run), "choose another id")
 	case run.WorkspacePath != s.Cwd:
-		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s, not in %s", s.ID, run.WorkspacePath, s.Cwd), "choose another id")
+		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s, not in %s", s.ID, run.WorkspacePath, s.Cwd),
+			"choose another id")
 	}
 	return a.agent(run)
 }
@@ -268,7 +269,8 @@ func (a *Agents) Current(ctx context.Context, id string) (Agent, error) {
 func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
 	one, err := a.Current(ctx, id)
 	if err == nil && one.Outcome != "" {
-		err = exit.Fault(CodeEnded, fmt.Sprintf("agent %s has ended: %s", id, reasonOf(one.Run)), "spawn another; its conversations can be resumed there")
+		err = exit.Fault(CodeEnded, fmt.Sprintf("agent %s has ended: %s", id, reasonOf(one.Run)),
+			"spawn another; its conversations can be resumed there")
 	}
 	return one, err
 }
@@ -320,7 +322,8 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 		return err
 	})
 	if err == nil && !run.Settled {
-		err = exit.Fault("leftover_process", fmt.Sprintf("agent %s has left processes that can't be ended", id), "end them yourself: symphony ps shows them")
+		err = exit.Fault("leftover_process", fmt.Sprintf("agent %s has left processes that can't be ended", id),
+			"end them yourself: symphony ps shows them")
 	}
 	return err
 }

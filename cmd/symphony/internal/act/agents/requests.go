@@ -13,8 +13,7 @@ func (a *Agents) Requests(ctx context.Context) ([]reconcile.Request, error) {
 	return view.OpenRequests(ctx, a.p, a.DB)
 }
 
-// Decide records a decision about a request such as one.3. The first decision counts: the error of a later one has the code
-// request_ended.
+// Decide records a decision about a request such as one.3. The first decision counts: the error of a later one has the code request_ended.
 func (a *Agents) Decide(ctx context.Context, id string, d requests.Decision) (reconcile.Request, error) {
 	if err := a.p.Nested(); err != nil {
 		return reconcile.Request{}, err // an agent must not answer its own requests

@@ -78,8 +78,8 @@ func Rows(ctx context.Context, w *environ.Env, all bool) (rows []Row, err error)
 // NewRow makes the row of an agent, without its calls.
 func NewRow(a Agent, open []reconcile.Request) Row {
 	r := Row{
-		ID: a.Identifier, State: RowIdle, Cwd: a.WorkspacePath, Activity: a.Activity, Requests: []RequestRow{}, Turns: a.TurnsDone, Tokens: a.Tokens,
-		StartedAt: a.StartedAt.UTC(), Outcome: string(a.Outcome), Error: a.ErrorText,
+		ID: a.Identifier, State: RowIdle, Cwd: a.WorkspacePath, Activity: a.Activity, Requests: []RequestRow{},
+		Turns: a.TurnsDone, Tokens: a.Tokens, StartedAt: a.StartedAt.UTC(), Outcome: string(a.Outcome), Error: a.ErrorText,
 	}
 	for _, q := range open {
 		if q.RunID == a.ID {

@@ -63,7 +63,8 @@ const (
 func (s *Settings) check(ctx context.Context, a *Agents) error {
 	p := a.p
 	if !validID().MatchString(s.ID) {
-		return exit.Fault(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID), "use up to 64 letters, digits, - and _, beginning with a letter or digit")
+		return exit.Fault(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID),
+			"use up to 64 letters, digits, - and _, beginning with a letter or digit")
 	}
 	if err := CheckDir(s.Cwd); err != nil {
 		return err
@@ -127,7 +128,8 @@ func guarded(ctx context.Context, w *environ.Env, dir string) (list []string, er
 				fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project", dir, link),
 				"name the file itself in the project, or choose another directory")
 		case paths.Inside(dir, path) && confine.IsPattern(path):
-			return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern", dir, path),
+			return nil, exit.Fault(CodeInvalid,
+				fmt.Sprintf("cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern", dir, path),
 				"choose another directory")
 		case paths.Inside(dir, path):
 			list = append(list, path)

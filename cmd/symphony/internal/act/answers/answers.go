@@ -102,13 +102,11 @@ func byIssue(all []*entry) map[string][]*entry {
 	return found
 }
 
-// due returns the comments that are to be made or may have to be changed: on requests by their number, then on holds.
-func (d Desk) due(ctx context.Context) ([]*entry, error) {
-	var all []*entry
-	var keys []string
+// subjects returns what has a comment, or is to get one: open requests, then holds and failing deliveries.
+func (d Desk) subjects(ctx context.Context) (all []*entry, err error) {
 	add := func(key, issueID string, e entry) {
 		e.Key, e.IssueID, e.Number = key, issueID, e.request.Number
-		all, keys = append(all, &e), append(keys, key)
+		all = append(all, &e)
 	}
 	if len(d.Operators) > 0 {
 		open, err := d.DB.Views.OpenRequests(ctx)
@@ -134,6 +132,19 @@ func (d Desk) due(ctx context.Context) ([]*entry, error) {
 				add(a.Key, c.IssueID, entry{identifier: c.Identifier, body: deliveryBody(c, a.Key)})
 			}
 		}
+	}
+	return all, nil
+}
+
+// due returns the comments that are to be made or may have to be changed: on requests by their number, then on holds.
+func (d Desk) due(ctx context.Context) ([]*entry, error) {
+	all, err := d.subjects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]string, len(all))
+	for i, e := range all {
+		keys[i] = e.Key
 	}
 	stored, err := d.DB.Store.Comments(ctx, keys)
 	if err != nil {
@@ -305,7 +316,8 @@ func choose(shown []*entry, said reply) (target *entry, problem string) {
 		for _, e := range shown {
 			ids = append(ids, span(e.request.ID()))
 		}
-		return nil, "it does not say which of the requests of the last day it is about: write the id before the answer (" + strings.Join(ids, ", ") + ")"
+		return nil, "it does not say which of the requests of the last day it is about: " +
+			"write the id before the answer (" + strings.Join(ids, ", ") + ")"
 	}
 	return shown[0], ""
 }

@@ -103,8 +103,8 @@ func listSpaces(ctx context.Context, stateDir string, roots []*workspace.Root) (
 			return nil, err
 		}
 		for _, rec := range records {
-			// A database that can't be examined may exist.
-			if _, err := os.Stat(filepath.Join(rec.StateDir, "state.db")); rec.StateDir != stateDir && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			_, err := os.Stat(filepath.Join(rec.StateDir, "state.db")) // a database that can't be examined may exist
+			if gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR); rec.StateDir != stateDir && !gone {
 				continue
 			}
 			s := Space{loss: loss{Path: rec.Path}, IssueID: rec.IssueID, Identifier: rec.Identifier, root: root, rec: rec}
@@ -200,7 +200,7 @@ func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	return rows, nil
 }
 
-// readState reads the state of one project. The row's Error says why it can't be read.
+// readState reads the state of one project. If it can't be read, the row's Error is the reason.
 func readState(ctx context.Context, w *environ.Env, dir string) ProjectRow {
 	row := ProjectRow{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {

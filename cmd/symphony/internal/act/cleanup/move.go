@@ -78,7 +78,8 @@ func (m *mover) find(ctx context.Context, old, path string) error {
 		m.new = filepath.Join(m.new, "WORKFLOW.md")
 	}
 	if !project.Exists(m.new) {
-		return exit.Fault(workflow.CodeMissingFile, "there is no "+m.new, "move WORKFLOW.md or its folder first, then tell symphony with this command")
+		return exit.Fault(workflow.CodeMissingFile, "there is no "+m.new,
+			"move WORKFLOW.md or its folder first, then tell symphony with this command")
 	}
 	row, err := findProject(ctx, m.w, "move", old)
 	if row.WorkflowPath == m.new { // OLD names the state directory

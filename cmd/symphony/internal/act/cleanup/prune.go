@@ -29,7 +29,7 @@ const KeepRuns = 7 * 24 * time.Hour
 // maxPastIssues limits how many issues a prune asks the tracker about.
 const maxPastIssues = 1000
 
-// PruneOptions say what Prune removes, and how the operator is asked.
+// PruneOptions select what Prune removes, and how the operator is asked.
 type PruneOptions struct {
 	DryRun, Force bool
 	OlderThan     time.Duration
@@ -130,6 +130,18 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON,
 	return found, errors.Join(err, release())
 }
 
+// claimedIn returns the issues with a claim or an unsettled run.
+func claimedIn(rec reconcile.State) map[string]bool {
+	claimed := map[string]bool{}
+	for _, claim := range rec.Claims {
+		claimed[claim.IssueID] = true
+	}
+	for _, r := range rec.Runs {
+		claimed[r.IssueID] = true
+	}
+	return claimed
+}
+
 // find reads the state, the workspaces and the trash, and asks the tracker. It changes nothing.
 func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 	f := &PruneJSON{
@@ -150,13 +162,7 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 	if err := cmp.Or(err, rootsErr, pastErr); err != nil {
 		return nil, err
 	}
-	claimed := map[string]bool{} // nothing of these issues is removed
-	for _, claim := range rec.Claims {
-		claimed[claim.IssueID] = true
-	}
-	for _, r := range rec.Runs {
-		claimed[r.IssueID] = true
-	}
+	claimed := claimedIn(rec) // nothing of these issues is removed
 	spaces, err := listSpaces(ctx, c.p.StateDir, roots)
 	if err != nil {
 		return nil, err

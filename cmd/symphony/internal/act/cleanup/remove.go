@@ -23,7 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// RemoveOptions say what RemoveProject removes beside the project, and how the operator is asked.
+// RemoveOptions select what RemoveProject removes beside the project, and how the operator is asked.
 type RemoveOptions struct {
 	Workspaces, Force bool
 	// Confirm is asked before anything is removed, and gets lines that name what is removed and what is kept.
@@ -111,8 +111,10 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 		return row, err
 	}
 	entries, err := os.ReadDir(path)
-	ours := len(entries) == 0 || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) })
-	place := filepath.Dir(path) == paths.Real(home) || slices.ContainsFunc(registered, func(dir string) bool { return paths.Real(dir) == path })
+	isOurs := func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }
+	isPath := func(dir string) bool { return paths.Real(dir) == path }
+	ours := len(entries) == 0 || slices.ContainsFunc(entries, isOurs)
+	place := filepath.Dir(path) == paths.Real(home) || slices.ContainsFunc(registered, isPath)
 	if err == nil && ours && place {
 		return row, nil
 	}
@@ -247,23 +249,8 @@ func (r *remover) losses() []loss {
 // remove removes the project, its database last: until then an interrupted removal can be repeated.
 func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 	if r.options.Workspaces {
-		for _, s := range r.spaces {
-			owner := workspace.Owner{IssueID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir, RunID: "by-hand"}
-			answer, err := s.root.Remove(ctx, owner, r.w.Now(), s.Unsaved != "")
-			switch {
-			case err == nil && answer.Unsaved != "":
-				err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
-			case err == nil && answer.Trash != "":
-				err = s.root.DeleteTrash(ctx, answer.Trash)
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-		for _, row := range r.trash {
-			if err := row.root.DeleteTrash(ctx, row.Path); err != nil {
-				return nil, err
-			}
+		if err := r.removeWorkspaces(ctx); err != nil {
+			return nil, err
 		}
 	}
 	for _, path := range r.row.Roots {
@@ -312,6 +299,30 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 		return nil, err
 	}
 	return &RemovedJSON{r.row.StateDir, left, r.losses()}, nil
+}
+
+// removeWorkspaces deletes the workspaces of the project, and those in the trash.
+func (r *remover) removeWorkspaces(ctx context.Context) error {
+	for _, s := range r.spaces {
+		owner := s.rec.Owner
+		owner.RunID = "by-hand"
+		answer, err := s.root.Remove(ctx, owner, r.w.Now(), s.Unsaved != "")
+		switch {
+		case err == nil && answer.Unsaved != "":
+			err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
+		case err == nil && answer.Trash != "":
+			err = s.root.DeleteTrash(ctx, answer.Trash)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, row := range r.trash {
+		if err := row.root.DeleteTrash(ctx, row.Path); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // RemovedJSON is what projects remove --json prints.

@@ -71,7 +71,7 @@ func (r Result) Next() (list []string) {
 	return list
 }
 
-// Lines say everything about the command, for readers without a terminal.
+// Lines tell everything about the command, for readers without a terminal.
 func (r Result) Lines(now time.Time) []string {
 	list := slices.Concat(r.Pass.Warnings, r.Pass.Sentences(now), r.Effect, r.Warnings())
 	if !r.Applied {
@@ -377,7 +377,8 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 		Hint:    "symphony show " + issue.Identifier + " explains it",
 	}
 	if r.Config != nil && !project.Policy(r.Config).Active(issue.State) {
-		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s", issue.Identifier, issue.State, strings.Join(r.Config.Policy.ActiveStates, " or "))
+		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s", issue.Identifier, issue.State,
+			strings.Join(r.Config.Policy.ActiveStates, " or "))
 	}
 	skips := slices.Clone(r.Skips)
 	switch {
@@ -392,7 +393,8 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 		}
 	case c.Kind == reconcile.Blocked:
 		skips = append(skips, r.Waits...)
-		e.Message, e.Hint = fmt.Sprintf("%s is blocked by %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage), "symphony ps shows when it is tried again"
+		e.Message = fmt.Sprintf("%s is blocked by %s: %s", issue.Identifier, c.ErrorCode, c.ErrorMessage)
+		e.Hint = "symphony ps shows when it is tried again"
 	default:
 		skips = append(skips, r.Waits...)
 		e.Message = fmt.Sprintf("%s waits until %s (%s)", issue.Identifier, c.DueAt.UTC().Format(time.RFC3339), c.Kind)

@@ -341,7 +341,8 @@ const endPatience = 20 * time.Second
 // only the process list shows which are. It returns cause, the error of the database, with the next step as its hint.
 func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause error) error {
 	known := *exit.From(cause)
-	release, holder, err := state.Acquire(ctx, p.StateDir, state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}, project.CommandPatience, false)
+	self := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}
+	release, holder, err := state.Acquire(ctx, p.StateDir, self, project.CommandPatience, false)
 	if err == nil && holder != nil {
 		return project.LockedError(holder)
 	}
@@ -359,10 +360,8 @@ func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause er
 	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !project.Alive(p.StateDir, id) })
 	for _, w := range workers { // the database, which usually names the workflow of the state directory, can't be read
 		if project.Exists(w.Workflow) && !project.SameFile(w.Workflow, p.Path) {
-			return &reconcile.Error{
-				Code: "state_conflict", Message: fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
-				Hint: "name that workflow: -w " + text.ShellQuote(w.Workflow),
-			}
+			return exit.Fault("state_conflict", fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
+				"name that workflow: -w "+text.ShellQuote(w.Workflow))
 		}
 	}
 	for id, w := range workers {

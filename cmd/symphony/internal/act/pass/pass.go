@@ -27,7 +27,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Options say what kind of pass to run.
+// Options select the kind of pass to run.
 type Options struct {
 	Trigger     string
 	DryRun      bool
@@ -157,7 +157,7 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 		return r, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	began, mono := p.Env.Now(), proc.Monotonic()
+	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now(), Mono: proc.Monotonic()}
 	if o.LockTimeout > 0 && p.Changed() { // during the wait
 		p = project.New(p.Env, p.Path, p.StateDir)
 		cfg, cfgErr = ReadConfig(p)
@@ -167,9 +167,9 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 	db := o.DB
 	switch {
 	case o.Kept != nil:
-		db, err = o.Kept.open(context.WithoutCancel(ctx), p.StateDir, began)
+		db, err = o.Kept.open(context.WithoutCancel(ctx), p.StateDir, r.Pass.StartedAt)
 	case db == nil:
-		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, began); err == nil {
+		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, r.Pass.StartedAt); err == nil {
 			defer func() { err = errors.Join(err, db.Close()) }()
 		}
 	}
@@ -187,28 +187,29 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 		r.warn(err.Error() + "; symphony projects will not list this project")
 	}
 	notifyPeople(ctx, p, db, &r)
+	r.record(context.WithoutCancel(ctx), p, db, o) // also an interrupted pass: its record shows that the schedule is active
+	return r, nil
+}
+
+// record stores the pass, removes old runs, and finds out whether anything runs the next pass.
+func (r *Result) record(ctx context.Context, p *project.Project, db *state.DB, o Options) {
 	r.dropRepeatedErrors()
-	// An interrupted pass is recorded, too: it shows that the schedule is active, and what was done.
-	ctx = context.WithoutCancel(ctx)
-	boot, bootErr := proc.BootID()
-	r.addError(bootErr)
-	r.Pass = state.Pass{
-		Trigger: o.Trigger, StartedAt: began, Duration: proc.Monotonic() - mono, BootID: boot, Mono: mono,
-		Actions: len(r.Applied), Skipped: len(r.Skips),
-	}
+	boot, err := proc.BootID()
+	r.addError(err)
+	r.Pass.Duration, r.Pass.BootID = proc.Monotonic()-r.Pass.Mono, boot
+	r.Pass.Actions, r.Pass.Skipped = len(r.Applied), len(r.Skips)
 	for _, e := range r.Errors {
 		r.Pass.Errors = append(r.Pass.Errors, reconcile.Error{Code: e.Code, Message: e.Message, Status: e.Status})
 	}
 	r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass)
 	r.addError(err)
-	removeOldRuns(ctx, p, db, &r)
+	removeOldRuns(ctx, p, db, r)
 	if o.Trigger == project.TriggerManual && !o.Stays {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 		r.addError(err)
 		r.Unscheduled = !alive && !project.Looping(p.StateDir)
 	}
 	r.dropRepeatedErrors()
-	return r, nil
 }
 
 // ReadConfig reads the configuration of a pass, including SYMPHONY_MAX_AGENTS. If that variable is invalid it returns the
@@ -309,7 +310,8 @@ func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o 
 }
 
 // newDeps builds what reconcile.Tick works with.
-func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result) (reconcile.Deps, *workers.Local, error) {
+func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result,
+) (reconcile.Deps, *workers.Local, error) {
 	runners, err := project.NewRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, nil, err
@@ -427,7 +429,8 @@ func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Re
 		return nil, false
 	}
 	if cfg.Tracker.APIKey == "" && strings.Contains(text, "$"+workflow.LiteralKeyVar) {
-		r.Errors[0].Hint += "; until then the tracker can't be asked, because the key was in the workflow file and is never stored: write api_key: $" + cfg.KeyVar
+		r.Errors[0].Hint += "; until then the tracker can't be asked, " +
+			"because the key was in the workflow file and is never stored: write api_key: $" + cfg.KeyVar
 	}
 	return cfg, cfg.Tracker.APIKey != ""
 }
@@ -455,24 +458,24 @@ func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, rea
 }
 
 // saveLowBudget stores until when the tracker's request budget is low, and warns about it. until is what earlier passes stored.
-func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, tracker *reconcile.TrackerAdapter, until time.Time, r *Result) error {
-	if tracker == nil || tracker.Budget == nil {
+func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, t *reconcile.TrackerAdapter, until time.Time, r *Result) error {
+	if t == nil || t.Budget == nil {
 		return nil
 	}
-	if b := tracker.Budget(); !b.At.IsZero() {
+	if b := t.Budget(); !b.At.IsZero() {
 		until = b.LowUntil()
 	}
+	at := until.UTC().Format(time.RFC3339)
 	if r.TrackerLow {
 		if o := r.Obstacle; o != nil && o.Reason == reconcile.SkipRateLimited && o.Until.IsZero() {
 			o.Until = until
 		}
-		r.warn("less than a tenth of the tracker's allowance is left: until " + until.UTC().Format(time.RFC3339) + " passes check running issues only")
+		r.warn("less than a tenth of the tracker's allowance is left: until " + at + " passes check running issues only")
 	}
-	text := ""
-	if until.After(p.Env.Now()) {
-		text = until.UTC().Format(time.RFC3339)
+	if !until.After(p.Env.Now()) {
+		at = ""
 	}
-	return db.SetMeta(ctx, project.LowKey, text)
+	return db.SetMeta(ctx, project.LowKey, at)
 }
 
 // prunedPerPass is how many old runs a pass deletes.

@@ -50,7 +50,8 @@ func (n narrator) action(a reconcile.Applied) string {
 	case reconcile.ActRetry:
 		return n.retried(a, subject)
 	case reconcile.ActReap:
-		if a.Err == nil && slices.ContainsFunc(n.Applied, func(b reconcile.Applied) bool { return b.Kind == reconcile.ActSettle && b.RunID == a.RunID }) {
+		settles := func(b reconcile.Applied) bool { return b.Kind == reconcile.ActSettle && b.RunID == a.RunID }
+		if a.Err == nil && slices.ContainsFunc(n.Applied, settles) {
 			return ""
 		}
 		return n.did(a, "end", "ended", "the processes that the run of "+subject+" has left")
@@ -172,7 +173,7 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 	return "the run of " + subject + " " + words.Endings[reconcile.Outcome(a.Reason)] + why + next
 }
 
-// mostNamed is how many issues a sentence names, and mostGroups how many sentences say why issues wait.
+// mostNamed is how many issues a sentence names, and mostGroups how many sentences explain why issues wait.
 const (
 	mostNamed  = 3
 	mostGroups = 6
@@ -272,7 +273,7 @@ func (r Result) Outlook(now time.Time) (list []string) {
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
 
-// ObstacleText says why nothing starts and until when; empty if nothing is in the way of every issue.
+// ObstacleText explains why nothing starts, and until when; empty if nothing is in the way of every issue.
 func (r Result) ObstacleText(now time.Time) string {
 	o := r.Obstacle
 	switch {

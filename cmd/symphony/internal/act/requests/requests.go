@@ -102,12 +102,11 @@ func DecideIn(ctx context.Context, p *project.Project, db *state.DB, ref string,
 func (d Decision) Incomplete(r reconcile.Request, named bool) error {
 	switch {
 	case !named:
-		return &reconcile.Error{
-			Code: "not_a_terminal", Message: r.Identifier + " is an issue, and without a terminal the command can't ask which request you mean",
-			Hint: "name the request, such as " + r.ID() + "; symphony ps shows them all",
-		}
+		return exit.Fault("not_a_terminal", r.Identifier+" is an issue, and without a terminal the command can't ask which request you mean",
+			"name the request, such as "+r.ID()+"; symphony ps shows them all")
 	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
-		return exit.Usage("answer: %s asks %s, and the answer is missing: %s", r.ID(), text.Plural(len(r.Detail.Questions), "question"), view.HowToAnswer(r))
+		asked := text.Plural(len(r.Detail.Questions), "question")
+		return exit.Usage("answer: %s asks %s, and the answer is missing: %s", r.ID(), asked, view.HowToAnswer(r))
 	}
 	return nil
 }
@@ -130,7 +129,7 @@ func Record(ctx context.Context, p *project.Project, db *state.DB, r reconcile.R
 		r, err = waitForWorker(ctx, p, db, r)
 	}
 	if errors.Is(err, state.ErrNotFound) {
-		err = &reconcile.Error{Code: "request_not_found", Message: "the request no longer exists", Hint: "symphony ps shows the open requests", Err: err}
+		err = exit.Fault("request_not_found", "the request no longer exists", "symphony ps shows the open requests")
 	}
 	return r, err
 }
@@ -191,9 +190,7 @@ func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reco
 		case is.Fate == reconcile.RequestRunEnded && is.Decision == reconcile.DecideAnswer && !is.Secret():
 			return is, nil // the next run gets it
 		case is.Fate == reconcile.RequestRunEnded, is.Fate == reconcile.RequestWithdrawn:
-			return r, &reconcile.Error{
-				Code: "request_ended", Message: r.ID() + " has just ended: " + string(is.Fate), Hint: "symphony ps shows the open requests",
-			}
+			return r, exit.Fault("request_ended", r.ID()+" has just ended: "+string(is.Fate), "symphony ps shows the open requests")
 		case p.Env.Now().After(end) || !project.Sleep(ctx, workerStep):
 			return r, nil
 		}

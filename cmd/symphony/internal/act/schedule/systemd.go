@@ -89,7 +89,8 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 	w, name := t.caller.Env, t.account.name
 	switch {
 	case !proc.ReadHostUnit(w.Environ).Booted:
-		return exit.Fault("no_scheduler", "this machine does not run systemd", "symphony schedule install --cron, or keep symphony tick --loop running")
+		return exit.Fault("no_scheduler", "this machine does not run systemd",
+			"symphony schedule install --cron, or keep symphony tick --loop running")
 	case t.system && os.Geteuid() == 0:
 		return nil
 	case t.system:
@@ -133,9 +134,9 @@ func (t *timer) install(ctx context.Context) error {
 	if err := t.write(); err != nil {
 		return err
 	}
-	// All steps each time: an earlier install may have been interrupted here.
+	// All steps each time: an earlier install may have been interrupted here. Without restart the timer keeps its old interval.
 	name := t.name() + ".timer"
-	for _, args := range [][]string{{"daemon-reload"}, {"enable", "--quiet", name}, {"restart", name}} { // without restart it keeps its old interval
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", "--quiet", name}, {"restart", name}} {
 		if _, err := t.systemctl(ctx, args...); err != nil {
 			return err
 		}

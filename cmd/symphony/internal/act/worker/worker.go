@@ -67,7 +67,8 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, id, stateDir, pa
 	if err := ready.Taken(); err != nil {
 		log.Info("the pass has ended", slog.String("error", err.Error()))
 	}
-	log = log.With(slog.String("issue_id", h.Run.IssueID), slog.String("issue_identifier", h.Run.Identifier), slog.Int("attempt", h.Run.Attempt))
+	log = log.With(slog.String("issue_id", h.Run.IssueID), slog.String("issue_identifier", h.Run.Identifier),
+		slog.Int("attempt", h.Run.Attempt))
 	stopReaping := Supervise(ctx, log)
 	defer stopReaping()
 	// The environment file need not be readable here: the pass has handed over its variables.
@@ -101,7 +102,7 @@ type Held struct {
 
 // takeRun makes this process the owner of the run. If it fails, it changes nothing.
 func takeRun(ctx context.Context, w *environ.Env, id, stateDir string) (*Held, error) {
-	// Not every system supports it; docs/security.md says what that means there.
+	// Not every system supports it; docs/security.md explains what that means there.
 	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
 	}
@@ -176,8 +177,8 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	}
 	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
-		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker, Host: host.WithCrashPoints(project.NewHost()),
-		Account: account, AccountDir: account.Dir,
+		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker,
+		Host: host.WithCrashPoints(project.NewHost()), Account: account, AccountDir: account.Dir,
 		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now,
 		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
 	}
@@ -227,8 +228,7 @@ func (h *Held) RecordFailure(ctx context.Context, w *environ.Env, err error, log
 	}
 }
 
-// startOwnPass starts a pass that settles this run, and does not wait for it. The pass inherits no marker, lock or lease of the
-// run.
+// startOwnPass starts a pass that settles this run, and does not wait for it. The pass inherits no marker, lock or lease of the run.
 func startOwnPass(exe string, w *environ.Env, stateDir, path string, log *slog.Logger) {
 	if project.Looping(stateDir) {
 		return // the loop sees the end of the run
@@ -238,9 +238,10 @@ func startOwnPass(exe string, w *environ.Env, stateDir, path string, log *slog.L
 		return
 	}
 	_, err := proc.Detach(proc.Spawn{
-		Exe:  exe,
-		Argv: []string{"symphony", "tick", "--trigger", "worker", "--lock-timeout", ownPassMax, "--quiet", "--state-dir", stateDir, "--workflow", path},
-		Env:  project.OwnPassEnviron(w),
+		Exe: exe, Argv: []string{
+			"symphony", "tick", "--trigger", "worker", "--lock-timeout", ownPassMax, "--quiet", "--state-dir", stateDir, "--workflow", path,
+		},
+		Env: project.OwnPassEnviron(w),
 	})
 	crash.At("worker.pass.started")
 	if err != nil {

@@ -149,12 +149,14 @@ func (d *playground) addIssues(context.Context) error {
 	return nil
 }
 
-// makeRepository makes the repository, or a copy of the user's without its remotes, and the environment of everything that the demo
-// starts.
+// makeRepository makes the repository, or a copy of the user's without its remotes, and the environment of everything that the demo starts.
 func (d *playground) makeRepository(ctx context.Context) error {
-	script, hint := `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md; git add -A; git commit -qm Begin`, "the demo needs git on PATH"
+	hint := "the demo needs git on PATH"
+	script := `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md; git add -A; git commit -qm Begin`
 	if d.Repository != "" {
-		script = `top=$(git -C "$2" rev-parse --show-toplevel); git clone -q --no-hardlinks "$top" "$1"; cd "$1"; git rev-parse -q --verify HEAD > /dev/null || { echo it has no commit >&2; exit 1; }
+		script = `top=$(git -C "$2" rev-parse --show-toplevel)
+			git clone -q --no-hardlinks "$top" "$1"; cd "$1"
+			git rev-parse -q --verify HEAD > /dev/null || { echo it has no commit >&2; exit 1; }
 			git remote remove origin`
 		hint = "name the directory of a git repository with a commit; demo --agent codex without it makes one up"
 	}

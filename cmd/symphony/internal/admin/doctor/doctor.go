@@ -73,7 +73,8 @@ var checks = []check{
 	{"workspace root", needsConfig, checkRoot, "write workspace.root as an absolute path, or set the variables in it in the environment file"},
 	{
 		"state directory", needsWorkflow, checkState,
-		"name it with --state-dir in the schedule, or unset the variable that sets it here: two state directories would both take the same issues",
+		"name it with --state-dir in the schedule, or unset the variable that sets it here: " +
+			"two state directories would both take the same issues",
 	},
 	{"other projects", needsConfig, checkSharing, ""},
 	{"schedule", needsNothing, checkSchedule, ""},
@@ -154,7 +155,8 @@ func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) 
 		select {
 		case a = <-done:
 		case <-time.After(giveUp):
-			a.findings = fail("no answer within "+giveUp.String(), "something that it examines hangs: a disk, a mount, or a program in the login profile")
+			a.findings = fail("no answer within "+giveUp.String(),
+				"something that it examines hangs: a disk, a mount, or a program in the login profile")
 		}
 		for i := range a.findings {
 			a.findings[i].Check, a.findings[i].As = c.name, e.as

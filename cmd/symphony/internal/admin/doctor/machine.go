@@ -167,7 +167,8 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 			"free space there; until then no run starts")...)
 	}
 	if top := repositoryAbove(root); top != "" {
-		list = append(list, warn(root+" is in the git repository "+top+": there its files look untracked, and what an agent runs may take that repository for its own",
+		list = append(list, warn(root+" is in the git repository "+top+": there its files look untracked, "+
+			"and what an agent runs may take that repository for its own",
 			"set workspace.root to a directory outside, such as ~/symphony/"+filepath.Base(top))...)
 	}
 	if temporary := project.TemporaryAbove(root, e.p.Env.Getenv("TMPDIR")); temporary != "" {
@@ -225,7 +226,8 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 	} else {
 		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
 		if warning := project.RunnerConfig(e.p, e.config).OtherHome(i.Server.Home); warning != "" {
-			list = append(list, warn(warning, "remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
+			list = append(list, warn(warning,
+				"remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
 		}
 	}
 	if l := project.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" && !e.config.Codex.TrustLauncher {
@@ -275,7 +277,8 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 	case err != nil:
 		return failWith(err)
 	case set == "":
-		return fail(fmt.Sprintf("agent_auth: the model provider %s needs %s, which is not set", login.Provider, login.EnvKey), "put it into "+e.p.EnvPath())
+		return fail(fmt.Sprintf("agent_auth: the model provider %s needs %s, which is not set", login.Provider, login.EnvKey),
+			"put it into "+e.p.EnvPath())
 	}
 	return ok("the model provider %s has its key in %s", login.Provider, login.EnvKey)
 }
@@ -367,7 +370,8 @@ func checkTokens(_ context.Context, e *environment) (list []finding) {
 	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN"} {
 		withheld := slices.Contains(e.config.SecretVars, name)
 		if value, _ := e.p.Lookup(name); value != "" && !withheld && !slices.Contains(e.config.Agent.PassEnv, name) {
-			list = append(list, warn(name+" is set, but only hooks get it, not agents", "add it to agent.pass_env if agents use gh or push to GitHub")...)
+			list = append(list, warn(name+" is set, but only hooks get it, not agents",
+				"add it to agent.pass_env if agents use gh or push to GitHub")...)
 		}
 	}
 	return list

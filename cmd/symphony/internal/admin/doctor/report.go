@@ -135,7 +135,8 @@ func unreachable(err error) bool {
 }
 
 // gitUnreachable finds what git, curl and ssh print without a network.
-var gitUnreachable = text.Pattern(`(?i)could not resolve|failed to connect|couldn't connect|connection (refused|timed out)|unreachable|no route to host|name resolution`)
+var gitUnreachable = text.Pattern(`(?i)could not resolve|failed to connect|couldn't connect|` +
+	`connection (refused|timed out)|unreachable|no route to host|name resolution`)
 
 // marks begin the lines of each status, on a terminal and in a pipe.
 var marks = [...]struct{ terminal, pipe string }{{"✓", "+"}, {"!", "!"}, {"✗", "x"}}

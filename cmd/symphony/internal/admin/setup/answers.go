@@ -54,7 +54,8 @@ func (s *starter) findStates(ctx context.Context) error {
 		}
 	}
 	active, handover := proposeStates(s.answers.Example, s.project.States)
-	if err := s.setValue(ctx, "Active states", "--active-states", s.options.ActiveStates, strings.Join(active, ", "), s.setActive); err != nil {
+	err := s.setValue(ctx, "Active states", "--active-states", s.options.ActiveStates, strings.Join(active, ", "), s.setActive)
+	if err != nil {
 		return err
 	}
 	if slices.Contains(s.answers.Active, handover) {
@@ -226,7 +227,8 @@ func (s *starter) findRoot(context.Context) error {
 	}
 	s.answers.Root = root
 	if temporary := project.TemporaryAbove(paths.Real(s.expand(root)), s.w.Getenv("TMPDIR")); temporary != "" {
-		s.w.Note(slog.LevelWarn, fmt.Sprintf("the workspace root %s is below %s, which the system may clear; name another directory with --root", root, temporary))
+		s.w.Note(slog.LevelWarn, fmt.Sprintf("the workspace root %s is below %s, which the system may clear; name another directory with --root",
+			root, temporary))
 	}
 	return nil
 }

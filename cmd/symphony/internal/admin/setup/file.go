@@ -30,8 +30,8 @@ const (
 // The first issue fits any repository, so that it can be run as it is.
 const (
 	firstTitle = "Write down how to build and test this project"
-	firstText  = `Find out from the files how this project is built and tested. Write the commands into CONTRIBUTING.md, in at most 20 lines, with a
-sentence for each. If a file says it already, check that it is right, and correct only what is wrong.
+	firstText  = `Find out from the files how this project is built and tested. Write the commands into CONTRIBUTING.md, in at most 20 lines,
+with a sentence for each. If a file says it already, check that it is right, and correct only what is wrong.
 `
 )
 
@@ -158,7 +158,8 @@ func (s *starter) fileSummary() (lines []string, more JSON) {
 	defined := reconcile.TrackerBoard{States: project.FolderStates(s.folder)}
 	for _, name := range append(slices.Clone(s.answers.Active), s.answers.Review) {
 		if _, known := defined.State(name); !known && defined.States != nil {
-			lines = append(lines, fmt.Sprintf("%q is not yet a status of Backlog.md: add it to statuses in its configuration, so backlog can set it", name))
+			lines = append(lines, fmt.Sprintf("%q is not yet a status of Backlog.md: add it to statuses in its configuration, so backlog can set it",
+				name))
 		}
 	}
 	next := "Next:"

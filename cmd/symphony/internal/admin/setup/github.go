@@ -14,7 +14,9 @@ import (
 
 var githubKind = kind{
 	name: "github", keyVars: []string{workflow.GitHubTokenVar, "GH_TOKEN"}, ofGitHub: true,
-	find:  []func(*starter, context.Context) error{(*starter).findRemote, (*starter).findKey, (*starter).checkToken, (*starter).findProject, (*starter).findStates},
+	find: []func(*starter, context.Context) error{
+		(*starter).findRemote, (*starter).findKey, (*starter).checkToken, (*starter).findProject, (*starter).findStates,
+	},
 	write: (*starter).writeKey, summary: (*starter).githubSummary,
 }
 

@@ -124,7 +124,8 @@ func (s *starter) check(ctx context.Context) error {
 	info, dirErr := os.Stat(dir)
 	switch nested := s.p.Nested(); {
 	case !slices.Contains(ExampleNames, name):
-		return exit.Usage("init: unknown example %q%s; there are %s", name, text.DidYouMean(name, ExampleNames, "%q"), strings.Join(ExampleNames, ", "))
+		nearest := text.DidYouMean(name, ExampleNames, "%q")
+		return exit.Usage("init: unknown example %q%s; there are %s", name, nearest, strings.Join(ExampleNames, ", "))
 	case nested != nil:
 		return nested
 	case dirErr != nil || !info.IsDir():

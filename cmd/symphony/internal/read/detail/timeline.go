@@ -127,7 +127,10 @@ func runMoment(r view.RunRow) Moment {
 
 func turnMoments(run reconcile.Run, turns []eventlog.Turn) (list []Moment) {
 	for _, t := range turns {
-		m := Moment{At: t.At, Until: text.OrNull(t.Until), Kind: MomentTurn, RunID: &run.ID, Name: fmt.Sprintf("turn %d", t.Number), Result: t.Result, Text: t.Text}
+		m := Moment{
+			At: t.At, Until: text.OrNull(t.Until), Kind: MomentTurn, RunID: &run.ID,
+			Name: fmt.Sprintf("turn %d", t.Number), Result: t.Result, Text: t.Text,
+		}
 		if m.Until == nil && !run.EndedAt.IsZero() {
 			m.Until, m.Result = &run.EndedAt, "ended with its run"
 		}

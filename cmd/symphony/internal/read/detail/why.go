@@ -17,8 +17,8 @@ import (
 )
 
 // Why explains the status: a code for programs and a text that follows the status in a sentence. The code is the reason of a skip,
-// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, needs_answer, held, handed_over, released, eligible
-// or unclaimed.
+// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, needs_answer, held, handed_over, released,
+// eligible or unclaimed.
 type Why struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -159,7 +159,8 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	case f.reason == "not_active" && r.Config != nil:
 		v.Next.Message += "; if it is moved to " + strings.Join(r.Config.Policy.ActiveStates, " or ") + ", a pass starts it again"
 	case f.reason == reconcile.SkipLabel && r.Config != nil && r.issue != nil:
-		v.Next.Message = "set the label " + strings.Join(r.Config.Policy.MissingLabels(*r.issue), " and the label ") + " again, and a pass starts it"
+		missing := strings.Join(r.Config.Policy.MissingLabels(*r.issue), " and the label ")
+		v.Next.Message = "set the label " + missing + " again, and a pass starts it"
 	}
 }
 
@@ -168,8 +169,9 @@ func heldText(c reconcile.Claim) string {
 	if c.HoldReason != reconcile.HoldOperator {
 		message = cmp.Or(c.HoldMessage, c.HoldReason)
 	}
-	stopped := c.HoldReason == reconcile.HoldOperator && (c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
-	if last := view.ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !stopped && c.HoldReason != reconcile.HoldMaxFailures { // whose message has it
+	known := c.HoldReason == reconcile.HoldMaxFailures || // whose message has the error
+		c.HoldReason == reconcile.HoldOperator && (c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
+	if last := view.ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !known {
 		message += ", last error " + *last
 	}
 	if d := c.Delivery; d.Due {

@@ -327,7 +327,7 @@ func (l Line) Short() (short Line, left string) {
 		short.Detail = all[:min(len(all), resultLines)]
 		left = "more line"
 	default:
-		short.Detail = all[max(0, len(all)-outputLines):] // the last lines say what went wrong
+		short.Detail = all[max(0, len(all)-outputLines):] // the last lines show what went wrong
 		left = "earlier line"
 	}
 	if more := len(all) - len(short.Detail); more > 0 {

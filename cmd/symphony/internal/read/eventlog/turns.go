@@ -22,7 +22,8 @@ const turnsWindow = 2 << 20
 
 // turnResults are the events that end a turn.
 var turnResults = map[string]string{
-	agent.EventTurnCompleted: "completed", agent.EventTurnFailed: "failed", agent.EventTurnCancelled: "cancelled", agent.EventTurnEndedWithError: "ended",
+	agent.EventTurnCompleted: "completed", agent.EventTurnFailed: "failed", agent.EventTurnCancelled: "cancelled",
+	agent.EventTurnEndedWithError: "ended",
 }
 
 // Turns returns the turns of a run that its log has, the oldest first. Of a very long log it reads the end.

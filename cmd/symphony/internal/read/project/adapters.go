@@ -103,7 +103,8 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Branch: cfg.Repository, Deliver: cfg.Repository.Delivers(),
 		},
 		Config: confine.Config{
-			CodexHome: cfg.Codex.Home, Model: cfg.Codex.Model, Effort: cfg.Codex.Effort, ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
+			CodexHome: cfg.Codex.Home, Model: cfg.Codex.Model, Effort: cfg.Codex.Effort,
+			ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
 			OnQuestion: questions[cfg.Agent.OnQuestion], Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
 			TrustRepository: cfg.Agent.TrustRepository, PassEnv: cfg.Agent.PassEnv, Secrets: cfg.SecretVars, SecretValues: Secrets(p, cfg),
 		},

@@ -25,7 +25,7 @@ type TrackerReport struct {
 }
 
 // CheckTracker checks whether the tracker of the workflow keeps the contract of trackers. It only reads.
-// The error says that the tracker could not be checked, or is that of a call that failed.
+// The error reports that the tracker could not be checked, or is that of a call that failed.
 func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 	cfg, err := p.Config()
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 // ghBound is how long gh may take to print its token, for which it needs no network.
 const ghBound = 10 * time.Second
 
-// GhToken returns the token that gh has for an API of GitHub; empty if gh is not on the PATH, or not logged in. A project asks gh
-// once.
+// GhToken returns the token that gh has for an API of GitHub; empty if gh is not on the PATH, or not logged in. A project asks gh once.
 func (p *Project) GhToken(api string) string {
 	if p.gh == nil {
 		return ""

@@ -20,9 +20,10 @@ import (
 
 // OperatorFiles returns the files and directories of all projects of the account that a pass reads as configuration, runs, or trusts:
 // workflows, environment files, state directories, workspace roots, folders of issues and what is read beside them, the programs of
-// trackers, local repositories, codex homes. Some need not exist. Of a workflow that can't be read, it is the whole directory. A state that can't be read is an error.
+// trackers, local repositories, codex homes. Some need not exist. Of a workflow that can't be read, it is the whole directory. A state that
+// can't be read is an error.
 //
-// Agents in directories of the operator, which those of symphony mcp are, must not write them: the next pass would do what they say.
+// Agents in directories of the operator, which those of symphony mcp are, must not write them: the next pass would obey them.
 func OperatorFiles(ctx context.Context, w *environ.Env) (list []string, err error) {
 	projects, err := All(w)
 	for _, p := range projects {

@@ -381,7 +381,8 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		}
 		if cfg.Prompt != nil {
 			for _, problem := range cfg.Prompt.Check() {
-				out.Errors = append(out.Errors, exit.Fault(workflow.CodeTemplateRender, problem.String(), "correct that line of the prompt: a run that renders it fails"))
+				const hint = "correct that line of the prompt: a run that renders it fails"
+				out.Errors = append(out.Errors, exit.Fault(workflow.CodeTemplateRender, problem.String(), hint))
 			}
 		}
 	}
@@ -438,7 +439,8 @@ func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 	if near := text.Nearest(filepath.Base(folder), names); len(near) > 0 {
 		hint = "did you mean " + filepath.Join(filepath.Dir(folder), near[0]) + "?"
 	}
-	return []*reconcile.Error{exit.Fault("tracker_project_not_found", fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder), hint)}
+	message := fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder)
+	return []*reconcile.Error{exit.Fault("tracker_project_not_found", message, hint)}
 }
 
 // Err returns an exit.Only if the check has found an error, which the caller has printed.

@@ -195,7 +195,8 @@ func LastPasses(ctx context.Context, db *state.DB, limit int) ([]LastPassRow, er
 	rows := []LastPassRow{}
 	for _, p := range passes {
 		rows = append(rows, LastPassRow{
-			ID: p.ID, Trigger: p.Trigger, StartedAt: p.StartedAt.UTC(), DurationMS: p.Duration.Milliseconds(), Errors: append([]reconcile.Error{}, p.Errors...),
+			ID: p.ID, Trigger: p.Trigger, StartedAt: p.StartedAt.UTC(), DurationMS: p.Duration.Milliseconds(),
+			Errors: append([]reconcile.Error{}, p.Errors...),
 		})
 	}
 	return rows, err

@@ -26,7 +26,7 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github"
 )
 
-// TrackerOptions say for what an adapter is built.
+// TrackerOptions describe what an adapter is built for.
 type TrackerOptions struct {
 	Memory reconcile.TrackerMemory // nil: the adapter remembers nothing after its process
 	// Warn receives a message about each part of an answer that the adapter ignores; nil discards them.
@@ -165,7 +165,8 @@ func NoComments(t *reconcile.TrackerAdapter) *reconcile.Error {
 
 // VerifyFirst wraps the tracker so that its first read checks whether project, states, labels and assignee exist. The database
 // stores the names that were checked; if db is nil, every process checks them.
-func VerifyFirst(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string)) *reconcile.TrackerAdapter {
+func VerifyFirst(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string),
+) *reconcile.TrackerAdapter {
 	if t.Verify == nil {
 		return t
 	}
@@ -211,12 +212,10 @@ func (v *verified) confirmProject(ctx context.Context, found map[string]reconcil
 	if err != nil || len(candidates) > 0 {
 		return err
 	}
-	return &reconcile.Error{
-		Code: "tracker_project_not_found",
-		Message: fmt.Sprintf("%s: %s: %s shows no issue of %q and refuses to check whether the project exists",
+	return exit.Fault("tracker_project_not_found",
+		fmt.Sprintf("%s: %s: %s shows no issue of %q and refuses to check whether the project exists",
 			v.path, v.cfg.Tracker.PlaceKey, v.t.Name, v.cfg.Tracker.Place),
-		Hint: "correct it, or create an issue in an active state there; until then no run is stopped and no issue is released",
-	}
+		"correct it, or create an issue in an active state there; until then no run is stopped and no issue is released")
 }
 
 // Candidates implements reconcile.Tracker.
@@ -328,7 +327,8 @@ func WithNumber(identifiers []string, number string) (found []string) {
 
 // NumberOfSeveral is the error for a number with which several identifiers end.
 func NumberOfSeveral(number string, identifiers []string) error {
-	return exit.Fault("issue_not_found", number+" is the number of "+strings.Join(identifiers, " and "), "give the identifier, such as "+identifiers[0])
+	return exit.Fault("issue_not_found", number+" is the number of "+strings.Join(identifiers, " and "),
+		"give the identifier, such as "+identifiers[0])
 }
 
 // NotInTracker is why the tracker does not have an issue.
@@ -350,5 +350,5 @@ func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	} else if IsNumber(ref) {
 		hint = NumberHint
 	}
-	return &reconcile.Error{Code: "issue_not_found", Message: ref + " is not known here: " + why + text.DidYouMean(ref, names, "%s"), Hint: hint}
+	return exit.Fault("issue_not_found", ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"), hint)
 }

@@ -43,7 +43,7 @@ type Report struct {
 	Days        []DayUse              `json:"days"`
 	Budget      *view.BudgetRow       `json:"budget"` // that of today; null without agent.budget_per_day, and of a past period
 
-	// Warnings say why there are no estimates of money.
+	// Warnings explain why there are no estimates of money.
 	Warnings []string `json:"-"`
 }
 
@@ -102,9 +102,9 @@ func Read(ctx context.Context, p *project.Project, period Period) (Report, error
 
 func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time.Time) Report {
 	r := Report{
-		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(), HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{},
+		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(),
 		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered,
-		Outages: []OutageRow{}, Issues: []IssueUse{}, Labels: []LabelUse{}, Days: []DayUse{},
+		HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{}, Outages: []OutageRow{}, Issues: []IssueUse{}, Labels: []LabelUse{}, Days: []DayUse{},
 		Failed: s.Failures, Hooks: s.FailedHooks, Schedule: s.Schedule,
 	}
 	// A run that has ended is one of the runs of the period, whether it is settled or not.
@@ -191,7 +191,8 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 		}
 	}
 	if !p.Since.Before(p.Until) {
-		return p, exit.Usage("report: there is no time between %s and %s: --since must be before --until and in the past", text.Rfc3339(p.Since), text.Rfc3339(p.Until))
+		return p, exit.Usage("report: there is no time between %s and %s: --since must be before --until and in the past",
+			text.Rfc3339(p.Since), text.Rfc3339(p.Until))
 	}
 	return p, nil
 }
@@ -208,7 +209,8 @@ func ParseTime(command, flag, text string, now time.Time, daysAfter int) (time.T
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, exit.Usage("%s: --%s needs an age such as 12h or 7d, a day such as 2026-01-31 or a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
+		return t, exit.Usage("%s: --%s needs an age such as 12h or 7d, a day such as 2026-01-31 or "+
+			"a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
 	}
 	return t, nil
 }

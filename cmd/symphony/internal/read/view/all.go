@@ -22,7 +22,7 @@ func Name(ctx context.Context, projects []*project.Project) []Named {
 	var list []Named
 	for _, p := range projects {
 		if p.SourceErr != nil {
-			if db, err := project.OpenForReading(ctx, p); err == nil { // otherwise reading the project says why
+			if db, err := project.OpenForReading(ctx, p); err == nil { // otherwise reading the project reports why
 				p = ownerOf(ctx, p, db)
 				db.Close()
 			}

@@ -82,7 +82,10 @@ type HeldRow struct {
 }
 
 func (f *Facts) heldRow(c reconcile.Claim) HeldRow {
-	row := HeldRow{f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.HoldText()}
+	row := HeldRow{
+		f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title,
+		c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.HoldText(),
+	}
 	if c.HoldReason == reconcile.HoldMaxFailures {
 		c.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
 		row.text = c.HoldText()
@@ -134,9 +137,10 @@ func (f *Facts) Claims() Claims {
 		case reconcile.Running:
 			r := runs[c.RunID]
 			row := RunningRow{
-				Project: f.Name, IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Title: c.Issue.Title, State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns,
-				LastEvent: text.OrNull(r.LastEvent), LastMessage: r.LastMessage, StartedAt: r.StartedAt, LastEventAt: text.OrNull(r.LastEventAt),
-				Tokens: Tokens(r.Tokens), RunID: c.RunID, PID: text.OrNull(r.Worker.PID), Attempt: text.OrNull(r.Attempt), Phase: r.Phase,
+				Project: f.Name, IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Title: c.Issue.Title,
+				State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns, StartedAt: r.StartedAt, Tokens: Tokens(r.Tokens), Phase: r.Phase,
+				LastEvent: text.OrNull(r.LastEvent), LastMessage: r.LastMessage, LastEventAt: text.OrNull(r.LastEventAt),
+				RunID: c.RunID, PID: text.OrNull(r.Worker.PID), Attempt: text.OrNull(r.Attempt),
 				StopReason: text.OrNull(r.StopReason), HeartbeatAt: text.OrNull(r.HeartbeatAt), ThreadID: text.OrNull(r.ThreadID),
 				WorkspacePath: text.OrNull(r.WorkspacePath), Host: text.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.Project.StateDir, r.ID),
 				HeldNext: c.HoldNext, WaitsFor: []string{}, Run: r,

@@ -34,7 +34,7 @@ type Overview struct {
 	// NextPass is when the schedule's next pass is expected; null where its passes show no rhythm yet.
 	NextPass *NextPass  `json:"next_pass"`
 	Project  ProjectRow `json:"project"`
-	// Error says why a project of several can't be read; left out otherwise.
+	// Error is the reason why a project of several can't be read; left out otherwise.
 	Error *reconcile.Error `json:"error,omitzero"`
 	// Rows are the issues of all the lists above and below, one row each.
 	Rows []Row `json:"issues"`

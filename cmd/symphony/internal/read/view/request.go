@@ -104,7 +104,7 @@ func RequestRows(ctx context.Context, p *project.Project, db *state.DB, name str
 	return rows, err
 }
 
-// HowToAnswer says what answers the request.
+// HowToAnswer explains how to answer the request.
 func (r RequestRow) HowToAnswer() string {
 	how := HowToAnswer(r.Request)
 	if r.Workflow != "" {
@@ -128,7 +128,7 @@ func HowToAnswer(r reconcile.Request) string {
 	return "symphony answer " + r.ID() + strings.Repeat(answer, len(r.Detail.Questions))
 }
 
-// AsksMore reports whether the summary says more than the rest of a request: that a command uses the network, for instance, or needs
+// AsksMore reports whether the summary contains more than the rest of a request: that a command uses the network, for instance, or needs
 // permissions, where a symlink leads, or which files a patch changes whose end was not stored.
 func AsksMore(r reconcile.Request) bool {
 	if r.Kind != reconcile.CommandRequest {

@@ -40,7 +40,8 @@ func (f *Facts) results(ctx context.Context) (*Results, error) {
 	r := &Results{}
 	first := f.Now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1-resultDays)
 	for n := range resultDays {
-		r.Days = append(r.Days, ResultDay{Date: reconcile.DayOf(first.AddDate(0, 0, n)), Outcomes: map[reconcile.Outcome]int{}, Spent: Spend(prices)})
+		date := reconcile.DayOf(first.AddDate(0, 0, n))
+		r.Days = append(r.Days, ResultDay{Date: date, Outcomes: map[reconcile.Outcome]int{}, Spent: Spend(prices)})
 	}
 	found, err := f.DB.Views.Results(ctx, first)
 	day := func(date string) *ResultDay {

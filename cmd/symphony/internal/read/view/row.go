@@ -54,8 +54,8 @@ const (
 
 // Statuses are those of rows, in their order: first those that need a person.
 var Statuses = []Status{
-	reconcile.StatusNeedsAnswer, reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept, reconcile.StatusRunning, reconcile.StatusQueued,
-	reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, StatusEnded,
+	reconcile.StatusNeedsAnswer, reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept, reconcile.StatusRunning,
+	reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, StatusEnded,
 }
 
 // rows makes one list of the overview's lists, in the order of the statuses, then of the queue and the identifiers. Ended runs follow, the
@@ -76,7 +76,8 @@ func (v Overview) rows() []Row {
 	}
 	for _, r := range v.Kept {
 		list = append(list, Row{
-			Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.Since, Text: r.Unsaved, Detail: r,
+			Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.Since,
+			Text: r.Unsaved, Detail: r,
 		})
 	}
 	for _, r := range v.Skipped {
@@ -111,8 +112,8 @@ func (v Overview) rows() []Row {
 
 func (v Overview) runningRow(r RunningRow) Row {
 	row := Row{
-		Status: reconcile.StatusRunning, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, State: &r.State, At: &r.StartedAt,
-		Turn: r.TurnCount, Tokens: r.Tokens.Total, Text: r.doing(), Detail: r,
+		Status: reconcile.StatusRunning, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, State: &r.State,
+		At: &r.StartedAt, Turn: r.TurnCount, Tokens: r.Tokens.Total, Text: r.doing(), Detail: r,
 	}
 	if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
 		row.Status, row.At, row.Text = reconcile.StatusNeedsAnswer, &v.Requests[i].AskedAt, v.Requests[i].Summary
@@ -157,7 +158,7 @@ func (r RunningRow) doing() string {
 	return cmp.Or(r.Activity, strings.ReplaceAll(string(r.Phase), "_", " "))
 }
 
-// Ending says how a run ended, and why if that was not a success.
+// Ending describes how a run ended, and why if that was not a success.
 func (r RunRow) Ending() (outcome, reason string) {
 	outcome, reason = text.OrEmpty(r.Outcome), Plain(text.OrEmpty(r.Error))
 	if d := r.Delivery; d != nil && d.Code != "" && reason == "" {

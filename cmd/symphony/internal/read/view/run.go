@@ -49,9 +49,9 @@ type RunRow struct {
 
 func (f *Facts) RunRow(r reconcile.Run) RunRow {
 	row := RunRow{
-		Project: f.Name, RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title, Kind: r.Kind, Attempt: text.OrNull(r.Attempt), Phase: r.Phase,
-		Outcome: text.OrNull(r.Outcome), Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: text.OrNull(r.AfterRunError),
-		Delivery:  text.OrNull(r.Delivery),
+		Project: f.Name, RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title,
+		Kind: r.Kind, Attempt: text.OrNull(r.Attempt), Phase: r.Phase, Outcome: text.OrNull(r.Outcome), Delivery: text.OrNull(r.Delivery),
+		Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: text.OrNull(r.AfterRunError),
 		StartedAt: r.StartedAt, EndedAt: text.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: text.OrNull(r.ThreadID),
 	}
 	if f.Config != nil {

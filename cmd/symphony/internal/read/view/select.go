@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Selection says which rows of overviews to keep, and in which order. The zero value keeps all rows in their order.
+// Selection chooses the rows of overviews to keep, and their order. The zero value keeps all rows in their order.
 type Selection struct {
 	filters map[string][]string // by key
 	sort    string
@@ -36,18 +36,23 @@ func NewSelection(filters []string, order string, limit int) (Selection, error) 
 		case !found || value == "":
 			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q", strings.Join(FilterKeys, ", "), filter)
 		case !slices.Contains(FilterKeys, key):
-			return s, exit.Usage("--filter has no key %q%s: the keys are %s", key, text.DidYouMean(key, FilterKeys, "%q"), strings.Join(FilterKeys, ", "))
+			return s, unknownWord("--filter has no key %q%s: the keys are %s", key, FilterKeys)
 		case key == "status" && !slices.Contains(Statuses, Status(value)):
 			names := strings.Split(strings.Trim(fmt.Sprint(Statuses), "[]"), " ")
-			return s, exit.Usage("no issue has the status %q%s: the statuses are %s", value, text.DidYouMean(value, names, "%q"), strings.Join(names, ", "))
+			return s, unknownWord("no issue has the status %q%s: the statuses are %s", value, names)
 		}
 		s.filters[key] = append(s.filters[key], value)
 	}
 	s.sort, s.reverse = strings.CutPrefix(order, "-")
 	if s.sort != "" && !slices.Contains(SortKeys, s.sort) {
-		return s, exit.Usage("--sort has no key %q%s: the keys are %s", s.sort, text.DidYouMean(s.sort, SortKeys, "%q"), strings.Join(SortKeys, ", "))
+		return s, unknownWord("--sort has no key %q%s: the keys are %s", s.sort, SortKeys)
 	}
 	return s, nil
+}
+
+// unknownWord is the error for a word that is not among the known ones.
+func unknownWord(format, word string, known []string) error {
+	return exit.Usage(format, word, text.DidYouMean(word, known, "%q"), strings.Join(known, ", "))
 }
 
 // requestedOnly are the statuses with rows that are read on request only.

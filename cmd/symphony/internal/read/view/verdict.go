@@ -15,7 +15,7 @@ import (
 // Verdict answers whether a project needs a person.
 type Verdict struct {
 	Level Level `json:"level"`
-	// Reasons are sentences, the most important first. Where all is well, they say why nothing starts nevertheless.
+	// Reasons are sentences, the most important first. Where all is well, they explain why nothing starts nevertheless.
 	Reasons []string `json:"reasons"`
 	// Brief are the reasons for a page that has the messages of blocks, errors and budgets elsewhere.
 	Brief []string `json:"-"`

@@ -1,10 +1,10 @@
-// Package words has what symphony says about each reason: why an issue waits, stopped or was released, and what comes next. Every
-// command, view and page takes its words from here.
+// Package words explains each reason: why an issue waits, stopped or was released, and what comes next. Every command, view and page
+// takes its words from here.
 package words
 
 import "github.com/symphony-cron/symphony/reconcile"
 
-// Releases say why an issue was released, or why its run is stopped, by the code of the reason. The clause is about the issue.
+// Releases explain why an issue was released, or why its run is stopped, by the code of the reason. The clause is about the issue.
 var Releases = map[string]string{
 	reconcile.StopMissing:   "the tracker no longer returns it",
 	reconcile.StopMoved:     "it is in another project of the tracker",
@@ -53,8 +53,9 @@ func Skip(s reconcile.Skip) string {
 	return s.Message
 }
 
-// Endings say how a run ended, after its subject.
+// Endings describe how a run ended, after its subject.
 var Endings = map[reconcile.Outcome]string{
 	reconcile.Succeeded: "succeeded", reconcile.Failed: "failed", reconcile.TimedOut: "took too long", reconcile.Canceled: "was stopped",
-	reconcile.Stalled: "was stopped, because its agent was silent for too long", reconcile.InterruptedRun: "was interrupted", reconcile.Lost: "was lost",
+	reconcile.Stalled:        "was stopped, because its agent was silent for too long",
+	reconcile.InterruptedRun: "was interrupted", reconcile.Lost: "was lost",
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
@@ -22,7 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Options say which logs of which runs to print, and how.
+// Options select which logs of which runs to print, and how.
 type Options struct {
 	Follow bool // print what is written later, too
 	Raw    bool // print the events as they are stored
@@ -121,10 +122,8 @@ func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 
 // runs returns the runs that the options select, the oldest first.
 func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
-	e := &reconcile.Error{
-		Code: "run_not_found", Message: pr.identifier + " has had no run yet",
-		Hint: "symphony show " + pr.identifier + " shows why; symphony logs -f " + pr.identifier + " waits for one",
-	}
+	e := exit.Fault("run_not_found", pr.identifier+" has had no run yet",
+		"symphony show "+pr.identifier+" shows why; symphony logs -f "+pr.identifier+" waits for one")
 	mayBeEmpty := pr.o.Follow
 	switch {
 	case pr.o.Run != "":
@@ -167,10 +166,8 @@ func (pr *printer) printLast(runs []reconcile.Run) error {
 		}
 		return nil
 	}
-	return &reconcile.Error{
-		Code: "event_not_found", Message: fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
-		Hint: "symphony logs " + pr.identifier + " shows what there is",
-	}
+	return exit.Fault("event_not_found", fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
+		"symphony logs "+pr.identifier+" shows what there is")
 }
 
 // printRun prints one run's log and, after the events, how the run ended: a run that failed early has no events.
@@ -345,7 +342,7 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 	return nil
 }
 
-// ofAnotherDay reports whether the times of day, which are all that a terminal shows, would not say when the run was.
+// ofAnotherDay reports whether the times of day, which are all that a terminal shows, would not show when the run was.
 func (pr *printer) ofAnotherDay(run reconcile.Run) bool {
 	w := pr.w
 	return w.Width > 0 && run.StartedAt.Local().Format(time.DateOnly) != w.Now().Local().Format(time.DateOnly)
@@ -386,7 +383,9 @@ func (pr *printer) printRaw(line []byte) {
 // printEvent prints what an event tells a reader.
 func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []byte) {
 	l, ok := log.Read(line)
-	if !ok || l.Minor && !pr.o.Whole || l.Status == eventlog.Running && (!pr.o.Follow || pr.w.Width > 0) || l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since) {
+	running := l.Status == eventlog.Running && (!pr.o.Follow || pr.w.Width > 0)
+	old := l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since)
+	if !ok || l.Minor && !pr.o.Whole || running || old {
 		return
 	}
 	pr.hold(func() { pr.print(l, render.Log{Whole: pr.o.Whole, Prompt: pr.promptCommand(run, l.Turn)}) })

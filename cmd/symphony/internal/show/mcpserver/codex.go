@@ -27,9 +27,9 @@ type (
 	// CodexIn are the arguments of codex, those of the former codex mcp-server.
 	CodexIn struct {
 		Prompt                string         `json:"prompt"`
-		Cwd                   string         `json:"cwd,omitempty" jsonschema:"the directory it works in, absolute or relative to that of the server; default: that of the server"`
+		Cwd                   string         `json:"cwd,omitempty" jsonschema:"where it works; default, and base of a relative path: the directory of the server"`
 		Model                 string         `json:"model,omitempty"`
-		Sandbox               string         `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default), or danger-full-access if the server permits it"`
+		Sandbox               string         `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default) or, if permitted, danger-full-access"`
 		ApprovalPolicy        string         `json:"approval-policy,omitempty" jsonschema:"untrusted, on-request (default) or never"`
 		Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml, such as model_verbosity"`
 		BaseInstructions      string         `json:"base-instructions,omitempty" jsonschema:"replace codex's own instructions"`
@@ -210,7 +210,8 @@ func (s *Server) codexResult(
 		}
 		return nil, out, nil
 	case reconcile.CallInterrupted:
-		return nil, out, exit.Fault("interrupted", "the turn was interrupted", "codex-reply with the threadId "+out.ThreadID+" continues the thread")
+		return nil, out, exit.Fault("interrupted", "the turn was interrupted",
+			"codex-reply with the threadId "+out.ThreadID+" continues the thread")
 	case reconcile.CallFailed:
 		return nil, out, exit.Fault(turn.ErrorCode, turn.ErrorText, "codex-reply with the threadId "+out.ThreadID+" continues the thread")
 	case reconcile.CallCompleted:

@@ -54,7 +54,7 @@ type (
 	ExecParams struct {
 		Command   []string `json:"command" jsonschema:"a program and its arguments; no shell reads them"`
 		Cwd       string   `json:"cwd,omitempty" jsonschema:"an absolute path in the directory of the agent; default: that directory"`
-		Sandbox   string   `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default), or danger-full-access if the server permits it"`
+		Sandbox   string   `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default) or, if permitted, danger-full-access"`
 		TimeoutMS int64    `json:"timeoutMs,omitempty" jsonschema:"default 30000"`
 	}
 	// ExecOut is the result of exec_one_off_command.
@@ -75,7 +75,8 @@ func (s *Server) addMachineTools() {
 		Description: "Return the differences between the directory of an agent and its remote git repository.",
 	}, s.diffToRemote)
 	addTool(s, &mcp.Tool{
-		Name: "exec_one_off_command", Annotations: works(), Description: "Run one command in the sandbox of an agent, without its model, and return its output.",
+		Name: "exec_one_off_command", Annotations: works(),
+		Description: "Run one command in the sandbox of an agent, without its model, and return its output.",
 	}, s.execOnce)
 }
 
@@ -83,7 +84,8 @@ func (s *Server) authStatus(ctx context.Context, _ *mcp.CallToolRequest, in Agen
 	var login runner.LoginResult
 	err := s.askAgent(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
 	return nil, AuthStatusOut{
-		AgentID: in.AgentID, LoggedIn: login.Account != "", Account: login.Account, Needed: login.Needed, Provider: login.Provider, EnvKey: login.EnvKey,
+		AgentID: in.AgentID, LoggedIn: login.Account != "", Account: login.Account, Needed: login.Needed,
+		Provider: login.Provider, EnvKey: login.EnvKey,
 	}, err
 }
 

@@ -30,7 +30,7 @@ type (
 		Cwd            string            `json:"cwd,omitempty"`
 		Paths          []string          `json:"paths,omitempty" jsonschema:"the files that would be changed"`
 		Diffs          []string          `json:"diffs,omitempty" jsonschema:"of the files in paths; only list_requests has them"`
-		CutBytes       int               `json:"cutBytes,omitempty" jsonschema:"how many bytes of the diffs are missing, because there are too many"`
+		CutBytes       int               `json:"cutBytes,omitempty" jsonschema:"how many bytes of the diffs were cut off"`
 		GrantRoot      string            `json:"grantRoot,omitempty" jsonschema:"a directory in which the agent wants to write"`
 		Permissions    any               `json:"permissions,omitempty" jsonschema:"as codex describes them"`
 		Server         string            `json:"server,omitempty" jsonschema:"the MCP server of codex that asks, or whose tool is to run"`
@@ -69,7 +69,7 @@ type (
 	// AnswerIn are the arguments of answer.
 	AnswerIn struct {
 		RequestID string   `json:"requestId"`
-		Answers   []string `json:"answers" jsonschema:"one for each question, in their order: a text or the label of an option; several options of one question with commas between them"`
+		Answers   []string `json:"answers" jsonschema:"one for each question, in order: a text, or labels of options with commas between them"`
 	}
 	// DecidedOut is the result of approve, deny and answer.
 	DecidedOut struct {
@@ -106,7 +106,9 @@ func (s *Server) addRequestTools() {
 	})
 }
 
-func (s *Server) listRequests(ctx context.Context, _ *mcp.CallToolRequest, in ListRequestsIn) (*mcp.CallToolResult, ListRequestsOut, error) {
+func (s *Server) listRequests(
+	ctx context.Context, _ *mcp.CallToolRequest, in ListRequestsIn,
+) (*mcp.CallToolResult, ListRequestsOut, error) {
 	out := ListRequestsOut{Requests: []RequestState{}}
 	if in.AgentID != "" {
 		if _, err := s.agents.Find(ctx, in.AgentID); err != nil {

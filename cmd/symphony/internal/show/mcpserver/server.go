@@ -142,7 +142,9 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	s.mcp.AddReceivingMiddleware(s.sendEvents(ctx), s.sendRequests(ctx))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.mcp.Run(ctx, &transport{Transport: &mcp.IOTransport{Reader: newFrames(in, out, s.log), Writer: out, MaxLineLength: -1}, server: s})
+		ended <- s.mcp.Run(ctx, &transport{
+			Transport: &mcp.IOTransport{Reader: newFrames(in, out, s.log), Writer: out, MaxLineLength: -1}, server: s,
+		})
 	}()
 	var err error
 	select {

@@ -40,7 +40,7 @@ type (
 		Model          string `json:"model,omitempty"`
 		Cwd            string `json:"cwd,omitempty" jsonschema:"an absolute path in the directory of the agent; default: that directory"`
 		ApprovalPolicy string `json:"approvalPolicy,omitempty" jsonschema:"untrusted, on-request (default) or never"`
-		Sandbox        string `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default), or danger-full-access if the server permits it"`
+		Sandbox        string `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default) or, if permitted, danger-full-access"`
 	}
 	// NewConversationOut is the result of new_conversation.
 	NewConversationOut struct {
@@ -129,7 +129,9 @@ var paramsTools = []string{
 	"new_conversation", "send_user_message", "send_user_turn", "interrupt", "git_diff_to_remote", "exec_one_off_command",
 }
 
-func (s *Server) newConversation(ctx context.Context, _ *mcp.CallToolRequest, in NewConversationIn) (*mcp.CallToolResult, NewConversationOut, error) {
+func (s *Server) newConversation(
+	ctx context.Context, _ *mcp.CallToolRequest, in NewConversationIn,
+) (*mcp.CallToolResult, NewConversationOut, error) {
 	out, err := s.converse(ctx, in.AgentID, in.Params)
 	return nil, out, err
 }
@@ -179,7 +181,8 @@ func (s *Server) resumable(ctx context.Context, agentID, id string) (known recon
 	}
 	other, err := s.agents.Find(ctx, known.Agent)
 	if err == nil && other.Outcome == "" && known.Agent != agentID {
-		err = exit.Fault(agents.CodeConflict, fmt.Sprintf("conversation %s is open in agent %s", id, known.Agent), "use that agent, or kill it before")
+		err = exit.Fault(agents.CodeConflict, fmt.Sprintf("conversation %s is open in agent %s", id, known.Agent),
+			"use that agent, or kill it before")
 	}
 	return known, known.Agent == agentID && known.Status != reconcile.CallFailed, err
 }
@@ -187,7 +190,8 @@ func (s *Server) resumable(ctx context.Context, agentID, id string) (known recon
 // conversationCall checks the settings of a conversation.
 func (s *Server) conversationCall(a agents.Agent, p ConversationParams) (out runner.ConversationCall, err error) {
 	out = runner.ConversationCall{
-		ThreadID: p.ConversationID, Model: p.Model, Config: p.Config, BaseInstructions: p.BaseInstructions, DeveloperInstructions: p.DeveloperInstructions,
+		ThreadID: p.ConversationID, Model: p.Model, Config: p.Config,
+		BaseInstructions: p.BaseInstructions, DeveloperInstructions: p.DeveloperInstructions,
 	}
 	if out.Cwd, err = directory(a, p.Cwd); err == nil {
 		out.ApprovalPolicy, err = approvalPolicy(p.ApprovalPolicy)
@@ -206,7 +210,8 @@ func directory(a agents.Agent, dir string) (string, error) {
 	resolved, err := filepath.EvalSymlinks(dir)
 	switch {
 	case !filepath.IsAbs(dir):
-		err = exit.Fault(agents.CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), "give the absolute path of an existing directory")
+		err = exit.Fault(agents.CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir),
+			"give the absolute path of an existing directory")
 	case err != nil:
 		err = exit.Fault(agents.CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory")
 	case resolved != a.WorkspacePath && !paths.Inside(a.WorkspacePath, resolved):
@@ -344,7 +349,8 @@ func (s *Server) turn(ctx context.Context, agentID string, p TurnParams) (out Tu
 	if err != nil {
 		return out, err
 	}
-	turn, err := s.agents.Call(ctx, agentID, reconcile.Call{ID: callID(agentID, p.ID), Verb: reconcile.CallTurn, Conversation: known.ID}, params)
+	call := reconcile.Call{ID: callID(agentID, p.ID), Verb: reconcile.CallTurn, Conversation: known.ID}
+	turn, err := s.agents.Call(ctx, agentID, call, params)
 	return turnOut(turn, known), err
 }
 
@@ -356,13 +362,16 @@ func inheritsSandbox(conversation reconcile.Call) error {
 		return fmt.Errorf("parameters of the conversation %s: %w", conversation.ID, err)
 	}
 	if p.SandboxPolicy != nil {
-		return exit.Fault(agents.CodeInvalid, "the conversation was opened with another sandbox than workspace-write", "open another conversation")
+		return exit.Fault(agents.CodeInvalid, "the conversation was opened with another sandbox than workspace-write",
+			"open another conversation")
 	}
 	return nil
 }
 
 func turnOut(turn, conversation reconcile.Call) TurnOut {
-	return TurnOut{AgentID: turn.Agent, ConversationID: cmp.Or(conversation.ThreadID, conversation.ID), TurnID: turn.ID, Status: string(turn.Status)}
+	return TurnOut{
+		AgentID: turn.Agent, ConversationID: cmp.Or(conversation.ThreadID, conversation.ID), TurnID: turn.ID, Status: string(turn.Status),
+	}
 }
 
 func (s *Server) sendUserMessage(ctx context.Context, _ *mcp.CallToolRequest, in SendUserMessageIn) (*mcp.CallToolResult, TurnOut, error) {

@@ -35,9 +35,9 @@ type (
 	// WaitAgentIn are the arguments of wait_agent.
 	WaitAgentIn struct {
 		AgentIDs       []string `json:"agentIds"`
-		Mode           string   `json:"mode,omitempty" jsonschema:"any (default): return when a turn of one of the agents has ended; all: of each agent"`
+		Mode           string   `json:"mode,omitempty" jsonschema:"any (default): return when a turn of one agent has ended; all: of each agent"`
 		TimeoutSeconds *float64 `json:"timeoutSeconds,omitempty" jsonschema:"at most 50; default 25"`
-		Cursor         string   `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it wait_agent waits for the turns that run now"`
+		Cursor         string   `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it, wait for the turns that run now"`
 	}
 	// WaitAgentOut is the result of wait_agent.
 	WaitAgentOut struct {

@@ -91,7 +91,8 @@ func Projects(w *term.Env, rows cleanup.ProjectsJSON) {
 	w.PrintTable("PROJECTS", t)
 	for _, r := range rows {
 		if len(r.SharedWith) > 0 {
-			fmt.Fprintf(w.Stderr, "%s has the same project of the tracker as %s\n", text.Visible(r.WorkflowPath), text.Visible(strings.Join(r.SharedWith, ", ")))
+			others := strings.Join(r.SharedWith, ", ")
+			fmt.Fprintln(w.Stderr, text.Visible(r.WorkflowPath+" has the same project of the tracker as "+others))
 		}
 	}
 }

@@ -180,7 +180,9 @@ func more(w *term.Env, name string) string {
 func printResults(w *term.Env, v detail.Issue) {
 	now := v.GeneratedAt
 	if i := v.Issue; i.State != nil {
-		source := map[string]string{detail.SourceClaim: " (at the last pass)", detail.SourceRun: " (when its last run began)", detail.SourceRelease: " (when it was released)"}
+		source := map[string]string{
+			detail.SourceClaim: " (at the last pass)", detail.SourceRun: " (when its last run began)", detail.SourceRelease: " (when it was released)",
+		}
 		printField(w, "state", *i.State+source[text.OrEmpty(i.Source)])
 	}
 	d := v.Delivered
@@ -237,7 +239,8 @@ func printLog(w *term.Env, v detail.Issue) {
 			}
 		}
 		for _, l := range v.Log {
-			fmt.Fprintf(w.Stdout, "event\t%s\t%s\t%s\t%s\n", text.Rfc3339(l.At), l.Kind, l.Status, text.Visible(strings.ReplaceAll(l.Text, "\n", " ")))
+			line := strings.ReplaceAll(l.Text, "\n", " ")
+			fmt.Fprintf(w.Stdout, "event\t%s\t%s\t%s\t%s\n", text.Rfc3339(l.At), l.Kind, l.Status, text.Visible(line))
 		}
 		return
 	}
@@ -381,7 +384,7 @@ func gitLine(g *git.Status) string {
 		line += fmt.Sprintf(", %s ahead of %s", text.Plural(*g.Ahead, "commit"), *g.Base)
 	}
 	switch {
-	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.Remote: // the number of commits ahead says it already
+	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.Remote: // the number of commits ahead is the same
 	case *g.Unpushed == 0:
 		line += ", pushed"
 	default:

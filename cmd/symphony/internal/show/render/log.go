@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Log says how to print lines of a run's log.
+// Log describes how to print lines of a run's log.
 type Log struct {
 	Whole bool // print everything that is known of a line
 	// Prompt is the command that prints a whole prompt.
@@ -36,8 +36,7 @@ var statusMarks = map[eventlog.Status][2]string{
 	eventlog.Unended:   {"✗", term.ColourStuck},
 }
 
-// Print prints a line: the agent's words as they are, and everything else below them, with a mark. A command is cut at the terminal's
-// edge.
+// Print prints a line: the agent's words as they are, and everything else below them, with a mark. A command is cut at the terminal's edge.
 func (o Log) Print(w *term.Env, l eventlog.Line) {
 	if l.Kind == eventlog.Unknown {
 		fmt.Fprintln(w.Stdout, text.Visible(l.Text))

@@ -18,7 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// OverviewOptions say how ps prints overviews.
+// OverviewOptions describe how ps prints overviews.
 type OverviewOptions struct {
 	Selection view.Selection
 	Projects  bool // of all projects
@@ -232,8 +232,11 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 
 // statusColours has the colour of each status: red for what needs a person.
 var statusColours = map[view.Status]string{
-	reconcile.StatusNeedsAnswer: term.ColourStuck, reconcile.StatusHeld: term.ColourStuck, reconcile.StatusUndelivered: term.ColourStuck, view.StatusKept: term.ColourStuck,
-	reconcile.StatusRunning: term.ColourRuns, reconcile.StatusQueued: term.ColourWaits, reconcile.StatusBlocked: term.ColourWaits, reconcile.StatusWaiting: term.ColourWaits, reconcile.StatusSkipped: term.ColourWaits, view.StatusEnded: term.ColourOver,
+	reconcile.StatusNeedsAnswer: term.ColourStuck, reconcile.StatusHeld: term.ColourStuck,
+	reconcile.StatusUndelivered: term.ColourStuck, view.StatusKept: term.ColourStuck,
+	reconcile.StatusRunning: term.ColourRuns, view.StatusEnded: term.ColourOver,
+	reconcile.StatusQueued: term.ColourWaits, reconcile.StatusBlocked: term.ColourWaits,
+	reconcile.StatusWaiting: term.ColourWaits, reconcile.StatusSkipped: term.ColourWaits,
 }
 
 // pullName is the short name of a pull request, #7 for …/pull/7, or else the other text.
@@ -245,7 +248,7 @@ func pullName(url, other string) string {
 	return other
 }
 
-// rowTime says since when the row has its status; of a claim that waits, when it goes on.
+// rowTime is since when the row has its status; of a claim that waits, when it goes on.
 func rowTime(now time.Time, r view.Row) string {
 	_, candidate := r.Detail.(view.SkippedRow)
 	switch {
@@ -388,7 +391,8 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 		fmt.Fprintln(w.Stdout, hang(w, "         ", "raise agent.budget_per_day, or start one issue with symphony run"))
 	}
 	if v.LowUntil != nil {
-		line("LOW", term.ColourWaits, "less than a tenth of the tracker's allowance is left: no new run starts for another %s", text.Duration(v.LowUntil.Sub(now)))
+		line("LOW", term.ColourWaits, "less than a tenth of the tracker's allowance is left: no new run starts for another %s",
+			text.Duration(v.LowUntil.Sub(now)))
 	}
 	if v.Paused {
 		line("PAUSED", term.ColourWaits, "no new run starts; symphony resume ends the pause")
@@ -403,7 +407,7 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	}
 }
 
-// blockText says what stops the project, and until when.
+// blockText explains what stops the project, and until when.
 func blockText(w *term.Env, now time.Time, b project.BlockedRow) string {
 	if b.Until != nil {
 		until, layout := b.Until.In(w.Now().Location()), "15:04"

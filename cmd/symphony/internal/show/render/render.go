@@ -21,7 +21,7 @@ import (
 // fieldWidth is the width of the names of fields on a terminal.
 const fieldWidth = 12
 
-// printField prints a name and its value, on a terminal with a hanging indent. Addresses and paths are not broken, so that they can be copied.
+// printField prints a name and its value, on a terminal with a hanging indent. It does not break addresses and paths: they can be copied.
 func printField(w *term.Env, name, value string) {
 	value = text.Visible(strings.ReplaceAll(value, "\n", " "))
 	if w.Width == 0 {
@@ -49,7 +49,7 @@ func errorsOfRun(r view.RunRow) string {
 	return line
 }
 
-// undelivered is the end of a line that names the outcome, and says why the commits did not arrive.
+// undelivered is the end of a line that names the outcome, and explains why the commits did not arrive.
 func undelivered(d reconcile.DeliveryResult, outcome string) string {
 	reason := ": " + d.Code + ": " + d.Message
 	if outcome == notDelivered {
@@ -152,7 +152,7 @@ func Request(w *term.Env, r reconcile.Request) {
 	}
 }
 
-// EndLine is the line that says how a run ended.
+// EndLine is the line about the end of a run.
 func EndLine(w *term.Env, run reconcile.Run) string {
 	outcome := outcomeWith(run.Outcome, run.Delivery)
 	line := run.Identifier + " " + outcome

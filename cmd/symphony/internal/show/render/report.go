@@ -25,7 +25,7 @@ const (
 	ByDay   = "day"
 )
 
-// ReportOptions say what of a report is printed as text.
+// ReportOptions select what of a report is printed as text.
 type ReportOptions struct {
 	By   string // only what was used, by issue, label or day; empty for the whole report
 	Rows int    // of each table; 0 for all
@@ -396,7 +396,7 @@ func (p *reportPage) remarks(by string) {
 	}
 }
 
-// ReportRows is how many rows of a table a terminal gets unless the operator says otherwise.
+// ReportRows is how many rows of a table a terminal gets unless the operator chooses another number.
 const ReportRows = 10
 
 // step is a step by which a table becomes narrower; see term.Shrink.
@@ -442,7 +442,7 @@ func secondsText(w *term.Env, s float64) string {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// dueText says when a waiting issue continues. A continuation is not a retry.
+// dueText is when a waiting issue continues. A continuation is not a retry.
 func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
 	left := r.DueAt.Sub(now)
 	switch {

@@ -33,7 +33,7 @@ func summary(w *term.Env, all []view.Overview) string {
 	return verdictLine(w, all, verdict.Level, verdict.Brief)
 }
 
-// Status prints the last line of ps about projects, with what ps says above it. On a terminal it continues on further lines.
+// Status prints the last line of ps about projects, with what ps prints above it. On a terminal it continues on further lines.
 func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 	fmt.Fprintln(w.Stdout, verdictLine(w, all, verdict.Level, slices.Clone(verdict.Reasons)))
 }
@@ -52,7 +52,7 @@ func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []str
 	return hang(w, w.Bold(w.Paint(colour, word))+"  ", text.Visible(strings.Join(parts, "; ")))
 }
 
-// activityText counts the issues that need no person, and says why none runs.
+// activityText counts the issues that need no person, and explains why none runs.
 func activityText(all []view.Overview) string {
 	var n reconcile.Counts
 	candidates := 0
@@ -77,7 +77,7 @@ func activityText(all []view.Overview) string {
 	return line
 }
 
-// scheduleText says when the next pass of the schedule is expected, or how to start runs without one.
+// scheduleText is when the next pass of the schedule is expected, or how to start runs without one.
 func scheduleText(v view.Overview) string {
 	next := v.NextPass
 	switch {
@@ -91,7 +91,7 @@ func scheduleText(v view.Overview) string {
 	return fmt.Sprintf("next pass in %s (%s)", text.Duration(next.At.Sub(v.GeneratedAt)), next.Trigger)
 }
 
-// idleReason says why no issue of the project runs, unless the verdict does.
+// idleReason explains why no issue of the project runs, unless the verdict does.
 func idleReason(all []view.Overview) string {
 	if len(all) > 1 {
 		return ""

@@ -11,6 +11,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -20,10 +21,11 @@ import (
 )
 
 // Run holds an issue, ends its run, and opens codex's own terminal in the issue's workspace. It returns when the session
-// has ended. If yes is set, it stops a run without asking. At the end it does what then says: retry, hold, or ask if then is empty.
+// has ended. If yes is set, it stops a run without asking. At the end it does what then names, retry or hold, or asks if then is empty.
 func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes bool, then string) error {
 	if !w.OnTerminal() {
-		return &reconcile.Error{Code: "not_a_terminal", Message: "takeover opens codex's own interface and needs a terminal", Hint: "run it in a terminal, not in a pipe or a script"}
+		return exit.Fault("not_a_terminal", "takeover opens codex's own interface and needs a terminal",
+			"run it in a terminal, not in a pipe or a script")
 	}
 	if err := p.Nested(); err != nil {
 		return err
@@ -43,7 +45,7 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes b
 		return interrupted
 	}
 	if code != 0 {
-		return &reconcile.Error{Code: "takeover_failed", Message: fmt.Sprintf("codex ended with exit code %d; %s stays held", code, identifier), Hint: hint}
+		return exit.Fault("takeover_failed", fmt.Sprintf("codex ended with exit code %d; %s stays held", code, identifier), hint)
 	}
 	if then == "" {
 		line, err := term.AskLine(ctx, w, "Let a run continue "+text.Visible(identifier)+"? [r]etry, [H]old: ", false)
@@ -93,7 +95,7 @@ func holdIssue(ctx context.Context, w *term.Env, p *project.Project, ref string,
 	}
 	c, _, err = db.Views.ClaimByIssue(ctx, id)
 	if err == nil && c.Status != reconcile.Held {
-		err = &reconcile.Error{Code: "not_held", Message: identifier + " could not be held", Hint: "symphony show " + identifier + " shows its state"}
+		err = exit.Fault("not_held", identifier+" could not be held", "symphony show "+identifier+" shows its state")
 	}
 	return c, err
 }

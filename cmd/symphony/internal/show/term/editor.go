@@ -19,7 +19,8 @@ func (w *Env) Edit(ctx context.Context, path string) error {
 		}
 	}
 	failed := func(message string, err error) error {
-		return &reconcile.Error{Code: "editor_failed", Message: message, Hint: "set EDITOR to an installed program, or edit " + path + " yourself", Err: err}
+		hint := "set EDITOR to an installed program, or edit " + path + " yourself"
+		return &reconcile.Error{Code: "editor_failed", Message: message, Hint: hint, Err: err}
 	}
 	if editor == "" {
 		return failed("there is no editor", nil)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -40,7 +42,7 @@ type Env struct {
 	Log            *slog.Logger // replaces the lines on stderr; nil without a log
 	// Printed, unless nil, is called with every document before a query selects from it, and its JSON. Tests compare it with the schemas.
 	Printed func(document any, data []byte)
-	// InputEnded says that AskLine met the end of the input.
+	// InputEnded is set once AskLine has met the end of the input.
 	InputEnded bool
 	input      *bufio.Reader
 	typed      chan typedLine // gets the line that is being read; nil if none is
@@ -226,9 +228,8 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line stri
 // Confirm asks a yes or no question on the terminal. Without a terminal it is an error: the command then needs --yes.
 func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
 	if !w.OnTerminal() {
-		return false, &reconcile.Error{
-			Code: "not_a_terminal", Message: "the command asks for confirmation, and stdin is not a terminal", Hint: "give --yes to continue without the question",
-		}
+		return false, exit.Fault("not_a_terminal", "the command asks for confirmation, and stdin is not a terminal",
+			"give --yes to continue without the question")
 	}
 	answer, err := AskLine(ctx, w, prompt, false)
 	if err != nil {
@@ -315,11 +316,8 @@ func (w *Env) Unread() bool {
 	return ok && p.gone != nil
 }
 
-// The exit codes of a shell that could not start a program.
-const (
-	shellNotExecutable = 126
-	shellNotFound      = 127
-)
+// notStarted are the exit codes of a shell that could not start a program: not found, not executable.
+var notStarted = []int{127, 126}
 
 // end waits until the operator has left the pager, so that a signal does not take the terminal from it. The pager's exit code
 // matters only if the shell could not start it.
@@ -328,7 +326,7 @@ func (p *pager) end() error {
 		return p.gone
 	}
 	_ = p.in.Close() // it may have ended
-	if err := p.cmd.Wait(); p.cmd.ProcessState == nil || p.cmd.ProcessState.ExitCode() == shellNotFound || p.cmd.ProcessState.ExitCode() == shellNotExecutable {
+	if err := p.cmd.Wait(); p.cmd.ProcessState == nil || slices.Contains(notStarted, p.cmd.ProcessState.ExitCode()) {
 		return &reconcile.Error{
 			Code: "pager_failed", Message: fmt.Sprintf("the pager %q could not be started: %v", p.cmd.Args[len(p.cmd.Args)-1], err),
 			Hint: "set PAGER to an installed program, or use --no-pager", Err: err,

@@ -44,8 +44,8 @@ func printed(t *testing.T, w *Env, fields, jq, template string) (out, errs strin
 	return stdout.String(), stderr.String()
 }
 
-// Selected fields are in the order in which they were asked for; strings of --jq are raw and the numbers exact; a template has gh's functions;
-// control characters of a document never reach the output.
+// Selected fields are in the order in which they were asked for; strings of --jq are raw and the numbers exact; a template has gh's
+// functions; control characters of a document never reach the output.
 func TestJSONQuery(t *testing.T) {
 	for name, c := range map[string]struct{ fields, jq, template, want string }{
 		"fields":       {"url,id", "", "", "[\n  {\n    \"url\": \"https://example.com/9?a=\\u009c\",\n    \"id\": \"WEB-9\"\n  },\n  {\n    \"url\": null,\n    \"id\": \"WEB-10\"\n  }\n]\n"},

@@ -177,9 +177,8 @@ func (j *job) start(ctx context.Context) error {
 	if held, err := project.TryLoopLock(ctx, lock); err != nil {
 		return fmt.Errorf("loop lock: %w", err)
 	} else if !held {
-		return &reconcile.Error{
-			Code: "locked", Message: "another symphony tick --loop is running on " + j.p.StateDir, Hint: "a project needs one loop only; end the other one first",
-		}
+		return exit.Fault("locked", "another symphony tick --loop is running on "+j.p.StateDir,
+			"a project needs one loop only; end the other one first")
 	}
 	j.lock = lock
 	return nil
@@ -424,7 +423,8 @@ func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) (living []reconci
 	wg.Wait()
 	living = slices.DeleteFunc(runs, func(run reconcile.Run) bool { return !project.Alive(j.p.StateDir, run.ID) })
 	if ended := len(names) - len(living); ended > 0 && !j.options.Quiet {
-		j.w.Note(slog.LevelInfo, fmt.Sprintf("the loop interrupted %s (%s); the next pass starts the issues again", text.Plural(ended, "worker"), strings.Join(names, ", ")))
+		j.w.Note(slog.LevelInfo, fmt.Sprintf("the loop interrupted %s (%s); the next pass starts the issues again",
+			text.Plural(ended, "worker"), strings.Join(names, ", ")))
 	}
 	return living
 }

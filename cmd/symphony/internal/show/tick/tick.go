@@ -32,16 +32,18 @@ type Options struct {
 
 // Check refuses flags that contradict each other.
 func (o *Options) Check(triggerSet bool) error {
+	triggers := []string{project.TriggerCron, project.TriggerTimer, project.TriggerManual, project.TriggerWorker, project.TriggerCommand}
 	for _, flag := range []struct {
 		name, value string
 		allowed     []string
 	}{
-		{"trigger", o.Trigger, []string{project.TriggerCron, project.TriggerTimer, project.TriggerManual, project.TriggerWorker, project.TriggerCommand}},
+		{"trigger", o.Trigger, triggers},
 		{"log-level", o.LogLevel, []string{"debug", "info", "warn", "error", ""}},
 		{"log-format", o.LogFormat, []string{term.TextLog, term.JSONLog, ""}},
 	} {
 		if !slices.Contains(flag.allowed, flag.value) {
-			return exit.Usage("tick: --%s must be one of %s, not %q", flag.name, strings.TrimSuffix(strings.Join(flag.allowed, ", "), ", "), flag.value)
+			allowed := strings.TrimSuffix(strings.Join(flag.allowed, ", "), ", ")
+			return exit.Usage("tick: --%s must be one of %s, not %q", flag.name, allowed, flag.value)
 		}
 	}
 	switch {

@@ -38,10 +38,8 @@ type Program func(ctx context.Context, w *term.Env, args []string) int
 // waits for what then still runs in the background. Commands that print are given the terminal and carried out by program.
 func Run(ctx context.Context, w *term.Env, p *project.Project, program Program) error {
 	if !w.OnTerminal() || w.Getenv("TERM") == "dumb" {
-		return &reconcile.Error{
-			Code: "not_a_terminal", Message: "top needs a terminal with a cursor that can be moved",
-			Hint: "symphony ps prints the same once, symphony ps --watch every second",
-		}
+		return exit.Fault("not_a_terminal", "top needs a terminal with a cursor that can be moved",
+			"symphony ps prints the same once, symphony ps --watch every second")
 	}
 	r := runner{ctx: ctx, env: w, program: program, interrupts: make(chan os.Signal, 1)}
 	m := model{env: w, effects: effects{read: r.read(p), run: r.background, show: r.foreground}}

@@ -56,7 +56,8 @@ func ReadToken(path string) (Token, error) {
 		return "", exit.Usage("serve: the token in %s is shorter than %d characters", path, shortestToken)
 	}
 	if len(token) > longestToken || strings.Trim(token, tokenCharacters) != "" {
-		return "", exit.Usage("serve: the token in %s must have at most %d characters, which are letters, digits or one of +-./_=~", path, longestToken)
+		return "", exit.Usage("serve: the token in %s must have at most %d characters, which are letters, digits or one of +-./_=~",
+			path, longestToken)
 	}
 	return Token(token), nil
 }
@@ -211,17 +212,20 @@ func (a *access) permit(r *http.Request, n need) error {
 	if r.Header.Get("Authorization") != "" {
 		return notTheToken()
 	}
-	return exit.Fault("unauthorized", "this needs the token of the server", "log in with the link or the token that symphony has printed, or send Authorization: Bearer TOKEN")
+	return exit.Fault("unauthorized", "this needs the token of the server",
+		"log in with the link or the token that symphony has printed, or send Authorization: Bearer TOKEN")
 }
 
 func notTheToken() error {
-	return exit.Fault("unauthorized", "this is not the token of the server", "each start of the server prints a new one, unless it has a --token-file")
+	return exit.Fault("unauthorized", "this is not the token of the server",
+		"each start of the server prints a new one, unless it has a --token-file")
 }
 
-// keptFor is how long a browser keeps cookies, in seconds.
+// keptFor is how long a browser keeps the token and the theme, in seconds.
 const keptFor = 180 * 24 * 3600
 
-// setCookie lets the browser keep the token: out of reach of scripts and of requests that other sites cause.
-func (a *access) setCookie(w http.ResponseWriter, token string) {
-	http.SetCookie(w, &http.Cookie{Name: a.cookie, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: keptFor})
+// setCookie lets the browser keep a value for age seconds, out of reach of scripts and of requests that other sites cause. With the age
+// -1 the browser removes it.
+func setCookie(w http.ResponseWriter, name, value string, age int) {
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: age})
 }

@@ -256,7 +256,8 @@ func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		projects, err = s.source.named(r.Context(), r.URL.Query().Get("project"))
 	}
-	out := refreshed{Queued: true, Coalesced: len(projects) > 0, RequestedAt: s.source.env.Now().UTC(), Operations: []string{"poll", "reconcile"}}
+	out := refreshed{Queued: true, Coalesced: len(projects) > 0, RequestedAt: s.source.env.Now().UTC()}
+	out.Operations = []string{"poll", "reconcile"}
 	for _, target := range projects {
 		out.Coalesced = s.commands.refresh(context.WithoutCancel(r.Context()), target.Project) && out.Coalesced
 	}
@@ -310,5 +311,5 @@ func (a *access) setNote(w http.ResponseWriter, name string) {
 	if name == "" {
 		age = -1
 	}
-	http.SetCookie(w, &http.Cookie{Name: a.noteCookie(), Value: name, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: age})
+	setCookie(w, a.noteCookie(), name, age)
 }

@@ -91,7 +91,8 @@ func (c *commands) run(ctx context.Context, p *project.Project, o order) (outcom
 		}
 	case <-late.C:
 	}
-	return outcome{}, exit.Fault("command_timeout", fmt.Sprintf("%s did not end within %v", o, c.patience), "symphony ps shows what became of it")
+	return outcome{}, exit.Fault("command_timeout", fmt.Sprintf("%s did not end within %v", o, c.patience),
+		"symphony ps shows what became of it")
 }
 
 // returned is what an order returned.

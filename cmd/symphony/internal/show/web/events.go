@@ -61,7 +61,8 @@ func (s *feeds) join(ctx context.Context, address string, r render) (f *feed, le
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clients == maxStreams {
-		return nil, nil, exit.Fault("too_many_streams", fmt.Sprintf("%d clients follow this server already", maxStreams), "close some, or ask without following")
+		return nil, nil, exit.Fault("too_many_streams", fmt.Sprintf("%d clients follow this server already", maxStreams),
+			"close some, or ask without following")
 	}
 	f, known := s.open[address]
 	if !known {

@@ -22,7 +22,8 @@ func (s *Server) issueLog(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	text := textAnswer{w: w}
-	err = logs.Print(r.Context(), &term.Env{Env: *p.Env, Stdout: &text}, p, r.PathValue("identifier"), logs.Options{Whole: true, Run: r.URL.Query().Get("run")})
+	o := logs.Options{Whole: true, Run: r.URL.Query().Get("run")}
+	err = logs.Print(r.Context(), &term.Env{Env: *p.Env, Stdout: &text}, p, r.PathValue("identifier"), o)
 	if err != nil && !text.written {
 		return err
 	}
@@ -76,7 +77,8 @@ func (s *Server) issueDiff(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
-	s.write(w, r, http.StatusOK, page.Diff{Project: name, Name: identifier, Text: text.String(), Cut: text.full, MayAct: s.access.mayAct(r)}.Page())
+	diff := page.Diff{Project: name, Name: identifier, Text: text.String(), Cut: text.full, MayAct: s.access.mayAct(r)}
+	s.write(w, r, http.StatusOK, diff.Page())
 	return nil
 }
 

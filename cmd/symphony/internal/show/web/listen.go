@@ -49,9 +49,11 @@ func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error
 	l, err := config.Listen(ctx, network, address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, exit.Fault("listen_failed", err.Error(), "another program uses the port: choose one with --port, or any free one with --port 0")
+		return nil, exit.Fault("listen_failed", err.Error(),
+			"another program uses the port: choose one with --port, or any free one with --port 0")
 	case err != nil:
-		return nil, exit.Fault("listen_failed", err.Error(), "--listen, or server.host in WORKFLOW.md, names an address of this machine: HOST, HOST:PORT or unix:PATH")
+		return nil, exit.Fault("listen_failed", err.Error(),
+			"--listen, or server.host in WORKFLOW.md, names an address of this machine: HOST, HOST:PORT or unix:PATH")
 	}
 	return l, nil
 }

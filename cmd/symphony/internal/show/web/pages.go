@@ -94,11 +94,11 @@ func theme(r *http.Request) string {
 
 // setTheme answers POST /theme and returns to the page.
 func (s *Server) setTheme(w http.ResponseWriter, r *http.Request) error {
-	chosen := http.Cookie{Name: "theme", Value: r.PostFormValue("theme"), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: keptFor}
-	if !slices.Contains(themes, chosen.Value) {
-		chosen.Value, chosen.MaxAge = "", -1
+	chosen, age := r.PostFormValue("theme"), keptFor
+	if !slices.Contains(themes, chosen) {
+		chosen, age = "", -1
 	}
-	http.SetCookie(w, &chosen)
+	setCookie(w, "theme", chosen, age)
 	http.Redirect(w, r, backTo(r), http.StatusSeeOther)
 	return nil
 }
@@ -106,7 +106,8 @@ func (s *Server) setTheme(w http.ResponseWriter, r *http.Request) error {
 // backTo is the page of this server whose form was sent.
 func backTo(r *http.Request) string {
 	u, err := url.Parse(r.PostFormValue("back"))
-	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") || strings.Contains(u.Path, `\`) {
+	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") ||
+		strings.HasPrefix(u.Path, "//") || strings.Contains(u.Path, `\`) {
 		return "/"
 	}
 	return u.RequestURI()
@@ -140,7 +141,8 @@ func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 	case s.access.useCode(q.Get("token")):
 		s.keepToken(w, r)
 	default:
-		return exit.Fault("unauthorized", "this link is of another start of the server, or was opened before", "enter the token that symphony has printed")
+		return exit.Fault("unauthorized", "this link is of another start of the server, or was opened before",
+			"enter the token that symphony has printed")
 	}
 	return nil
 }
@@ -158,6 +160,6 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) keepToken(w http.ResponseWriter, r *http.Request) {
-	s.access.setCookie(w, string(s.token))
+	setCookie(w, s.access.cookie, string(s.token), keptFor)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }

@@ -52,8 +52,8 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		source: source{w, o.Places}, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken, commands: newCommands(), diffs: make(chan struct{}, maxAtOnce),
-		feeds: newFeeds(),
+		source: source{w, o.Places}, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken,
+		commands: newCommands(), diffs: make(chan struct{}, maxAtOnce), feeds: newFeeds(),
 	}
 	all := newConnections(maxConnections)
 	s.listeners = []net.Listener{limitedListener{listener, all}}
@@ -115,8 +115,8 @@ const (
 // Serve answers requests until ctx ends, closes all connections, and waits for the commands that still run.
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{
-		Handler: counted(s.handler), ConnContext: withConnection, ReadHeaderTimeout: readPatience, ReadTimeout: readPatience, WriteTimeout: writePatience, IdleTimeout: idlePatience,
-		MaxHeaderBytes: maxHeader,
+		Handler: counted(s.handler), ConnContext: withConnection, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readPatience,
+		ReadTimeout: readPatience, WriteTimeout: writePatience, IdleTimeout: idlePatience,
 		// Requests end with the server, also those that wait for events.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    nil,

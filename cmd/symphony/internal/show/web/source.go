@@ -114,7 +114,8 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 	case 1:
 		return found[0], nil
 	}
-	return detail.Issue{}, exit.Fault("issue_ambiguous", ref+" is an issue of several projects", "add ?project= with the name of its project, such as "+found[0].Project.Name)
+	return detail.Issue{}, exit.Fault("issue_ambiguous", ref+" is an issue of several projects",
+		"add ?project= with the name of its project, such as "+found[0].Project.Name)
 }
 
 // snapshotError gives a read that failed the code of specification 13.7.

@@ -16,7 +16,7 @@ import (
 type Forms struct {
 	Project string // the name by which addresses call it
 	Back    string // the page that follows a command: a path of this server
-	MayAct  bool   // the reader has the token; if not, the forms only say what would be possible
+	MayAct  bool   // the reader has the token; if not, the forms only show what would be possible
 }
 
 // Forms makes the forms of a project on the overview.
@@ -146,7 +146,8 @@ func (i IssueForm) CanDeliver() bool { return i.is(reconcile.StatusUndelivered) 
 
 // CanHold reports whether the issue would otherwise get a run.
 func (i IssueForm) CanHold() bool {
-	return i.CanStop() || i.is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, detail.StatusReady)
+	return i.CanStop() || i.is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting,
+		reconcile.StatusSkipped, detail.StatusReady)
 }
 
 func (i IssueForm) is(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }

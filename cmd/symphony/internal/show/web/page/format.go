@@ -40,47 +40,51 @@ func when(v any) template.HTML {
 		return ""
 	}
 	t = t.UTC()
-	return template.HTML(`<time data-relative datetime="` + t.Format(time.RFC3339) + `">` + t.Format("2 Jan 15:04") + ` UTC</time>`) //nolint:gosec // digits only
+	return template.HTML(`<time data-relative datetime="` + t.Format(time.RFC3339) + `">` +
+		t.Format("2 Jan 15:04") + ` UTC</time>`) // digits only
 }
 
 // icons returns the lines of pictures of 16 by 16.
 var icons = sync.OnceValue(func() map[string]string {
 	return map[string]string{
-		"alert":   "M8 2 14.5 13.5h-13zM8 6.5v3M8 11.6v.1",
-		"auto":    "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
-		"check":   "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM5.5 8.2l1.8 1.8 3.4-3.8",
-		"clock":   "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 4.8V8l2.2 1.6",
-		"diff":    "M8 2.5v6M5 5.5h6M5 12.5h6",
-		"info":    "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 7.5v3.3M8 5.1v.1",
-		"link":    "M9 3h4v4M13 3 7.5 8.5M11 9.5V13H3V5h3.5",
-		"moon":    "M13.5 9.5A5.8 5.8 0 0 1 6.5 2.5a5.8 5.8 0 1 0 7 7z",
-		"pause":   "M5.5 3.5v9M10.5 3.5v9",
-		"search":  "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9zM10.4 10.4 13.5 13.5",
-		"stop":    "M5.4 2h5.2L14 5.4v5.2L10.6 14H5.4L2 10.6V5.4zM8 5v3.5M8 10.9v.1",
-		"sun":     "M8 10.8a2.8 2.8 0 1 0 0-5.6 2.8 2.8 0 0 0 0 5.6zM8 1.5v1M8 13.5v1M1.5 8h1M13.5 8h1M3.4 3.4l.7.7M11.9 11.9l.7.7M12.6 3.4l-.7.7M4.1 11.9l-.7.7",
+		"alert":  "M8 2 14.5 13.5h-13zM8 6.5v3M8 11.6v.1",
+		"auto":   "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
+		"check":  "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM5.5 8.2l1.8 1.8 3.4-3.8",
+		"clock":  "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 4.8V8l2.2 1.6",
+		"diff":   "M8 2.5v6M5 5.5h6M5 12.5h6",
+		"info":   "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 7.5v3.3M8 5.1v.1",
+		"link":   "M9 3h4v4M13 3 7.5 8.5M11 9.5V13H3V5h3.5",
+		"moon":   "M13.5 9.5A5.8 5.8 0 0 1 6.5 2.5a5.8 5.8 0 1 0 7 7z",
+		"pause":  "M5.5 3.5v9M10.5 3.5v9",
+		"search": "M7 11.5a4.5 4.5 0 1 0 0-9 4.5 4.5 0 0 0 0 9zM10.4 10.4 13.5 13.5",
+		"stop":   "M5.4 2h5.2L14 5.4v5.2L10.6 14H5.4L2 10.6V5.4zM8 5v3.5M8 10.9v.1",
+		"sun": "M8 10.8a2.8 2.8 0 1 0 0-5.6 2.8 2.8 0 0 0 0 5.6zM8 1.5v1M8 13.5v1M1.5 8h1M13.5 8h1" +
+			"M3.4 3.4l.7.7M11.9 11.9l.7.7M12.6 3.4l-.7.7M4.1 11.9l-.7.7",
 		"working": "M2 8h2.5L6.5 3l3 10 2-5H14",
 	}
 })
 
 func icon(name string) template.HTML {
-	return template.HTML(`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><path d="` + icons()[name] + `"/></svg>`) //nolint:gosec // ours
+	return template.HTML(`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><path d="` + icons()[name] + `"/></svg>`) // ours
 }
 
 // Icon is the URL of the page's Picture, which contains all of it.
 func (p Page) Icon() template.URL {
-	return template.URL("data:image/svg+xml," + url.PathEscape(p.Picture())) //nolint:gosec // ours
+	return template.URL("data:image/svg+xml," + url.PathEscape(p.Picture())) // ours
 }
 
 // Picture is the SVG of the page in the tab of a browser. It shows how many requests wait for a person.
 func (p Page) Picture() string {
 	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><g fill="#3d8bfd"><rect x="2" y="12" width="5" height="8" rx="2.5"/>` +
-		`<rect x="10" y="4" width="5" height="24" rx="2.5"/><rect x="18" y="9" width="5" height="14" rx="2.5"/><rect x="26" y="13" width="5" height="6" rx="2.5"/></g>`
+		`<rect x="10" y="4" width="5" height="24" rx="2.5"/>` +
+		`<rect x="18" y="9" width="5" height="14" rx="2.5"/><rect x="26" y="13" width="5" height="6" rx="2.5"/></g>`
 	if p.Requests > 0 {
 		number := "9+"
 		if p.Requests < 10 {
 			number = fmt.Sprint(p.Requests)
 		}
-		svg += `<circle cx="21" cy="21" r="11" fill="#c4231c"/><text x="21" y="26.5" text-anchor="middle" font-family="sans-serif" font-weight="700" font-size="15" fill="#fff">` + number + `</text>`
+		svg += `<circle cx="21" cy="21" r="11" fill="#c4231c"/>` +
+			`<text x="21" y="26.5" text-anchor="middle" font-family="sans-serif" font-weight="700" font-size="15" fill="#fff">` + number + `</text>`
 	}
 	return svg + "</svg>"
 }

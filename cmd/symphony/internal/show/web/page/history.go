@@ -65,7 +65,9 @@ func (i Issue) Events() (list []event) {
 
 // decided words the decision on a request, or how it ended without one.
 func decided(result string) string {
-	words := map[string]string{"approve": "approved", "approve_for_session": "approved for the session", "deny": "denied", "answer": "answered"}
+	words := map[string]string{
+		"approve": "approved", "approve_for_session": "approved for the session", "deny": "denied", "answer": "answered",
+	}
 	if word := words[result]; word != "" {
 		return word
 	}

@@ -30,7 +30,8 @@ type Issue struct {
 
 // Page draws it.
 func (i Issue) Page() Page {
-	return Page{Title: i.Name() + " " + text.OrEmpty(i.Issue.Issue.Title), Requests: len(i.Requests), MayAct: i.MayAct, Main: mainOf("issue.html", i)}
+	title := i.Name() + " " + text.OrEmpty(i.Issue.Issue.Title)
+	return Page{Title: title, Requests: len(i.Requests), MayAct: i.MayAct, Main: mainOf("issue.html", i)}
 }
 
 // Name is the identifier of the issue.
@@ -45,7 +46,7 @@ func (i Issue) LogPath(runID string) string { return i.Path() + "/log?run=" + ur
 // IsClaimed reports whether symphony works on the issue.
 func (i Issue) IsClaimed() bool { return i.Claim != nil }
 
-// headline says at a glance whether the issue needs a person.
+// headline shows at a glance whether the issue needs a person.
 type headline struct{ Tone, Icon, Text string }
 
 // Verdict is the headline of the page.
@@ -73,8 +74,8 @@ func (i Issue) Verdict() headline {
 // progress is the verdict on an issue that runs, waits or is skipped.
 func (i Issue) progress() headline {
 	names := map[view.Status]string{
-		reconcile.StatusRunning: "Running", reconcile.StatusQueued: "Queued", reconcile.StatusBlocked: "Blocked", reconcile.StatusWaiting: "Waiting",
-		reconcile.StatusSkipped: "Not started",
+		reconcile.StatusRunning: "Running", reconcile.StatusQueued: "Queued", reconcile.StatusBlocked: "Blocked",
+		reconcile.StatusWaiting: "Waiting", reconcile.StatusSkipped: "Not started",
 	}
 	name := names[i.Status]
 	switch {
@@ -184,7 +185,8 @@ func (i Issue) PullRequestWords() (words []headline) {
 		return nil
 	}
 	tones := map[string]string{
-		"merged": "good", "passed": "good", "approved": "good", "failed": "bad", "changes_requested": "bad", "pending": "warn", "required": "warn",
+		"merged": "good", "passed": "good", "approved": "good",
+		"failed": "bad", "changes_requested": "bad", "pending": "warn", "required": "warn",
 	}
 	add := func(prefix, word string) {
 		if word != "" {
@@ -218,7 +220,7 @@ func ofWeb(address string) string {
 	return ""
 }
 
-// GitWords say how the branch of the workspace compares with its base and with the remote branch.
+// GitWords describe how the branch of the workspace compares with its base and with the remote branch.
 func (i Issue) GitWords() string {
 	if i.Workspace == nil || i.Workspace.Git == nil {
 		return ""

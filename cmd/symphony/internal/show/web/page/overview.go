@@ -139,7 +139,7 @@ func (o Overview) data() overview {
 	if d.Verdict.Class == "good" && len(d.Obstacles) > 0 {
 		d.Verdict.Class, d.Verdict.Icon, d.Verdict.Title = "", "clock", "Nothing needs you"
 	}
-	if len(o.Projects) == 1 && len(d.Obstacles) > 0 && d.Obstacles[0].Title == noSchedule { // the verdict would say the same
+	if len(o.Projects) == 1 && len(d.Obstacles) > 0 && d.Obstacles[0].Title == noSchedule { // the verdict would repeat it
 		d.Verdict.Title, d.Verdict.Dead, d.Obstacles = noSchedule, &d.Obstacles[0], d.Obstacles[1:]
 	}
 	if len(d.Shown) == 1 {
@@ -173,7 +173,15 @@ func (d *overview) addLimits(v view.Overview) {
 var listed = []struct {
 	status view.Status
 	rows   int
-}{{reconcile.StatusNeedsAnswer, 100}, {reconcile.StatusRunning, 100}, {reconcile.StatusQueued, 10}, {reconcile.StatusBlocked, 5}, {reconcile.StatusWaiting, 10}, {reconcile.StatusSkipped, 5}, {view.StatusEnded, 10}}
+}{
+	{reconcile.StatusNeedsAnswer, 100},
+	{reconcile.StatusRunning, 100},
+	{reconcile.StatusQueued, 10},
+	{reconcile.StatusBlocked, 5},
+	{reconcile.StatusWaiting, 10},
+	{reconcile.StatusSkipped, 5},
+	{view.StatusEnded, 10},
+}
 
 const pageRows = 100
 
@@ -267,7 +275,7 @@ type verdict struct {
 	Dead               *obstacle // the only project has no schedule; nil otherwise
 }
 
-// verdictOf is the verdict on all projects that the page shows. The notices say more about what stops them.
+// verdictOf is the verdict on all projects that the page shows. The notices have details on what stops them.
 func verdictOf(all []view.Overview, joined view.Joined) verdict {
 	d := verdict{Class: "good", Icon: "check", Title: "All is well", Next: joined.NextPass}
 	d.Overdue = d.Next != nil && joined.GeneratedAt.Sub(d.Next.At) > time.Minute

@@ -54,7 +54,7 @@ func columns(label string, bars []column, room int) template.HTML {
 			html.EscapeString(b.label), x, step, plotHeight, b.class, x+gap/2, plotHeight-height, step-gap, height)
 	}
 	fmt.Fprintf(&svg, `<path class="axis" d="M0 %gH%g"/></svg>`, plotHeight+0.5, plotWidth)
-	return template.HTML(svg.String()) //nolint:gosec // numbers and escaped text
+	return template.HTML(svg.String()) // numbers and escaped text
 }
 
 // meter draws how much of something is used. Slots are there to be used; nearly all of anything else is a warning.
@@ -73,7 +73,7 @@ func meter(kind string, used, most float64, label string) template.HTML {
 	}
 	const drawing = `<svg class="plot meter" viewBox="0 0 %g 6" preserveAspectRatio="none" role="img" aria-label="%s">` +
 		`<rect class="rest" width="%g" height="6" rx="3"/><rect class="%s" width="%.1f" height="6" rx="3"/></svg>`
-	return template.HTML(fmt.Sprintf(drawing, plotWidth, html.EscapeString(label), plotWidth, class, share*plotWidth)) //nolint:gosec // escaped
+	return template.HTML(fmt.Sprintf(drawing, plotWidth, html.EscapeString(label), plotWidth, class, share*plotWidth)) // escaped
 }
 
 // dayPlot is a plot of something by day.
@@ -175,14 +175,15 @@ func shares(list []outcome) template.HTML {
 		fmt.Fprintf(&svg, `<rect class="mark %s" x="%.1f" width="%.1f" height="10"/>`, class, x, max(width-1, 1))
 		x += width
 	}
-	return template.HTML(svg.String() + "</svg>") //nolint:gosec // numbers
+	return template.HTML(svg.String() + "</svg>") // numbers
 }
 
 // passPlot draws the durations of the last passes, the newest at the right.
 func passPlot(passes []project.LastPassRow) template.HTML {
 	bars, failed := []column{}, 0
 	for _, p := range slices.Backward(passes) {
-		b := column{float64(p.DurationMS), fmt.Sprintf("%s: %s, %s", p.StartedAt.UTC().Format("2 Jan 15:04:05 MST"), p.Trigger, durationOf(p)), ""}
+		label := fmt.Sprintf("%s: %s, %s", p.StartedAt.UTC().Format("2 Jan 15:04:05 MST"), p.Trigger, durationOf(p))
+		b := column{float64(p.DurationMS), label, ""}
 		if len(p.Errors) > 0 {
 			failed++
 			b.class, b.label = "bad", b.label+", "+p.Errors[0].Code
