@@ -99,7 +99,8 @@ func (r Runs) Ended(ctx context.Context, issueIDs []string, limit int) ([]reconc
 			&r.ErrorCode, &r.ErrorText, &r.AfterRunError, jsonOf(&r.Delivery), &r.Turns, stampOf(&r.StartedAt), stampOf(&r.EndedAt),
 		}, tokenFields(&r.Tokens)...)
 	}, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', coalesce(issue ->> '$.title', ''), coalesce(issue ->> '$.state', ''),
-		outcome, error_code, error_text, after_run_error, delivery, turns, started_at, ended_at, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
+		outcome, error_code, error_text, after_run_error, delivery, turns, started_at, ended_at,
+		tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
 		FROM runs WHERE settled = 1 AND (json_array_length(?1) = 0 OR issue_id IN (SELECT value FROM json_each(?1)))
 		ORDER BY id DESC LIMIT ?2`, jsonOf(append([]string{}, issueIDs...)), limit)
 }

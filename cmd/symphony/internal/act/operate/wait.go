@@ -20,8 +20,8 @@ const (
 // WaitOptions are what Wait waits for.
 type WaitOptions struct {
 	Issue   string
-	Timeout time.Duration    // zero for none
-	Whole   bool             // read also what a wait does not read each time
+	Timeout time.Duration      // zero for none
+	Whole   bool               // read also what a wait does not read each time
 	Status  func(detail.Issue) // is called with each status
 }
 

@@ -27,9 +27,9 @@ type (
 	// CodexIn are the arguments of codex, those of the former codex mcp-server.
 	CodexIn struct {
 		Prompt                string         `json:"prompt"`
-		Cwd                   string         `json:"cwd,omitempty" jsonschema:"where it works; default, and base of a relative path: the directory of the server"`
+		Cwd                   string         `json:"cwd,omitempty" jsonschema:"where it works; default: in the directory of the server"`
 		Model                 string         `json:"model,omitempty"`
-		Sandbox               string         `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default) or, if permitted, danger-full-access"`
+		Sandbox               string         `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default) or danger-full-access"`
 		ApprovalPolicy        string         `json:"approval-policy,omitempty" jsonschema:"untrusted, on-request (default) or never"`
 		Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml, such as model_verbosity"`
 		BaseInstructions      string         `json:"base-instructions,omitempty" jsonschema:"replace codex's own instructions"`

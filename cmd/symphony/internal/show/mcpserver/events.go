@@ -31,7 +31,7 @@ type (
 	ReadEventsIn struct {
 		AgentID  string `json:"agentId"`
 		Cursor   string `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it the oldest events that are kept"`
-		MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"about how many bytes of events; default 32768, at most 1048576; at least one event"`
+		MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"about how many bytes; default 32768, at most 1048576; at least one event"`
 	}
 	// ReadEventsOut is the result of read_events.
 	ReadEventsOut struct {
@@ -50,7 +50,7 @@ type (
 		Name           string    `json:"name"`
 		Message        string    `json:"message,omitempty"`
 		Event          any       `json:"event,omitempty" jsonschema:"codex's own message, without secrets; a long one is shortened"`
-		Dropped        int64     `json:"dropped,omitempty" jsonschema:"how many events of the agent before this one the host did not read in time"`
+		Dropped        int64     `json:"dropped,omitempty" jsonschema:"how many events before this one the host did not read in time"`
 	}
 )
 

@@ -54,7 +54,7 @@ type (
 	ExecParams struct {
 		Command   []string `json:"command" jsonschema:"a program and its arguments; no shell reads them"`
 		Cwd       string   `json:"cwd,omitempty" jsonschema:"an absolute path in the directory of the agent; default: that directory"`
-		Sandbox   string   `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default) or, if permitted, danger-full-access"`
+		Sandbox   string   `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default); danger-full-access if permitted"`
 		TimeoutMS int64    `json:"timeoutMs,omitempty" jsonschema:"default 30000"`
 	}
 	// ExecOut is the result of exec_one_off_command.

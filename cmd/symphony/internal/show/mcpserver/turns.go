@@ -40,7 +40,7 @@ type (
 		Model          string `json:"model,omitempty"`
 		Cwd            string `json:"cwd,omitempty" jsonschema:"an absolute path in the directory of the agent; default: that directory"`
 		ApprovalPolicy string `json:"approvalPolicy,omitempty" jsonschema:"untrusted, on-request (default) or never"`
-		Sandbox        string `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default) or, if permitted, danger-full-access"`
+		Sandbox        string `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default); danger-full-access if permitted"`
 	}
 	// NewConversationOut is the result of new_conversation.
 	NewConversationOut struct {

@@ -46,11 +46,11 @@ var statusWords = map[string]struct{ word, colour string }{
 	string(reconcile.StatusQueued):      {"queued", term.ColourWaits},
 	string(reconcile.StatusBlocked):     {"blocked", term.ColourWaits},
 	string(reconcile.StatusWaiting):     {"waiting", term.ColourWaits},
-	string(detail.StatusReady):            {"ready", term.ColourRuns},
+	string(detail.StatusReady):          {"ready", term.ColourRuns},
 	string(reconcile.StatusSkipped):     {"skipped", term.ColourWaits},
-	string(detail.StatusHandedOver):       {"handed over", term.ColourRuns},
-	string(detail.StatusReleased):         {"released", term.ColourWaits},
-	string(detail.StatusUnknown):          {"unknown", ""},
+	string(detail.StatusHandedOver):     {"handed over", term.ColourRuns},
+	string(detail.StatusReleased):       {"released", term.ColourWaits},
+	string(detail.StatusUnknown):        {"unknown", ""},
 }
 
 // titleLines is how many lines of a terminal a title may take.
@@ -181,7 +181,8 @@ func printResults(w *term.Env, v detail.Issue) {
 	now := v.GeneratedAt
 	if i := v.Issue; i.State != nil {
 		source := map[string]string{
-			detail.SourceClaim: " (at the last pass)", detail.SourceRun: " (when its last run began)", detail.SourceRelease: " (when it was released)",
+			detail.SourceClaim: " (at the last pass)", detail.SourceRun: " (when its last run began)",
+			detail.SourceRelease: " (when it was released)",
 		}
 		printField(w, "state", *i.State+source[text.OrEmpty(i.Source)])
 	}
