@@ -263,10 +263,8 @@ func setting(p reconcile.TrackerProject) string {
 func projectSlugs(value string) ([]string, error) {
 	value = strings.TrimSpace(value)
 	if value == "" {
-		return nil, &reconcile.Error{
-			Code: "missing_tracker_project_slug", Message: "tracker.project_slug is empty",
-			Hint: "set it to the project's URL or to the id at the end of it",
-		}
+		return nil, reconcile.NewError("missing_tracker_project_slug", "tracker.project_slug is empty",
+			"set it to the project's URL or to the id at the end of it")
 	}
 	if !strings.Contains(value, "://") {
 		if tail, ok := slugTail(value); ok {
@@ -276,10 +274,8 @@ func projectSlugs(value string) ([]string, error) {
 	}
 	segment, ok := projectSegment(value)
 	if !ok {
-		return nil, &reconcile.Error{
-			Code: "missing_tracker_project_slug", Message: "tracker.project_slug is a URL, but not one of a project",
-			Hint: "it looks like https://linear.app/TEAM/project/NAME-0123456789ab",
-		}
+		return nil, reconcile.NewError("missing_tracker_project_slug", "tracker.project_slug is a URL, but not one of a project",
+			"it looks like https://linear.app/TEAM/project/NAME-0123456789ab")
 	}
 	if i := strings.LastIndexByte(segment, '-'); i >= 0 && i+1 < len(segment) {
 		return []string{segment[i+1:], segment}, nil

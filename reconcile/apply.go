@@ -140,10 +140,9 @@ func (a *applier) reap(ctx context.Context, action Action) error {
 	if err != nil || len(left) == 0 || action.GiveUp {
 		return err
 	}
-	return errors.Join(a.Store.ReapFailed(ctx, run.ID), &Error{
-		Code: codeLeftover, Message: fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, run.ID),
-		Hint: "the next pass tries again; inspect the process with: ps -fp " + fmt.Sprint(left[0].PID),
-	})
+	leftover := NewError(codeLeftover, fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, run.ID),
+		"the next pass tries again; inspect the process with: ps -fp "+fmt.Sprint(left[0].PID))
+	return errors.Join(a.Store.ReapFailed(ctx, run.ID), leftover)
 }
 
 func (a *applier) stop(ctx context.Context, action Action) error {

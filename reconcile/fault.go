@@ -19,6 +19,11 @@ type Error struct {
 	Class Class `json:"-"`
 }
 
+// NewError returns an error without a cause.
+func NewError(code, message, hint string) *Error {
+	return &Error{Code: code, Message: message, Hint: hint}
+}
+
 // Error implements error: "<code>: <what and where>".
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 

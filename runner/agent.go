@@ -110,9 +110,7 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	var known *reconcile.Error
 	var exited *agent.Error
 	if explained := g.explain(ctx, err); errors.As(explained, &exited) && exited.Code == agent.CodePortExit && !g.killed() {
-		err = &reconcile.Error{ // it would exit with other issues, too
-			Code: string(agent.CodeSandboxUnavailable), Message: "the agent can't try its sandbox: " + exited.Message, Hint: confine.SandboxHint(),
-		}
+		err = reconcile.NewError(string(agent.CodeSandboxUnavailable), "the agent can't try its sandbox: "+exited.Message, confine.SandboxHint())
 	}
 	switch {
 	case errors.Is(err, agent.ErrNoProbe):
@@ -185,15 +183,11 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 	case closeErr != nil:
 		return err
 	case (exit.Code == 127 || exit.Code == 126) && g.Free != nil:
-		return &reconcile.Error{
-			Code: "codex_not_found", Message: fmt.Sprintf("%q can't be run: %s", g.Config.Command, words),
-			Hint: "install codex so that a login shell finds it, or set CODEX_BIN to its path",
-		}
+		return reconcile.NewError("codex_not_found", fmt.Sprintf("%q can't be run: %s", g.Config.Command, words),
+			"install codex so that a login shell finds it, or set CODEX_BIN to its path")
 	case exit.Code == 127 || exit.Code == 126:
-		return &reconcile.Error{
-			Code: "codex_not_found", Message: fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),
-			Hint: "install codex so that bash -lc finds it, or give its path in codex.command",
-		}
+		return reconcile.NewError("codex_not_found", fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),
+			"install codex so that bash -lc finds it, or give its path in codex.command")
 	case words != "":
 		words = ": " + words
 	}

@@ -112,10 +112,8 @@ func (t *conversation) profiles(ctx context.Context) (flags string, err error) {
 		return "", err
 	}
 	if unclear := t.Config.Patterns(*t.space); len(unclear) > 0 {
-		return "", &reconcile.Error{
-			Code: "invalid_argument", Message: "codex's sandbox takes these paths for patterns: " + strings.Join(unclear, ", "),
-			Hint: "use directories without *?[]{} in their paths",
-		}
+		return "", reconcile.NewError("invalid_argument", "codex's sandbox takes these paths for patterns: "+strings.Join(unclear, ", "),
+			"use directories without *?[]{} in their paths")
 	}
 	for dir := t.dir(""); dir != t.space.Path && paths.Inside(t.space.Path, dir); dir = filepath.Dir(dir) {
 		git := filepath.Join(dir, ".git")

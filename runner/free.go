@@ -186,7 +186,7 @@ func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 	c.open++
 	t := c.conversations[call.Conversation]
 	refuse := func(code, message, hint string) {
-		c.working.Go(func() { c.finish(ctx, call, nil, &reconcile.Error{Code: code, Message: message, Hint: hint}) })
+		c.working.Go(func() { c.finish(ctx, call, nil, reconcile.NewError(code, message, hint)) })
 	}
 	switch {
 	case call.Verb == reconcile.CallConversation && len(c.conversations) >= maxConversations:
@@ -382,7 +382,7 @@ func (c *clientCalls) steer(ctx context.Context, t *conversation, items []agent.
 	}
 }
 
-var errNoTurn = &reconcile.Error{Code: "no_turn", Message: "no turn is running in the conversation", Hint: "send the input as a turn"}
+var errNoTurn = reconcile.NewError("no_turn", "no turn is running in the conversation", "send the input as a turn")
 
 // conversationFor returns the conversation of a call that needs no thread: t, or one whose codex is only started for such calls.
 func (c *clientCalls) conversationFor(t *conversation) *conversation {

@@ -166,7 +166,7 @@ func noShell(err error) error {
 
 // incompatible returns the error for settings with which codex can't be used.
 func incompatible(message, hint string) error {
-	return &reconcile.Error{Code: string(agent.CodeIncompatible), Message: message, Hint: hint}
+	return reconcile.NewError(string(agent.CodeIncompatible), message, hint)
 }
 
 func sameDir(a, b string) bool {

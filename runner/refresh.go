@@ -19,10 +19,8 @@ func (j *job) refresh(ctx context.Context) error {
 	case !visible:
 		return movedOn(reconcile.StopMissing)
 	case issue.Malformed != "":
-		return &reconcile.Error{
-			Code: "tracker_malformed", Message: "the tracker's record of " + j.run.Identifier + " is malformed: " + issue.Malformed,
-			Hint: "correct it in the tracker",
-		}
+		return reconcile.NewError("tracker_malformed", "the tracker's record of "+j.run.Identifier+" is malformed: "+issue.Malformed,
+			"correct it in the tracker")
 	case p.Terminal(issue.State):
 		return movedOn(reconcile.StopTerminal)
 	case issue.Elsewhere:

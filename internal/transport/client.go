@@ -74,13 +74,11 @@ type Client struct {
 func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 	o.Key = strings.TrimSpace(o.Key)
 	if o.Key == "" {
-		return nil, &reconcile.Error{Code: "missing_tracker_api_key", Message: "no " + s.Secret, Hint: s.SetKey}
+		return nil, reconcile.NewError("missing_tracker_api_key", "no "+s.Secret, s.SetKey)
 	}
 	if strings.ContainsFunc(o.Key, func(r rune) bool { return r < ' ' || r > '~' || r == ' ' && !s.BlankKeys }) {
-		return nil, &reconcile.Error{
-			Code: "missing_tracker_api_key", Message: "the " + s.Secret + " contains characters that no " + s.Word + " has",
-			Hint: "check for a line break or quotes around the " + s.Word,
-		}
+		return nil, reconcile.NewError("missing_tracker_api_key", "the "+s.Secret+" contains characters that no "+s.Word+" has",
+			"check for a line break or quotes around the "+s.Word)
 	}
 	if o.Endpoint = strings.TrimSpace(o.Endpoint); s.Paths {
 		o.Endpoint = strings.TrimRight(o.Endpoint, "/")
@@ -90,9 +88,7 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
 		s.Paths && (u.RawQuery != "" || u.Fragment != "") {
 		// The value is not quoted: it may be a key that was pasted into the wrong place.
-		return nil, &reconcile.Error{
-			Code: "tracker_endpoint_invalid", Message: "tracker.endpoint is not an http or https URL", Hint: s.CheckEndpoint,
-		}
+		return nil, reconcile.NewError("tracker_endpoint_invalid", "tracker.endpoint is not an http or https URL", s.CheckEndpoint)
 	}
 	if o.Transport == nil {
 		if o.Transport, err = newTransport(o.CAFile, o.IgnoreProxy); err != nil {

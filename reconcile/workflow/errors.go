@@ -59,5 +59,5 @@ func (w Warning) String() string {
 
 // fault returns an error that names a line of the file.
 func fault(code, file string, line int, message, hint string) *reconcile.Error {
-	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s:%d: %s", file, line, message), Hint: hint}
+	return reconcile.NewError(code, fmt.Sprintf("%s:%d: %s", file, line, message), hint)
 }

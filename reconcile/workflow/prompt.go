@@ -107,7 +107,7 @@ func liquidMessage(err liquid.SourceError) string {
 func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			text, err = "", &reconcile.Error{Code: CodeTemplateRender, Message: fmt.Sprintf("%s: %v", p.file, r), Hint: checkHint}
+			text, err = "", reconcile.NewError(CodeTemplateRender, fmt.Sprintf("%s: %v", p.file, r), checkHint)
 		}
 	}()
 	rendered, bad := p.template.RenderString(bindings(issue, attempt))
@@ -115,10 +115,8 @@ func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err er
 		return "", fault(CodeTemplateRender, p.file, max(bad.LineNumber(), 1), p.explain(bad), checkHint)
 	}
 	if text = strings.TrimSpace(rendered); len(text) > MaxPrompt {
-		return "", &reconcile.Error{
-			Code: CodeTemplateRender, Message: fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
-			Hint: "shorten it, for instance with {{ issue.description | truncate: 20000 }}",
-		}
+		return "", reconcile.NewError(CodeTemplateRender, fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
+			"shorten it, for instance with {{ issue.description | truncate: 20000 }}")
 	}
 	return text, nil
 }

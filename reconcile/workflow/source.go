@@ -134,7 +134,7 @@ func EnvFilePath(xdgConfigHome, home, project string) string {
 func ReadEnvFile(path string, uid int) (map[string]string, error) {
 	const yours = "the file must belong to your account and have mode 0600"
 	wrong := func(code, where, what, hint string) (map[string]string, error) {
-		return nil, &reconcile.Error{Code: code, Message: where + ": " + what, Hint: hint}
+		return nil, reconcile.NewError(code, where+": "+what, hint)
 	}
 	data, info, err := readRegular(path)
 	switch {

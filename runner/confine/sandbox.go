@@ -280,10 +280,8 @@ func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere strin
 			}
 		}
 		if try == probeTries {
-			return &reconcile.Error{
-				Code: "sandbox_failed", Message: "codex can't sandbox commands in " + workspace + ", though it can elsewhere: " + here.Message,
-				Hint: "check the path in the message: a .git, .codex or .agents that is a symlink or broken, or a missing path in agent.writable_roots",
-			}
+			return reconcile.NewError("sandbox_failed", "codex can't sandbox commands in "+workspace+", though it can elsewhere: "+here.Message,
+				"check the path in the message: a .git, .codex or .agents that is a symlink or broken, or a missing path in agent.writable_roots")
 		}
 		select {
 		case <-ctx.Done():

@@ -381,9 +381,6 @@ func Leftover(whose string, left []reconcile.Process) error {
 	if len(left) == 0 {
 		return nil
 	}
-	return &reconcile.Error{
-		Code:    "leftover_process",
-		Message: fmt.Sprintf("process %d (%s) of %s could not be ended", left[0].PID, left[0].Name, whose),
-		Hint:    fmt.Sprintf("end it yourself: kill -9 %d", left[0].PID),
-	}
+	return reconcile.NewError("leftover_process", fmt.Sprintf("process %d (%s) of %s could not be ended", left[0].PID, left[0].Name, whose),
+		fmt.Sprintf("end it yourself: kill -9 %d", left[0].PID))
 }

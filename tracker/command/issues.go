@@ -106,10 +106,8 @@ func (c *client) issues(ctx context.Context, verb string, request any, each func
 // find returns the issue with an id, or else with an identifier.
 func (c *client) find(ctx context.Context, ref string) (*reconcile.Issue, error) {
 	ref = strings.TrimSpace(ref)
-	missing := &reconcile.Error{
-		Code: "issue_not_found", Message: fmt.Sprintf("%s has no issue %q", c.Command[0], ref),
-		Hint: "check the identifier; symphony issues lists the issues",
-	}
+	missing := reconcile.NewError("issue_not_found", fmt.Sprintf("%s has no issue %q", c.Command[0], ref),
+		"check the identifier; symphony issues lists the issues")
 	if ref == "" {
 		return nil, missing
 	}

@@ -139,10 +139,8 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 		}
 	}
 	if len(found)+len(all.records) == 0 {
-		return nil, false, &reconcile.Error{
-			Code: reconcile.CodeTrackerEmpty, Message: t.Path + " contains no issue any more",
-			Hint: "restore it, as by mounting it or by git stash pop; for ten minutes no run is stopped and no issue is released",
-		}
+		return nil, false, reconcile.NewError(reconcile.CodeTrackerEmpty, t.Path+" contains no issue any more",
+			"restore it, as by mounting it or by git stash pop; for ten minutes no run is stopped and no issue is released")
 	}
 	return found, complete, nil
 }

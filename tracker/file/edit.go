@@ -223,7 +223,7 @@ func scalar(value string, style yaml.Style) string {
 func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Issue, error) {
 	title := text.OneLine(plain(n.Title))
 	refused := func(message, hint string) (*reconcile.Issue, error) {
-		return nil, &reconcile.Error{Code: "usage", Message: message, Hint: hint}
+		return nil, reconcile.NewError("usage", message, hint)
 	}
 	switch {
 	case title == "":

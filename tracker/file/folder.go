@@ -80,10 +80,8 @@ func folderError(path string, err error) error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return unreadable(path, err)
 	}
-	return &reconcile.Error{
-		Code: "tracker_project_not_found", Message: path + " " + what,
-		Hint: "create it, or correct tracker.provider.path; until then no run is stopped and no issue is released",
-	}
+	return reconcile.NewError("tracker_project_not_found", path+" "+what,
+		"create it, or correct tracker.provider.path; until then no run is stopped and no issue is released")
 }
 
 // finishedFolders are beside a folder called tasks.

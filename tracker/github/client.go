@@ -129,9 +129,7 @@ func New(o Options) (*Client, error) {
 }
 
 func noName(message string) error {
-	return &reconcile.Error{
-		Code: "missing_github_repo", Message: message, Hint: "write OWNER/NAME, as in the address https://github.com/OWNER/NAME",
-	}
+	return reconcile.NewError("missing_github_repo", message, "write OWNER/NAME, as in the address https://github.com/OWNER/NAME")
 }
 
 // Adapter returns GitHub as a tracker. It sends nothing.

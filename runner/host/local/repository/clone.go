@@ -46,10 +46,8 @@ func (m *Mirror) mayDeliver(ctx context.Context, branch, base string) error {
 	case branch != base && branch != m.headBranch():
 		return nil
 	}
-	return &reconcile.Error{
-		Code: host.CodeInvalidBranch, Message: fmt.Sprintf("repository.branch gives %q: %s", branch, why),
-		Hint: "use issue.identifier, or filters such as replace, in repository.branch",
-	}
+	return reconcile.NewError(host.CodeInvalidBranch, fmt.Sprintf("repository.branch gives %q: %s", branch, why),
+		"use issue.identifier, or filters such as replace, in repository.branch")
 }
 
 // copyTo makes an empty workspace a clone of the mirror, without a work tree.

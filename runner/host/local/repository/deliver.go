@@ -62,11 +62,9 @@ func (m *Mirror) Contains(ctx context.Context, cloned, commit string) error {
 	if err != nil || commit != "" && has() {
 		return err
 	}
-	return &reconcile.Error{
-		Code:    host.CodeRepositoryChanged,
-		Message: fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned, m.address()),
-		Hint:    "set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on",
-	}
+	return reconcile.NewError(host.CodeRepositoryChanged,
+		fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned, m.address()),
+		"set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on")
 }
 
 // receive brings HEAD of a workspace with its history into the mirror, and returns the name of the base. It creates the mirror if

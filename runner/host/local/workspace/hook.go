@@ -142,11 +142,9 @@ func CheckScript(script string) (message string, line int) {
 // waitShell returns the shell's error, hook_timeout, or that of ctx.
 func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 	err := proc.WaitGroup(ctx, cmd, h.Timeout, func() error {
-		return &reconcile.Error{
-			Code:    CodeHookTimeout,
-			Message: fmt.Sprintf("%s ran longer than %s and was killed", h.title(), text.Took(h.Timeout.Milliseconds())),
-			Hint:    "raise hooks.timeout_ms, or make the hook faster",
-		}
+		return reconcile.NewError(CodeHookTimeout,
+			fmt.Sprintf("%s ran longer than %s and was killed", h.title(), text.Took(h.Timeout.Milliseconds())),
+			"raise hooks.timeout_ms, or make the hook faster")
 	})
 	if err != nil && errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("hook %s: %w", h.Name, err)

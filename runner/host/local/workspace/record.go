@@ -183,9 +183,5 @@ const (
 )
 
 func invalidCwd(path, why string) error {
-	return &reconcile.Error{
-		Code:    CodeInvalidCwd,
-		Message: fmt.Sprintf("%s: %s", path, why),
-		Hint:    "move it out of the way; symphony leaves it as it is",
-	}
+	return reconcile.NewError(CodeInvalidCwd, fmt.Sprintf("%s: %s", path, why), "move it out of the way; symphony leaves it as it is")
 }

@@ -49,10 +49,8 @@ func (r *Root) Removed(ctx context.Context, now time.Time, projects ...string) (
 // If it is interrupted it can be repeated.
 func (r *Root) Restore(t Removed) (path string, err error) {
 	if t.Record == nil {
-		return "", &reconcile.Error{
-			Code: CodeFailed, Message: t.Path + " can't be restored: its deletion has begun, or its record is missing",
-			Hint: "copy what you need from it",
-		}
+		return "", reconcile.NewError(CodeFailed, t.Path+" can't be restored: its deletion has begun, or its record is missing",
+			"copy what you need from it")
 	}
 	w, _, err := r.hold(t.Record.Owner)
 	if err != nil {
@@ -60,10 +58,8 @@ func (r *Root) Restore(t Removed) (path string, err error) {
 	}
 	defer func() { err = errors.Join(err, w.Release()) }()
 	if w.info != nil {
-		return "", &reconcile.Error{
-			Code: CodeExists, Message: w.Path + " exists: a run has made it since the other one was removed",
-			Hint: "move it away first, or copy what you need from " + t.Path,
-		}
+		return "", reconcile.NewError(CodeExists, w.Path+" exists: a run has made it since the other one was removed",
+			"move it away first, or copy what you need from "+t.Path)
 	}
 	rec := *t.Record
 	rec.State, rec.Path, rec.Restored = Prepared, w.Path, true

@@ -68,12 +68,9 @@ func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 	}}
 	w.rec, found, err = r.readRecord(key)
 	if err == nil && found && (w.rec.IssueID != o.IssueID || w.rec.Project != o.Project) {
-		err = &reconcile.Error{
-			Code: CodeForeign,
-			Message: fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
-				path, w.rec.Identifier, w.rec.IssueID, w.rec.Project, w.rec.StateDir),
-			Hint: "give each project its own workspace.root, or remove that workspace first",
-		}
+		err = reconcile.NewError(CodeForeign, fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
+			path, w.rec.Identifier, w.rec.IssueID, w.rec.Project, w.rec.StateDir),
+			"give each project its own workspace.root, or remove that workspace first")
 	}
 	if err == nil {
 		w.info, err = lookAt(path)

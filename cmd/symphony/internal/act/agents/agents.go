@@ -100,7 +100,7 @@ func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
 func lock(ctx context.Context, dir string) (release func() error, err error) {
 	release, held, err := state.Acquire(ctx, dir, state.Holder{PID: os.Getpid(), Trigger: "agents", Since: time.Now()}, lockPatience, false)
 	if err == nil && held != nil {
-		err = exit.Fault("state_busy", "the state of agents is locked by "+held.String(), "try again; if it stays, end that process")
+		err = reconcile.NewError("state_busy", "the state of agents is locked by "+held.String(), "try again; if it stays, end that process")
 	}
 	return release, err
 }
@@ -161,7 +161,7 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 		if busy.WorkspacePath != s.Cwd {
 			hint = "use that agent, its directory, or one that is neither inside nor around it"
 		}
-		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s already", busy.Identifier, busy.WorkspacePath), hint)
+		return Agent{}, reconcile.NewError(CodeConflict, fmt.Sprintf("agent %s works in %s already", busy.Identifier, busy.WorkspacePath), hint)
 	}
 	if err = a.start(ctx, run, s); err == nil {
 		return Agent{run, s}, nil
@@ -179,11 +179,12 @@ func (a *Agents) same(run reconcile.Run, s Settings, err error) (Agent, error) {
 	case err != nil:
 		return Agent{}, err
 	case run.IssueID != s.ID:
-		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("the ids %s and %s differ only in case", s.ID, run.IssueID), "choose another id")
+		return Agent{}, reconcile.NewError(CodeConflict, fmt.Sprintf("the ids %s and %s differ only in case", s.ID, run.IssueID),
+			"choose another id")
 	case run.Outcome != "":
-		return Agent{}, exit.Fault(CodeEnded, "agent "+s.ID+" has ended: "+reasonOf(run), "choose another id")
+		return Agent{}, reconcile.NewError(CodeEnded, "agent "+s.ID+" has ended: "+reasonOf(run), "choose another id")
 	case run.WorkspacePath != s.Cwd:
-		return Agent{}, exit.Fault(CodeConflict, fmt.Sprintf("agent %s works in %s, not in %s", s.ID, run.WorkspacePath, s.Cwd),
+		return Agent{}, reconcile.NewError(CodeConflict, fmt.Sprintf("agent %s works in %s, not in %s", s.ID, run.WorkspacePath, s.Cwd),
 			"choose another id")
 	}
 	return a.agent(run)
@@ -199,11 +200,11 @@ func (a *Agents) limits(ctx context.Context, now time.Time) error {
 	}
 	// Later a new agent shows whether the block is over: a machine may have no issues whose runs would.
 	if b := project.AccountBlock(a.account.Account, now); b != nil && now.Before(b.NextTry) {
-		return exit.Fault(b.Reason, "the codex account can't be used: "+b.Message, "symphony status shows when it is tried again")
+		return reconcile.NewError(b.Reason, "the codex account can't be used: "+b.Message, "symphony status shows when it is tried again")
 	}
 	slots, err := a.account.TakeSlots(ctx, 1, false)
 	if err == nil && slots != nil && slots.Free == 0 {
-		err = exit.Fault("no_slot", "all slots of "+reconcile.MaxAgentsVar+" are taken", "end an agent, or wait until a run has ended")
+		err = reconcile.NewError("no_slot", "all slots of "+reconcile.MaxAgentsVar+" are taken", "end an agent, or wait until a run has ended")
 	}
 	return err
 }
@@ -246,7 +247,7 @@ func (a *Agents) List(ctx context.Context) (list []Agent, err error) {
 func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
 	run, found, err := a.DB.Clients.FreeAgent(ctx, id)
 	if err == nil && !found {
-		err = exit.Fault(CodeUnknown, fmt.Sprintf("there is no agent %q", id), "list_agents, or symphony agents, shows the agents")
+		err = reconcile.NewError(CodeUnknown, fmt.Sprintf("there is no agent %q", id), "list_agents, or symphony agents, shows the agents")
 	}
 	if err != nil {
 		return Agent{}, err
@@ -269,7 +270,7 @@ func (a *Agents) Current(ctx context.Context, id string) (Agent, error) {
 func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
 	one, err := a.Current(ctx, id)
 	if err == nil && one.Outcome != "" {
-		err = exit.Fault(CodeEnded, fmt.Sprintf("agent %s has ended: %s", id, reasonOf(one.Run)),
+		err = reconcile.NewError(CodeEnded, fmt.Sprintf("agent %s has ended: %s", id, reasonOf(one.Run)),
 			"spawn another; its conversations can be resumed there")
 	}
 	return one, err
@@ -322,7 +323,7 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 		return err
 	})
 	if err == nil && !run.Settled {
-		err = exit.Fault("leftover_process", fmt.Sprintf("agent %s has left processes that can't be ended", id),
+		err = reconcile.NewError("leftover_process", fmt.Sprintf("agent %s has left processes that can't be ended", id),
 			"end them yourself: symphony ps shows them")
 	}
 	return err

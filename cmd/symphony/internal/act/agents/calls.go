@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 )
@@ -49,7 +48,7 @@ func conflict(stored reconcile.Call, agentID string, call reconcile.Call) error 
 	if stored.Agent == agentID && stored.Verb == call.Verb && stored.Conversation == call.Conversation {
 		return nil
 	}
-	return exit.Fault(CodeConflict, fmt.Sprintf("id %q belongs to another call", call.ID), "choose another id")
+	return reconcile.NewError(CodeConflict, fmt.Sprintf("id %q belongs to another call", call.ID), "choose another id")
 }
 
 // wake tells a worker that there is a call. A worker that is not woken finds it a little later.
@@ -78,7 +77,7 @@ func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err
 		case err != nil:
 			return call, err
 		case !found:
-			return call, exit.Fault("unknown_call", fmt.Sprintf("there is no call %q", id), "use an id that a tool has returned")
+			return call, reconcile.NewError("unknown_call", fmt.Sprintf("there is no call %q", id), "use an id that a tool has returned")
 		case call.Ended():
 			return call, nil
 		}
@@ -98,7 +97,7 @@ func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err
 func (a *Agents) Conversation(ctx context.Context, id string) (reconcile.Call, error) {
 	call, found, err := a.DB.Clients.Conversation(ctx, id)
 	if err == nil && !found {
-		err = exit.Fault("unknown_conversation", fmt.Sprintf("there is no conversation %q", id), "new_conversation opens one")
+		err = reconcile.NewError("unknown_conversation", fmt.Sprintf("there is no conversation %q", id), "new_conversation opens one")
 	}
 	return call, err
 }
@@ -112,5 +111,5 @@ func Failure(call reconcile.Call) error {
 	if call.Verb == reconcile.CallConversation {
 		hint = "new_conversation with another id, or without one, tries again"
 	}
-	return exit.Fault(call.ErrorCode, call.ErrorText, hint)
+	return reconcile.NewError(call.ErrorCode, call.ErrorText, hint)
 }

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -68,7 +67,7 @@ func (a *Agents) EventsOf(run reconcile.Run, cursor string, maxBytes int) (event
 	case err != nil:
 		return events, fmt.Errorf("event log: %w", err)
 	case !valid:
-		return events, exit.Fault(CodeCursor, fmt.Sprintf("cursor %q is none of this agent's events", cursor),
+		return events, reconcile.NewError(CodeCursor, fmt.Sprintf("cursor %q is none of this agent's events", cursor),
 			"use a cursor that read_events has returned for this agent, or none to begin with the oldest event")
 	}
 	r.events.Cursor = r.pos.cursor(run.ID)

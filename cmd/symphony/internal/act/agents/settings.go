@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/paths"
@@ -63,7 +62,7 @@ const (
 func (s *Settings) check(ctx context.Context, a *Agents) error {
 	p := a.p
 	if !validID().MatchString(s.ID) {
-		return exit.Fault(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID),
+		return reconcile.NewError(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID),
 			"use up to 64 letters, digits, - and _, beginning with a letter or digit")
 	}
 	if err := CheckDir(s.Cwd); err != nil {
@@ -75,7 +74,7 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	}
 	for _, run := range known {
 		if link, _ := project.LinkIn(run.WorkspacePath, s.Cwd); link != "" && link != run.WorkspacePath { // it can't replace its own directory
-			return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: %s is a symlink, which agent %s may have made", link, run.Identifier),
+			return reconcile.NewError(CodeInvalid, fmt.Sprintf("cwd: %s is a symlink, which agent %s may have made", link, run.Identifier),
 				"name the directory to which it leads, if that is the one")
 		}
 	}
@@ -83,19 +82,20 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	account := project.OpenAccount(p, "")
 	for _, own := range []string{project.StateHome(p.Env), filepath.Dir(p.EnvPath()), account.Home, account.AgentHome()} {
 		if own = paths.Real(own); paths.Overlap(s.Cwd, own) {
-			return exit.Fault(CodeInvalid, fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to symphony or codex", s.Cwd, own),
+			return reconcile.NewError(CodeInvalid,
+				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to symphony or codex", s.Cwd, own),
 				"choose a directory that is neither inside nor around it")
 		}
 	}
 	if repository := git.DirAround(s.Cwd); repository != "" {
-		return exit.Fault(CodeInvalid,
+		return reconcile.NewError(CodeInvalid,
 			fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", s.Cwd, repository), "name the work tree")
 	}
 	if err := p.Nested(); err != nil {
 		return err
 	}
 	if project.New(p.Env, filepath.Join(s.Cwd, "WORKFLOW.md"), p.StateDir).Nested() != nil {
-		return exit.Fault(CodeInvalid, "cwd: "+s.Cwd+" is in the workspace of an issue", "use symphony takeover there")
+		return reconcile.NewError(CodeInvalid, "cwd: "+s.Cwd+" is in the workspace of an issue", "use symphony takeover there")
 	}
 	_, err = guarded(ctx, p.Env, s.Cwd)
 	return err
@@ -110,7 +110,8 @@ func guarded(ctx context.Context, w *environ.Env, dir string) (list []string, er
 		return nil, err
 	}
 	if confine.IsPattern(dir) {
-		return nil, exit.Fault(CodeInvalid, fmt.Sprintf("cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern", dir),
+		return nil, reconcile.NewError(CodeInvalid,
+			fmt.Sprintf("cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern", dir),
 			"choose another directory")
 	}
 	if !project.Exists(filepath.Join(dir, ".git")) {
@@ -120,15 +121,15 @@ func guarded(ctx context.Context, w *environ.Env, dir string) (list []string, er
 		link, path := project.LinkIn(dir, path)
 		switch {
 		case paths.Inside(path, dir):
-			return nil, exit.Fault(CodeInvalid,
+			return nil, reconcile.NewError(CodeInvalid,
 				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to a project of symphony", dir, path),
 				"choose a directory that is neither the same nor inside")
 		case link != "":
-			return nil, exit.Fault(CodeInvalid,
+			return nil, reconcile.NewError(CodeInvalid,
 				fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project", dir, link),
 				"name the file itself in the project, or choose another directory")
 		case paths.Inside(dir, path) && confine.IsPattern(path):
-			return nil, exit.Fault(CodeInvalid,
+			return nil, reconcile.NewError(CodeInvalid,
 				fmt.Sprintf("cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern", dir, path),
 				"choose another directory")
 		case paths.Inside(dir, path):
@@ -141,7 +142,8 @@ func guarded(ctx context.Context, w *environ.Env, dir string) (list []string, er
 // CheckDir returns an error unless dir is the absolute path of a directory that can be read.
 func CheckDir(dir string) error {
 	if !filepath.IsAbs(dir) {
-		return exit.Fault(CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), "give the absolute path of an existing directory")
+		return reconcile.NewError(CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir),
+			"give the absolute path of an existing directory")
 	}
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -153,7 +155,7 @@ func CheckDir(dir string) error {
 		}
 	}
 	if err != nil {
-		return exit.Fault(CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory that you may read")
+		return reconcile.NewError(CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory that you may read")
 	}
 	return nil
 }

@@ -156,10 +156,11 @@ func lockProject(ctx context.Context, w *environ.Env, stateDir string) (release 
 func refuseBusy(p *project.Project, hint string) error {
 	if living := project.LivingRuns(p); len(living) > 0 {
 		ids := strings.Join(living, ", ")
-		return exit.Fault(codeBusy, fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, ids), hint)
+		return reconcile.NewError(codeBusy,
+			fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, ids), hint)
 	}
 	if project.Looping(p.StateDir) {
-		return exit.Fault(codeBusy, "symphony tick --loop is running on "+p.StateDir, "end it first, with Ctrl-C or SIGTERM")
+		return reconcile.NewError(codeBusy, "symphony tick --loop is running on "+p.StateDir, "end it first, with Ctrl-C or SIGTERM")
 	}
 	return nil
 }

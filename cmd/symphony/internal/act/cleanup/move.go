@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -78,7 +79,7 @@ func (m *mover) find(ctx context.Context, old, path string) error {
 		m.new = filepath.Join(m.new, "WORKFLOW.md")
 	}
 	if !project.Exists(m.new) {
-		return exit.Fault(workflow.CodeMissingFile, "there is no "+m.new,
+		return reconcile.NewError(workflow.CodeMissingFile, "there is no "+m.new,
 			"move WORKFLOW.md or its folder first, then tell symphony with this command")
 	}
 	row, err := findProject(ctx, m.w, "move", old)
@@ -93,10 +94,10 @@ func (m *mover) find(ctx context.Context, old, path string) error {
 	case row.Error != nil:
 		return row.Error
 	case row.WorkflowPath == "":
-		return exit.Fault(codeUnknown, "no pass has recorded the workflow of "+row.StateDir,
+		return reconcile.NewError(codeUnknown, "no pass has recorded the workflow of "+row.StateDir,
 			"run symphony tick --state-dir "+text.ShellQuote(row.StateDir))
 	case row.WorkflowExists && !project.SameFile(row.WorkflowPath, m.new):
-		return exit.Fault(codeNotMoved, row.WorkflowPath+" still exists", "move it to "+m.new+" first; a copy is another project")
+		return reconcile.NewError(codeNotMoved, row.WorkflowPath+" still exists", "move it to "+m.new+" first; a copy is another project")
 	}
 	m.old, m.from, m.to = row.WorkflowPath, row.StateDir, row.StateDir
 	if m.from == m.defaultDir(m.old) {
@@ -134,7 +135,7 @@ func (m *mover) check() error {
 		return err
 	}
 	if from, to := envFile(m.w, m.from), envFile(m.w, m.to); from != to && project.Exists(from) && project.Exists(to) {
-		return exit.Fault(codeNotMoved, from+" and "+to+" exist both", "keep the right lines in the first and remove the second")
+		return reconcile.NewError(codeNotMoved, from+" and "+to+" exist both", "keep the right lines in the first and remove the second")
 	}
 	return nil
 }
@@ -173,7 +174,7 @@ func (m *mover) clear(ctx context.Context) (err error) {
 	if err == nil {
 		runs, runsErr := db.Runs.Recent(ctx, 1)
 		if err = errors.Join(runsErr, db.Close()); err == nil && len(runs) > 0 {
-			return exit.Fault(codeNotMoved, m.new+" has runs of its own, in "+m.to,
+			return reconcile.NewError(codeNotMoved, m.new+" has runs of its own, in "+m.to,
 				"remove that project first: symphony projects remove "+text.ShellQuote(m.to))
 		}
 	}
@@ -182,7 +183,7 @@ func (m *mover) clear(ctx context.Context) (err error) {
 	}
 	left, err := removeState(m.to)
 	if err == nil && len(left) > 0 {
-		err = exit.Fault(codeNotMoved, m.to+" contains "+strings.Join(left, ", ")+", which symphony did not make", "move that away")
+		err = reconcile.NewError(codeNotMoved, m.to+" contains "+strings.Join(left, ", ")+", which symphony did not make", "move that away")
 	}
 	return err
 }

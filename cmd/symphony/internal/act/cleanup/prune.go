@@ -263,7 +263,8 @@ func (c *pruner) wants(names ...string) bool {
 func (c *pruner) missing(f *PruneJSON) error {
 	for _, name := range c.options.Issues {
 		if !slices.Contains(f.names, name) {
-			return exit.Fault("issue_not_found", "there is nothing of "+name+" to remove: it is unknown, claimed, or not in a terminal state",
+			return reconcile.NewError("issue_not_found",
+				"there is nothing of "+name+" to remove: it is unknown, claimed, or not in a terminal state",
 				"symphony show "+name+" shows what is known about it")
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -70,7 +71,7 @@ func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOpt
 		return nil, err
 	}
 	if !slices.EqualFunc(announced, r.losses(), func(a, b loss) bool { return a.Path == b.Path && a.work() == b.work() }) {
-		return nil, exit.Fault("unsaved_work", "the work that would be destroyed has changed since it was named", "repeat the command")
+		return nil, reconcile.NewError("unsaved_work", "the work that would be destroyed has changed since it was named", "repeat the command")
 	}
 	return r.remove(context.WithoutCancel(ctx))
 }
@@ -118,7 +119,7 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 	if err == nil && ours && place {
 		return row, nil
 	}
-	return row, exit.Fault(codeUnknown, path+" is not a project of this account",
+	return row, reconcile.NewError(codeUnknown, path+" is not a project of this account",
 		"give the WORKFLOW.md or the state directory of a project that symphony projects lists")
 }
 
@@ -134,11 +135,11 @@ func (r *remover) check(ctx context.Context) (err error) {
 		return err
 	}
 	if what, hint := schedule.Running(ctx, p, flags); what != "" {
-		return exit.Fault(codeBusy, what+" runs passes on "+p.StateDir, "remove it first: "+hint)
+		return reconcile.NewError(codeBusy, what+" runs passes on "+p.StateDir, "remove it first: "+hint)
 	}
 	r.row = readState(ctx, r.w, r.row.StateDir)
 	if r.options.Workspaces && r.spacesUnknown() {
-		return exit.Fault(r.row.Error.Code, r.row.Error.Message+"; without the database its workspaces can't be found",
+		return reconcile.NewError(r.row.Error.Code, r.row.Error.Message+"; without the database its workspaces can't be found",
 			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself")
 	}
 	roots, err := openRoots(r.row.Roots)
@@ -150,7 +151,7 @@ func (r *remover) check(ctx context.Context) (err error) {
 	}
 	for _, s := range r.spaces {
 		if s.InUse {
-			return exit.Fault(workspace.CodeBusy, s.Path+" is in use by run "+s.rec.RunID, "stop the run first: symphony stop "+s.Identifier)
+			return reconcile.NewError(workspace.CodeBusy, s.Path+" is in use by run "+s.rec.RunID, "stop the run first: symphony stop "+s.Identifier)
 		}
 		if s.Unsaved != "" && !r.options.Force {
 			return unsavedError(s.loss)
@@ -175,7 +176,7 @@ func (r *remover) check(ctx context.Context) (err error) {
 }
 
 func unsavedError(l loss) error {
-	return exit.Fault("unsaved_work", l.Path+" has "+l.Unsaved,
+	return reconcile.NewError("unsaved_work", l.Path+" has "+l.Unsaved,
 		"push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
 }
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
@@ -91,7 +91,7 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 		return !slices.Contains([]string{r.Identifier, r.IssueID, filepath.Base(r.Path)}, ref)
 	})
 	if len(rows) == 0 {
-		return "", exit.Fault("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
+		return "", reconcile.NewError("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
 	}
 	last := slices.MaxFunc(rows, func(a, b TrashRow) int { return a.RemovedAt.Compare(b.RemovedAt) })
 	return last.root.Restore(last.entry)

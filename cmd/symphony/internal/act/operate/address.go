@@ -20,10 +20,8 @@ func Address(ctx context.Context, p *project.Project, ref string, pullRequest bo
 	}
 	address, identifier := v.Address(pullRequest), v.Issue.Identifier
 	if page, err := url.Parse(address); err != nil || page.Scheme != "https" && page.Scheme != "http" {
-		e := &reconcile.Error{
-			Code: "page_not_found", Message: identifier + " has no page: the tracker names no address of the web",
-			Hint: "symphony show " + identifier + " prints what is known of it",
-		}
+		e := reconcile.NewError("page_not_found", identifier+" has no page: the tracker names no address of the web",
+			"symphony show "+identifier+" prints what is known of it")
 		if pullRequest {
 			e.Message = identifier + " has no pull request that symphony knows of"
 		}

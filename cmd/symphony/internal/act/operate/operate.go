@@ -302,10 +302,8 @@ func StartIssue(ctx context.Context, p *project.Project, ref, model string) (r R
 	case !claimed || c.Status != reconcile.Running:
 		return r, notStarted(issue, r.Pass, c, claimed)
 	case model != "":
-		return r, &reconcile.Error{
-			Code: "not_started", Message: issue.Identifier + " is already running, and a run keeps its model",
-			Hint: "symphony stop " + issue.Identifier + " first",
-		}
+		return r, reconcile.NewError("not_started", issue.Identifier+" is already running, and a run keeps its model",
+			"symphony stop "+issue.Identifier+" first")
 	}
 	r.RunID, r.Effect = c.RunID, []string{issue.Identifier + " is already running"}
 	return r, nil
@@ -327,10 +325,7 @@ func Deliver(ctx context.Context, p *project.Project, ref string) (Result, error
 		}
 		i := slices.IndexFunc(o.result.Pass.Applied, func(a reconcile.Applied) bool { return a.Kind == reconcile.ActDeliver && a.Err == nil })
 		if i < 0 {
-			return &reconcile.Error{
-				Code: "not_started", Message: "the pass did not deliver " + o.cmd.Identifier,
-				Hint: "symphony show " + o.cmd.Identifier + " explains it",
-			}
+			return reconcile.NewError("not_started", "the pass did not deliver "+o.cmd.Identifier, "symphony show "+o.cmd.Identifier+" explains it")
 		}
 		o.result.RunID = o.result.Pass.Applied[i].RunID
 		return nil
@@ -371,11 +366,7 @@ func (o *operation) ended(ctx context.Context, runID string) bool {
 
 // notStarted returns the error that explains why the pass started no run of the issue.
 func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claimed bool) error {
-	e := &reconcile.Error{
-		Code:    "not_started",
-		Message: issue.Identifier + " is not in this project",
-		Hint:    "symphony show " + issue.Identifier + " explains it",
-	}
+	e := reconcile.NewError("not_started", issue.Identifier+" is not in this project", "symphony show "+issue.Identifier+" explains it")
 	if r.Config != nil && !project.Policy(r.Config).Active(issue.State) {
 		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s", issue.Identifier, issue.State,
 			strings.Join(r.Config.Policy.ActiveStates, " or "))

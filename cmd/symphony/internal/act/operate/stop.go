@@ -172,10 +172,8 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 			for _, r := range runs {
 				names = append(names, r.Identifier)
 			}
-			return &reconcile.Error{
-				Code: "canceled", Message: "ended by a signal; these runs are still ending: " + strings.Join(names, ", "),
-				Hint: "they end without this command; symphony ps shows them",
-			}
+			return reconcile.NewError("canceled", "ended by a signal; these runs are still ending: "+strings.Join(names, ", "),
+				"they end without this command; symphony ps shows them")
 		}
 	}
 }
@@ -278,10 +276,8 @@ func notStopped(list []string) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return &reconcile.Error{
-		Code: "not_stopped", Message: "still running: " + strings.Join(list, "; "),
-		Hint: "run the command again; if a process remains, see what it is (ps -fp PID) and kill it, as root if necessary",
-	}
+	return reconcile.NewError("not_stopped", "still running: "+strings.Join(list, "; "),
+		"run the command again; if a process remains, see what it is (ps -fp PID) and kill it, as root if necessary")
 }
 
 // checkLeft returns an error if processes of ended runs or takeovers are still alive. stop --all promises that nothing is left,
@@ -360,7 +356,7 @@ func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause er
 	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !project.Alive(p.StateDir, id) })
 	for _, w := range workers { // the database, which usually names the workflow of the state directory, can't be read
 		if project.Exists(w.Workflow) && !project.SameFile(w.Workflow, p.Path) {
-			return exit.Fault("state_conflict", fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
+			return reconcile.NewError("state_conflict", fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
 				"name that workflow: -w "+text.ShellQuote(w.Workflow))
 		}
 	}

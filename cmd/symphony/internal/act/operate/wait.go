@@ -8,6 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const (
@@ -37,7 +38,7 @@ func Wait(ctx context.Context, p *project.Project, o WaitOptions) (detail.Issue,
 	v, err := waitFor(waiting, p, o)
 	switch {
 	case ctx.Err() != nil:
-		return v, exit.Fault("canceled", "ended by a signal; nothing was changed", "symphony show "+o.Issue+" shows the issue")
+		return v, reconcile.NewError("canceled", "ended by a signal; nothing was changed", "symphony show "+o.Issue+" shows the issue")
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
 		if v, err = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true}); err == nil {
 			err = exit.Only(exit.TimedOut)

@@ -87,7 +87,7 @@ func DecideIn(ctx context.Context, p *project.Project, db *state.DB, ref string,
 	switch {
 	case err != nil:
 	case !named:
-		err = exit.Fault("request_not_found", "there is no request "+ref, "name a request, such as "+r.ID())
+		err = reconcile.NewError("request_not_found", "there is no request "+ref, "name a request, such as "+r.ID())
 	default:
 		err = d.Incomplete(r, named)
 	}
@@ -102,7 +102,8 @@ func DecideIn(ctx context.Context, p *project.Project, db *state.DB, ref string,
 func (d Decision) Incomplete(r reconcile.Request, named bool) error {
 	switch {
 	case !named:
-		return exit.Fault("not_a_terminal", r.Identifier+" is an issue, and without a terminal the command can't ask which request you mean",
+		return reconcile.NewError("not_a_terminal",
+			r.Identifier+" is an issue, and without a terminal the command can't ask which request you mean",
 			"name the request, such as "+r.ID()+"; symphony ps shows them all")
 	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
 		asked := text.Plural(len(r.Detail.Questions), "question")
@@ -129,7 +130,7 @@ func Record(ctx context.Context, p *project.Project, db *state.DB, r reconcile.R
 		r, err = waitForWorker(ctx, p, db, r)
 	}
 	if errors.Is(err, state.ErrNotFound) {
-		err = exit.Fault("request_not_found", "the request no longer exists", "symphony ps shows the open requests")
+		err = reconcile.NewError("request_not_found", "the request no longer exists", "symphony ps shows the open requests")
 	}
 	return r, err
 }
@@ -158,7 +159,7 @@ func Find(
 		}
 	}
 	if len(candidates) == 0 {
-		return r, named, exit.Fault("request_not_found", "there is no request "+ref, "symphony ps shows the open requests")
+		return r, named, reconcile.NewError("request_not_found", "there is no request "+ref, "symphony ps shows the open requests")
 	}
 	for _, c := range candidates {
 		// Only questions can be answered, and only the others approved. All can be denied.
@@ -190,7 +191,7 @@ func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reco
 		case is.Fate == reconcile.RequestRunEnded && is.Decision == reconcile.DecideAnswer && !is.Secret():
 			return is, nil // the next run gets it
 		case is.Fate == reconcile.RequestRunEnded, is.Fate == reconcile.RequestWithdrawn:
-			return r, exit.Fault("request_ended", r.ID()+" has just ended: "+string(is.Fate), "symphony ps shows the open requests")
+			return r, reconcile.NewError("request_ended", r.ID()+" has just ended: "+string(is.Fate), "symphony ps shows the open requests")
 		case p.Env.Now().After(end) || !project.Sleep(ctx, workerStep):
 			return r, nil
 		}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // cron is the schedule of a line in the user's crontab.
@@ -75,7 +75,7 @@ func (cron) refuse(context.Context, time.Duration) error {
 	if _, err := exec.LookPath("crontab"); err == nil {
 		return nil
 	}
-	return exit.Fault("no_scheduler", "the program crontab was not found", "install cron, or keep symphony tick --loop running")
+	return reconcile.NewError("no_scheduler", "the program crontab was not found", "install cron, or keep symphony tick --loop running")
 }
 
 // readCrontab reads the user's crontab. A crontab that can't be read must not be written.

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"text/template"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // mark is in the comment of every file that install writes. Others are never overwritten or removed.
@@ -46,7 +46,7 @@ func (s *files) read() error {
 		}
 		text := string(data)
 		if err == nil && !strings.HasPrefix(text, "# "+mark) && !strings.Contains(text, "<!-- "+mark) {
-			return exit.Fault("schedule_foreign", f.path+" was not written by symphony schedule install",
+			return reconcile.NewError("schedule_foreign", f.path+" was not written by symphony schedule install",
 				"see what it is, move it away, and run the command again")
 		}
 		s.list[i].text = text

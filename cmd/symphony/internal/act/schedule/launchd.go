@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // usesLaunchd is set if the schedule without a flag is an agent of launchd. Tests set it.
@@ -71,7 +72,7 @@ func plistString(s string) string { return "<string>" + html.EscapeString(s) + "
 // refuse implements scheduler.
 func (l *launchd) refuse(ctx context.Context, _ time.Duration) error {
 	if _, err := l.launchctl(ctx, "print", domain()); err != nil {
-		return exit.Fault("no_scheduler", "launchd has no session of this account: "+exit.From(err).Message,
+		return reconcile.NewError("no_scheduler", "launchd has no session of this account: "+exit.From(err).Message,
 			"log in at the Mac once, since launchd starts agents only while you are logged in; or use --cron")
 	}
 	return nil

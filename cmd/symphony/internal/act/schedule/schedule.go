@@ -127,7 +127,7 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 }
 
 func failed(hint, format string, args ...any) error {
-	return exit.Fault("schedule_failed", fmt.Sprintf(format, args...), hint)
+	return reconcile.NewError("schedule_failed", fmt.Sprintf(format, args...), hint)
 }
 
 // passAccount returns the account that passes run as. With --system under sudo it is that of the user who called sudo, not root.
@@ -242,7 +242,7 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 		path, why = "the program", "no longer exists"
 	}
 	if why != "" {
-		return exit.Fault("temporary_program", fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
+		return reconcile.NewError("temporary_program", fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
 			"copy the program to a permanent place, such as ~/bin/symphony, and install the schedule with that copy")
 	}
 	return kind.refuse(ctx, patience)

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
@@ -89,7 +89,7 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 	w, name := t.caller.Env, t.account.name
 	switch {
 	case !proc.ReadHostUnit(w.Environ).Booted:
-		return exit.Fault("no_scheduler", "this machine does not run systemd",
+		return reconcile.NewError("no_scheduler", "this machine does not run systemd",
 			"symphony schedule install --cron, or keep symphony tick --loop running")
 	case t.system && os.Geteuid() == 0:
 		return nil
@@ -106,13 +106,13 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 		}
 		return rootOnly(line + " -w " + text.ShellQuote(t.p.Path))
 	case !lingers(name):
-		return exit.Fault("no_linger",
+		return reconcile.NewError("no_linger",
 			fmt.Sprintf("%s does not linger: a user timer would run only while you are logged in", name),
 			"run loginctl enable-linger "+text.ShellQuote(name)+" and try again, or use --system or --cron")
 	}
 	for end := w.Now().Add(patience); !proc.ReadHostUnit(w.Environ).Manager; {
 		if !w.Now().Before(end) || !project.Sleep(ctx, project.WaitStep) {
-			return exit.Fault("no_scheduler", fmt.Sprintf("the systemd user instance of %s does not answer", name),
+			return reconcile.NewError("no_scheduler", fmt.Sprintf("the systemd user instance of %s does not answer", name),
 				fmt.Sprintf("run sudo systemctl start user@%d.service, or use --system or --cron", t.account.uid))
 		}
 	}
@@ -120,7 +120,7 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 }
 
 func rootOnly(line string) error {
-	return exit.Fault("needs_root", "only root can change system units", line)
+	return reconcile.NewError("needs_root", "only root can change system units", line)
 }
 
 // lingers reports whether the systemd of a user runs without a login.

@@ -21,7 +21,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -111,7 +110,7 @@ func (d *playground) flags() string {
 }
 
 func failed(hint, format string, args ...any) error {
-	return exit.Fault("demo_failed", fmt.Sprintf(format, args...), hint)
+	return reconcile.NewError("demo_failed", fmt.Sprintf(format, args...), hint)
 }
 
 // addIssues writes the files of the issues, for the scripted agent with what it is to do.

@@ -224,9 +224,10 @@ func failWith(err error) (list []finding) {
 		// The chain of errors ends with what the agent printed last.
 		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
 		hint := cmp.Or(words.Hint(string(ofAgent.Code), ""), "see the output of codex in a run with symphony logs ISSUE --stderr")
-		faults = append(faults, exit.Fault(string(ofAgent.Code), text, hint))
+		faults = append(faults, reconcile.NewError(string(ofAgent.Code), text, hint))
 	case errors.Is(err, context.DeadlineExceeded):
-		faults = append(faults, exit.Fault(string(agent.CodeResponseTimeout), err.Error(), "something hangs: run it yourself to see more"))
+		faults = append(faults,
+			reconcile.NewError(string(agent.CodeResponseTimeout), err.Error(), "something hangs: run it yourself to see more"))
 	default:
 		faults = append(faults, exit.From(err))
 	}

@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -107,7 +107,7 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	home := e.codexHome()
 	if !project.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
 		// With CODEX_HOME set, codex would exit at once; without it, codex would create the directory and have no login.
-		return nil, exit.Fault(string(agent.CodeAgentAuth), "codex's home "+home+" does not exist", e.loginHint())
+		return nil, reconcile.NewError(string(agent.CodeAgentAuth), "codex's home "+home+" does not exist", e.loginHint())
 	}
 	if err := e.login().err; err != nil {
 		return nil, err

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"text/template"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/paths"
@@ -21,7 +23,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
-	"gopkg.in/yaml.v3"
 )
 
 //go:embed examples/*.md examples/*.part
@@ -255,7 +256,7 @@ func (s *starter) render() ([]byte, error) {
 		wrong = append(wrong, e.Message)
 	}
 	if len(wrong) > 0 {
-		return nil, exit.Fault("invalid_config", "WORKFLOW.md would be invalid with these values: "+strings.Join(wrong, "; "),
+		return nil, reconcile.NewError("invalid_config", "WORKFLOW.md would be invalid with these values: "+strings.Join(wrong, "; "),
 			"nothing was written; leave out braces, line breaks and quotes, or write WORKFLOW.md yourself")
 	}
 	return out.Bytes(), nil

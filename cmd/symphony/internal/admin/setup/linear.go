@@ -75,7 +75,7 @@ func (s *starter) findProject(ctx context.Context) (err error) {
 func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	all := s.account.Projects
 	if len(all) == 0 {
-		return "", exit.Fault("tracker_project_not_found", "the user of the key can see no project",
+		return "", reconcile.NewError("tracker_project_not_found", "the user of the key can see no project",
 			"create one in "+s.tracker.Name+", or use another key")
 	}
 	for shown := all; ; {
@@ -142,7 +142,7 @@ func (s *starter) findKey(ctx context.Context) error {
 			return err
 		}
 		if have := s.fileKey(); have != "" && have != key && exists(s.p.EnvPath()) {
-			return exit.Fault("already_exists", s.p.EnvPath()+" contains another key than --key-file",
+			return reconcile.NewError("already_exists", s.p.EnvPath()+" contains another key than --key-file",
 				"change it there, or leave out --key-file to use the one in the file")
 		}
 	}
@@ -192,7 +192,7 @@ func (s *starter) readKey(path string) (string, error) {
 // tryKey asks the tracker for the user of the key. Its errors never contain the key, but say that it comes from source.
 func (s *starter) tryKey(ctx context.Context, key, source string) error {
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`", r) }) {
-		return exit.Fault("missing_tracker_api_key", "the key contains characters that a key of "+s.tracker.Name+" can't contain",
+		return reconcile.NewError("missing_tracker_api_key", "the key contains characters that a key of "+s.tracker.Name+" can't contain",
 			"copy it again; a key file contains nothing but the key, without a name or quotes")
 	}
 	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key, source)

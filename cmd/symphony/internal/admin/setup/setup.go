@@ -129,7 +129,7 @@ func (s *starter) check(ctx context.Context) error {
 	case nested != nil:
 		return nested
 	case dirErr != nil || !info.IsDir():
-		return exit.Fault("init_failed", dir+" is not a directory", "create it, or name another place for the workflow")
+		return reconcile.NewError("init_failed", dir+" is not a directory", "create it, or name another place for the workflow")
 	case exists(s.p.Path):
 		return existing(s.p.Path, "nothing was written; check the file with symphony check, or name another place with -w FILE")
 	case s.p.EnvErr != nil:
@@ -199,7 +199,7 @@ func exists(path string) bool {
 }
 
 func existing(path, hint string) error {
-	return exit.Fault("already_exists", path+" exists", hint)
+	return reconcile.NewError("already_exists", path+" exists", hint)
 }
 
 // ask asks one question. An empty line accepts the proposal, or is an error if there is none, as the end of the input (Ctrl-D) is. A
@@ -213,7 +213,7 @@ func (s *starter) ask(ctx context.Context, question, what, proposal string) (str
 		line = cmp.Or(line, proposal)
 	}
 	if err == nil && line == "" {
-		err = exit.Fault("canceled", "no "+what+" was given, so nothing was written", "run symphony init again")
+		err = reconcile.NewError("canceled", "no "+what+" was given, so nothing was written", "run symphony init again")
 	}
 	return line, err
 }
@@ -264,7 +264,7 @@ func notWritten(err error) error {
 	if exit.From(err).Code != "internal" {
 		return err // a full disk has a code of its own
 	}
-	return exit.Fault("init_failed", "nothing was written: "+err.Error(), "check the permissions of that directory")
+	return reconcile.NewError("init_failed", "nothing was written: "+err.Error(), "check the permissions of that directory")
 }
 
 // report prints what was written, what is left to do in the tracker, and the next commands.

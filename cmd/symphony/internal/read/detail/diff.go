@@ -4,8 +4,8 @@ import (
 	"context"
 	"io"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
@@ -18,7 +18,7 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer)
 	}
 	found, err := git.Diff(ctx, path, w)
 	if err == nil && !found {
-		err = exit.Fault("workspace_not_found", "there is no git repository at "+path, "symphony show "+identifier+" says what is there")
+		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+path, "symphony show "+identifier+" says what is there")
 	}
 	return identifier, err
 }
@@ -39,7 +39,7 @@ func workspacePath(ctx context.Context, p *project.Project, ref string) (path, i
 	}
 	run, _, err := db.Runs.Last(ctx, id)
 	if err == nil && run.WorkspacePath == "" {
-		err = exit.Fault("workspace_not_found", identifier+" has had no workspace yet", "symphony show "+identifier+" explains it")
+		err = reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet", "symphony show "+identifier+" explains it")
 	}
 	return run.WorkspacePath, identifier, err
 }

@@ -45,7 +45,7 @@ func From(err error) *reconcile.Error {
 
 // Fault makes an error of a code, a message and a hint.
 func Fault(code, message, hint string) *reconcile.Error {
-	return &reconcile.Error{Code: code, Message: message, Hint: hint}
+	return reconcile.NewError(code, message, hint)
 }
 
 // SeeHelp is the hint of errors of the command line, before the name of the command.
@@ -62,7 +62,7 @@ func ForCommand(err error, name string) error {
 
 // Usage is an error of the command line.
 func Usage(format string, args ...any) error {
-	return &reconcile.Error{Code: "usage", Message: fmt.Sprintf(format, args...), Hint: SeeHelp}
+	return reconcile.NewError("usage", fmt.Sprintf(format, args...), SeeHelp)
 }
 
 // Code is the exit code for an error.

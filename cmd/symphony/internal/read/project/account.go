@@ -42,7 +42,7 @@ func MaxAgents(p *Project) (int, error) {
 	if _, inEnv := p.Env.Lookup(reconcile.MaxAgentsVar); !inEnv {
 		where = p.EnvPath()
 	}
-	return 0, exit.Fault("invalid_config", fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
+	return 0, reconcile.NewError("invalid_config", fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
 		"set it to a whole number of at least 1, or unset it; until then no run starts")
 }
 
@@ -97,7 +97,7 @@ func (a *PassAccount) NextSlot() (slot *os.File, err error) {
 	case slot = <-a.slots:
 		return slot, nil
 	default:
-		return nil, exit.Fault(reconcile.CodeSpawnFailed, "no slot of "+reconcile.MaxAgentsVar+" is left", "the next pass tries again")
+		return nil, reconcile.NewError(reconcile.CodeSpawnFailed, "no slot of "+reconcile.MaxAgentsVar+" is left", "the next pass tries again")
 	}
 }
 

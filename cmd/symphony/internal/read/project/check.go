@@ -48,7 +48,7 @@ func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 		Violations: append([]contract.Violation{}, found.Violations...),
 	}
 	for _, v := range found.Violations {
-		shown := &reconcile.Error{Code: "tracker_contract", Message: v.Rule + ": " + v.Message, Hint: v.Why}
+		shown := reconcile.NewError("tracker_contract", v.Rule+": "+v.Message, v.Why)
 		r.code = max(r.code, exit.Failed)
 		var known *reconcile.Error
 		if errors.As(v.Err, &known) {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -91,7 +90,7 @@ func refuseMoved(p *Project, cfg *workflow.Config, project, stateDir string) err
 	if old == "" || Exists(old) || movedProject(project, old, p.Path) != cfg.Policy.Project {
 		return nil
 	}
-	return exit.Fault(workspace.CodeProjectConflict,
+	return reconcile.NewError(workspace.CodeProjectConflict,
 		fmt.Sprintf("the workspaces of %s, which is gone, are in %s", old, cfg.Workspace.Root),
 		MoveHint(old, p.Path)+"; otherwise symphony projects remove "+text.ShellQuote(old))
 }

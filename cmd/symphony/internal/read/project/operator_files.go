@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/symphony-cron/symphony/tracker/file"
@@ -30,7 +30,7 @@ func OperatorFiles(ctx context.Context, w *environ.Env) (list []string, err erro
 		list = append(list, p.StateDir)
 		roots, workflow, failed := storedFiles(ctx, p.StateDir)
 		if failed != nil {
-			return nil, exit.Fault("state_unreadable",
+			return nil, reconcile.NewError("state_unreadable",
 				fmt.Sprintf("%s: could not find out which files of its project an agent could change: %v", p.StateDir, failed),
 				"symphony doctor --state-dir "+text.ShellQuote(p.StateDir)+" shows what is wrong")
 		}
@@ -112,7 +112,7 @@ func writableFit(ctx context.Context, p *Project, cfg *workflow.Config, own []st
 		dir := paths.Real(written)
 		for _, path := range append(own, files...) {
 			if path = paths.Real(path); paths.Overlap(dir, path) {
-				return exit.Fault("invalid_config",
+				return reconcile.NewError("invalid_config",
 					fmt.Sprintf("%s: agent.writable_roots: %s would let an agent change %s, which a pass or codex obeys", p.Path, dir, path),
 					"use a directory apart from workspaces, states, issues and codex homes")
 			}

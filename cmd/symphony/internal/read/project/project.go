@@ -256,13 +256,13 @@ func (p *Project) KeySource(key string, names ...string) string {
 // Nested refuses to run inside a workspace: an agent must not start agents.
 func (p *Project) Nested() error {
 	if id := p.Env.Getenv("SYMPHONY_RUN_ID"); id != "" {
-		return exit.Fault("nested_workflow", "symphony was called inside run "+id,
+		return reconcile.NewError("nested_workflow", "symphony was called inside run "+id,
 			"run symphony from your own shell; an agent must not start agents")
 	}
 	for dir := filepath.Dir(p.Path); ; dir = filepath.Dir(dir) {
 		parent := filepath.Dir(dir)
 		if info, err := os.Stat(filepath.Join(parent, ".symphony", filepath.Base(dir)+".json")); err == nil && info.Mode().IsRegular() {
-			return exit.Fault("nested_workflow", p.Path+" is in the workspace "+dir,
+			return reconcile.NewError("nested_workflow", p.Path+" is in the workspace "+dir,
 				"use the WORKFLOW.md of your own checkout, not of an agent's")
 		}
 		if parent == dir {
@@ -318,7 +318,7 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 	if folder != "" {
 		folder = paths.Real(folder)
 		if paths.Overlap(folder, root) {
-			return exit.Fault("invalid_config",
+			return reconcile.NewError("invalid_config",
 				fmt.Sprintf("%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write", p.Path, folder, root),
 				"keep the issues where agents cannot write")
 		}
@@ -373,7 +373,7 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		cfg, err = p.parseWithoutKey(p.Source)
 	}
 	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)) {
-		out.Errors = append(out.Errors, exit.Fault(e.Code, e.Message, cmp.Or(e.Hint, "correct that line")))
+		out.Errors = append(out.Errors, reconcile.NewError(e.Code, e.Message, cmp.Or(e.Hint, "correct that line")))
 	}
 	if cfg != nil {
 		for _, warning := range cfg.Warnings {
@@ -382,7 +382,7 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		if cfg.Prompt != nil {
 			for _, problem := range cfg.Prompt.Check() {
 				const hint = "correct that line of the prompt: a run that renders it fails"
-				out.Errors = append(out.Errors, exit.Fault(workflow.CodeTemplateRender, problem.String(), hint))
+				out.Errors = append(out.Errors, reconcile.NewError(workflow.CodeTemplateRender, problem.String(), hint))
 			}
 		}
 	}
@@ -416,7 +416,7 @@ func hookFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
 		if more := strings.Count(strings.TrimSpace(h.script), "\n"); more > 0 { // it begins on the line after its key
 			line += min(inScript, more+1)
 		}
-		list = append(list, exit.Fault(workflow.CodeInvalid, fmt.Sprintf("%s:%d: hooks.%s: %s", p.Path, line, h.name, message),
+		list = append(list, reconcile.NewError(workflow.CodeInvalid, fmt.Sprintf("%s:%d: hooks.%s: %s", p.Path, line, h.name, message),
 			"correct the script, which is run by sh; sh -n checks it"))
 	}
 	return list
@@ -440,7 +440,7 @@ func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
 		hint = "did you mean " + filepath.Join(filepath.Dir(folder), near[0]) + "?"
 	}
 	message := fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder)
-	return []*reconcile.Error{exit.Fault("tracker_project_not_found", message, hint)}
+	return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
 }
 
 // Err returns an exit.Only if the check has found an error, which the caller has printed.

@@ -13,7 +13,6 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -130,7 +129,7 @@ func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err 
 	case !Exists(path) || SameFile(path, p.Path):
 		return path, nil
 	}
-	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
+	return path, reconcile.NewError("state_conflict", fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
 		"each workflow needs its own state directory: leave out --state-dir and SYMPHONY_STATE_DIR, or name another directory")
 }
 
@@ -142,7 +141,8 @@ func OriginalPath(ctx context.Context, p *Project, db *state.DB) (path string, e
 	if err != nil || !known || !Exists(theirs) || SameFile(theirs, filepath.Join(p.StateDir, "state.db")) {
 		return path, err
 	}
-	return path, exit.Fault("state_conflict", fmt.Sprintf("the state directory %s is a copy of %s, which still exists", p.StateDir, path),
+	return path, reconcile.NewError("state_conflict",
+		fmt.Sprintf("the state directory %s is a copy of %s, which still exists", p.StateDir, path),
 		"use "+path+", or move it away while no worker is running")
 }
 
@@ -204,7 +204,7 @@ func LastPasses(ctx context.Context, db *state.DB, limit int) ([]LastPassRow, er
 
 // LockedError is the error of a command that could not get the project lock in time.
 func LockedError(h *state.Holder) *reconcile.Error {
-	return exit.Fault("locked", "another pass holds the lock: "+h.String(), "try again when it has ended")
+	return reconcile.NewError("locked", "another pass holds the lock: "+h.String(), "try again when it has ended")
 }
 
 // Register records a state directory that is not in the default place, so that symphony projects finds it.

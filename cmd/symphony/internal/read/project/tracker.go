@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear"
@@ -212,7 +211,7 @@ func (v *verified) confirmProject(ctx context.Context, found map[string]reconcil
 	if err != nil || len(candidates) > 0 {
 		return err
 	}
-	return exit.Fault("tracker_project_not_found",
+	return reconcile.NewError("tracker_project_not_found",
 		fmt.Sprintf("%s: %s: %s shows no issue of %q and refuses to check whether the project exists",
 			v.path, v.cfg.Tracker.PlaceKey, v.t.Name, v.cfg.Tracker.Place),
 		"correct it, or create an issue in an active state there; until then no run is stopped and no issue is released")
@@ -327,7 +326,7 @@ func WithNumber(identifiers []string, number string) (found []string) {
 
 // NumberOfSeveral is the error for a number with which several identifiers end.
 func NumberOfSeveral(number string, identifiers []string) error {
-	return exit.Fault("issue_not_found", number+" is the number of "+strings.Join(identifiers, " and "),
+	return reconcile.NewError("issue_not_found", number+" is the number of "+strings.Join(identifiers, " and "),
 		"give the identifier, such as "+identifiers[0])
 }
 
@@ -350,5 +349,5 @@ func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	} else if IsNumber(ref) {
 		hint = NumberHint
 	}
-	return exit.Fault("issue_not_found", ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"), hint)
+	return reconcile.NewError("issue_not_found", ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"), hint)
 }

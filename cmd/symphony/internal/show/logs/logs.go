@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
@@ -122,7 +121,7 @@ func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 
 // runs returns the runs that the options select, the oldest first.
 func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
-	e := exit.Fault("run_not_found", pr.identifier+" has had no run yet",
+	e := reconcile.NewError("run_not_found", pr.identifier+" has had no run yet",
 		"symphony show "+pr.identifier+" shows why; symphony logs -f "+pr.identifier+" waits for one")
 	mayBeEmpty := pr.o.Follow
 	switch {
@@ -166,7 +165,7 @@ func (pr *printer) printLast(runs []reconcile.Run) error {
 		}
 		return nil
 	}
-	return exit.Fault("event_not_found", fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
+	return reconcile.NewError("event_not_found", fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
 		"symphony logs "+pr.identifier+" shows what there is")
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -24,7 +23,7 @@ import (
 // has ended. If yes is set, it stops a run without asking. At the end it does what then names, retry or hold, or asks if then is empty.
 func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes bool, then string) error {
 	if !w.OnTerminal() {
-		return exit.Fault("not_a_terminal", "takeover opens codex's own interface and needs a terminal",
+		return reconcile.NewError("not_a_terminal", "takeover opens codex's own interface and needs a terminal",
 			"run it in a terminal, not in a pipe or a script")
 	}
 	if err := p.Nested(); err != nil {
@@ -40,12 +39,12 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes b
 		return err
 	}
 	hint := "symphony retry " + identifier + " releases it"
-	interrupted := &reconcile.Error{Code: "canceled", Message: "ended by a signal; " + identifier + " stays held", Hint: hint}
+	interrupted := reconcile.NewError("canceled", "ended by a signal; "+identifier+" stays held", hint)
 	if ctx.Err() != nil {
 		return interrupted
 	}
 	if code != 0 {
-		return exit.Fault("takeover_failed", fmt.Sprintf("codex ended with exit code %d; %s stays held", code, identifier), hint)
+		return reconcile.NewError("takeover_failed", fmt.Sprintf("codex ended with exit code %d; %s stays held", code, identifier), hint)
 	}
 	if then == "" {
 		line, err := term.AskLine(ctx, w, "Let a run continue "+text.Visible(identifier)+"? [r]etry, [H]old: ", false)
@@ -95,7 +94,7 @@ func holdIssue(ctx context.Context, w *term.Env, p *project.Project, ref string,
 	}
 	c, _, err = db.Views.ClaimByIssue(ctx, id)
 	if err == nil && c.Status != reconcile.Held {
-		err = exit.Fault("not_held", identifier+" could not be held", "symphony show "+identifier+" shows its state")
+		err = reconcile.NewError("not_held", identifier+" could not be held", "symphony show "+identifier+" shows its state")
 	}
 	return c, err
 }

@@ -21,7 +21,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -228,7 +227,7 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line stri
 // Confirm asks a yes or no question on the terminal. Without a terminal it is an error: the command then needs --yes.
 func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
 	if !w.OnTerminal() {
-		return false, exit.Fault("not_a_terminal", "the command asks for confirmation, and stdin is not a terminal",
+		return false, reconcile.NewError("not_a_terminal", "the command asks for confirmation, and stdin is not a terminal",
 			"give --yes to continue without the question")
 	}
 	answer, err := AskLine(ctx, w, prompt, false)

@@ -177,7 +177,7 @@ func (j *job) start(ctx context.Context) error {
 	if held, err := project.TryLoopLock(ctx, lock); err != nil {
 		return fmt.Errorf("loop lock: %w", err)
 	} else if !held {
-		return exit.Fault("locked", "another symphony tick --loop is running on "+j.p.StateDir,
+		return reconcile.NewError("locked", "another symphony tick --loop is running on "+j.p.StateDir,
 			"a project needs one loop only; end the other one first")
 	}
 	j.lock = lock

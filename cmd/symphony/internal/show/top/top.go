@@ -38,7 +38,7 @@ type Program func(ctx context.Context, w *term.Env, args []string) int
 // waits for what then still runs in the background. Commands that print are given the terminal and carried out by program.
 func Run(ctx context.Context, w *term.Env, p *project.Project, program Program) error {
 	if !w.OnTerminal() || w.Getenv("TERM") == "dumb" {
-		return exit.Fault("not_a_terminal", "top needs a terminal with a cursor that can be moved",
+		return reconcile.NewError("not_a_terminal", "top needs a terminal with a cursor that can be moved",
 			"symphony ps prints the same once, symphony ps --watch every second")
 	}
 	r := runner{ctx: ctx, env: w, program: program, interrupts: make(chan os.Signal, 1)}

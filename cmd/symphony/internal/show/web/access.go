@@ -150,11 +150,11 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if !a.isCalled(r.Host) {
-			s.fail(w, r, exit.Fault("host_refused", fmt.Sprintf("this server is not called %q", r.Host), "add the name with --allow-host"))
+			s.fail(w, r, reconcile.NewError("host_refused", fmt.Sprintf("this server is not called %q", r.Host), "add the name with --allow-host"))
 			return
 		}
 		if a.cross.Check(r) != nil {
-			s.fail(w, r, exit.Fault("origin_refused", "the request comes from a page of another site", "use the pages of this server"))
+			s.fail(w, r, reconcile.NewError("origin_refused", "the request comes from a page of another site", "use the pages of this server"))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -212,12 +212,12 @@ func (a *access) permit(r *http.Request, n need) error {
 	if r.Header.Get("Authorization") != "" {
 		return notTheToken()
 	}
-	return exit.Fault("unauthorized", "this needs the token of the server",
+	return reconcile.NewError("unauthorized", "this needs the token of the server",
 		"log in with the link or the token that symphony has printed, or send Authorization: Bearer TOKEN")
 }
 
 func notTheToken() error {
-	return exit.Fault("unauthorized", "this is not the token of the server",
+	return reconcile.NewError("unauthorized", "this is not the token of the server",
 		"each start of the server prints a new one, unless it has a --token-file")
 }
 

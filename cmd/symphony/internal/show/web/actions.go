@@ -59,7 +59,7 @@ func (s *Server) stop(r *http.Request, p parameters) (order, error) {
 	o, err := aboutIssue(reconcile.VerbStop)(r, p)
 	v, failed := s.source.issue(r.Context(), r.URL.Query().Get("project"), o.issue, 0)
 	if err == nil && failed == nil && v.Status == detail.StatusHandedOver { // without a view the operation itself reports the error
-		err = exit.Fault("handed_over", o.issue+" was handed over: nothing is running", "hold it, if no later run may start")
+		err = reconcile.NewError("handed_over", o.issue+" was handed over: nothing is running", "hold it, if no later run may start")
 	}
 	return o, err
 }
@@ -93,13 +93,13 @@ func reply(r *http.Request, p parameters) (order, error) {
 }
 
 func badRequest(message string) error {
-	return &reconcile.Error{Code: "usage", Message: message, Hint: "docs/api.md describes the request"}
+	return reconcile.NewError("usage", message, "docs/api.md describes the request")
 }
 
 // badBody is the error for a body that can't be read.
 func badBody(err error) error {
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
-		return exit.Fault("body_too_large", fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit), "send less")
+		return reconcile.NewError("body_too_large", fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit), "send less")
 	}
 	return badRequest("the body: " + err.Error())
 }

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // The limits of the commands that the server runs.
@@ -64,7 +64,7 @@ func (c *commands) end() {
 // run carries out an order and waits for its end, also when the client ends before. One that takes too long goes on by itself.
 func (c *commands) run(ctx context.Context, p *project.Project, o order) (outcome, error) {
 	if !c.begin() {
-		return outcome{}, exit.Fault("busy", "the server is ending", "run "+o.String())
+		return outcome{}, reconcile.NewError("busy", "the server is ending", "run "+o.String())
 	}
 	wait := time.NewTimer(slotPatience)
 	defer wait.Stop()
@@ -74,7 +74,7 @@ func (c *commands) run(ctx context.Context, p *project.Project, o order) (outcom
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-wait.C:
-		err = exit.Fault("busy", fmt.Sprintf("%d other commands run", maxCommands), "try again")
+		err = reconcile.NewError("busy", fmt.Sprintf("%d other commands run", maxCommands), "try again")
 	}
 	if err != nil {
 		c.running.Done()
@@ -91,7 +91,7 @@ func (c *commands) run(ctx context.Context, p *project.Project, o order) (outcom
 		}
 	case <-late.C:
 	}
-	return outcome{}, exit.Fault("command_timeout", fmt.Sprintf("%s did not end within %v", o, c.patience),
+	return outcome{}, reconcile.NewError("command_timeout", fmt.Sprintf("%s did not end within %v", o, c.patience),
 		"symphony ps shows what became of it")
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // The limits of streams.
@@ -61,7 +62,7 @@ func (s *feeds) join(ctx context.Context, address string, r render) (f *feed, le
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clients == maxStreams {
-		return nil, nil, exit.Fault("too_many_streams", fmt.Sprintf("%d clients follow this server already", maxStreams),
+		return nil, nil, reconcile.NewError("too_many_streams", fmt.Sprintf("%d clients follow this server already", maxStreams),
 			"close some, or ask without following")
 	}
 	f, known := s.open[address]

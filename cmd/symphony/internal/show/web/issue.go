@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // issueLog answers GET /issues/{project}/{identifier}/log with everything that symphony logs -v prints, as text; ?run= names a run
@@ -60,7 +60,7 @@ func (s *Server) issueDiff(w http.ResponseWriter, r *http.Request) error {
 	case s.diffs <- struct{}{}:
 		defer func() { <-s.diffs }()
 	case <-ctx.Done():
-		return exit.Fault("busy", fmt.Sprintf("%d other diffs are being made", maxAtOnce), "try again")
+		return reconcile.NewError("busy", fmt.Sprintf("%d other diffs are being made", maxAtOnce), "try again")
 	}
 	name := r.PathValue("project")
 	p, err := s.source.project(ctx, name)

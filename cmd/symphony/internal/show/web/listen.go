@@ -16,6 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // DefaultPort is the port of serve.
@@ -49,10 +50,10 @@ func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error
 	l, err := config.Listen(ctx, network, address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, exit.Fault("listen_failed", err.Error(),
+		return nil, reconcile.NewError("listen_failed", err.Error(),
 			"another program uses the port: choose one with --port, or any free one with --port 0")
 	case err != nil:
-		return nil, exit.Fault("listen_failed", err.Error(),
+		return nil, reconcile.NewError("listen_failed", err.Error(),
 			"--listen, or server.host in WORKFLOW.md, names an address of this machine: HOST, HOST:PORT or unix:PATH")
 	}
 	return l, nil
@@ -85,19 +86,20 @@ func (o Options) host() string {
 // listenSocket opens a unix socket that only this account can use. It replaces one that no process listens at.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	failed := func(err error) error {
-		return exit.Fault("listen_failed", err.Error(), "name a path in an existing directory of your own: --listen unix:PATH")
+		return reconcile.NewError("listen_failed", err.Error(), "name a path in an existing directory of your own: --listen unix:PATH")
 	}
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
 		_ = c.Close()
-		return nil, exit.Fault("listen_failed", "another process listens at "+path, "end it first, or name another path")
+		return nil, reconcile.NewError("listen_failed", "another process listens at "+path, "end it first, or name another path")
 	case errors.Is(err, syscall.EINVAL):
-		return nil, exit.Fault("listen_failed", path+" is too long for a socket", "name a path of at most 100 characters: --listen unix:PATH")
+		return nil, reconcile.NewError("listen_failed", path+" is too long for a socket",
+			"name a path of at most 100 characters: --listen unix:PATH")
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
-		return nil, exit.Fault("listen_failed", path+" exists and is not a socket", "name another path, or remove it")
+		return nil, reconcile.NewError("listen_failed", path+" exists and is not a socket", "name another path, or remove it")
 	}
 	l, err := privateSocket(ctx, path)
 	if err != nil {

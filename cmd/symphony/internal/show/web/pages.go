@@ -10,9 +10,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // write answers with a page.
@@ -116,7 +116,7 @@ func backTo(r *http.Request) string {
 // asset answers GET /assets/{name}: the style and the scripts of the pages.
 func (s *Server) asset(w http.ResponseWriter, r *http.Request) error {
 	if !slices.Contains(page.AssetNames(), r.PathValue("name")) {
-		return exit.Fault("not_found", "there is no "+r.URL.Path, "")
+		return reconcile.NewError("not_found", "there is no "+r.URL.Path, "")
 	}
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("ETag", page.AssetTag())
@@ -141,7 +141,7 @@ func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 	case s.access.useCode(q.Get("token")):
 		s.keepToken(w, r)
 	default:
-		return exit.Fault("unauthorized", "this link is of another start of the server, or was opened before",
+		return reconcile.NewError("unauthorized", "this link is of another start of the server, or was opened before",
 			"enter the token that symphony has printed")
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Server serves some projects at one address.
@@ -201,7 +201,7 @@ func (s *Server) routes() http.Handler {
 			switch {
 			case !ok:
 				w.Header().Set("Allow", allowed(known))
-				err = exit.Fault("method_not_allowed", r.Method+" is not a method of "+r.URL.Path, "use "+allowed(known))
+				err = reconcile.NewError("method_not_allowed", r.Method+" is not a method of "+r.URL.Path, "use "+allowed(known))
 			default:
 				if err = s.access.permit(r, found.need); err == nil {
 					err = found.handle(w, r)
@@ -211,7 +211,7 @@ func (s *Server) routes() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, exit.Fault("not_found", "there is no "+r.URL.Path, "docs/api.md lists the addresses; the pages begin at /"))
+		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, "docs/api.md lists the addresses; the pages begin at /"))
 	})
 	return s.access.guard(http.MaxBytesHandler(mux, maxBody), s)
 }

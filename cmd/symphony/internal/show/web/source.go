@@ -50,13 +50,13 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 	}
 	i := slices.IndexFunc(all, func(p view.Named) bool { return p.Name == name })
 	if i < 0 {
-		return nil, exit.Fault("project_not_found", fmt.Sprintf("there is no project %q here", name), "the page / lists the projects")
+		return nil, reconcile.NewError("project_not_found", fmt.Sprintf("there is no project %q here", name), "the page / lists the projects")
 	}
 	return all[i : i+1], nil
 }
 
 func noProject() error {
-	return exit.Fault("project_not_found", "there is no project here", "symphony init makes one")
+	return reconcile.NewError("project_not_found", "there is no project here", "symphony init makes one")
 }
 
 // overviews reads all projects, or only the one with the name.
@@ -96,7 +96,7 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 		return detail.Issue{}, err
 	}
 	var found []detail.Issue
-	var missing, unreadable error = exit.Fault("issue_not_found", "no project here has an issue "+ref, ""), nil
+	var missing, unreadable error = reconcile.NewError("issue_not_found", "no project here has an issue "+ref, ""), nil
 	for _, p := range projects {
 		v, err := detail.Read(ctx, p.Project, ref, detail.Options{Offline: true, Name: p.Name, Lines: lines})
 		switch {
@@ -114,7 +114,7 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 	case 1:
 		return found[0], nil
 	}
-	return detail.Issue{}, exit.Fault("issue_ambiguous", ref+" is an issue of several projects",
+	return detail.Issue{}, reconcile.NewError("issue_ambiguous", ref+" is an issue of several projects",
 		"add ?project= with the name of its project, such as "+found[0].Project.Name)
 }
 
