@@ -24,12 +24,12 @@ func callFields(c *reconcile.Call) []any {
 
 // FreeAgents returns the newest run of each agent without an issue, newest first.
 func (c Clients) FreeAgents(ctx context.Context) ([]reconcile.Run, error) {
-	return Runs{c.conn}.list(ctx, `WHERE id IN (SELECT max(id) FROM runs WHERE kind = 'free' GROUP BY issue_id) ORDER BY id DESC`)
+	return Runs(c).list(ctx, `WHERE id IN (SELECT max(id) FROM runs WHERE kind = 'free' GROUP BY issue_id) ORDER BY id DESC`)
 }
 
 // FreeAgent returns the run of an agent without an issue; false if there is none.
 func (c Clients) FreeAgent(ctx context.Context, agent string) (reconcile.Run, bool, error) {
-	return Runs{c.conn}.first(ctx, `WHERE issue_id = ? AND kind = 'free' ORDER BY id DESC LIMIT 1`, agent)
+	return Runs(c).first(ctx, `WHERE issue_id = ? AND kind = 'free' ORDER BY id DESC LIMIT 1`, agent)
 }
 
 // AddAgent stores the run of a new agent without an issue. exists is the run of an agent with the same id, whatever its state, even if

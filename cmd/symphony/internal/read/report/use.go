@@ -24,7 +24,7 @@ func (u *Use) add(more state.RunUse, prices reconcile.Prices) {
 	u.Running += more.Running
 	u.Runs, u.Succeeded, u.Failed = u.Runs+more.Runs, u.Succeeded+more.Succeeded, u.Failed+more.Failed
 	u.Seconds += more.Runtime.Seconds()
-	u.Spent.Add(more.ModelUse, prices)
+	u.Add(more.ModelUse, prices)
 }
 
 // UseTotals is what all runs came to. Stopped runs were ended from outside.

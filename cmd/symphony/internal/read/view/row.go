@@ -135,6 +135,7 @@ func (v Overview) retryingRow(r RetryingRow) Row {
 	case reconcile.StatusQueued:
 		row.place = v.places[r.IssueID]
 		row.Text = inQueue(row.place, row.Text)
+	default: // it waits
 	}
 	return row
 }
