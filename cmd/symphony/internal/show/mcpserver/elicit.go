@@ -28,7 +28,6 @@ const (
 	// maxRounds is how often one call asks. Clients give up after more rounds.
 	maxRounds    = 5
 	maxFormDiffs = 4 << 10 // bytes of diffs in a form
-	askStep      = 100 * time.Millisecond
 )
 
 // asked are the requests about which this server has asked its host, by their keys: ids of agents may be used again after a week.
@@ -147,31 +146,23 @@ func (s *Server) sendRequests(ctx context.Context) mcp.Middleware {
 
 // followRequests asks about new requests, and no longer about those that have ended, until ctx ends.
 func (s *Server) followRequests(ctx context.Context, a asker) {
-	look := time.NewTicker(askStep)
-	defer look.Stop()
-	var version int64
-	var read time.Time
-	for {
-		now, err := s.agents.DB.Views.Version(ctx)
-		if err == nil && (now != version || time.Since(read) > waitAnyway) {
-			var open []reconcile.Request
-			if open, err = s.agents.Requests(ctx); err == nil {
-				version, read = now, time.Now()
-				for _, r := range open {
-					a.asking(ctx, r)
-				}
-				s.asked.endOthers(open)
+	w := watch{agents: s.agents}
+	repeat(ctx, func() {
+		err := w.look(ctx, func() error {
+			open, err := s.agents.Requests(ctx)
+			if err != nil {
+				return err
 			}
-		}
+			for _, r := range open {
+				a.asking(ctx, r)
+			}
+			s.asked.endOthers(open)
+			return nil
+		})
 		if err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "requests not read", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-look.C:
-		}
-	}
+	})
 }
 
 // endOthers ends the asking about requests that are no longer open.

@@ -58,9 +58,6 @@ type Server struct {
 	// autoApprove: the agents that it spawns get every approval that they ask for.
 	autoApprove bool
 	asked       asked
-
-	mu   sync.Mutex
-	conn mcp.Connection // nil before Serve
 }
 
 // New opens the state of the agents and registers the tools. The server logs to stderr.
@@ -139,11 +136,10 @@ const closePatience = time.Second
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.mcp.AddReceivingMiddleware(s.sendEvents(ctx), s.sendRequests(ctx))
+	t := newTransport(in, out, s.log)
+	s.mcp.AddReceivingMiddleware(forwardEvents(ctx, s.agents, s.log, t, s.Events), s.sendRequests(ctx))
 	ended := make(chan error, 1)
-	go func() {
-		ended <- s.mcp.Run(ctx, &transport{Transport: &mcp.IOTransport{Reader: newFrames(in, out, s.log), Writer: out, MaxLineLength: -1}, server: s})
-	}()
+	go func() { ended <- s.mcp.Run(ctx, t) }()
 	var err error
 	select {
 	case err = <-ended:
@@ -179,21 +175,6 @@ func (s *Server) endAgents(ctx context.Context) error {
 	}
 	ending.Wait()
 	return err
-}
-
-// transport keeps the connection, because the SDK can't send notifications with methods of our own.
-type transport struct {
-	mcp.Transport
-	server *Server
-}
-
-// Connect implements mcp.Transport.
-func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
-	conn, err := t.Transport.Connect(ctx)
-	t.server.mu.Lock()
-	t.server.conn = conn
-	t.server.mu.Unlock()
-	return conn, err
 }
 
 // ParseGroups reads a list of groups as on the command line.

@@ -20,13 +20,10 @@ import (
 )
 
 const (
-	defaultWait = 25 * time.Second
-	maxWait     = 50 * time.Second // hosts cancel a call after a minute
-	waitMargin  = time.Second      // between the answer of wait_agent and the timeout of calls
-	// waitStep is between two looks whether the database has changed. Some things change without it: a worker dies, or this process
-	// writes itself. So wait_agent reads the agents in any case after waitAnyway.
-	waitStep     = 50 * time.Millisecond
-	waitAnyway   = time.Second
+	defaultWait  = 25 * time.Second
+	maxWait      = 50 * time.Second      // hosts cancel a call after a minute
+	waitMargin   = time.Second           // between the answer of wait_agent and the timeout of calls
+	waitStep     = 50 * time.Millisecond // between two looks at the agents
 	progressStep = 3 * time.Second
 	maxMessage   = 16 << 10 // bytes of a message in a result
 )
@@ -177,41 +174,34 @@ func newWaiting(a *agents.Agents, in WaitAgentIn) (*waiting, error) {
 }
 
 // wait looks at the agents until there is something to say, or the time is up.
-func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration, message string)) (WaitAgentOut, error) {
-	began, told := time.Now(), time.Time{}
+func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration, message string)) (out WaitAgentOut, err error) {
+	began, told, done := time.Now(), time.Time{}, false
 	if deadline, ok := ctx.Deadline(); ok {
 		w.limit = min(w.limit, max(0, time.Until(deadline)-waitMargin))
 	}
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
+	changes := watch{agents: w.agents}
 	for {
-		// Before reading, so that no change goes unnoticed.
-		version, err := w.agents.DB.Views.Version(ctx)
-		if err != nil {
-			return WaitAgentOut{}, err
-		}
-		out, done, err := w.look(ctx)
 		timeIsUp := time.Since(began) >= w.limit
+		if timeIsUp {
+			changes.read = time.Time{}
+		}
+		err = changes.look(ctx, func() (err error) {
+			out, done, err = w.look(ctx)
+			return err
+		})
 		if err != nil || done || timeIsUp {
 			return out, err
 		}
-		for read := time.Now(); time.Since(read) < waitAnyway && time.Since(began) < w.limit; {
-			select {
-			case <-ctx.Done():
-				return WaitAgentOut{}, ctx.Err()
-			case <-step.C:
-			}
-			if time.Since(told) >= progressStep {
-				told = time.Now()
-				progress(time.Since(began), out.summary())
-			}
-			now, err := w.agents.DB.Views.Version(ctx)
-			if err != nil {
-				return WaitAgentOut{}, err
-			}
-			if now != version {
-				break
-			}
+		select {
+		case <-ctx.Done():
+			return out, ctx.Err()
+		case <-step.C:
+		}
+		if time.Since(told) >= progressStep {
+			told = time.Now()
+			progress(time.Since(began), out.summary())
 		}
 	}
 }
