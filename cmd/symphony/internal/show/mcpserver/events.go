@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 )
 
@@ -53,24 +51,18 @@ func newAgentEvent(agentID string, e agents.Event) AgentEvent {
 	return event
 }
 
-// addEventTools registers the tools that read events.
-func (s *Server) addEventTools() {
-	addTool(s, &mcp.Tool{
-		Name: "read_events", Annotations: reads(),
-		Description: "Read what an agent has done, event by event, from a cursor on. A streamed message is one " +
-			"event, not its pieces.",
-	}, s.readEvents)
-}
-
-func (s *Server) readEvents(ctx context.Context, _ *mcp.CallToolRequest, in ReadEventsIn) (*mcp.CallToolResult, ReadEventsOut, error) {
-	limit := in.MaxBytes
-	if limit <= 0 {
-		limit = defaultRead
-	}
-	read, err := s.agents.Events(ctx, in.AgentID, in.Cursor, min(limit, maxRead))
-	out := ReadEventsOut{AgentID: in.AgentID, Events: []AgentEvent{}, Lost: read.Lost, Cursor: read.Cursor}
-	for _, e := range read.List {
-		out.Events = append(out.Events, newAgentEvent(in.AgentID, e))
-	}
-	return nil, out, err
+// addEventTools registers the tool that reads events.
+func addEventTools(t *tools, a *agents.Agents) {
+	addTool(t, "read_events", reads(), func(ctx context.Context, in ReadEventsIn) (ReadEventsOut, error) {
+		limit := in.MaxBytes
+		if limit <= 0 {
+			limit = defaultRead
+		}
+		read, err := a.Events(ctx, in.AgentID, in.Cursor, min(limit, maxRead))
+		out := ReadEventsOut{AgentID: in.AgentID, Events: []AgentEvent{}, Lost: read.Lost, Cursor: read.Cursor}
+		for _, e := range read.List {
+			out.Events = append(out.Events, newAgentEvent(in.AgentID, e))
+		}
+		return out, err
+	}, "Read what an agent has done, event by event, from a cursor on. A streamed message is one event, not its pieces.")
 }

@@ -2,17 +2,10 @@ package mcpserver
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -80,42 +73,40 @@ type (
 )
 
 // addRequestTools registers the tools that list and decide requests of agents.
-func (s *Server) addRequestTools() {
-	addTool(s, &mcp.Tool{
-		Name: "list_requests", Annotations: reads(), Description: "List the open requests of agents: commands, changes, permissions, questions.",
-	}, s.listRequests)
-	addTool(s, &mcp.Tool{
-		Name: "approve", Annotations: hints(false, true, false),
-		Description: "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve.",
-	}, func(ctx context.Context, _ *mcp.CallToolRequest, in ApproveIn) (*mcp.CallToolResult, DecidedOut, error) {
+func addRequestTools(t *tools, a *agents.Agents) {
+	decide := func(ctx context.Context, id string, d requests.Decision) (DecidedOut, error) {
+		r, err := a.Decide(ctx, id, d)
+		return DecidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
+	}
+	addTool(t, "list_requests", reads(), func(ctx context.Context, in ListRequestsIn) (ListRequestsOut, error) {
+		return listRequests(ctx, a, in.AgentID)
+	}, "List the open requests of agents: commands, changes, permissions, questions.")
+	addTool(t, "approve", hints(false, true, false), func(ctx context.Context, in ApproveIn) (DecidedOut, error) {
 		how := reconcile.DecideApprove
 		if in.ForSession {
 			how = reconcile.DecideForSession
 		}
-		return s.decide(ctx, in.RequestID, requests.Decision{How: how})
-	})
-	addTool(s, &mcp.Tool{
-		Name: "deny", Annotations: hints(false, false, false), Description: "Refuse what an agent asks for. Its turn continues without it.",
-	}, func(ctx context.Context, _ *mcp.CallToolRequest, in DenyIn) (*mcp.CallToolResult, DecidedOut, error) {
-		return s.decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
-	})
-	addTool(s, &mcp.Tool{
-		Name: "answer", Annotations: hints(false, false, false), Description: "Answer the questions of an agent.",
-	}, func(ctx context.Context, _ *mcp.CallToolRequest, in AnswerIn) (*mcp.CallToolResult, DecidedOut, error) {
-		return s.decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideAnswer, Texts: in.Answers})
-	})
+		return decide(ctx, in.RequestID, requests.Decision{How: how})
+	}, "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve.")
+	addTool(t, "deny", hints(false, false, false), func(ctx context.Context, in DenyIn) (DecidedOut, error) {
+		return decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
+	}, "Refuse what an agent asks for. Its turn continues without it.")
+	addTool(t, "answer", hints(false, false, false), func(ctx context.Context, in AnswerIn) (DecidedOut, error) {
+		return decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideAnswer, Texts: in.Answers})
+	}, "Answer the questions of an agent.")
 }
 
-func (s *Server) listRequests(ctx context.Context, _ *mcp.CallToolRequest, in ListRequestsIn) (*mcp.CallToolResult, ListRequestsOut, error) {
+// listRequests lists the open requests of an agent, or of all agents if agentID is empty.
+func listRequests(ctx context.Context, a *agents.Agents, agentID string) (ListRequestsOut, error) {
 	out := ListRequestsOut{Requests: []RequestState{}}
-	if in.AgentID != "" {
-		if _, err := s.agents.Find(ctx, in.AgentID); err != nil {
-			return nil, out, err
+	if agentID != "" {
+		if _, err := a.Find(ctx, agentID); err != nil {
+			return out, err
 		}
 	}
-	open, err := s.agents.Requests(ctx)
+	open, err := a.Requests(ctx)
 	for _, r := range open {
-		if in.AgentID != "" && r.Identifier != in.AgentID {
+		if agentID != "" && r.Identifier != agentID {
 			continue
 		}
 		state := newRequestState(r)
@@ -124,12 +115,7 @@ func (s *Server) listRequests(ctx context.Context, _ *mcp.CallToolRequest, in Li
 		}
 		out.Requests = append(out.Requests, state)
 	}
-	return nil, out, err
-}
-
-func (s *Server) decide(ctx context.Context, id string, d requests.Decision) (*mcp.CallToolResult, DecidedOut, error) {
-	r, err := s.agents.Decide(ctx, id, d)
-	return nil, DecidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
+	return out, err
 }
 
 // methods are the names of requests in the former protocol of codex.
@@ -168,43 +154,3 @@ func howToDecide(r reconcile.Request) string {
 	}
 	return tools + ", or in a terminal: " + view.HowToAnswer(r)
 }
-
-// autoApprove reads ORCH_AUTO_APPROVE.
-func autoApprove(value string) (bool, error) {
-	if value == "" {
-		return false, nil
-	}
-	approve, err := strconv.ParseBool(value)
-	if err != nil {
-		return false, exit.Usage("mcp: ORCH_AUTO_APPROVE must be 1 or 0, not %q", value)
-	}
-	return approve, nil
-}
-
-// decisionOf turns the content of a form of formOf into a decision. Error: invalid_argument.
-func decisionOf(r reconcile.Request, content map[string]any) (d requests.Decision, err error) {
-	if r.Kind == reconcile.QuestionRequest {
-		d.How = reconcile.DecideAnswer
-		for i := range r.Detail.Questions {
-			text := ""
-			if given := content[answerName(i)]; given != nil {
-				text = strings.TrimSpace(fmt.Sprint(given))
-			}
-			d.Texts = append(d.Texts, text)
-		}
-		return d, nil
-	}
-	how, _ := content["decision"].(string)
-	d.Reason, _ = content["reason"].(string)
-	if d.How = reconcile.RequestDecision(how); !slices.Contains(decisions(), any(how)) {
-		return d, exit.Fault(agents.CodeInvalid, fmt.Sprintf("the form of %s has no decision", r.ID()), howToDecide(r))
-	}
-	return d, nil
-}
-
-// decisions are the values of the form for an approval.
-func decisions() []any {
-	return []any{string(reconcile.DecideApprove), string(reconcile.DecideForSession), string(reconcile.DecideDeny)}
-}
-
-func answerName(i int) string { return fmt.Sprintf("answer%d", i+1) }

@@ -115,7 +115,7 @@ func (m *machine) host(protocol string, person time.Duration, elicit func(contex
 	s := test.Must(New(m.t.Context(), m.env, m.log, Options{
 		CallTimeout: time.Minute, ApprovalTimeout: time.Hour, Groups: []string{GroupAgents},
 	}))
-	s.asked.person = person
+	s.elicitor.person = person
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	ended := make(chan error, 1)

@@ -72,29 +72,20 @@ type (
 	}
 )
 
-// addWaitTools registers the tools that follow agents.
-func (s *Server) addWaitTools() {
-	addTool(s, &mcp.Tool{
-		Name: "wait_agent", Annotations: reads(),
-		Description: "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Returns immediately if no " +
-			"turn runs. After timeoutSeconds it returns the state running, which is not an error: call again with the cursor.",
-	}, s.waitAgent)
-}
-
-func (s *Server) waitAgent(ctx context.Context, req *mcp.CallToolRequest, in WaitAgentIn) (*mcp.CallToolResult, WaitAgentOut, error) {
-	w, err := newWaiting(s.agents, in)
-	if err != nil {
-		return nil, WaitAgentOut{}, err
-	}
-	w.asker = s.askerOf(req)
-	if err := s.takeAnswers(ctx, req); err != nil {
-		return nil, WaitAgentOut{}, err
-	}
-	out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
-	if err != nil {
-		return nil, out, err
-	}
-	return w.asker.inputRequired(w.toAsk), out, nil
+// addWaitTools registers the tool that waits for agents.
+func addWaitTools(t *tools, e *elicitor) {
+	addCallTool(t, "wait_agent", reads(), func(ctx context.Context, req *mcp.CallToolRequest, in WaitAgentIn) (*mcp.CallToolResult, WaitAgentOut, error) {
+		w, err := newWaiting(e.asker(req), in)
+		if err == nil {
+			err = e.takeAnswers(ctx, req)
+		}
+		if err != nil {
+			return nil, WaitAgentOut{}, err
+		}
+		out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
+		return w.inputRequired(w.toAsk), out, err
+	}, "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Returns immediately if no "+
+		"turn runs. After timeoutSeconds it returns the state running, which is not an error: call again with the cursor.")
 }
 
 // progressTo returns a function that tells the host how long a call has taken, if the host wants to know.
@@ -148,23 +139,22 @@ func parseCursor(cursor string) (map[string]seen, error) {
 
 // waiting is one call of wait_agent.
 type waiting struct {
-	agents *agents.Agents
-	ids    []string
-	all    bool
-	limit  time.Duration
-	known  map[string]seen // by agent
-	asker  asker
-	toAsk  []reconcile.Request // about which the result asks the host
+	asker
+	ids   []string
+	all   bool
+	limit time.Duration
+	known map[string]seen     // by agent
+	toAsk []reconcile.Request // about which the result asks the host
 }
 
-func newWaiting(a *agents.Agents, in WaitAgentIn) (*waiting, error) {
+func newWaiting(a asker, in WaitAgentIn) (*waiting, error) {
 	if len(in.AgentIDs) == 0 {
 		return nil, exit.Fault(agents.CodeInvalid, "agentIds is empty", "list_agents shows the agents")
 	}
 	if in.Mode != "" && in.Mode != "any" && in.Mode != "all" {
 		return nil, exit.Fault(agents.CodeInvalid, fmt.Sprintf("unknown mode %q", in.Mode), "use any or all")
 	}
-	w := &waiting{agents: a, ids: slices.Compact(slices.Sorted(slices.Values(in.AgentIDs))), all: in.Mode == "all", limit: defaultWait}
+	w := &waiting{asker: a, ids: slices.Compact(slices.Sorted(slices.Values(in.AgentIDs))), all: in.Mode == "all", limit: defaultWait}
 	if in.TimeoutSeconds != nil {
 		w.limit = time.Duration(min(maxWait.Seconds(), max(0, *in.TimeoutSeconds)) * float64(time.Second))
 	}
@@ -219,14 +209,6 @@ func (o WaitAgentOut) summary() string {
 	return strings.Join(parts, "; ")
 }
 
-// The states of agents.
-const (
-	stateIdle    = "idle"
-	stateActive  = "active"
-	stateWaiting = "waiting for approval"
-	stateEnded   = "ended"
-)
-
 // look reads the agents. done reports that there is something to say.
 func (w *waiting) look(ctx context.Context) (out WaitAgentOut, done bool, err error) {
 	requests, err := w.agents.Requests(ctx)
@@ -263,7 +245,7 @@ func (w *waiting) look(ctx context.Context) (out WaitAgentOut, done bool, err er
 			if r.RunID != a.ID {
 				continue
 			}
-			switch waits, toAsk := w.asker.asking(ctx, r); {
+			switch waits, toAsk := w.asking(ctx, r); {
 			case toAsk:
 				w.toAsk = append(w.toAsk, r)
 			case !waits:
