@@ -17,28 +17,23 @@ import (
 )
 
 type (
-	// SpawnAgentIn are the arguments of spawn_agent.
-	SpawnAgentIn struct {
+	spawnAgentIn struct {
 		ID     string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with the same id returns the same agent"`
 		Cwd    string `json:"cwd,omitempty" jsonschema:"the absolute path of the directory it works in; default: that of the server"`
 		Shared bool   `json:"shared,omitempty" jsonschema:"other agents may work in the same directory"`
 	}
-	// SpawnAgentOut is the result of spawn_agent.
-	SpawnAgentOut struct {
+	spawnAgentOut struct {
 		AgentID string `json:"agentId"`
 		Cwd     string `json:"cwd"`
 	}
-	// ListAgentsIn are the arguments of list_agents.
-	ListAgentsIn struct {
+	listAgentsIn struct {
 		All bool `json:"all,omitempty" jsonschema:"also agents that have ended"`
 	}
-	// ListAgentsOut is the result of list_agents.
-	ListAgentsOut struct {
+	listAgentsOut struct {
 		AgentIDs []string    `json:"agentIds"`
-		Agents   []AgentInfo `json:"agents"`
+		Agents   []agentInfo `json:"agents"`
 	}
-	// AgentInfo is an agent.
-	AgentInfo struct {
+	agentInfo struct {
 		AgentID         string    `json:"agentId"`
 		State           string    `json:"state" jsonschema:"active (a call is open), idle or ended"`
 		Cwd             string    `json:"cwd"`
@@ -48,12 +43,10 @@ type (
 		Outcome         string    `json:"outcome,omitempty" jsonschema:"how it ended"`
 		Error           string    `json:"error,omitempty" jsonschema:"why it ended"`
 	}
-	// AgentIn names an agent.
-	AgentIn struct {
+	agentIn struct {
 		AgentID string `json:"agentId"`
 	}
-	// KillAgentOut is the result of kill_agent.
-	KillAgentOut struct {
+	killAgentOut struct {
 		AgentID string `json:"agentId"`
 		State   string `json:"state" jsonschema:"ended"`
 	}
@@ -98,18 +91,18 @@ func autoApprove(value string) (bool, error) {
 
 // addAgentTools registers the tools that start, list and end agents.
 func addAgentTools(t *tools, s starter) {
-	addTool(t, "spawn_agent", hints(false, false, true), func(ctx context.Context, in SpawnAgentIn) (SpawnAgentOut, error) {
+	addTool(t, "spawn_agent", hints(false, false, true), func(ctx context.Context, in spawnAgentIn) (spawnAgentOut, error) {
 		agent, err := s.start(ctx, agents.Settings{
 			ID: cmp.Or(in.ID, "agent-"+newID()), Cwd: cmp.Or(in.Cwd, s.env.Dir), Shared: in.Shared, IdleTimeout: s.options.IdleTimeout,
 		})
-		return SpawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}, err
+		return spawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}, err
 	}, "Start a coding agent in a directory and return immediately. It continues when this host ends. "+
 		"Two agents in one directory are refused unless shared is set.")
-	addTool(t, "list_agents", reads(), func(ctx context.Context, in ListAgentsIn) (ListAgentsOut, error) {
+	addTool(t, "list_agents", reads(), func(ctx context.Context, in listAgentsIn) (listAgentsOut, error) {
 		return listAgents(ctx, s.agents, in.All)
 	}, "List the live agents, including those of other hosts, with their conversations.")
-	addTool(t, "kill_agent", hints(false, true, true), func(ctx context.Context, in AgentIn) (KillAgentOut, error) {
-		return KillAgentOut{AgentID: in.AgentID, State: stateEnded}, s.agents.Kill(ctx, in.AgentID)
+	addTool(t, "kill_agent", hints(false, true, true), func(ctx context.Context, in agentIn) (killAgentOut, error) {
+		return killAgentOut{AgentID: in.AgentID, State: stateEnded}, s.agents.Kill(ctx, in.AgentID)
 	}, "End an agent with all its processes. A running turn is lost; files stay as they are.")
 }
 
@@ -134,7 +127,7 @@ func (s starter) endAll(ctx context.Context) error {
 		}
 	}
 	ending.Wait()
-	return errors.Join(append(errs, err)...)
+	return errors.Join(err, errors.Join(errs...))
 }
 
 // The states of agents.
@@ -145,9 +138,9 @@ const (
 	stateEnded   = "ended"
 )
 
-func listAgents(ctx context.Context, all *agents.Agents, ended bool) (ListAgentsOut, error) {
+func listAgents(ctx context.Context, all *agents.Agents, ended bool) (listAgentsOut, error) {
 	list, err := all.List(ctx)
-	out := ListAgentsOut{AgentIDs: []string{}, Agents: []AgentInfo{}}
+	out := listAgentsOut{AgentIDs: []string{}, Agents: []agentInfo{}}
 	for _, a := range list {
 		if a.Outcome != "" && !ended {
 			continue
@@ -161,8 +154,8 @@ func listAgents(ctx context.Context, all *agents.Agents, ended bool) (ListAgents
 	return out, err
 }
 
-func newAgentInfo(ctx context.Context, all *agents.Agents, a agents.Agent) (AgentInfo, error) {
-	info := AgentInfo{
+func newAgentInfo(ctx context.Context, all *agents.Agents, a agents.Agent) (agentInfo, error) {
+	info := agentInfo{
 		AgentID: a.Identifier, State: stateIdle, Cwd: a.WorkspacePath, ConversationIDs: []string{},
 		StartedAt: a.StartedAt, EndedAt: a.EndedAt, Outcome: string(a.Outcome), Error: a.ErrorText,
 	}

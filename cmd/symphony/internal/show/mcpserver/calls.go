@@ -18,6 +18,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// nestedIn are the arguments of a tool that has its own ones in params.
+type nestedIn[P any] struct {
+	AgentID string `json:"agentId"`
+	Params  P      `json:"params"`
+}
+
 // caller sends calls to agents.
 type caller struct {
 	agents     *agents.Agents
@@ -80,12 +86,13 @@ func directory(a agents.Agent, dir string) (string, error) {
 	if dir == "" {
 		return "", nil
 	}
+	const hint = "give the absolute path of an existing directory"
 	resolved, err := filepath.EvalSymlinks(dir)
 	switch {
 	case !filepath.IsAbs(dir):
-		err = exit.Fault(agents.CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), "give the absolute path of an existing directory")
+		err = exit.Fault(agents.CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), hint)
 	case err != nil:
-		err = exit.Fault(agents.CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory")
+		err = exit.Fault(agents.CodeInvalid, "cwd: "+err.Error(), hint)
 	case resolved != a.WorkspacePath && !paths.Inside(a.WorkspacePath, resolved):
 		err = exit.Fault(agents.CodeInvalid, fmt.Sprintf("cwd %s is not in %s, where agent %s works", dir, a.WorkspacePath, a.Identifier),
 			"spawn an agent in that directory")

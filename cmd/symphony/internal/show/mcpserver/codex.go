@@ -24,8 +24,8 @@ import (
 const codexIdle = 5 * time.Minute
 
 type (
-	// CodexIn are the arguments of codex, those of the former codex mcp-server.
-	CodexIn struct {
+	// codexIn are those of the former codex mcp-server.
+	codexIn struct {
 		Prompt                string         `json:"prompt"`
 		Cwd                   string         `json:"cwd,omitempty" jsonschema:"the directory it works in, absolute or relative to that of the server; default: that of the server"`
 		Model                 string         `json:"model,omitempty"`
@@ -36,20 +36,18 @@ type (
 		DeveloperInstructions string         `json:"developer-instructions,omitempty"`
 		CompactPrompt         string         `json:"compact-prompt,omitempty" jsonschema:"how codex is to summarize a long conversation"`
 	}
-	// CodexReplyIn are the arguments of codex-reply.
-	CodexReplyIn struct {
+	codexReplyIn struct {
 		ThreadID       string `json:"threadId,omitempty" jsonschema:"of the result of codex"`
 		ConversationID string `json:"conversationId,omitempty" jsonschema:"the same, as older versions call it"`
 		Prompt         string `json:"prompt,omitempty" jsonschema:"without it the call waits for the last turn of the thread"`
 	}
-	// CodexOut is the result of codex and codex-reply.
-	CodexOut struct {
+	codexOut struct {
 		ThreadID string         `json:"threadId"`
 		Content  string         `json:"content" jsonschema:"the last message; while the turn is running, how to wait for it"`
 		State    string         `json:"state" jsonschema:"completed or running"`
 		AgentID  string         `json:"agentId"`
 		TurnID   string         `json:"turnId"`
-		Requests []RequestState `json:"requests,omitempty" jsonschema:"what the agent asks that is not decided yet"`
+		Requests []requestState `json:"requests,omitempty" jsonschema:"what the agent asks that is not decided yet"`
 	}
 )
 
@@ -63,18 +61,32 @@ type codex struct {
 
 // addTools registers the tools of the former codex mcp-server.
 func (c codex) addTools(t *tools) {
-	addCallTool(t, "codex", works(), c.start,
+	addCallTool(t, "codex", works(), handler(c.timeout, c.start),
 		"Let codex carry out a prompt in a new agent, and return its last message. If a turn takes longer than a call, it "+
 			"continues, and the result has the state running.")
-	addCallTool(t, "codex-reply", works(), c.reply,
+	addCallTool(t, "codex-reply", works(), handler(c.timeout, c.reply),
 		"Continue a thread of codex with another prompt, or without a prompt wait for its last turn. If its agent has ended, "+
 			"the thread is resumed in a new one.")
 }
 
-func (c codex) start(ctx context.Context, req *mcp.CallToolRequest, in CodexIn) (*mcp.CallToolResult, CodexOut, error) {
-	ctx, cancel := c.beforeTimeout(ctx)
-	defer cancel()
-	p := ConversationParams{
+// handler returns the handler of a tool that shows the last message of a turn. do ends a little before the call times out, so that there is
+// time for its result.
+func handler[In any](
+	timeout time.Duration, do func(context.Context, *mcp.CallToolRequest, In) (codexOut, error),
+) mcp.ToolHandlerFor[In, codexOut] {
+	return func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, codexOut, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout-min(2*time.Second, timeout/4))
+		defer cancel()
+		out, err := do(ctx, req, in)
+		if err != nil || out.State == stateRunning {
+			return nil, out, err
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: out.Content}}}, out, nil
+	}
+}
+
+func (c codex) start(ctx context.Context, req *mcp.CallToolRequest, in codexIn) (codexOut, error) {
+	p := conversationParams{
 		Settings:         Settings{Model: in.Model, Sandbox: in.Sandbox, ApprovalPolicy: in.ApprovalPolicy},
 		BaseInstructions: in.BaseInstructions, DeveloperInstructions: in.DeveloperInstructions, Config: in.Config,
 	}
@@ -82,13 +94,13 @@ func (c codex) start(ctx context.Context, req *mcp.CallToolRequest, in CodexIn) 
 		p.Config = map[string]any{"compact_prompt": in.CompactPrompt}
 		maps.Copy(p.Config, in.Config)
 	}
-	var opened NewConversationOut
+	var opened newConversationOut
 	err := c.withAgent(ctx, c.starter.env.Absolute(in.Cwd), func(id string) (err error) {
 		opened, err = c.open(ctx, id, p)
 		return err
 	})
 	if err != nil {
-		return nil, CodexOut{}, err
+		return codexOut{}, err
 	}
 	return c.prompt(ctx, req, opened.ConversationID, in.Prompt)
 }
@@ -110,37 +122,35 @@ func (c codex) withAgent(ctx context.Context, dir string, open func(id string) e
 	return err
 }
 
-func (c codex) reply(ctx context.Context, req *mcp.CallToolRequest, in CodexReplyIn) (*mcp.CallToolResult, CodexOut, error) {
-	ctx, cancel := c.beforeTimeout(ctx)
-	defer cancel()
+func (c codex) reply(ctx context.Context, req *mcp.CallToolRequest, in codexReplyIn) (codexOut, error) {
 	id := cmp.Or(in.ThreadID, in.ConversationID)
 	if id == "" {
-		return nil, CodexOut{}, exit.Fault(agents.CodeInvalid, "threadId is missing", "the result of codex has it")
+		return codexOut{}, exit.Fault(agents.CodeInvalid, "threadId is missing", "the result of codex has it")
 	}
 	if in.Prompt != "" {
 		return c.prompt(ctx, req, id, in.Prompt)
 	}
 	known, err := c.agents.Conversation(ctx, id)
 	if err != nil {
-		return nil, CodexOut{}, err
+		return codexOut{}, err
 	}
 	calls, err := c.agents.DB.Views.CallsOf(ctx, known.RunID)
 	if err != nil {
-		return nil, CodexOut{}, err
+		return codexOut{}, err
 	}
 	for _, turn := range slices.Backward(calls) {
 		if turn.Verb == reconcile.CallTurn && turn.Conversation == known.ID {
 			return c.result(ctx, req, known, turn, true)
 		}
 	}
-	return nil, CodexOut{}, exit.Fault("no_turn", "the thread has no turn to wait for", "send a prompt")
+	return codexOut{}, exit.Fault("no_turn", "the thread has no turn to wait for", "send a prompt")
 }
 
 // prompt carries out a turn in a thread. If the agent of the thread has ended, the thread is resumed in a new one.
-func (c codex) prompt(ctx context.Context, req *mcp.CallToolRequest, threadID, prompt string) (*mcp.CallToolResult, CodexOut, error) {
+func (c codex) prompt(ctx context.Context, req *mcp.CallToolRequest, threadID, prompt string) (codexOut, error) {
 	known, err := c.agents.Conversation(ctx, threadID)
 	if err != nil {
-		return nil, CodexOut{}, err
+		return codexOut{}, err
 	}
 	params := runner.TurnCall{Items: []agent.Input{{Type: "text", Text: prompt}}}
 	turn, err := c.begin(ctx, known, "", params)
@@ -150,7 +160,7 @@ func (c codex) prompt(ctx context.Context, req *mcp.CallToolRequest, threadID, p
 		}
 	}
 	if err != nil {
-		return nil, CodexOut{}, err
+		return codexOut{}, err
 	}
 	return c.result(ctx, req, known, turn, false)
 }
@@ -178,21 +188,17 @@ func (c codex) resume(ctx context.Context, known reconcile.Call) (reconcile.Call
 	return known, err
 }
 
-// beforeTimeout returns a context that ends a little before the call of the tool times out, so that there is time for a result.
-func (c codex) beforeTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, c.timeout-min(2*time.Second, c.timeout/4))
-}
-
 // result waits for the end of a turn and returns its last message. Before, it returns the state running if the agent asks for
-// something or the time is up. again is set if the host already knows the agent's present request.
+// something or the time is up. asked is set if the host already knows the agent's present request.
 func (c codex) result(
-	ctx context.Context, req *mcp.CallToolRequest, known, turn reconcile.Call, again bool,
-) (*mcp.CallToolResult, CodexOut, error) {
-	out := CodexOut{ThreadID: known.ThreadID, State: "running", AgentID: turn.Agent, TurnID: turn.ID}
-	requests, err := c.follow(ctx, req, &turn, again)
+	ctx context.Context, req *mcp.CallToolRequest, known, turn reconcile.Call, asked bool,
+) (codexOut, error) {
+	out := codexOut{ThreadID: known.ThreadID, State: stateRunning, AgentID: turn.Agent, TurnID: turn.ID}
+	requests, err := c.follow(ctx, req, &turn, asked)
 	if err != nil {
-		return nil, out, err
+		return out, err
 	}
+	again := "codex-reply with the threadId " + out.ThreadID + " continues the thread"
 	switch turn.Status {
 	case reconcile.CallQueued, reconcile.CallRunning:
 		out.Requests = requests
@@ -200,25 +206,25 @@ func (c codex) result(
 		if c.canWait {
 			out.Content += fmt.Sprintf(" Or call wait_agent with the agentIds [%q].", out.AgentID)
 		}
-		return nil, out, nil
+		return out, nil
 	case reconcile.CallInterrupted:
-		return nil, out, exit.Fault("interrupted", "the turn was interrupted", "codex-reply with the threadId "+out.ThreadID+" continues the thread")
+		return out, exit.Fault("interrupted", "the turn was interrupted", again)
 	case reconcile.CallFailed:
-		return nil, out, exit.Fault(turn.ErrorCode, turn.ErrorText, "codex-reply with the threadId "+out.ThreadID+" continues the thread")
+		return out, exit.Fault(turn.ErrorCode, turn.ErrorText, again)
 	case reconcile.CallCompleted:
 	}
 	var result runner.TurnResult
 	if err := json.Unmarshal(turn.Result, &result); err != nil {
-		return nil, out, fmt.Errorf("result of the turn %s: %w", turn.ID, err)
+		return out, fmt.Errorf("result of the turn %s: %w", turn.ID, err)
 	}
 	out.State, out.Content = string(turn.Status), result.LastMessage
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: out.Content}}}, out, nil
+	return out, nil
 }
 
 // follow waits until a turn has ended, its agent asks for something, or ctx is about to end. It returns the open requests.
-func (c codex) follow(ctx context.Context, req *mcp.CallToolRequest, turn *reconcile.Call, again bool) ([]RequestState, error) {
+func (c codex) follow(ctx context.Context, req *mcp.CallToolRequest, turn *reconcile.Call, asked bool) ([]requestState, error) {
 	began, now := time.Now(), 0.0
-	in := WaitAgentIn{AgentIDs: []string{turn.Agent}, TimeoutSeconds: &now} // first only for a cursor
+	in := waitAgentIn{AgentIDs: []string{turn.Agent}, TimeoutSeconds: &now} // first only for a cursor
 	asker := c.elicitor.asker(req)
 	if asker.byResult {
 		asker.session = nil // its answer would call codex, and so begin another turn
@@ -240,7 +246,7 @@ func (c codex) follow(ctx context.Context, req *mcp.CallToolRequest, turn *recon
 		}
 		*turn = call
 		requests := seen.Agents[0].Requests
-		asks := len(requests) > 0 && seen.State == "done" && (in.Cursor != "" || !again)
+		asks := len(requests) > 0 && seen.State == stateDone && (in.Cursor != "" || !asked)
 		deadline, _ := ctx.Deadline()
 		if turn.Ended() || asks || time.Until(deadline) <= waitMargin {
 			return requests, nil

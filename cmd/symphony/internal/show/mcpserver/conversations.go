@@ -16,13 +16,11 @@ import (
 )
 
 type (
-	// NewConversationIn are the arguments of new_conversation.
-	NewConversationIn struct {
+	newConversationIn struct {
 		AgentID string             `json:"agentId"`
-		Params  ConversationParams `json:"params,omitempty"`
+		Params  conversationParams `json:"params,omitempty"`
 	}
-	// ConversationParams are the settings of a conversation.
-	ConversationParams struct {
+	conversationParams struct {
 		ID             string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with it returns the same conversation"`
 		ConversationID string `json:"conversationId,omitempty" jsonschema:"continue this conversation, such as one of an agent that has ended"`
 		Settings
@@ -30,62 +28,43 @@ type (
 		BaseInstructions      string         `json:"baseInstructions,omitempty" jsonschema:"replace codex's own instructions"`
 		DeveloperInstructions string         `json:"developerInstructions,omitempty"`
 	}
-	// NewConversationOut is the result of new_conversation.
-	NewConversationOut struct {
+	newConversationOut struct {
 		AgentID        string `json:"agentId"`
 		ConversationID string `json:"conversationId"`
 		Model          string `json:"model,omitempty"`
 		Resumed        bool   `json:"resumed,omitempty" jsonschema:"it has earlier turns"`
 	}
-	// Item is one piece of input.
-	Item struct {
+	item struct {
 		Type     string `json:"type" jsonschema:"text, image or localImage"`
 		Text     string `json:"text,omitempty" jsonschema:"of a text"`
 		URL      string `json:"url,omitempty" jsonschema:"of an image: a data or https URL"`
 		ImageURL string `json:"image_url,omitempty" jsonschema:"the same, as older versions of codex call it"`
 		Path     string `json:"path,omitempty" jsonschema:"of a localImage: an absolute path"`
 	}
-	// SendUserMessageIn are the arguments of send_user_message.
-	SendUserMessageIn struct {
-		AgentID string        `json:"agentId"`
-		Params  MessageParams `json:"params"`
-	}
 	// MessageParams are a message to a conversation.
 	MessageParams struct {
 		ConversationID string `json:"conversationId"`
-		Items          []Item `json:"items"`
+		Items          []item `json:"items"`
 		ID             string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with it sends nothing"`
 	}
-	// SendUserTurnIn are the arguments of send_user_turn.
-	SendUserTurnIn struct {
-		AgentID string     `json:"agentId"`
-		Params  TurnParams `json:"params"`
-	}
-	// TurnParams are a turn, with settings of its own.
-	TurnParams struct {
+	// turnParams are a turn, with settings of its own.
+	turnParams struct {
 		MessageParams
 		Settings
 		Effort string `json:"effort,omitempty" jsonschema:"how much the model thinks: a level that it knows, such as low or high"`
 	}
-	// TurnOut is a turn that was accepted.
-	TurnOut struct {
+	// turnOut is a turn that was accepted.
+	turnOut struct {
 		AgentID        string `json:"agentId"`
 		ConversationID string `json:"conversationId"`
 		TurnID         string `json:"turnId"`
 		Status         string `json:"status" jsonschema:"queued, running, completed, failed or interrupted"`
 		Steered        bool   `json:"steered,omitempty" jsonschema:"the input was added to this turn, which was running"`
 	}
-	// InterruptIn are the arguments of interrupt.
-	InterruptIn struct {
-		AgentID string          `json:"agentId"`
-		Params  InterruptParams `json:"params"`
-	}
-	// InterruptParams name a conversation.
-	InterruptParams struct {
+	interruptParams struct {
 		ConversationID string `json:"conversationId"`
 	}
-	// InterruptOut is the result of interrupt.
-	InterruptOut struct {
+	interruptOut struct {
 		AgentID        string   `json:"agentId"`
 		ConversationID string   `json:"conversationId"`
 		TurnIDs        []string `json:"turnIds" jsonschema:"the turns that were running or waiting, and have ended"`
@@ -97,28 +76,29 @@ type conversations struct{ caller }
 
 // addTools registers the tools of conversations.
 func (c conversations) addTools(t *tools) {
-	addTool(t, "new_conversation", hints(false, false, false), func(ctx context.Context, in NewConversationIn) (NewConversationOut, error) {
+	addTool(t, "new_conversation", hints(false, false, false), func(ctx context.Context, in newConversationIn) (newConversationOut, error) {
 		return c.open(ctx, in.AgentID, in.Params)
 	}, "Open a conversation with an agent. An agent can have several, each with one turn at a time.")
-	addTool(t, "send_user_message", works(), func(ctx context.Context, in SendUserMessageIn) (TurnOut, error) {
+	addTool(t, "send_user_message", works(), func(ctx context.Context, in nestedIn[MessageParams]) (turnOut, error) {
 		return c.message(ctx, in.AgentID, in.Params)
 	}, "Send input to a conversation: it is added to the running turn, or begins one. Returns immediately.")
-	addTool(t, "send_user_turn", works(), func(ctx context.Context, in SendUserTurnIn) (TurnOut, error) {
+	addTool(t, "send_user_turn", works(), func(ctx context.Context, in nestedIn[turnParams]) (turnOut, error) {
 		return c.turn(ctx, in.AgentID, in.Params)
 	}, "Begin a turn in a conversation, with its own settings. It waits for turns before it. Returns immediately.")
-	addTool(t, "interrupt", hints(false, true, true), func(ctx context.Context, in InterruptIn) (InterruptOut, error) {
+	addTool(t, "interrupt", hints(false, true, true), func(ctx context.Context, in nestedIn[interruptParams]) (interruptOut, error) {
 		return c.interrupt(ctx, in.AgentID, in.Params.ConversationID)
 	}, "End the running turn of a conversation, and the waiting ones.")
 }
 
 // open opens a conversation, or continues one, and waits until that is done.
-func (c conversations) open(ctx context.Context, agentID string, p ConversationParams) (out NewConversationOut, err error) {
+func (c conversations) open(ctx context.Context, agentID string, p conversationParams) (out newConversationOut, err error) {
 	a, err := c.agents.Find(ctx, agentID)
 	if err != nil {
 		return out, err
 	}
 	params := runner.ConversationCall{
-		ThreadID: p.ConversationID, Model: p.Model, Config: p.Config, BaseInstructions: p.BaseInstructions, DeveloperInstructions: p.DeveloperInstructions,
+		ThreadID: p.ConversationID, Model: p.Model, Config: p.Config,
+		BaseInstructions: p.BaseInstructions, DeveloperInstructions: p.DeveloperInstructions,
 	}
 	if params.Cwd, params.ApprovalPolicy, params.SandboxPolicy, err = c.policies(a, p.Settings); err != nil {
 		return out, err
@@ -140,7 +120,7 @@ func (c conversations) open(ctx context.Context, agentID string, p ConversationP
 	if _, err = c.do(ctx, agentID, call, params, &result, again); err != nil {
 		return out, err
 	}
-	return NewConversationOut{AgentID: agentID, ConversationID: result.ThreadID, Model: result.Model, Resumed: result.Resumed}, nil
+	return newConversationOut{AgentID: agentID, ConversationID: result.ThreadID, Model: result.Model, Resumed: result.Resumed}, nil
 }
 
 // resumable finds a conversation that an agent is to continue, which may be unknown here. open: this agent has it already. One that
@@ -152,7 +132,8 @@ func (c conversations) resumable(ctx context.Context, agentID, id string) (known
 	}
 	other, err := c.agents.Find(ctx, known.Agent)
 	if err == nil && other.Outcome == "" && known.Agent != agentID {
-		err = exit.Fault(agents.CodeConflict, fmt.Sprintf("conversation %s is open in agent %s", id, known.Agent), "use that agent, or kill it before")
+		err = exit.Fault(agents.CodeConflict, fmt.Sprintf("conversation %s is open in agent %s", id, known.Agent),
+			"use that agent, or kill it before")
 	}
 	return known, known.Agent == agentID && known.Status != reconcile.CallFailed, err
 }
@@ -186,7 +167,7 @@ func (c conversations) get(ctx context.Context, agentID, id string) (a agents.Ag
 }
 
 // turn begins a turn.
-func (c conversations) turn(ctx context.Context, agentID string, p TurnParams) (out TurnOut, err error) {
+func (c conversations) turn(ctx context.Context, agentID string, p turnParams) (out turnOut, err error) {
 	a, known, err := c.get(ctx, agentID, p.ConversationID)
 	if err != nil {
 		return out, err
@@ -198,14 +179,15 @@ func (c conversations) turn(ctx context.Context, agentID string, p TurnParams) (
 	if err == nil && p.Sandbox != "" && params.SandboxPolicy == nil { // a turn without a policy has that of its conversation
 		var of runner.ConversationCall
 		if of, err = paramsOf(known); err == nil && of.SandboxPolicy != nil {
-			err = exit.Fault(agents.CodeInvalid, "the conversation was opened with another sandbox than workspace-write", "open another conversation")
+			err = exit.Fault(agents.CodeInvalid, "the conversation was opened with another sandbox than workspace-write",
+				"open another conversation")
 		}
 	}
 	if err != nil {
 		return out, err
 	}
 	turn, err := c.begin(ctx, known, p.ID, params)
-	return turnOut(turn, known), err
+	return newTurnOut(turn, known), err
 }
 
 // begin begins a turn of a conversation, with an id that a client may have chosen.
@@ -222,12 +204,12 @@ func paramsOf(conversation reconcile.Call) (p runner.ConversationCall, err error
 	return p, err
 }
 
-func turnOut(turn, conversation reconcile.Call) TurnOut {
-	return TurnOut{AgentID: turn.Agent, ConversationID: cmp.Or(conversation.ThreadID, conversation.ID), TurnID: turn.ID, Status: string(turn.Status)}
+func newTurnOut(turn, known reconcile.Call) turnOut {
+	return turnOut{AgentID: turn.Agent, ConversationID: cmp.Or(known.ThreadID, known.ID), TurnID: turn.ID, Status: string(turn.Status)}
 }
 
 // message adds a message to the running turn of a conversation. If there is none, or the message has begun a turn before, it begins a turn.
-func (c conversations) message(ctx context.Context, agentID string, p MessageParams) (out TurnOut, err error) {
+func (c conversations) message(ctx context.Context, agentID string, p MessageParams) (out turnOut, err error) {
 	_, known, err := c.get(ctx, agentID, p.ConversationID)
 	if err != nil {
 		return out, err
@@ -246,9 +228,9 @@ func (c conversations) message(ctx context.Context, agentID string, p MessagePar
 		_, err = c.do(ctx, agentID, call, params, nil, "send it again with the same id")
 	}
 	if turn == nil || err != nil && exit.From(err).Code == "no_turn" {
-		return c.turn(ctx, agentID, TurnParams{MessageParams: p})
+		return c.turn(ctx, agentID, turnParams{MessageParams: p})
 	}
-	out = turnOut(*turn, known)
+	out = newTurnOut(*turn, known)
 	out.Steered = true
 	return out, err
 }
@@ -274,8 +256,8 @@ func steerTarget(calls []reconcile.Call, steer reconcile.Call) (turn *reconcile.
 }
 
 // interrupt ends the running turn of a conversation, and the waiting ones.
-func (c conversations) interrupt(ctx context.Context, agentID, id string) (InterruptOut, error) {
-	out := InterruptOut{AgentID: agentID, TurnIDs: []string{}}
+func (c conversations) interrupt(ctx context.Context, agentID, id string) (interruptOut, error) {
+	out := interruptOut{AgentID: agentID, TurnIDs: []string{}}
 	_, known, err := c.get(ctx, agentID, id)
 	if err != nil {
 		return out, err
@@ -296,7 +278,7 @@ func (c conversations) interrupt(ctx context.Context, agentID, id string) (Inter
 }
 
 // inputs checks the items of a turn.
-func inputs(items []Item) (list []agent.Input, err error) {
+func inputs(items []item) (list []agent.Input, err error) {
 	for i, item := range items {
 		in := agent.Input{Type: item.Type}
 		switch item.Type {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -59,8 +57,7 @@ func (e *elicitor) asker(req *mcp.CallToolRequest) asker {
 	if c == nil || c.Elicitation == nil || c.Elicitation.Form == nil && c.Elicitation.URL != nil {
 		return a
 	}
-	_, round, _ := strings.Cut(req.Params.RequestState, ".")
-	a.round, _ = strconv.Atoi(round) // it was written by inputRequired
+	_, a.round = parseState(req)
 	p := req.Session.InitializeParams()
 	if a.byResult = p == nil || p.ProtocolVersion >= resultProtocol; !a.byResult || a.round < maxRounds {
 		a.session = req.Session
@@ -98,8 +95,7 @@ func (a asker) asking(ctx context.Context, r reconcile.Request) (waits, toAsk bo
 	return true, false
 }
 
-// inputRequired returns the result that asks the host about these requests; nil without requests. Its state is when the host was asked, and
-// how often in this call.
+// inputRequired returns the result that asks the host about these requests; nil without requests.
 func (a asker) inputRequired(toAsk []reconcile.Request) *mcp.CallToolResult {
 	if len(toAsk) == 0 {
 		return nil
@@ -111,6 +107,12 @@ func (a asker) inputRequired(toAsk []reconcile.Request) *mcp.CallToolResult {
 	return &mcp.CallToolResult{InputRequests: forms, RequestState: fmt.Sprintf("%d.%d", time.Now().UnixMilli(), a.round+1)}
 }
 
+// parseState returns when the host was asked by inputRequired, and how often in this call; zeros if it was not: an answer is a late one.
+func parseState(req *mcp.CallToolRequest) (at int64, round int) {
+	_, _ = fmt.Sscanf(req.Params.RequestState, "%d.%d", &at, &round)
+	return at, round
+}
+
 // takeAnswers carries out what the host has answered to inputRequired.
 func (e *elicitor) takeAnswers(ctx context.Context, req *mcp.CallToolRequest) error {
 	if len(req.Params.InputResponses) == 0 {
@@ -120,8 +122,7 @@ func (e *elicitor) takeAnswers(ctx context.Context, req *mcp.CallToolRequest) er
 	if err != nil {
 		return err
 	}
-	began, _, _ := strings.Cut(req.Params.RequestState, ".")
-	at, _ := strconv.ParseInt(began, 10, 64) // without it the answer counts as a late one
+	at, _ := parseState(req)
 	took := time.Since(time.UnixMilli(at))
 	for id, response := range req.Params.InputResponses {
 		answer, ok := response.(*mcp.ElicitResult)
@@ -194,8 +195,8 @@ func (e *elicitor) end(r reconcile.Request) {
 	e.over[key(r)] = true
 }
 
-// decide carries out the answer of the host. The request stays open after an answer that decides nothing: the person has closed the form, or
-// the host can't ask.
+// decide carries out the answer of the host. The request stays open after an answer that decides nothing: the person has closed the form,
+// or the host can't ask.
 func (e *elicitor) decide(ctx context.Context, r reconcile.Request, answer *mcp.ElicitResult, took time.Duration) {
 	defer e.end(r)
 	ctx = context.WithoutCancel(ctx) // what a person has decided is not lost with the call

@@ -13,21 +13,19 @@ const (
 )
 
 type (
-	// ReadEventsIn are the arguments of read_events.
-	ReadEventsIn struct {
+	readEventsIn struct {
 		AgentID  string `json:"agentId"`
 		Cursor   string `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it the oldest events that are kept"`
 		MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"about how many bytes of events; default 32768, at most 1048576; one event is returned in any case"`
 	}
-	// ReadEventsOut is the result of read_events.
-	ReadEventsOut struct {
+	readEventsOut struct {
 		AgentID string       `json:"agentId"`
-		Events  []AgentEvent `json:"events" jsonschema:"oldest first; none if there are none yet"`
+		Events  []agentEvent `json:"events" jsonschema:"oldest first; none if there are none yet"`
 		Lost    int64        `json:"lost,omitempty" jsonschema:"how many events before these are no longer kept"`
 		Cursor  string       `json:"cursor" jsonschema:"for the next call"`
 	}
-	// AgentEvent is an event of an agent, and the parameters of a notification.
-	AgentEvent struct {
+	// agentEvent is an event of an agent, and the parameters of a notification.
+	agentEvent struct {
 		AgentID        string    `json:"agentId"`
 		ConversationID string    `json:"conversationId,omitempty" jsonschema:"a sub-agent of codex has a conversation of its own"`
 		TurnID         string    `json:"turnId,omitempty" jsonschema:"of codex"`
@@ -40,8 +38,8 @@ type (
 	}
 )
 
-func newAgentEvent(agentID string, e agents.Event) AgentEvent {
-	event := AgentEvent{AgentID: agentID, TurnID: e.TurnID, No: e.No, At: e.At, Name: e.Name, Message: e.Message}
+func newAgentEvent(agentID string, e agents.Event) agentEvent {
+	event := agentEvent{AgentID: agentID, TurnID: e.TurnID, No: e.No, At: e.At, Name: e.Name, Message: e.Message}
 	if len(e.Payload) > 0 {
 		event.Event = e.Payload
 	}
@@ -53,13 +51,13 @@ func newAgentEvent(agentID string, e agents.Event) AgentEvent {
 
 // addEventTools registers the tool that reads events.
 func addEventTools(t *tools, a *agents.Agents) {
-	addTool(t, "read_events", reads(), func(ctx context.Context, in ReadEventsIn) (ReadEventsOut, error) {
+	addTool(t, "read_events", reads(), func(ctx context.Context, in readEventsIn) (readEventsOut, error) {
 		limit := in.MaxBytes
 		if limit <= 0 {
 			limit = defaultRead
 		}
 		read, err := a.Events(ctx, in.AgentID, in.Cursor, min(limit, maxRead))
-		out := ReadEventsOut{AgentID: in.AgentID, Events: []AgentEvent{}, Lost: read.Lost, Cursor: read.Cursor}
+		out := readEventsOut{AgentID: in.AgentID, Events: []agentEvent{}, Lost: read.Lost, Cursor: read.Cursor}
 		for _, e := range read.List {
 			out.Events = append(out.Events, newAgentEvent(in.AgentID, e))
 		}

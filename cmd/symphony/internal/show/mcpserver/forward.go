@@ -20,7 +20,7 @@ import (
 const eventMethod = "codex/event"
 
 const (
-	tailRead = 256 << 10 // bytes of a log at a time
+	readAtOnce = 256 << 10 // bytes of a log at a time
 	// maxWaiting is how many bytes of events wait for the host, per agent. The others stay in the log, but if the host is late by maxDelay
 	// events are dropped.
 	maxWaiting = 256 << 10
@@ -32,23 +32,17 @@ const (
 type forwarder struct {
 	agents *agents.Agents
 	log    *slog.Logger
-	tails  map[string]*tail // by run; only follow uses it
+	known  map[string]*queue // by run; only follow uses it
 
 	mu     sync.Mutex
-	queues []*queue      // of the agents with events that wait; the first has its turn
+	queues []*queue      // those with events; the first has its turn
 	filled chan struct{} // has a value if there are some
-}
-
-// tail is the log of one agent, read up to a cursor.
-type tail struct {
-	run    reconcile.Run
-	cursor string
-	queue  *queue
 }
 
 // queue has the events of one agent that wait for the host.
 type queue struct {
-	agent   string
+	run     reconcile.Run
+	cursor  string // up to which the log is read; only follow uses it
 	events  []*agents.Event
 	bytes   int
 	dropped int64
@@ -58,7 +52,7 @@ type queue struct {
 // are for read_events.
 func forwardEvents(ctx context.Context, a *agents.Agents, log *slog.Logger, t *transport, always bool) mcp.Middleware {
 	start := sync.OnceFunc(func() {
-		f := &forwarder{agents: a, log: log, tails: map[string]*tail{}, filled: make(chan struct{}, 1)}
+		f := &forwarder{agents: a, log: log, known: map[string]*queue{}, filled: make(chan struct{}, 1)}
 		go f.follow(ctx)
 		go f.send(ctx, t)
 	})
@@ -102,8 +96,8 @@ func (f *forwarder) follow(ctx context.Context) {
 	w, failure := watch{agents: f.agents}, ""
 	repeat(ctx, func() {
 		err := w.look(ctx, func() error { return f.list(ctx, w.read.IsZero()) })
-		for _, t := range f.tails {
-			err = errors.Join(err, f.read(t))
+		for _, q := range f.known {
+			err = errors.Join(err, f.read(q))
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != failure { // the next look tries again
 			failure = err.Error()
@@ -118,41 +112,41 @@ func (f *forwarder) list(ctx context.Context, first bool) error {
 	if err != nil {
 		return err
 	}
-	for id, t := range f.tails {
+	for id, q := range f.known {
 		if !slices.ContainsFunc(runs, func(r reconcile.Run) bool { return r.ID == id }) {
-			if err := f.read(t); err != nil {
+			if err := f.read(q); err != nil {
 				return err
 			}
-			if !f.full(t.queue) {
-				delete(f.tails, id)
+			if !f.full(q) {
+				delete(f.known, id)
 			}
 		}
 	}
 	for _, run := range runs {
-		if f.tails[run.ID] != nil {
+		if f.known[run.ID] != nil {
 			continue
 		}
-		t := &tail{run: run, queue: &queue{agent: run.Identifier}}
+		q := &queue{run: run}
 		if first {
-			t.cursor, err = f.agents.EventsEnd(run)
+			q.cursor, err = f.agents.EventsEnd(run)
 		}
 		if err != nil {
 			return err
 		}
-		f.tails[run.ID] = t
+		f.known[run.ID] = q
 	}
 	return nil
 }
 
-// read moves the new events of a log to the queue.
-func (f *forwarder) read(t *tail) error {
-	for !f.full(t.queue) {
-		read, err := f.agents.EventsOf(t.run, t.cursor, tailRead)
+// read moves the new events of a log to its queue.
+func (f *forwarder) read(q *queue) error {
+	for !f.full(q) {
+		read, err := f.agents.EventsOf(q.run, q.cursor, readAtOnce)
 		if err != nil || len(read.List) == 0 {
 			return err
 		}
-		t.cursor = read.Cursor
-		f.push(t.queue, read)
+		q.cursor = read.Cursor
+		f.push(q, read)
 	}
 	return nil
 }
@@ -186,7 +180,7 @@ func (f *forwarder) push(q *queue, read agents.Events) {
 }
 
 // next takes an event. The agents take turns.
-func (f *forwarder) next() (e AgentEvent, ok bool) {
+func (f *forwarder) next() (e agentEvent, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.queues) == 0 {
@@ -198,7 +192,7 @@ func (f *forwarder) next() (e AgentEvent, ok bool) {
 	if len(q.events) > 0 {
 		f.queues = append(f.queues, q)
 	}
-	e = newAgentEvent(q.agent, *first)
+	e = newAgentEvent(q.run.Identifier, *first)
 	e.Dropped, q.dropped = q.dropped, 0
 	return e, true
 }

@@ -16,13 +16,11 @@ import (
 )
 
 type (
-	// ListIssuesIn are the arguments of list_issues.
-	ListIssuesIn struct {
+	listIssuesIn struct {
 		Issues []string `json:"issues,omitempty" jsonschema:"only these identifiers"`
 		All    bool     `json:"all,omitempty" jsonschema:"also issues that were not started, and runs that have ended"`
 	}
-	// ShowIssueIn are the arguments of show_issue.
-	ShowIssueIn struct {
+	showIssueIn struct {
 		Issue   string `json:"issue" jsonschema:"an identifier such as ABC-7"`
 		Offline bool   `json:"offline,omitempty" jsonschema:"do not ask the tracker"`
 	}
@@ -30,8 +28,7 @@ type (
 	IssueIn struct {
 		Issue string `json:"issue" jsonschema:"an identifier such as ABC-7"`
 	}
-	// OperateOut is the result of a command about an issue.
-	OperateOut struct {
+	operateOut struct {
 		Issue   string `json:"issue"`
 		Message string `json:"message" jsonschema:"what the command has done"`
 		RunID   string `json:"runId,omitempty" jsonschema:"the run that works on the issue now"`
@@ -46,17 +43,17 @@ type issues struct {
 
 // addIssueTools registers the tools about the issues of a project.
 func addIssueTools(t *tools, i issues) {
-	addTool(t, "list_issues", reads(), func(ctx context.Context, in ListIssuesIn) (view.Overview, error) {
+	addTool(t, "list_issues", reads(), func(ctx context.Context, in listIssuesIn) (view.Overview, error) {
 		return view.Read(ctx, i.reopen(i.env), view.Options{All: in.All, Ended: project.PastRuns, Issues: in.Issues})
 	}, "List the issues of the project: what needs a person, what runs, what waits, what is held, and why. As symphony ps --json.")
-	addTool(t, "show_issue", reads(), func(ctx context.Context, in ShowIssueIn) (view.Issue, error) {
+	addTool(t, "show_issue", reads(), func(ctx context.Context, in showIssueIn) (view.Issue, error) {
 		return view.ReadIssue(ctx, i.reopen(i.env), in.Issue, view.IssueOptions{Offline: in.Offline})
 	}, "Show one issue: why it runs or does not, what happens next, its runs and its workspace. As symphony show --json.")
-	addTool(t, "run_issue", works(), func(ctx context.Context, in IssueIn) (OperateOut, error) {
+	addTool(t, "run_issue", works(), func(ctx context.Context, in IssueIn) (operateOut, error) {
 		return i.operate(in.Issue, func(p *project.Project) (operate.Result, error) { return operate.StartIssue(ctx, p, in.Issue, "") })
 	}, "Start an agent on an issue now, in spite of slots, a backoff or a block, and return immediately. show_issue shows its progress.")
-	command := func(verb reconcile.Verb) func(context.Context, IssueIn) (OperateOut, error) {
-		return func(ctx context.Context, in IssueIn) (OperateOut, error) {
+	command := func(verb reconcile.Verb) func(context.Context, IssueIn) (operateOut, error) {
+		return func(ctx context.Context, in IssueIn) (operateOut, error) {
 			return i.operate(in.Issue, func(p *project.Project) (operate.Result, error) {
 				return operate.Apply(ctx, p, operate.Command{Verb: verb, Issue: in.Issue})
 			})
@@ -64,7 +61,8 @@ func addIssueTools(t *tools, i issues) {
 	}
 	addTool(t, "retry_issue", works(), command(reconcile.VerbRetry),
 		"Clear the hold, counters and backoff of an issue, so that it is due now.")
-	addTool(t, "hold_issue", hints(false, false, true), command(reconcile.VerbHold), "Start no further run of an issue. A current run may end.")
+	addTool(t, "hold_issue", hints(false, false, true), command(reconcile.VerbHold),
+		"Start no further run of an issue. A current run may end.")
 }
 
 // reopen returns the project as it is now.
@@ -73,12 +71,12 @@ func (i issues) reopen(env *environ.Env) *project.Project {
 }
 
 // operate carries out a command about an issue.
-func (i issues) operate(issue string, do func(*project.Project) (operate.Result, error)) (OperateOut, error) {
+func (i issues) operate(issue string, do func(*project.Project) (operate.Result, error)) (operateOut, error) {
 	if issue == "" {
-		return OperateOut{}, exit.Fault(agents.CodeInvalid, "issue is empty", "give an identifier such as ABC-7")
+		return operateOut{}, exit.Fault(agents.CodeInvalid, "issue is empty", "give an identifier such as ABC-7")
 	}
 	r, err := do(i.reopen(i.env.Silent()))
-	out := OperateOut{Issue: issue, RunID: r.RunID, Message: strings.Join(r.Lines(i.env.Now()), "\n")}
+	out := operateOut{Issue: issue, RunID: r.RunID, Message: strings.Join(r.Lines(i.env.Now()), "\n")}
 	var failed exit.Only // the reason is among the lines
 	if errors.As(cmp.Or(err, r.Err()), &failed) {
 		err = exit.Fault("command_failed", out.Message, "")

@@ -13,8 +13,7 @@ import (
 )
 
 type (
-	// AuthStatusOut is the result of get_auth_status.
-	AuthStatusOut struct {
+	authStatusOut struct {
 		AgentID  string `json:"agentId"`
 		LoggedIn bool   `json:"loggedIn"`
 		Account  string `json:"account,omitempty" jsonschema:"the kind and the user of the login"`
@@ -22,40 +21,29 @@ type (
 		Provider string `json:"provider,omitempty" jsonschema:"the service that runs the model, without a login"`
 		EnvKey   string `json:"envKey,omitempty" jsonschema:"the name of the variable with the key of the provider"`
 	}
-	// UserAgentOut is the result of get_user_agent.
-	UserAgentOut struct {
+	userAgentOut struct {
 		AgentID   string `json:"agentId"`
 		UserAgent string `json:"userAgent" jsonschema:"the name and version of codex, and the system"`
 	}
-	// DiffIn are the arguments of git_diff_to_remote.
-	DiffIn struct {
+	diffIn struct {
 		AgentID string     `json:"agentId"`
-		Params  DiffParams `json:"params,omitempty"`
+		Params  diffParams `json:"params,omitempty"`
 	}
-	// DiffParams name a directory.
-	DiffParams struct {
+	diffParams struct {
 		Cwd string `json:"cwd,omitempty" jsonschema:"an absolute path in the directory of the agent; default: that directory"`
 	}
-	// DiffOut is the result of git_diff_to_remote.
-	DiffOut struct {
+	diffOut struct {
 		AgentID string `json:"agentId"`
 		SHA     string `json:"sha" jsonschema:"the newest commit that the remote repository has, too"`
 		Diff    string `json:"diff" jsonschema:"from that commit to the files as they are"`
 	}
-	// ExecIn are the arguments of exec_one_off_command.
-	ExecIn struct {
-		AgentID string     `json:"agentId"`
-		Params  ExecParams `json:"params"`
-	}
-	// ExecParams are a command.
-	ExecParams struct {
+	execParams struct {
 		Command   []string `json:"command" jsonschema:"a program and its arguments; no shell reads them"`
 		Cwd       string   `json:"cwd,omitempty" jsonschema:"an absolute path in the directory of the agent; default: that directory"`
 		Sandbox   string   `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default), or danger-full-access if the server permits it"`
 		TimeoutMS int64    `json:"timeoutMs,omitempty" jsonschema:"default 30000"`
 	}
-	// ExecOut is the result of exec_one_off_command.
-	ExecOut struct {
+	execOut struct {
 		AgentID string `json:"agentId"`
 		agent.ExecResult
 	}
@@ -63,38 +51,40 @@ type (
 
 // addMachineTools registers the tools about the machine of an agent, which need no conversation.
 func addMachineTools(t *tools, c caller) {
-	addTool(t, "get_auth_status", reads(), func(ctx context.Context, in AgentIn) (AuthStatusOut, error) {
+	addTool(t, "get_auth_status", reads(), func(ctx context.Context, in agentIn) (authStatusOut, error) {
 		var login runner.LoginResult
 		err := c.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
-		return AuthStatusOut{
-			AgentID: in.AgentID, LoggedIn: login.Account != "", Account: login.Account, Needed: login.Needed, Provider: login.Provider, EnvKey: login.EnvKey,
+		return authStatusOut{
+			AgentID: in.AgentID, LoggedIn: login.Account != "", Account: login.Account, Needed: login.Needed,
+			Provider: login.Provider, EnvKey: login.EnvKey,
 		}, err
 	}, "Return how the codex of an agent reaches its model.")
-	addTool(t, "get_user_agent", reads(), func(ctx context.Context, in AgentIn) (UserAgentOut, error) {
+	addTool(t, "get_user_agent", reads(), func(ctx context.Context, in agentIn) (userAgentOut, error) {
 		var login runner.LoginResult
 		err := c.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
-		return UserAgentOut{AgentID: in.AgentID, UserAgent: login.UserAgent}, err
+		return userAgentOut{AgentID: in.AgentID, UserAgent: login.UserAgent}, err
 	}, "Return the version of an agent's codex.")
-	addTool(t, "git_diff_to_remote", reads(), func(ctx context.Context, in DiffIn) (DiffOut, error) {
+	addTool(t, "git_diff_to_remote", reads(), func(ctx context.Context, in diffIn) (diffOut, error) {
 		var diff agent.Diff
 		call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: in.Params.Cwd})
 		if err == nil {
 			err = c.ask(ctx, in.AgentID, reconcile.CallDiff, call, &diff)
 		}
-		return DiffOut{AgentID: in.AgentID, SHA: diff.SHA, Diff: diff.Diff}, err
+		return diffOut{AgentID: in.AgentID, SHA: diff.SHA, Diff: diff.Diff}, err
 	}, "Return the differences between the directory of an agent and its remote git repository.")
-	addTool(t, "exec_one_off_command", works(), func(ctx context.Context, in ExecIn) (ExecOut, error) {
+	addTool(t, "exec_one_off_command", works(), func(ctx context.Context, in nestedIn[execParams]) (execOut, error) {
 		return execOnce(ctx, c, in.AgentID, in.Params)
 	}, "Run one command in the sandbox of an agent, without its model, and return its output.")
 }
 
-func execOnce(ctx context.Context, c caller, agentID string, p ExecParams) (ExecOut, error) {
-	out := ExecOut{AgentID: agentID}
+func execOnce(ctx context.Context, c caller, agentID string, p execParams) (execOut, error) {
+	out := execOut{AgentID: agentID}
 	if len(p.Command) == 0 || p.Command[0] == "" {
 		return out, exit.Fault(agents.CodeInvalid, "command is empty", `send a program and its arguments: ["git", "status"]`)
 	}
 	if limit := (c.timeout - time.Second).Milliseconds(); p.TimeoutMS < 0 || p.TimeoutMS > limit {
-		return out, exit.Fault(agents.CodeInvalid, fmt.Sprintf("timeoutMs %d is not between 0 and %d", p.TimeoutMS, limit), "a turn can take longer")
+		return out, exit.Fault(agents.CodeInvalid, fmt.Sprintf("timeoutMs %d is not between 0 and %d", p.TimeoutMS, limit),
+			"a turn can take longer")
 	}
 	call, err := c.execCall(ctx, agentID, Settings{Cwd: p.Cwd, Sandbox: p.Sandbox})
 	if err == nil {

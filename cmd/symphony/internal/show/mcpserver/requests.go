@@ -11,8 +11,8 @@ import (
 )
 
 type (
-	// RequestState is a request that waits for a decision.
-	RequestState struct {
+	// requestState is a request that waits for a decision.
+	requestState struct {
 		RequestID      string            `json:"requestId"`
 		AgentID        string            `json:"agentId"`
 		ConversationID string            `json:"conversationId,omitempty"`
@@ -29,43 +29,36 @@ type (
 		Server         string            `json:"server,omitempty" jsonschema:"the MCP server of codex that asks, or whose tool is to run"`
 		OutsideSandbox bool              `json:"outsideSandbox,omitempty"`
 		Reason         string            `json:"reason,omitempty" jsonschema:"in the words of the agent"`
-		Questions      []RequestQuestion `json:"questions,omitempty"`
+		Questions      []requestQuestion `json:"questions,omitempty"`
 		ExpiresAt      time.Time         `json:"expiresAt" jsonschema:"it is denied then"`
 		HowToDecide    string            `json:"howToDecide"`
 	}
-	// RequestQuestion is one question of a request.
-	RequestQuestion struct {
+	requestQuestion struct {
 		Question string   `json:"question"`
 		Options  []string `json:"options,omitempty"`
 		Other    bool     `json:"other,omitempty" jsonschema:"a text other than the options is accepted"`
 		Optional bool     `json:"optional,omitempty"`
 		Secret   bool     `json:"secret,omitempty" jsonschema:"a person should answer it with symphony answer, so that no model sees the answer"`
 	}
-	// ListRequestsIn are the arguments of list_requests.
-	ListRequestsIn struct {
+	listRequestsIn struct {
 		AgentID string `json:"agentId,omitempty" jsonschema:"only the requests of this agent"`
 	}
-	// ListRequestsOut is the result of list_requests.
-	ListRequestsOut struct {
-		Requests []RequestState `json:"requests" jsonschema:"oldest first"`
+	listRequestsOut struct {
+		Requests []requestState `json:"requests" jsonschema:"oldest first"`
 	}
-	// ApproveIn are the arguments of approve.
-	ApproveIn struct {
+	approveIn struct {
 		RequestID  string `json:"requestId"`
 		ForSession bool   `json:"forSession,omitempty" jsonschema:"also approve later requests like it, as long as codex runs"`
 	}
-	// DenyIn are the arguments of deny.
-	DenyIn struct {
+	denyIn struct {
 		RequestID string `json:"requestId"`
 		Reason    string `json:"reason,omitempty" jsonschema:"for the log of the agent"`
 	}
-	// AnswerIn are the arguments of answer.
-	AnswerIn struct {
+	answerIn struct {
 		RequestID string   `json:"requestId"`
 		Answers   []string `json:"answers" jsonschema:"one for each question, in their order: a text or the label of an option; several options of one question with commas between them"`
 	}
-	// DecidedOut is the result of approve, deny and answer.
-	DecidedOut struct {
+	decidedOut struct {
 		RequestID string `json:"requestId"`
 		Decision  string `json:"decision"`
 		Taken     bool   `json:"taken" jsonschema:"the agent has received the decision"`
@@ -74,31 +67,31 @@ type (
 
 // addRequestTools registers the tools that list and decide requests of agents.
 func addRequestTools(t *tools, a *agents.Agents) {
-	decide := func(ctx context.Context, id string, d requests.Decision) (DecidedOut, error) {
+	decide := func(ctx context.Context, id string, d requests.Decision) (decidedOut, error) {
 		r, err := a.Decide(ctx, id, d)
-		return DecidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
+		return decidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
 	}
-	addTool(t, "list_requests", reads(), func(ctx context.Context, in ListRequestsIn) (ListRequestsOut, error) {
+	addTool(t, "list_requests", reads(), func(ctx context.Context, in listRequestsIn) (listRequestsOut, error) {
 		return listRequests(ctx, a, in.AgentID)
 	}, "List the open requests of agents: commands, changes, permissions, questions.")
-	addTool(t, "approve", hints(false, true, false), func(ctx context.Context, in ApproveIn) (DecidedOut, error) {
+	addTool(t, "approve", hints(false, true, false), func(ctx context.Context, in approveIn) (decidedOut, error) {
 		how := reconcile.DecideApprove
 		if in.ForSession {
 			how = reconcile.DecideForSession
 		}
 		return decide(ctx, in.RequestID, requests.Decision{How: how})
 	}, "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve.")
-	addTool(t, "deny", hints(false, false, false), func(ctx context.Context, in DenyIn) (DecidedOut, error) {
+	addTool(t, "deny", hints(false, false, false), func(ctx context.Context, in denyIn) (decidedOut, error) {
 		return decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
 	}, "Refuse what an agent asks for. Its turn continues without it.")
-	addTool(t, "answer", hints(false, false, false), func(ctx context.Context, in AnswerIn) (DecidedOut, error) {
+	addTool(t, "answer", hints(false, false, false), func(ctx context.Context, in answerIn) (decidedOut, error) {
 		return decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideAnswer, Texts: in.Answers})
 	}, "Answer the questions of an agent.")
 }
 
 // listRequests lists the open requests of an agent, or of all agents if agentID is empty.
-func listRequests(ctx context.Context, a *agents.Agents, agentID string) (ListRequestsOut, error) {
-	out := ListRequestsOut{Requests: []RequestState{}}
+func listRequests(ctx context.Context, a *agents.Agents, agentID string) (listRequestsOut, error) {
+	out := listRequestsOut{Requests: []requestState{}}
 	if agentID != "" {
 		if _, err := a.Find(ctx, agentID); err != nil {
 			return out, err
@@ -124,9 +117,9 @@ var methods = map[reconcile.RequestKind]string{
 	reconcile.PermissionsRequest: "permissions", reconcile.QuestionRequest: "question",
 }
 
-func newRequestState(r reconcile.Request) RequestState {
+func newRequestState(r reconcile.Request) requestState {
 	d := r.Detail
-	s := RequestState{
+	s := requestState{
 		RequestID: r.ID(), AgentID: r.Identifier, ConversationID: r.ThreadID, CallID: d.CallID, Method: methods[r.Kind], Summary: r.Summary,
 		Command: d.Command, Cwd: d.Cwd, CutBytes: d.Cut, GrantRoot: d.GrantRoot, Server: d.Server, OutsideSandbox: r.Outside, Reason: d.Reason,
 		ExpiresAt: r.ExpiresAt, HowToDecide: howToDecide(r),
@@ -138,7 +131,7 @@ func newRequestState(r reconcile.Request) RequestState {
 		s.Paths = append(s.Paths, c.Path)
 	}
 	for _, q := range d.Questions {
-		one := RequestQuestion{Question: q.Text, Other: q.Other, Optional: q.Optional, Secret: q.Secret}
+		one := requestQuestion{Question: q.Text, Other: q.Other, Optional: q.Optional, Secret: q.Secret}
 		for _, o := range q.Options {
 			one.Options = append(one.Options, o.Label)
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Failure is the structured content of a call that failed.
-type Failure struct {
+// callFailure is the structured content of a call that failed.
+type callFailure struct {
 	Code    string `json:"code" jsonschema:"a stable code for programs"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty" jsonschema:"what to do next"`
@@ -49,12 +49,12 @@ func addTool[In, Out any](
 	}, description)
 }
 
-// addCallTool registers a tool. Its result has the schema of Out, or of a Failure. Hosts validate both.
+// addCallTool registers a tool. Its result has the schema of Out, or of a callFailure. Hosts validate both.
 func addCallTool[In, Out any](t *tools, name string, effect *mcp.ToolAnnotations, do mcp.ToolHandlerFor[In, Out], description string) {
 	_, t.nested[name] = reflect.TypeFor[In]().FieldByName("Params")
 	mcp.AddTool(t.server, &mcp.Tool{
 		Name: name, Annotations: effect, Description: description,
-		OutputSchema: &jsonschema.Schema{Type: "object", AnyOf: []*jsonschema.Schema{schemaOf[Out](), schemaOf[Failure]()}},
+		OutputSchema: &jsonschema.Schema{Type: "object", AnyOf: []*jsonschema.Schema{schemaOf[Out](), schemaOf[callFailure]()}},
 	}, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
 		result, out, err := do(ctx, req, in)
 		switch {
@@ -156,12 +156,12 @@ func isString(value json.RawMessage) bool {
 const maxID = 64 // bytes of an agent's id
 
 // describe gives the result of a failed call its structured content.
-func describe(tool string, arguments json.RawMessage, result *mcp.CallToolResult) Failure {
+func describe(tool string, arguments json.RawMessage, result *mcp.CallToolResult) callFailure {
 	var known *reconcile.Error
 	if err := result.GetError(); !errors.As(err, &known) {
 		known = exit.Fault(agents.CodeInvalid, mismatch(err), "see the input schema of "+tool)
 	}
-	f := Failure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}
+	f := callFailure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}
 	if members := membersOf(arguments); members != nil {
 		f.AgentID = text.Within(agentOf(members), maxID)
 		summarize(f.Params, "", members)

@@ -88,8 +88,8 @@ func (f *frames) check(line []byte) bool {
 		return true
 	}
 	f.log.Warn("a line of the host is not "+what, slog.Int("bytes", len(line)))
-	_, err := fmt.Fprintf(f.out, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes is not %s"}}`+"\n", code, len(line), what)
-	if err != nil {
+	const answer = `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes is not %s"}}` + "\n"
+	if _, err := fmt.Fprintf(f.out, answer, code, len(line), what); err != nil {
 		f.log.Warn("the host can't be answered", slog.Any("error", err))
 	}
 	return false
