@@ -174,13 +174,13 @@ func (m *Mirror) push(ctx context.Context, commit, base, branch, delivered strin
 		at, err := m.remoteCommit(ctx, branch)
 		switch {
 		case err != nil:
-			return m.failed(host.CodeDeliveryFailed, "push", cmp.Or(pushErr, err))
+			return m.failed(host.CodeDeliveryFailed, "", cmp.Or(pushErr, err))
 		case at == commit:
 			return nil
 		case pushErr == nil:
-			return m.failed(host.CodeDeliveryFailed, "push", fmt.Errorf("the remote accepted it, but has no branch %s", branch))
+			return m.failed(host.CodeDeliveryFailed, "", fmt.Errorf("the remote accepted the push, but has no branch %s", branch))
 		case at == expected:
-			return m.failed(host.CodeDeliveryFailed, "push", pushErr)
+			return m.failed(host.CodeDeliveryFailed, "", pushErr)
 		case !m.replaceable(ctx, at, commit, base, branch, delivered):
 			return m.conflict(branch, at)
 		}
@@ -216,7 +216,7 @@ func (m *Mirror) attempted(ctx context.Context, commit, branch string) bool {
 }
 
 func (m *Mirror) conflict(branch, at string) error {
-	return m.failed(host.CodeDeliveryConflict, "push",
+	return m.failed(host.CodeDeliveryConflict, "",
 		fmt.Errorf("someone else has made or changed the branch %s: it is at %.12s", branch, at))
 }
 

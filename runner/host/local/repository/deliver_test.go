@@ -42,7 +42,7 @@ func TestRemoteFails(t *testing.T) {
 		{"ends early", "pre-receive", "kill -9 $PPID", host.CodeDeliveryFailed, []string{"fatal: "}},
 		{"accepts, and loses its answer", "reference-transaction", `test "$1" != committed || kill -9 $PPID`, "", nil},
 		{"says that it accepted, and did not", "post-receive", "git update-ref -d refs/heads/work/one", host.CodeDeliveryFailed, []string{
-			"the remote accepted it, but has no branch work/one",
+			"the remote accepted the push, but has no branch work/one",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestRemoteHangs(t *testing.T) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		_, err := p.mirror().Deliver(ctx, filepath.Join(p.dir, "one"), "work/one", "")
-		wantFault(t, err, host.CodeDeliveryFailed, "push: ")
+		wantFault(t, err, host.CodeDeliveryFailed, "")
 	})
 	p.await("hanging")
 	cancel()

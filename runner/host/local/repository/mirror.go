@@ -312,7 +312,7 @@ func (m *Mirror) create(head string, sha256 bool) error {
 	return nil
 }
 
-// failed wraps the error of a git command. A full disk keeps its own code.
+// failed wraps the error of a git command: what was to be done, empty for the push itself. A full disk keeps its own code.
 func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 	hint := "try it yourself: git ls-remote " + m.address()
 	if strings.Contains(err.Error(), "No space left on device") {
@@ -325,7 +325,11 @@ func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 		code, hint = host.CodeGitKilled, "find out what kills git, for instance the kernel when memory is short"
 	}
 	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these report what the remote has against the commits
-		what += " (" + m.address() + ")"
+		what = cmp.Or(what, "push") + " (" + m.address() + ")"
 	}
-	return &reconcile.Error{Code: code, Message: fmt.Sprintf("%s: %v", what, err), Hint: hint, Err: err}
+	message := err.Error()
+	if what != "" {
+		message = what + ": " + message
+	}
+	return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: err}
 }

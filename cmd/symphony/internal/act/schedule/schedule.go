@@ -223,6 +223,9 @@ func Install(ctx context.Context, p *project.Project, o Options) (Changes, error
 	if err = s.installable(ctx, kind, managerPatience); err == nil {
 		err = kind.install(ctx)
 	}
+	if err == nil && !o.System { // the state of another account is not this one's to write
+		err = project.RecordSchedule(ctx, p, true)
+	}
 	return *s.changes, err
 }
 
@@ -256,8 +259,8 @@ func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error)
 	changes, removed, as, err := remove(ctx, p, o)
 	switch {
 	case removed:
-		if as == "" { // the state of another account is not this one's to write
-			err = errors.Join(err, project.RecordRemoval(ctx, p))
+		if as == "" {
+			err = errors.Join(err, project.RecordSchedule(ctx, p, false))
 		}
 		changes.done(fmt.Sprintf("running workers continue; symphony stop --all -w %s ends them%s", text.ShellQuote(p.Path), as))
 	case err == nil:

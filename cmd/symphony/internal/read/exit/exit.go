@@ -43,11 +43,6 @@ func From(err error) *reconcile.Error {
 	return &reconcile.Error{Code: "internal", Message: err.Error(), Err: err}
 }
 
-// Fault makes an error of a code, a message and a hint.
-func Fault(code, message, hint string) *reconcile.Error {
-	return reconcile.NewError(code, message, hint)
-}
-
 // SeeHelp is the hint of errors of the command line, before the name of the command.
 const SeeHelp = "see symphony help"
 

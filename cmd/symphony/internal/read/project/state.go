@@ -274,11 +274,11 @@ type Rhythm struct {
 	Alive bool          // the last pass is younger than that, and the schedule was not removed since
 }
 
-// removedKey names, in the database, the time at which a schedule was removed last.
+// removedKey names, in the database, the time at which the schedule was removed; empty while one is installed.
 const removedKey = "schedule_removed_at"
 
-// RecordRemoval records that the schedule of a project was removed.
-func RecordRemoval(ctx context.Context, p *Project) error {
+// RecordSchedule records that a schedule of the project was installed, or that it was removed.
+func RecordSchedule(ctx context.Context, p *Project, installed bool) error {
 	if !p.HasState() {
 		return nil
 	}
@@ -287,7 +287,11 @@ func RecordRemoval(ctx context.Context, p *Project) error {
 		return err
 	}
 	defer db.Close()
-	return db.SetMeta(ctx, removedKey, p.Env.Now().UTC().Format(time.RFC3339Nano))
+	removed := ""
+	if !installed {
+		removed = p.Env.Now().UTC().Format(time.RFC3339Nano)
+	}
+	return db.SetMeta(ctx, removedKey, removed)
 }
 
 // ReadRhythm reads the rhythm of the schedule. It counts as dead when its last pass is older than three times the usual gap, or than the

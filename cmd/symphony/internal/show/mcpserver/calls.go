@@ -1,219 +1,132 @@
 package mcpserver
 
 import (
-	"bytes"
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
+	"path/filepath"
 	"strings"
-
-	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Failure is the structured content of a call that failed.
-type Failure struct {
-	Code    string `json:"code" jsonschema:"a stable code for programs"`
-	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty" jsonschema:"what to do next"`
-	AgentID string `json:"agentId,omitempty"`
-	Method  string `json:"method" jsonschema:"the tool"`
-	// Params has no content, which may be secret or large.
-	Params map[string]string `json:"params,omitempty" jsonschema:"the type and size of each argument"`
+// nestedIn are the arguments of a tool that has its own ones in params.
+type nestedIn[P any] struct {
+	AgentID string `json:"agentId"`
+	Params  P      `json:"params"`
 }
 
-// addTool registers a tool. Its result has the schema of Out, or of a Failure. Hosts validate both.
-func addTool[In, Out any](s *Server, t *mcp.Tool, do mcp.ToolHandlerFor[In, Out]) {
-	t.OutputSchema = &jsonschema.Schema{Type: "object", AnyOf: []*jsonschema.Schema{schemaOf[Out](), schemaOf[Failure]()}}
-	mcp.AddTool(s.mcp, t, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
-		result, out, err := do(ctx, req, in)
-		switch {
-		case errors.Is(err, context.DeadlineExceeded):
-			err = exit.Fault(agents.CodeTimeout, t.Name+" has not ended within "+text.Took(s.CallTimeout.Milliseconds()), "try again")
-		case errors.Is(err, context.Canceled):
-			err = exit.Fault("canceled", "the host has canceled the call", "")
-		case err != nil:
-			err = exit.From(err)
-		}
-		return result, out, err
-	})
+// caller sends calls to agents.
+type caller struct {
+	agents     *agents.Agents
+	timeout    time.Duration // of the call of a tool
+	fullAccess bool          // conversations without a sandbox are permitted
 }
 
-func schemaOf[T any]() *jsonschema.Schema {
-	schema, err := jsonschema.For[T](nil)
-	if err != nil {
-		panic(err) // the types are those of this package
+// do sends a call to an agent, waits for its end, and decodes its result unless result is nil. Its error is that of the call, or reports
+// with hint that the time is up.
+func (c caller) do(ctx context.Context, agentID string, call reconcile.Call, params, result any, hint string) (reconcile.Call, error) {
+	call, err := c.agents.Call(ctx, agentID, call, params)
+	if err == nil {
+		call, err = c.agents.Await(ctx, call.ID)
 	}
-	return schema
-}
-
-// reads are the annotations of a tool that changes nothing.
-func reads() *mcp.ToolAnnotations { return hints(true, false, true) }
-
-// works are the annotations of a tool that lets an agent work.
-func works() *mcp.ToolAnnotations {
-	return &mcp.ToolAnnotations{DestructiveHint: new(true), OpenWorldHint: new(true)}
-}
-
-// hints are the annotations of other tools, which change nothing beyond this machine.
-func hints(readOnly, destructive, idempotent bool) *mcp.ToolAnnotations {
-	return &mcp.ToolAnnotations{ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: new(false)}
-}
-
-// checkCalls limits the time of each call of a tool, refuses arguments that are strings, and describes errors.
-func (s *Server) checkCalls(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		call, ok := req.(*mcp.CallToolRequest)
-		if !ok {
-			return next(ctx, method, req)
-		}
-		ctx, cancel := context.WithTimeout(ctx, s.CallTimeout)
-		defer cancel()
-		given := call.Params.Arguments
-		result := &mcp.CallToolResult{}
-		var err error
-		if call.Params.Arguments, err = arranged(call.Params.Name, given); err != nil {
-			result.SetError(err)
-		} else {
-			var answer mcp.Result
-			if answer, err = next(ctx, method, req); err != nil {
-				return answer, err
-			}
-			result, _ = answer.(*mcp.CallToolResult)
-		}
-		if result != nil && result.IsError {
-			s.describe(ctx, call.Params.Name, given, result)
-		}
-		return result, nil
+	switch {
+	case err != nil:
+	case !call.Ended() && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = reconcile.NewError(agents.CodeTimeout,
+			fmt.Sprintf("%s has not ended within %s", call.Verb, text.Took(c.timeout.Milliseconds())), hint)
+	case !call.Ended():
+		err = ctx.Err()
+	default:
+		err = agents.Failure(call)
 	}
-}
-
-// arranged returns the arguments of a call as the tools expect them. A string that holds JSON is refused; members of params beside
-// agentId are accepted.
-func arranged(tool string, arguments json.RawMessage) (json.RawMessage, error) {
-	if isString(arguments) {
-		return nil, exit.Fault(agents.CodeInvalid, "arguments is a string that holds JSON", "send the object itself, without quotes around it")
-	}
-	members := membersOf(arguments)
-	if isString(members["params"]) {
-		return nil, exit.Fault(agents.CodeInvalid, "params is a string that holds JSON",
-			`send the object itself, without quotes around it: "params": {…}`)
-	}
-	if _, ok := members["params"]; ok || members == nil || !slices.Contains(paramsTools, tool) {
-		return arguments, nil
-	}
-	outer := map[string]any{"params": members}
-	if id, ok := members["agentId"]; ok {
-		outer["agentId"] = id
-		delete(members, "agentId")
-	}
-	return json.Marshal(outer)
-}
-
-// membersOf returns the members of an object, nil for other values.
-func membersOf(value json.RawMessage) (members map[string]json.RawMessage) {
-	if json.Unmarshal(value, &members) != nil {
-		return nil
-	}
-	return members
-}
-
-func isString(value json.RawMessage) bool {
-	return bytes.HasPrefix(bytes.TrimSpace(value), []byte(`"`))
-}
-
-const maxID = 64 // bytes of an agent's id
-
-// describe gives the result of a failed call its structured content, and logs it.
-func (s *Server) describe(ctx context.Context, tool string, arguments json.RawMessage, result *mcp.CallToolResult) {
-	var known *reconcile.Error
-	if err := result.GetError(); !errors.As(err, &known) {
-		known = exit.Fault(agents.CodeInvalid, mismatch(err), "see the input schema of "+tool)
-	}
-	f := Failure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}
-	if members := membersOf(arguments); members != nil {
-		f.AgentID = agentOf(members)
-		f.AgentID = text.Within(f.AgentID, maxID)
-		summarize(f.Params, "", members)
-	} else {
-		f.Params["arguments"] = summary(arguments)
-	}
-	line := f.Code + ": " + f.Message
-	if f.Hint != "" {
-		line += " (" + f.Hint + ")"
-	}
-	result.Content, result.StructuredContent = []mcp.Content{&mcp.TextContent{Text: line}}, f
-	s.log.WarnContext(ctx, "call failed", slog.String("tool", tool), slog.String("code", f.Code), slog.String("agent", f.AgentID),
-		slog.Any("arguments", f.Params))
-}
-
-// agentOf returns the id of the agent that the arguments of a call are about, "" if they name none.
-func agentOf(members map[string]json.RawMessage) (id string) {
-	_ = json.Unmarshal(members["agentId"], &id)
-	if id == "" && json.Unmarshal(members["requestId"], &id) == nil {
-		id, _ = reconcile.RequestRef(id)
-	}
-	return id
-}
-
-// mismatch returns the SDK's error about arguments that do not match the schema of a tool, with the name of the argument, but without its
-// value.
-func mismatch(err error) string {
-	place, message := "root", strings.TrimPrefix(fmt.Sprint(err), `validating "arguments": `)
-	if strings.HasPrefix(message, "unmarshaling ") {
-		return "arguments must be an object"
-	}
-	for {
-		rest, inner := strings.CutPrefix(message, "validating ")
-		if !inner {
-			break
-		}
-		place, message, _ = strings.Cut(rest, ": ")
-	}
-	if at := strings.LastIndex(message, ` has type "`); at >= 0 && strings.HasPrefix(message, "type: ") {
-		message = message[at+1:]
-	}
-	name := strings.NewReplacer("root", "arguments", "/properties/", ".", "/items", "[]").Replace(place)
-	return strings.TrimPrefix(name, ".") + ": " + message
-}
-
-// summarize adds the type and size of each member, and of the members of params.
-func summarize(sizes map[string]string, prefix string, members map[string]json.RawMessage) {
-	for name, value := range members {
-		if inner := membersOf(value); name == "params" && prefix == "" && inner != nil {
-			summarize(sizes, "params.", inner)
-			continue
-		}
-		sizes[prefix+name] = summary(value)
-	}
-}
-
-// summary is the type and size of a value.
-func summary(value json.RawMessage) string {
-	kind := "nothing"
-	if value = bytes.TrimSpace(value); len(value) > 0 {
-		switch value[0] {
-		case '"':
-			kind = "string"
-		case '{':
-			kind = "object"
-		case '[':
-			kind = "array"
-		case 't', 'f':
-			kind = "boolean"
-		case 'n':
-			kind = "null"
-		default:
-			kind = "number"
+	if err == nil && result != nil {
+		if err = json.Unmarshal(call.Result, result); err != nil {
+			err = fmt.Errorf("result of the call %s: %w", call.ID, err)
 		}
 	}
-	return fmt.Sprintf("%s, %d bytes", kind, len(value))
+	return call, err
+}
+
+// newID is the id of something whose client has chosen none.
+func newID() string { return strings.ToLower(rand.Text()[:10]) }
+
+// callID is the id of a call. One that a client has chosen counts for one agent.
+func callID(agentID, chosen string) string { return agentID + "." + cmp.Or(chosen, newID()) }
+
+// Settings are those of a conversation, or of one turn in it.
+type Settings struct {
+	Model          string `json:"model,omitempty"`
+	Cwd            string `json:"cwd,omitempty" jsonschema:"an absolute path in the directory of the agent; default: that directory"`
+	ApprovalPolicy string `json:"approvalPolicy,omitempty" jsonschema:"untrusted, on-request (default) or never"`
+	Sandbox        string `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default); danger-full-access if permitted"`
+}
+
+// policies returns the directory of settings without symbolic links, and what codex calls their approval policy and sandbox; nothing for
+// those of a run.
+func (c caller) policies(a agents.Agent, s Settings) (cwd string, approval, sandbox json.RawMessage, err error) {
+	if cwd, err = directory(a, s.Cwd); err == nil {
+		approval, err = approvalPolicy(s.ApprovalPolicy)
+	}
+	if err == nil {
+		sandbox, err = sandboxPolicy(s.Sandbox, c.fullAccess)
+	}
+	return cwd, approval, sandbox, err
+}
+
+// directory checks that a directory is in that of the agent, because two agents in one directory are refused. "" is the agent's.
+func directory(a agents.Agent, dir string) (string, error) {
+	if dir == "" {
+		return "", nil
+	}
+	const hint = "give the absolute path of an existing directory"
+	resolved, err := filepath.EvalSymlinks(dir)
+	switch {
+	case !filepath.IsAbs(dir):
+		err = reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), hint)
+	case err != nil:
+		err = reconcile.NewError(agents.CodeInvalid, "cwd: "+err.Error(), hint)
+	case resolved != a.WorkspacePath && !paths.Inside(a.WorkspacePath, resolved):
+		err = reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("cwd %s is not in %s, where agent %s works", dir, a.WorkspacePath, a.Identifier),
+			"spawn an agent in that directory")
+	}
+	return resolved, err
+}
+
+func approvalPolicy(word string) (json.RawMessage, error) {
+	switch word {
+	case "":
+		return nil, nil
+	case "untrusted", "on-request", "never":
+		return json.Marshal(word)
+	case "on-failure":
+		return nil, reconcile.NewError(agents.CodeInvalid, "codex no longer has the approvalPolicy on-failure", "use on-request")
+	}
+	return nil, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown approvalPolicy %q", word), "use untrusted, on-request or never")
+}
+
+// fullAccess is codex's policy for danger-full-access.
+var fullAccess = json.RawMessage(`{"type":"dangerFullAccess"}`)
+
+// sandboxPolicy returns codex's policy for the name of a sandbox, nil for that of a run.
+func sandboxPolicy(word string, fullAccessPermitted bool) (json.RawMessage, error) {
+	switch {
+	case word == "" || word == "workspace-write":
+		return nil, nil
+	case word == "read-only":
+		return json.RawMessage(`{"type":"readOnly","networkAccess":false}`), nil
+	case word == "danger-full-access" && fullAccessPermitted:
+		return fullAccess, nil
+	case word == "danger-full-access":
+		return nil, reconcile.NewError(agents.CodeInvalid, "the sandbox danger-full-access is not permitted",
+			"use workspace-write, or start symphony mcp with --allow-full-access")
+	}
+	return nil, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown sandbox %q", word), "use read-only or workspace-write")
 }

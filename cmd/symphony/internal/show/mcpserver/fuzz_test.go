@@ -10,10 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -21,27 +20,43 @@ import (
 
 // fuzzSeeds are arguments by tool: such as a host sends, and such as models get wrong.
 var fuzzSeeds = map[string][]string{
-	"spawn_agent":          {`{"id":"two","cwd":"/"}`, `{"id":"../x","shared":true}`, `{"cwd":"relative"}`, `{"cwd":7}`},
-	"list_agents":          {`{}`, `{"all":true}`, `null`, `[]`},
-	"kill_agent":           {`{"agentId":"one"}`, `{"agentId":""}`},
-	"new_conversation":     {`{"agentId":"one","params":{"id":"main","model":"gpt-5","sandbox":"read-only","approvalPolicy":"never","config":{"a":[{}]}}}`, `{"agentId":"one"}`},
-	"send_user_message":    {`{"agentId":"one","params":{"conversationId":"main","items":[{"type":"text","text":"hello"}]}}`, `{"agentId":"one","params":"{\"items\":[]}"}`},
-	"send_user_turn":       {`{"agentId":"one","conversationId":"main","items":[{"type":"image","image_url":"data:,"},{"type":"localImage","path":"x"}],"effort":"low"}`, `"{}"`},
-	"interrupt":            {`{"agentId":"one","params":{"conversationId":"main"}}`},
-	"wait_agent":           {`{"agentIds":["one"],"mode":"all","timeoutSeconds":1e300,"cursor":"one:0.0.0"}`, `{"agentIds":[],"cursor":",:"}`},
-	"read_events":          {`{"agentId":"one","maxBytes":-1}`, `{"agentId":"one","cursor":"1.2.3.4"}`},
-	"git_diff_to_remote":   {`{"agentId":"one"}`, `{"agentId":"one","params":{"cwd":"/etc"}}`},
-	"exec_one_off_command": {`{"agentId":"one","params":{"command":["ls"],"timeoutMs":-9223372036854775808}}`, `{"agentId":"one","params":{"command":"ls"}}`},
-	"get_auth_status":      {`{"agentId":"one"}`},
-	"codex":                {`{"prompt":"hello","cwd":".","approval-policy":"on-failure","sandbox":"danger-full-access"}`, `{"prompt":"","profile":"x"}`},
-	"codex-reply":          {`{"threadId":"th","prompt":"go on"}`, `{"conversationId":"th"}`, `{}`},
-	"list_issues":          {`{"issues":["ABC-1"],"all":true}`},
-	"show_issue":           {`{"issue":"https://example.com/x/1","offline":true}`},
-	"hold_issue":           {`{"issue":"ABC-1"}`, `{"issue":""}`},
-	"run_issue":            {`{"issue":"1"}`},
-	"approve":              {`{"requestId":"one.1","forSession":true}`, `{"requestId":"one."}`},
-	"deny":                 {`{"requestId":"one.99999999999999999999"}`},
-	"answer":               {`{"requestId":"one.1","answers":[]}`},
+	"spawn_agent": {`{"id":"two","cwd":"/"}`, `{"id":"../x","shared":true}`, `{"cwd":"relative"}`, `{"cwd":7}`},
+	"list_agents": {`{}`, `{"all":true}`, `null`, `[]`},
+	"kill_agent":  {`{"agentId":"one"}`, `{"agentId":""}`},
+	"new_conversation": {
+		`{"agentId":"one","params":{"id":"main","model":"gpt-5","sandbox":"read-only","approvalPolicy":"never","config":{"a":[{}]}}}`,
+		`{"agentId":"one"}`,
+	},
+	"send_user_message": {
+		`{"agentId":"one","params":{"conversationId":"main","items":[{"type":"text","text":"hello"}]}}`,
+		`{"agentId":"one","params":"{\"items\":[]}"}`,
+	},
+	"send_user_turn": {
+		`{"agentId":"one","conversationId":"main","items":[{"type":"image","image_url":"data:,"},{"type":"localImage","path":"x"}],
+			"effort":"low"}`,
+		`"{}"`,
+	},
+	"interrupt":          {`{"agentId":"one","params":{"conversationId":"main"}}`},
+	"wait_agent":         {`{"agentIds":["one"],"mode":"all","timeoutSeconds":1e300,"cursor":"one:0.0.0"}`, `{"agentIds":[],"cursor":",:"}`},
+	"read_events":        {`{"agentId":"one","maxBytes":-1}`, `{"agentId":"one","cursor":"1.2.3.4"}`},
+	"git_diff_to_remote": {`{"agentId":"one"}`, `{"agentId":"one","params":{"cwd":"/etc"}}`},
+	"exec_one_off_command": {
+		`{"agentId":"one","params":{"command":["ls"],"timeoutMs":-9223372036854775808}}`,
+		`{"agentId":"one","params":{"command":"ls"}}`,
+	},
+	"get_auth_status": {`{"agentId":"one"}`},
+	"codex": {
+		`{"prompt":"hello","cwd":".","approval-policy":"on-failure","sandbox":"danger-full-access"}`,
+		`{"prompt":"","profile":"x"}`,
+	},
+	"codex-reply": {`{"threadId":"th","prompt":"go on"}`, `{"conversationId":"th"}`, `{}`},
+	"list_issues": {`{"issues":["ABC-1"],"all":true}`},
+	"show_issue":  {`{"issue":"https://example.com/x/1","offline":true}`},
+	"hold_issue":  {`{"issue":"ABC-1"}`, `{"issue":""}`},
+	"run_issue":   {`{"issue":"1"}`},
+	"approve":     {`{"requestId":"one.1","forSession":true}`, `{"requestId":"one."}`},
+	"deny":        {`{"requestId":"one.99999999999999999999"}`},
+	"answer":      {`{"requestId":"one.1","answers":[]}`},
 }
 
 // FuzzArguments calls every tool with arbitrary arguments. Whatever they are, the result is one of the tool, or an error with a code that
@@ -68,7 +83,7 @@ func FuzzArguments(f *testing.F) {
 		log.Reset()
 		result := test.Must(host.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)}))
 		text := test.Must(json.Marshal(result.StructuredContent))
-		var failure Failure
+		var failure callFailure
 		if err := json.Unmarshal(text, &failure); err != nil {
 			t.Fatalf("%s %s: %s is no object", name, arguments, text)
 		}
@@ -87,20 +102,22 @@ func toolHost(f testing.TB, groups ...string) (*mcp.ClientSession, *bytes.Buffer
 	ctx, dir, log := context.Background(), f.TempDir(), &bytes.Buffer{}
 	env := &environ.Env{Dir: dir, Home: dir, Now: time.Now, Environ: []string{"SYMPHONY_RUN_ID=1"}} // an agent starts no agents
 	server, err := New(ctx, env, log, Options{
-		Groups: groups, CallTimeout: time.Second, ApprovalTimeout: time.Second, Project: project.New(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state")),
+		Groups: groups, CallTimeout: time.Second, ApprovalTimeout: time.Second,
+		Project: project.New(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state")),
 	})
 	test.OK(f, err)
 	f.Cleanup(func() { test.OK(f, server.agents.Close()) })
 	run := reconcile.Run{
-		ID: "20260101T000000.000-aaaaaa", Kind: reconcile.FreeRun, IssueID: "one", Identifier: "one", Phase: reconcile.Starting, WorkspacePath: dir,
-		StartedAt: time.Now(), Issue: reconcile.Issue{ID: "one", Identifier: "one"},
+		ID: "20260101T000000.000-aaaaaa", Kind: reconcile.FreeRun, IssueID: "one", Identifier: "one", Phase: reconcile.Starting,
+		WorkspacePath: dir, StartedAt: time.Now(), Issue: reconcile.Issue{ID: "one", Identifier: "one"},
 	}
 	db := server.agents.DB
 	_, _, err = db.Clients.AddAgent(ctx, run, false)
 	test.OK(f, err)
-	_, err = db.Clients.AddCall(ctx, reconcile.Call{ID: "one.main", RunID: run.ID, Agent: "one", Verb: reconcile.CallConversation, CreatedAt: time.Now()})
-	test.OK(f, err)
-	test.OK(f, db.Journal.EndCall(ctx, reconcile.Call{ID: "one.main", Status: reconcile.CallCompleted, ThreadID: "th", EndedAt: time.Now(), Result: []byte("{}")}))
+	call := reconcile.Call{ID: "one.main", RunID: run.ID, Agent: "one", Verb: reconcile.CallConversation, CreatedAt: time.Now()}
+	test.Must(db.Clients.AddCall(ctx, call))
+	call = reconcile.Call{ID: "one.main", Status: reconcile.CallCompleted, ThreadID: "th", EndedAt: time.Now(), Result: []byte("{}")}
+	test.OK(f, db.Journal.EndCall(ctx, call))
 	near, far := mcp.NewInMemoryTransports()
 	test.Must(server.mcp.Connect(ctx, near, nil))
 	host := test.Must(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx, far, nil))

@@ -2,24 +2,17 @@ package mcpserver
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 type (
-	// RequestState is a request that waits for a decision.
-	RequestState struct {
+	// requestState is a request that waits for a decision.
+	requestState struct {
 		RequestID      string            `json:"requestId"`
 		AgentID        string            `json:"agentId"`
 		ConversationID string            `json:"conversationId,omitempty"`
@@ -36,43 +29,36 @@ type (
 		Server         string            `json:"server,omitempty" jsonschema:"the MCP server of codex that asks, or whose tool is to run"`
 		OutsideSandbox bool              `json:"outsideSandbox,omitempty"`
 		Reason         string            `json:"reason,omitempty" jsonschema:"in the words of the agent"`
-		Questions      []RequestQuestion `json:"questions,omitempty"`
+		Questions      []requestQuestion `json:"questions,omitempty"`
 		ExpiresAt      time.Time         `json:"expiresAt" jsonschema:"it is denied then"`
 		HowToDecide    string            `json:"howToDecide"`
 	}
-	// RequestQuestion is one question of a request.
-	RequestQuestion struct {
+	requestQuestion struct {
 		Question string   `json:"question"`
 		Options  []string `json:"options,omitempty"`
 		Other    bool     `json:"other,omitempty" jsonschema:"a text other than the options is accepted"`
 		Optional bool     `json:"optional,omitempty"`
 		Secret   bool     `json:"secret,omitempty" jsonschema:"a person should answer it with symphony answer, so that no model sees the answer"`
 	}
-	// ListRequestsIn are the arguments of list_requests.
-	ListRequestsIn struct {
+	listRequestsIn struct {
 		AgentID string `json:"agentId,omitempty" jsonschema:"only the requests of this agent"`
 	}
-	// ListRequestsOut is the result of list_requests.
-	ListRequestsOut struct {
-		Requests []RequestState `json:"requests" jsonschema:"oldest first"`
+	listRequestsOut struct {
+		Requests []requestState `json:"requests" jsonschema:"oldest first"`
 	}
-	// ApproveIn are the arguments of approve.
-	ApproveIn struct {
+	approveIn struct {
 		RequestID  string `json:"requestId"`
 		ForSession bool   `json:"forSession,omitempty" jsonschema:"also approve later requests like it, as long as codex runs"`
 	}
-	// DenyIn are the arguments of deny.
-	DenyIn struct {
+	denyIn struct {
 		RequestID string `json:"requestId"`
 		Reason    string `json:"reason,omitempty" jsonschema:"for the log of the agent"`
 	}
-	// AnswerIn are the arguments of answer.
-	AnswerIn struct {
+	answerIn struct {
 		RequestID string   `json:"requestId"`
 		Answers   []string `json:"answers" jsonschema:"one for each question, in order: a text, or labels of options with commas between them"`
 	}
-	// DecidedOut is the result of approve, deny and answer.
-	DecidedOut struct {
+	decidedOut struct {
 		RequestID string `json:"requestId"`
 		Decision  string `json:"decision"`
 		Taken     bool   `json:"taken" jsonschema:"the agent has received the decision"`
@@ -80,44 +66,40 @@ type (
 )
 
 // addRequestTools registers the tools that list and decide requests of agents.
-func (s *Server) addRequestTools() {
-	addTool(s, &mcp.Tool{
-		Name: "list_requests", Annotations: reads(), Description: "List the open requests of agents: commands, changes, permissions, questions.",
-	}, s.listRequests)
-	addTool(s, &mcp.Tool{
-		Name: "approve", Annotations: hints(false, true, false),
-		Description: "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve.",
-	}, func(ctx context.Context, _ *mcp.CallToolRequest, in ApproveIn) (*mcp.CallToolResult, DecidedOut, error) {
+func addRequestTools(t *tools, a *agents.Agents) {
+	decide := func(ctx context.Context, id string, d requests.Decision) (decidedOut, error) {
+		r, err := a.Decide(ctx, id, d)
+		return decidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
+	}
+	addTool(t, "list_requests", reads(), func(ctx context.Context, in listRequestsIn) (listRequestsOut, error) {
+		return listRequests(ctx, a, in.AgentID)
+	}, "List the open requests of agents: commands, changes, permissions, questions.")
+	addTool(t, "approve", hints(false, true, false), func(ctx context.Context, in approveIn) (decidedOut, error) {
 		how := reconcile.DecideApprove
 		if in.ForSession {
 			how = reconcile.DecideForSession
 		}
-		return s.decide(ctx, in.RequestID, requests.Decision{How: how})
-	})
-	addTool(s, &mcp.Tool{
-		Name: "deny", Annotations: hints(false, false, false), Description: "Refuse what an agent asks for. Its turn continues without it.",
-	}, func(ctx context.Context, _ *mcp.CallToolRequest, in DenyIn) (*mcp.CallToolResult, DecidedOut, error) {
-		return s.decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
-	})
-	addTool(s, &mcp.Tool{
-		Name: "answer", Annotations: hints(false, false, false), Description: "Answer the questions of an agent.",
-	}, func(ctx context.Context, _ *mcp.CallToolRequest, in AnswerIn) (*mcp.CallToolResult, DecidedOut, error) {
-		return s.decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideAnswer, Texts: in.Answers})
-	})
+		return decide(ctx, in.RequestID, requests.Decision{How: how})
+	}, "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve.")
+	addTool(t, "deny", hints(false, false, false), func(ctx context.Context, in denyIn) (decidedOut, error) {
+		return decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
+	}, "Refuse what an agent asks for. Its turn continues without it.")
+	addTool(t, "answer", hints(false, false, false), func(ctx context.Context, in answerIn) (decidedOut, error) {
+		return decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideAnswer, Texts: in.Answers})
+	}, "Answer the questions of an agent.")
 }
 
-func (s *Server) listRequests(
-	ctx context.Context, _ *mcp.CallToolRequest, in ListRequestsIn,
-) (*mcp.CallToolResult, ListRequestsOut, error) {
-	out := ListRequestsOut{Requests: []RequestState{}}
-	if in.AgentID != "" {
-		if _, err := s.agents.Find(ctx, in.AgentID); err != nil {
-			return nil, out, err
+// listRequests lists the open requests of an agent, or of all agents if agentID is empty.
+func listRequests(ctx context.Context, a *agents.Agents, agentID string) (listRequestsOut, error) {
+	out := listRequestsOut{Requests: []requestState{}}
+	if agentID != "" {
+		if _, err := a.Find(ctx, agentID); err != nil {
+			return out, err
 		}
 	}
-	open, err := s.agents.Requests(ctx)
+	open, err := a.Requests(ctx)
 	for _, r := range open {
-		if in.AgentID != "" && r.Identifier != in.AgentID {
+		if agentID != "" && r.Identifier != agentID {
 			continue
 		}
 		state := newRequestState(r)
@@ -126,12 +108,7 @@ func (s *Server) listRequests(
 		}
 		out.Requests = append(out.Requests, state)
 	}
-	return nil, out, err
-}
-
-func (s *Server) decide(ctx context.Context, id string, d requests.Decision) (*mcp.CallToolResult, DecidedOut, error) {
-	r, err := s.agents.Decide(ctx, id, d)
-	return nil, DecidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
+	return out, err
 }
 
 // methods are the names of requests in the former protocol of codex.
@@ -140,9 +117,9 @@ var methods = map[reconcile.RequestKind]string{
 	reconcile.PermissionsRequest: "permissions", reconcile.QuestionRequest: "question",
 }
 
-func newRequestState(r reconcile.Request) RequestState {
+func newRequestState(r reconcile.Request) requestState {
 	d := r.Detail
-	s := RequestState{
+	s := requestState{
 		RequestID: r.ID(), AgentID: r.Identifier, ConversationID: r.ThreadID, CallID: d.CallID, Method: methods[r.Kind], Summary: r.Summary,
 		Command: d.Command, Cwd: d.Cwd, CutBytes: d.Cut, GrantRoot: d.GrantRoot, Server: d.Server, OutsideSandbox: r.Outside, Reason: d.Reason,
 		ExpiresAt: r.ExpiresAt, HowToDecide: howToDecide(r),
@@ -154,7 +131,7 @@ func newRequestState(r reconcile.Request) RequestState {
 		s.Paths = append(s.Paths, c.Path)
 	}
 	for _, q := range d.Questions {
-		one := RequestQuestion{Question: q.Text, Other: q.Other, Optional: q.Optional, Secret: q.Secret}
+		one := requestQuestion{Question: q.Text, Other: q.Other, Optional: q.Optional, Secret: q.Secret}
 		for _, o := range q.Options {
 			one.Options = append(one.Options, o.Label)
 		}
@@ -170,43 +147,3 @@ func howToDecide(r reconcile.Request) string {
 	}
 	return tools + ", or in a terminal: " + view.HowToAnswer(r)
 }
-
-// autoApprove reads ORCH_AUTO_APPROVE.
-func autoApprove(value string) (bool, error) {
-	if value == "" {
-		return false, nil
-	}
-	approve, err := strconv.ParseBool(value)
-	if err != nil {
-		return false, exit.Usage("mcp: ORCH_AUTO_APPROVE must be 1 or 0, not %q", value)
-	}
-	return approve, nil
-}
-
-// decisionOf turns the content of a form of formOf into a decision. Error: invalid_argument.
-func decisionOf(r reconcile.Request, content map[string]any) (d requests.Decision, err error) {
-	if r.Kind == reconcile.QuestionRequest {
-		d.How = reconcile.DecideAnswer
-		for i := range r.Detail.Questions {
-			text := ""
-			if given := content[answerName(i)]; given != nil {
-				text = strings.TrimSpace(fmt.Sprint(given))
-			}
-			d.Texts = append(d.Texts, text)
-		}
-		return d, nil
-	}
-	how, _ := content["decision"].(string)
-	d.Reason, _ = content["reason"].(string)
-	if d.How = reconcile.RequestDecision(how); !slices.Contains(decisions(), any(how)) {
-		return d, exit.Fault(agents.CodeInvalid, fmt.Sprintf("the form of %s has no decision", r.ID()), howToDecide(r))
-	}
-	return d, nil
-}
-
-// decisions are the values of the form for an approval.
-func decisions() []any {
-	return []any{string(reconcile.DecideApprove), string(reconcile.DecideForSession), string(reconcile.DecideDeny)}
-}
-
-func answerName(i int) string { return fmt.Sprintf("answer%d", i+1) }

@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -62,13 +61,17 @@ func newMachine(t *testing.T) *machine {
 	m.state = test.Must(agents.Open(t.Context(), m.env))
 	t.Cleanup(func() { test.OK(t, m.state.Close()) })
 	m.run = reconcile.Run{
-		ID: "20261122-1", Kind: reconcile.FreeRun, IssueID: "one", Identifier: "one", Phase: reconcile.StreamingTurn, WorkspacePath: home, StartedAt: time.Now(),
+		ID: "20261122-1", Kind: reconcile.FreeRun, IssueID: "one", Identifier: "one", Phase: reconcile.StreamingTurn,
+		WorkspacePath: home, StartedAt: time.Now(),
 	}
 	_, _, err := m.state.DB.Clients.AddAgent(t.Context(), m.run, false)
 	test.OK(t, err)
 	// Its turn goes on in all tests.
-	for _, call := range []reconcile.Call{{ID: "c", Verb: reconcile.CallConversation}, {ID: "t", Verb: reconcile.CallTurn, Conversation: "c"}} {
-		call.RunID, call.Agent, call.Status, call.Params, call.CreatedAt = m.run.ID, "one", reconcile.CallQueued, json.RawMessage("{}"), time.Now()
+	for _, call := range []reconcile.Call{
+		{ID: "c", Verb: reconcile.CallConversation}, {ID: "t", Verb: reconcile.CallTurn, Conversation: "c"},
+	} {
+		call.RunID, call.Agent, call.Status = m.run.ID, "one", reconcile.CallQueued
+		call.Params, call.CreatedAt = json.RawMessage("{}"), time.Now()
 		test.Must(m.state.DB.Clients.AddCall(t.Context(), call))
 	}
 	alive := project.AliveFile(project.AgentsDir(m.env), m.run.ID)
@@ -106,22 +109,25 @@ type host struct {
 	server *Server
 }
 
+type elicitHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)
+
 const legacy, modern = "2025-06-18", "2026-07-28"
 
 // host starts a server and a host with the protocol. elicit is nil for a host that can't ask. The host declines at once if person is set
 // to a long time.
-func (m *machine) host(protocol string, person time.Duration, elicit func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error)) *host {
+func (m *machine) host(protocol string, person time.Duration, elicit elicitHandler) *host {
 	m.t.Helper()
 	s := test.Must(New(m.t.Context(), m.env, m.log, Options{
 		CallTimeout: time.Minute, ApprovalTimeout: time.Hour, Groups: []string{GroupAgents},
 	}))
-	s.asked.person = person
+	s.elicitor.person = person
 	in, toServer := io.Pipe()
 	fromServer, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(m.t.Context(), in, out) }()
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: elicit})
-	session := test.Must(client.Connect(m.t.Context(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, &mcp.ClientSessionOptions{ProtocolVersion: protocol}))
+	options := &mcp.ClientSessionOptions{ProtocolVersion: protocol}
+	session := test.Must(client.Connect(m.t.Context(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, options))
 	m.t.Cleanup(func() {
 		session.Close()
 		toServer.Close()
@@ -138,7 +144,7 @@ func (h *host) call(tool string, arguments map[string]any, code string, out any)
 		h.t.Fatalf("%s: %v", tool, err)
 	}
 	data := test.Must(json.Marshal(result.StructuredContent))
-	var failed Failure
+	var failed callFailure
 	if test.OK(h.t, json.Unmarshal(data, &failed)); result.IsError != (code != "") || code != "" && failed.Code != code {
 		h.t.Fatalf("%s: %s", tool, data)
 	}
@@ -147,23 +153,26 @@ func (h *host) call(tool string, arguments map[string]any, code string, out any)
 	}
 }
 
-func (h *host) wait(seconds float64) (out WaitAgentOut) {
+func (h *host) wait(seconds float64) (out waitAgentOut) {
 	h.t.Helper()
 	h.call("wait_agent", map[string]any{"agentIds": []string{"one"}, "timeoutSeconds": seconds}, "", &out)
 	return out
 }
 
 // waitForData waits until wait_agent returns because of a request, and returns it.
-func (h *host) waitForData() RequestState {
+func (h *host) waitForData() requestState {
 	h.t.Helper()
-	var out WaitAgentOut
-	test.Until(h.t, "the host gets a request", func() bool { out = h.wait(20); return out.State == "done" && len(out.Agents[0].Requests) == 1 })
+	var out waitAgentOut
+	test.Until(h.t, "the host gets a request", func() bool {
+		out = h.wait(20)
+		return out.State == stateDone && len(out.Agents[0].Requests) == 1
+	})
 	return out.Agents[0].Requests[0]
 }
 
-func (h *host) requests() []RequestState {
+func (h *host) requests() []requestState {
 	h.t.Helper()
-	var out ListRequestsOut
+	var out listRequestsOut
 	h.call("list_requests", map[string]any{}, "", &out)
 	return out.Requests
 }
@@ -173,7 +182,7 @@ var install = agent.Request{
 	Reason: "it needs hunter2-hunter2", OutsideSandbox: true,
 }
 
-func accepts(content map[string]any) func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+func accepts(content map[string]any) elicitHandler {
 	return func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		return &mcp.ElicitResult{Action: "accept", Content: content}, nil
 	}
@@ -213,7 +222,8 @@ Without a decision it is denied at `
 		{install, map[string]any{"decision": "approve"}, command, "{true false  map[] false operator}"},
 		{install, map[string]any{"decision": "approve_for_session"}, command, "{true true  map[] false operator}"},
 		{install, map[string]any{"decision": "deny", "reason": "no"}, command, "{false false no map[] false operator}"},
-		{patch, map[string]any{"decision": "approve"}, "applyPatchApproval: agent one asks\nSummary: add a.txt\nFile: a.txt (add)\n+hello\n\\x1b[31m\n", "{true false  map[] false operator}"},
+		{patch, map[string]any{"decision": "approve"},
+			"applyPatchApproval: agent one asks\nSummary: add a.txt\nFile: a.txt (add)\n+hello\n\\x1b[31m\n", "{true false  map[] false operator}"},
 		{question, map[string]any{"answer1": "blue", "answer2": 3}, "Question: How many?\n", "{false false  map[a:[blue] b:[3]] false operator}"},
 	} {
 		for _, protocol := range protocols {
@@ -230,9 +240,9 @@ Without a decision it is denied at `
 			got := <-told
 			got.Sent = nil
 			if text := strings.Replace(fmt.Sprint(got), " <nil>}", "}", 1); text != c.want || !strings.Contains(message, c.message) {
-				t.Errorf("%s: the agent is told %s, want %s; the form says\n%s", protocol, text, c.want, message)
+				t.Errorf("%s: the agent is told %s, want %s; the form is\n%s", protocol, text, c.want, message)
 			}
-			test.Equal(t, protocol+": the open requests", h.requests(), []RequestState{})
+			test.Equal(t, protocol+": the open requests", h.requests(), []requestState{})
 		}
 	}
 }
@@ -241,7 +251,7 @@ Without a decision it is denied at `
 // log explains how to decide.
 func TestHostThatCannotAsk(t *testing.T) {
 	t.Parallel()
-	for _, elicit := range []func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResult, error){nil, declines} {
+	for _, elicit := range []elicitHandler{nil, declines} {
 		for _, protocol := range protocols {
 			m := newMachine(t)
 			told := m.asks(install, time.Hour)
@@ -254,11 +264,11 @@ func TestHostThatCannotAsk(t *testing.T) {
 			if elicit != nil {
 				test.Until(m.t, "the decline is logged", func() bool { return strings.Contains(m.log.String(), "symphony approve one.1") })
 			}
-			test.Equal(t, protocol+": the requests", h.requests(), []RequestState{is})
+			test.Equal(t, protocol+": the requests", h.requests(), []requestState{is})
 			h.call("answer", map[string]any{"requestId": "one.1", "answers": []string{"x"}}, "usage", nil)
 			h.call("approve", map[string]any{"requestId": "one.2"}, "request_not_found", nil)
 			h.call("approve", map[string]any{"requestId": "one"}, "request_not_found", nil)
-			var out DecidedOut
+			var out decidedOut
 			h.call("approve", map[string]any{"requestId": "one.1", "forSession": true}, "", &out)
 			if got := <-told; !got.ForSession || !out.Taken || out.Decision != "approve_for_session" {
 				t.Errorf("%s: the agent is told %+v, the host %+v", protocol, got, out)
@@ -308,7 +318,7 @@ func TestFirstDecisionCounts(t *testing.T) {
 			test.Until(m.t, "the other host has decided", func() bool { return len(test.Must(m.state.Requests(m.t.Context()))) == 0 })
 			return declines(ctx, nil)
 		})
-		waited := make(chan WaitAgentOut, 1)
+		waited := make(chan waitAgentOut, 1)
 		go func() { waited <- slow.wait(2) }()
 		<-asked
 		m.host(protocol, 0, accepts(map[string]any{"decision": "approve"})).wait(0.5)
@@ -354,7 +364,8 @@ func TestSecretQuestion(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range protocols {
 		m := newMachine(t)
-		told := m.asks(agent.Request{Kind: agent.RequestQuestion, Summary: "Token?", Questions: []agent.Question{{ID: "q", Text: "Token?", Secret: true}}}, time.Hour)
+		questions := []agent.Question{{ID: "q", Text: "Token?", Secret: true}}
+		told := m.asks(agent.Request{Kind: agent.RequestQuestion, Summary: "Token?", Questions: questions}, time.Hour)
 		h := m.host(protocol, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			t.Error("the host is asked for a secret")
 			return declines(ctx, r)
@@ -362,7 +373,8 @@ func TestSecretQuestion(t *testing.T) {
 		test.Equal(t, protocol+": the question is secret", h.waitForData().Questions[0].Secret, true)
 		h.call("answer", map[string]any{"requestId": "one.1", "answers": []string{"top-secret-1"}}, "", nil)
 		stored := test.Must(m.state.DB.Views.FindRequest(t.Context(), "one", 1))
-		if got := <-told; fmt.Sprint(got.Answers) != "map[q:[top-secret-1]]" || stored.Answer.Answers != nil || strings.Contains(m.log.String(), "top-secret") {
+		got := <-told
+		if fmt.Sprint(got.Answers) != "map[q:[top-secret-1]]" || stored.Answer.Answers != nil || strings.Contains(m.log.String(), "top-secret") {
 			t.Errorf("%s: the agent is told %v, %+v is stored, the log is %s", protocol, got.Answers, stored.Answer, m.log)
 		}
 	}
@@ -370,7 +382,9 @@ func TestSecretQuestion(t *testing.T) {
 
 func TestAutoApprove(t *testing.T) {
 	t.Parallel()
-	for value, want := range map[string]string{"": "false <nil>", "0": "false <nil>", "1": "true <nil>", "true": "true <nil>", "deny": "false usage"} {
+	for value, want := range map[string]string{
+		"": "false <nil>", "0": "false <nil>", "1": "true <nil>", "true": "true <nil>", "deny": "false usage",
+	} {
 		approve, err := autoApprove(value)
 		if got := fmt.Sprint(approve, " ", err); !strings.HasPrefix(got, want) {
 			t.Errorf("%q: %s", value, got)

@@ -5,11 +5,9 @@ package mcpserver
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -18,8 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 )
 
 // The groups of tools.
@@ -48,19 +44,12 @@ type Options struct {
 
 // Server is the server of one host.
 type Server struct {
-	Options
-	env    *environ.Env
-	agents *agents.Agents
-	mcp    *mcp.Server
-	log    *slog.Logger
-	self   *reconcile.Handle // this process, if agents are to end with it
-
-	// autoApprove: the agents that it spawns get every approval that they ask for.
-	autoApprove bool
-	asked       asked
-
-	mu   sync.Mutex
-	conn mcp.Connection // nil before Serve
+	agents   *agents.Agents
+	starter  starter
+	elicitor *elicitor
+	events   bool
+	mcp      *mcp.Server
+	log      *slog.Logger
 }
 
 // New opens the state of the agents and registers the tools. The server logs to stderr.
@@ -71,33 +60,37 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 	if o.Project == nil && slices.Contains(o.Groups, GroupIssues) {
 		return nil, exit.Usage("mcp: the tools of the group issues need a workflow")
 	}
-	s := &Server{
-		Options: o, env: w, log: slog.New(slog.NewTextHandler(stderr, nil)),
-		asked: asked{waiting: map[string]context.CancelFunc{}, over: map[string]bool{}, person: askedPerson},
+	starter, err := newStarter(ctx, w, o)
+	if err != nil {
+		return nil, err
 	}
-	if o.Ephemeral {
-		self, err := proc.Self()
-		if err != nil {
-			return nil, fmt.Errorf("this process: %w", err)
+	a, log := starter.agents, slog.New(slog.NewTextHandler(stderr, nil))
+	s := &Server{agents: a, starter: starter, elicitor: newElicitor(a, log), events: o.Events, log: log}
+	agentTools := slices.Contains(o.Groups, GroupAgents)
+	options := &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{
+		Tools: &mcp.ToolCapabilities{}, Experimental: map[string]any{eventMethod: struct{}{}},
+	}}
+	if agentTools { // the others explain themselves
+		options.Instructions = instructions
+	}
+	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "symphony", Title: "Symphony", Version: project.Version()}, options)
+	t := &tools{server: s.mcp, timeout: o.CallTimeout, log: log, nested: map[string]bool{}}
+	s.mcp.AddReceivingMiddleware(t.call)
+	c := caller{agents: a, timeout: o.CallTimeout, fullAccess: o.FullAccess}
+	for _, group := range o.Groups {
+		switch group {
+		case GroupAgents:
+			addAgentTools(t, starter)
+			conversations{c}.addTools(t)
+			addWaitTools(t, s.elicitor)
+			addEventTools(t, a)
+			addRequestTools(t, a)
+			addMachineTools(t, c)
+		case GroupIssues:
+			addIssueTools(t, issues{env: w, project: o.Project})
+		case GroupCodex:
+			codex{conversations: conversations{c}, starter: starter, elicitor: s.elicitor, canWait: agentTools}.addTools(t)
 		}
-		s.self = &self
-	}
-	var err error
-	if s.autoApprove, err = autoApprove(w.Getenv("ORCH_AUTO_APPROVE")); err != nil {
-		return nil, err
-	}
-	if s.agents, err = agents.Open(ctx, w); err != nil {
-		return nil, err
-	}
-	s.mcp = mcp.NewServer(
-		&mcp.Implementation{Name: "symphony", Title: "Symphony", Version: project.Version()},
-		&mcp.ServerOptions{Instructions: instructionsFor(o.Groups), Capabilities: &mcp.ServerCapabilities{
-			Tools: &mcp.ToolCapabilities{}, Experimental: map[string]any{eventMethod: struct{}{}},
-		}},
-	)
-	s.mcp.AddReceivingMiddleware(s.checkCalls)
-	for _, group := range s.Groups {
-		s.addGroup(group)
 	}
 	return s, nil
 }
@@ -105,31 +98,6 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 const instructions = `Each agent is a coding agent (codex) that works in a directory and outlives this server. spawn_agent starts one,
 new_conversation opens a conversation with it, send_user_turn gives it work and returns at once. wait_agent waits
 for its end or a request, read_events reads what the agent has done. list_agents shows agents that an earlier host has started.`
-
-// instructionsFor are the instructions of a server with these groups of tools. The tools of the others explain themselves.
-func instructionsFor(groups []string) string {
-	if slices.Contains(groups, GroupAgents) {
-		return instructions
-	}
-	return ""
-}
-
-// addGroup registers the tools of a group.
-func (s *Server) addGroup(group string) {
-	switch group {
-	case GroupAgents:
-		s.addAgentTools()
-		s.addTurnTools()
-		s.addWaitTools()
-		s.addEventTools()
-		s.addRequestTools()
-		s.addMachineTools()
-	case GroupIssues:
-		s.addIssueTools()
-	case GroupCodex:
-		s.addCodexTools()
-	}
-}
 
 // closePatience is how long the connection may take to close after a signal. A host that does not read blocks it for ever.
 const closePatience = time.Second
@@ -139,13 +107,10 @@ const closePatience = time.Second
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s.mcp.AddReceivingMiddleware(s.sendEvents(ctx), s.sendRequests(ctx))
+	t := newTransport(in, out, s.log)
+	s.mcp.AddReceivingMiddleware(forwardEvents(ctx, s.agents, s.log, t, s.events), s.elicitor.middleware(ctx))
 	ended := make(chan error, 1)
-	go func() {
-		ended <- s.mcp.Run(ctx, &transport{
-			Transport: &mcp.IOTransport{Reader: newFrames(in, out, s.log), Writer: out, MaxLineLength: -1}, server: s,
-		})
-	}()
+	go func() { ended <- s.mcp.Run(ctx, t) }()
 	var err error
 	select {
 	case err = <-ended:
@@ -158,44 +123,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	if ctx.Err() != nil {
 		err = nil // a signal is how a host ends a server
 	}
-	return errors.Join(err, s.endAgents(context.WithoutCancel(ctx)), s.agents.Close())
-}
-
-// endAgents ends the agents that are to end with this process.
-func (s *Server) endAgents(ctx context.Context) error {
-	if s.self == nil {
-		return nil
-	}
-	list, err := s.agents.List(ctx)
-	var mu sync.Mutex
-	var ending sync.WaitGroup
-	for _, a := range list {
-		if a.Outcome == "" && a.Settings.Host != nil && *a.Settings.Host == *s.self {
-			ending.Go(func() {
-				failed := s.agents.Kill(ctx, a.Identifier)
-				mu.Lock()
-				err = errors.Join(err, failed)
-				mu.Unlock()
-			})
-		}
-	}
-	ending.Wait()
-	return err
-}
-
-// transport keeps the connection, because the SDK can't send notifications with methods of our own.
-type transport struct {
-	mcp.Transport
-	server *Server
-}
-
-// Connect implements mcp.Transport.
-func (t *transport) Connect(ctx context.Context) (mcp.Connection, error) {
-	conn, err := t.Transport.Connect(ctx)
-	t.server.mu.Lock()
-	t.server.conn = conn
-	t.server.mu.Unlock()
-	return conn, err
+	return errors.Join(err, s.starter.endAll(context.WithoutCancel(ctx)), s.agents.Close())
 }
 
 // ParseGroups reads a list of groups as on the command line.

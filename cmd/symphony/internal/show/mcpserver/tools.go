@@ -1,130 +1,240 @@
 package mcpserver
 
 import (
-	"cmp"
+	"bytes"
 	"context"
-	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
 	"strings"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-type (
-	// SpawnAgentIn are the arguments of spawn_agent.
-	SpawnAgentIn struct {
-		ID     string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with the same id returns the same agent"`
-		Cwd    string `json:"cwd,omitempty" jsonschema:"the absolute path of the directory it works in; default: that of the server"`
-		Shared bool   `json:"shared,omitempty" jsonschema:"other agents may work in the same directory"`
-	}
-	// SpawnAgentOut is the result of spawn_agent.
-	SpawnAgentOut struct {
-		AgentID string `json:"agentId"`
-		Cwd     string `json:"cwd"`
-	}
-	// ListAgentsIn are the arguments of list_agents.
-	ListAgentsIn struct {
-		All bool `json:"all,omitempty" jsonschema:"also agents that have ended"`
-	}
-	// ListAgentsOut is the result of list_agents.
-	ListAgentsOut struct {
-		AgentIDs []string    `json:"agentIds"`
-		Agents   []AgentInfo `json:"agents"`
-	}
-	// AgentInfo is an agent.
-	AgentInfo struct {
-		AgentID         string    `json:"agentId"`
-		State           string    `json:"state" jsonschema:"active (a call is open), idle or ended"`
-		Cwd             string    `json:"cwd"`
-		ConversationIDs []string  `json:"conversationIds"`
-		StartedAt       time.Time `json:"startedAt"`
-		EndedAt         time.Time `json:"endedAt,omitzero"`
-		Outcome         string    `json:"outcome,omitempty" jsonschema:"how it ended"`
-		Error           string    `json:"error,omitempty" jsonschema:"why it ended"`
-	}
-	// AgentIn names an agent.
-	AgentIn struct {
-		AgentID string `json:"agentId"`
-	}
-	// KillAgentOut is the result of kill_agent.
-	KillAgentOut struct {
-		AgentID string `json:"agentId"`
-		State   string `json:"state" jsonschema:"ended"`
-	}
-)
-
-// addAgentTools registers the tools that start, list and end agents.
-func (s *Server) addAgentTools() {
-	addTool(s, &mcp.Tool{
-		Name: "spawn_agent", Annotations: hints(false, false, true),
-		Description: "Start a coding agent in a directory and return immediately. It continues when this host ends. " +
-			"Two agents in one directory are refused unless shared is set.",
-	}, s.spawnAgent)
-	addTool(s, &mcp.Tool{
-		Name: "list_agents", Annotations: reads(), Description: "List the live agents, including those of other hosts, with their conversations.",
-	}, s.listAgents)
-	addTool(s, &mcp.Tool{
-		Name: "kill_agent", Annotations: hints(false, true, true),
-		Description: "End an agent with all its processes. A running turn is lost; files stay as they are.",
-	}, s.killAgent)
+// callFailure is the structured content of a call that failed.
+type callFailure struct {
+	Code    string `json:"code" jsonschema:"a stable code for programs"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty" jsonschema:"what to do next"`
+	AgentID string `json:"agentId,omitempty"`
+	Method  string `json:"method" jsonschema:"the tool"`
+	// Params has no content, which may be secret or large.
+	Params map[string]string `json:"params,omitempty" jsonschema:"the type and size of each argument"`
 }
 
-func (s *Server) spawnAgent(ctx context.Context, _ *mcp.CallToolRequest, in SpawnAgentIn) (*mcp.CallToolResult, SpawnAgentOut, error) {
-	agent, err := s.spawn(ctx, agents.Settings{
-		ID: cmp.Or(in.ID, "agent-"+newID()), Cwd: cmp.Or(in.Cwd, s.env.Dir), Shared: in.Shared, IdleTimeout: s.IdleTimeout,
+// tools are the tools that a server offers.
+type tools struct {
+	server  *mcp.Server
+	timeout time.Duration // of a call
+	log     *slog.Logger
+	nested  map[string]bool // the names of those with arguments in params
+}
+
+// addTool registers a tool that needs its arguments alone.
+func addTool[In, Out any](
+	t *tools, name string, effect *mcp.ToolAnnotations, do func(context.Context, In) (Out, error), description string,
+) {
+	addCallTool(t, name, effect, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+		out, err := do(ctx, in)
+		return nil, out, err
+	}, description)
+}
+
+// addCallTool registers a tool. Its result has the schema of Out, or of a callFailure. Hosts validate both.
+func addCallTool[In, Out any](t *tools, name string, effect *mcp.ToolAnnotations, do mcp.ToolHandlerFor[In, Out], description string) {
+	_, t.nested[name] = reflect.TypeFor[In]().FieldByName("Params")
+	mcp.AddTool(t.server, &mcp.Tool{
+		Name: name, Annotations: effect, Description: description,
+		OutputSchema: &jsonschema.Schema{Type: "object", AnyOf: []*jsonschema.Schema{schemaOf[Out](), schemaOf[callFailure]()}},
+	}, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+		result, out, err := do(ctx, req, in)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			err = reconcile.NewError(agents.CodeTimeout, name+" has not ended within "+text.Took(t.timeout.Milliseconds()), "try again")
+		case errors.Is(err, context.Canceled):
+			err = reconcile.NewError("canceled", "the host has canceled the call", "")
+		case err != nil:
+			err = exit.From(err)
+		}
+		return result, out, err
 	})
-	return nil, SpawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}, err
 }
 
-// spawn starts an agent with the options of the server.
-func (s *Server) spawn(ctx context.Context, settings agents.Settings) (agents.Agent, error) {
-	settings.Codex, settings.AutoApprove = s.env.Getenv("CODEX_BIN"), s.autoApprove
-	settings.ApprovalTimeout, settings.CallTimeout, settings.Host = s.ApprovalTimeout, s.CallTimeout, s.self
-	return s.agents.Spawn(ctx, settings)
+func schemaOf[T any]() *jsonschema.Schema {
+	schema, err := jsonschema.For[T](nil)
+	if err != nil {
+		panic(err) // the types are those of this package
+	}
+	return schema
 }
 
-// newID is the id of something whose client has chosen none.
-func newID() string { return strings.ToLower(rand.Text()[:10]) }
+// reads are the annotations of a tool that changes nothing.
+func reads() *mcp.ToolAnnotations { return hints(true, false, true) }
 
-func (s *Server) listAgents(ctx context.Context, _ *mcp.CallToolRequest, in ListAgentsIn) (*mcp.CallToolResult, ListAgentsOut, error) {
-	list, err := s.agents.List(ctx)
-	out := ListAgentsOut{AgentIDs: []string{}, Agents: []AgentInfo{}}
-	for _, a := range list {
-		if a.Outcome != "" && !in.All {
+// works are the annotations of a tool that lets an agent work.
+func works() *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{DestructiveHint: new(true), OpenWorldHint: new(true)}
+}
+
+// hints are the annotations of other tools, which change nothing beyond this machine.
+func hints(readOnly, destructive, idempotent bool) *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: new(false)}
+}
+
+// call is the middleware of calls. It limits their time, refuses arguments that are strings, and describes errors.
+func (t *tools) call(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		call, ok := req.(*mcp.CallToolRequest)
+		if !ok {
+			return next(ctx, method, req)
+		}
+		ctx, cancel := context.WithTimeout(ctx, t.timeout)
+		defer cancel()
+		given := call.Params.Arguments
+		result := &mcp.CallToolResult{}
+		var err error
+		if call.Params.Arguments, err = arrange(given, t.nested[call.Params.Name]); err != nil {
+			result.SetError(err)
+		} else {
+			answer, err := next(ctx, method, req)
+			if err != nil {
+				return answer, err
+			}
+			result, _ = answer.(*mcp.CallToolResult)
+		}
+		if result != nil && result.IsError {
+			f := describe(call.Params.Name, given, result)
+			t.log.WarnContext(ctx, "call failed", slog.String("tool", f.Method), slog.String("code", f.Code), slog.String("agent", f.AgentID),
+				slog.Any("arguments", f.Params))
+		}
+		return result, nil
+	}
+}
+
+// arrange returns the arguments of a call as its tool expects them. A string that holds JSON is refused. If the tool has nested arguments,
+// params may be left out around them.
+func arrange(arguments json.RawMessage, nested bool) (json.RawMessage, error) {
+	const hint = "send the object itself, without quotes around it"
+	members := membersOf(arguments)
+	switch params, ok := members["params"]; {
+	case isString(arguments):
+		return nil, reconcile.NewError(agents.CodeInvalid, "arguments is a string that holds JSON", hint)
+	case isString(params):
+		return nil, reconcile.NewError(agents.CodeInvalid, "params is a string that holds JSON", hint+`: "params": {…}`)
+	case ok || members == nil || !nested:
+		return arguments, nil
+	}
+	outer := map[string]any{"params": members}
+	if id, ok := members["agentId"]; ok {
+		outer["agentId"] = id
+		delete(members, "agentId")
+	}
+	return json.Marshal(outer)
+}
+
+// membersOf returns the members of an object, nil for other values.
+func membersOf(value json.RawMessage) (members map[string]json.RawMessage) {
+	if json.Unmarshal(value, &members) != nil {
+		return nil
+	}
+	return members
+}
+
+func isString(value json.RawMessage) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(value), []byte(`"`))
+}
+
+const maxID = 64 // bytes of an agent's id
+
+// describe gives the result of a failed call its structured content.
+func describe(tool string, arguments json.RawMessage, result *mcp.CallToolResult) callFailure {
+	var known *reconcile.Error
+	if err := result.GetError(); !errors.As(err, &known) {
+		known = reconcile.NewError(agents.CodeInvalid, mismatch(err), "see the input schema of "+tool)
+	}
+	f := callFailure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}
+	if members := membersOf(arguments); members != nil {
+		f.AgentID = text.Within(agentOf(members), maxID)
+		summarize(f.Params, "", members)
+	} else {
+		f.Params["arguments"] = summary(arguments)
+	}
+	line := f.Code + ": " + f.Message
+	if f.Hint != "" {
+		line += " (" + f.Hint + ")"
+	}
+	result.Content, result.StructuredContent = []mcp.Content{&mcp.TextContent{Text: line}}, f
+	return f
+}
+
+// agentOf returns the id of the agent that the arguments of a call are about, "" if they name none.
+func agentOf(members map[string]json.RawMessage) (id string) {
+	_ = json.Unmarshal(members["agentId"], &id)
+	if id == "" && json.Unmarshal(members["requestId"], &id) == nil {
+		id, _ = reconcile.RequestRef(id)
+	}
+	return id
+}
+
+// mismatch returns the SDK's error about arguments that do not match the schema of a tool, with the name of the argument, but without its
+// value.
+func mismatch(err error) string {
+	place, message := "root", strings.TrimPrefix(fmt.Sprint(err), `validating "arguments": `)
+	if strings.HasPrefix(message, "unmarshaling ") {
+		return "arguments must be an object"
+	}
+	for {
+		rest, inner := strings.CutPrefix(message, "validating ")
+		if !inner {
+			break
+		}
+		place, message, _ = strings.Cut(rest, ": ")
+	}
+	if at := strings.LastIndex(message, ` has type "`); at >= 0 && strings.HasPrefix(message, "type: ") {
+		message = message[at+1:]
+	}
+	name := strings.NewReplacer("root", "arguments", "/properties/", ".", "/items", "[]").Replace(place)
+	return strings.TrimPrefix(name, ".") + ": " + message
+}
+
+// summarize adds the type and size of each member, and of the members of params.
+func summarize(sizes map[string]string, prefix string, members map[string]json.RawMessage) {
+	for name, value := range members {
+		if inner := membersOf(value); name == "params" && prefix == "" && inner != nil {
+			summarize(sizes, "params.", inner)
 			continue
 		}
-		info, err := s.agentInfo(ctx, a)
-		if err != nil {
-			return nil, out, err
-		}
-		out.AgentIDs, out.Agents = append(out.AgentIDs, info.AgentID), append(out.Agents, info)
+		sizes[prefix+name] = summary(value)
 	}
-	return nil, out, err
 }
 
-func (s *Server) agentInfo(ctx context.Context, a agents.Agent) (AgentInfo, error) {
-	info := AgentInfo{
-		AgentID: a.Identifier, State: "idle", Cwd: a.WorkspacePath, ConversationIDs: []string{},
-		StartedAt: a.StartedAt, EndedAt: a.EndedAt, Outcome: string(a.Outcome), Error: a.ErrorText,
-	}
-	calls, err := s.agents.DB.Clients.CallsOf(ctx, a.ID)
-	for _, call := range calls {
-		if !call.Ended() {
-			info.State = "active"
+// summary is the type and size of a value.
+func summary(value json.RawMessage) string {
+	kind := "nothing"
+	if value = bytes.TrimSpace(value); len(value) > 0 {
+		switch value[0] {
+		case '"':
+			kind = "string"
+		case '{':
+			kind = "object"
+		case '[':
+			kind = "array"
+		case 't', 'f':
+			kind = "boolean"
+		case 'n':
+			kind = "null"
+		default:
+			kind = "number"
 		}
-		if call.Verb == reconcile.CallConversation && call.ThreadID != "" {
-			info.ConversationIDs = append(info.ConversationIDs, call.ThreadID)
-		}
 	}
-	if a.Outcome != "" {
-		info.State = "ended"
-	}
-	return info, err
-}
-
-func (s *Server) killAgent(ctx context.Context, _ *mcp.CallToolRequest, in AgentIn) (*mcp.CallToolResult, KillAgentOut, error) {
-	return nil, KillAgentOut{AgentID: in.AgentID, State: "ended"}, s.agents.Kill(ctx, in.AgentID)
+	return fmt.Sprintf("%s, %d bytes", kind, len(value))
 }

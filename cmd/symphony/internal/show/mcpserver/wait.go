@@ -13,91 +13,78 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 )
 
 const (
-	defaultWait = 25 * time.Second
-	maxWait     = 50 * time.Second // hosts cancel a call after a minute
-	waitMargin  = time.Second      // between the answer of wait_agent and the timeout of calls
-	// waitStep is between two looks whether the database has changed. Some things change without it: a worker dies, or this process
-	// writes itself. So wait_agent reads the agents in any case after waitAnyway.
-	waitStep     = 50 * time.Millisecond
-	waitAnyway   = time.Second
+	stateRunning = "running" // the states of a wait
+	stateDone    = "done"
+
+	defaultWait  = 25 * time.Second
+	maxWait      = 50 * time.Second      // hosts cancel a call after a minute
+	waitMargin   = time.Second           // between the answer of wait_agent and the timeout of calls
+	waitStep     = 50 * time.Millisecond // between two looks at the agents
 	progressStep = 3 * time.Second
 	maxMessage   = 16 << 10 // bytes of a message in a result
 )
 
 type (
-	// WaitAgentIn are the arguments of wait_agent.
-	WaitAgentIn struct {
+	waitAgentIn struct {
 		AgentIDs       []string `json:"agentIds"`
 		Mode           string   `json:"mode,omitempty" jsonschema:"any (default): return when a turn of one agent has ended; all: of each agent"`
 		TimeoutSeconds *float64 `json:"timeoutSeconds,omitempty" jsonschema:"at most 50; default 25"`
 		Cursor         string   `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it, wait for the turns that run now"`
 	}
-	// WaitAgentOut is the result of wait_agent.
-	WaitAgentOut struct {
+	waitAgentOut struct {
 		State  string       `json:"state" jsonschema:"done, also if no turn runs; or running: the time is up, call again with the cursor"`
 		Cursor string       `json:"cursor" jsonschema:"for the next call, which does not repeat what this result contains"`
-		Agents []AgentState `json:"agents"`
+		Agents []agentState `json:"agents"`
 	}
-	// AgentState is what an agent does.
-	AgentState struct {
+	// agentState is what an agent does.
+	agentState struct {
 		AgentID       string              `json:"agentId"`
 		State         string              `json:"state" jsonschema:"idle, active, waiting for approval or ended"`
 		Activity      string              `json:"activity,omitempty" jsonschema:"what it does now"`
-		Conversations []ConversationState `json:"conversations"`
-		Requests      []RequestState      `json:"requests" jsonschema:"what it asks that is not decided yet"`
+		Conversations []conversationState `json:"conversations"`
+		Requests      []requestState      `json:"requests" jsonschema:"what it asks that is not decided yet"`
 		Tokens        reconcile.Tokens    `json:"tokens"`
 		Outcome       string              `json:"outcome,omitempty" jsonschema:"how the agent ended"`
 		Error         string              `json:"error,omitempty" jsonschema:"why the agent ended"`
 	}
-	// ConversationState is a conversation with the turns that are open, and those that have ended since the cursor.
-	ConversationState struct {
+	// conversationState is a conversation with the turns that are open, and those that have ended since the cursor.
+	conversationState struct {
 		ConversationID string      `json:"conversationId"`
-		Turns          []TurnState `json:"turns"`
+		Turns          []turnState `json:"turns"`
 	}
-	// TurnState is a turn.
-	TurnState struct {
+	turnState struct {
 		TurnID      string     `json:"turnId"`
 		Status      string     `json:"status" jsonschema:"queued, running, completed, failed or interrupted"`
 		LastMessage string     `json:"lastMessage,omitempty"`
-		Error       *TurnError `json:"error,omitempty"`
+		Error       *turnError `json:"error,omitempty"`
 	}
-	// TurnError is why a turn failed.
-	TurnError struct {
+	turnError struct {
 		Code    string `json:"code"`
 		Message string `json:"message"`
 	}
 )
 
-// addWaitTools registers the tools that follow agents.
-func (s *Server) addWaitTools() {
-	addTool(s, &mcp.Tool{
-		Name: "wait_agent", Annotations: reads(),
-		Description: "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Returns immediately if no " +
-			"turn runs. After timeoutSeconds it returns the state running, which is not an error: call again with the cursor.",
-	}, s.waitAgent)
-}
-
-func (s *Server) waitAgent(ctx context.Context, req *mcp.CallToolRequest, in WaitAgentIn) (*mcp.CallToolResult, WaitAgentOut, error) {
-	w, err := newWaiting(s.agents, in)
-	if err != nil {
-		return nil, WaitAgentOut{}, err
-	}
-	w.asker = s.askerOf(req)
-	if err := s.takeAnswers(ctx, req); err != nil {
-		return nil, WaitAgentOut{}, err
-	}
-	out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
-	if err != nil {
-		return nil, out, err
-	}
-	return w.asker.inputRequired(w.toAsk), out, nil
+// addWaitTools registers the tool that waits for agents.
+func addWaitTools(t *tools, e *elicitor) {
+	type result = mcp.CallToolResult
+	addCallTool(t, "wait_agent", reads(), func(ctx context.Context, req *mcp.CallToolRequest, in waitAgentIn) (*result, waitAgentOut, error) {
+		w, err := newWaiting(e.asker(req), in)
+		if err == nil {
+			err = e.takeAnswers(ctx, req)
+		}
+		if err != nil {
+			return nil, waitAgentOut{}, err
+		}
+		out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
+		return w.inputRequired(w.toAsk), out, err
+	}, "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Returns immediately if no "+
+		"turn runs. After timeoutSeconds it returns the state running, which is not an error: call again with the cursor.")
 }
 
 // progressTo returns a function that tells the host how long a call has taken, if the host wants to know.
@@ -116,7 +103,7 @@ func progressTo(ctx context.Context, req *mcp.CallToolRequest, limit time.Durati
 type seen struct {
 	turn    int64 // the order of the last turn whose end it knows
 	request int   // the number of the last request
-	ended   bool
+	ended   int   // 1 if it has ended
 }
 
 // cursorOf writes what a host knows of agents, such as "a:3.1.0,b:0.0.1".
@@ -124,11 +111,7 @@ func cursorOf(known map[string]seen) string {
 	var parts []string
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		k := known[id]
-		ended := 0
-		if k.ended {
-			ended = 1
-		}
-		parts = append(parts, fmt.Sprintf("%s:%d.%d.%d", id, k.turn, k.request, ended))
+		parts = append(parts, fmt.Sprintf("%s:%d.%d.%d", id, k.turn, k.request, k.ended))
 	}
 	return strings.Join(parts, ",")
 }
@@ -137,13 +120,13 @@ func parseCursor(cursor string) (map[string]seen, error) {
 	known := map[string]seen{}
 	for part := range strings.FieldsFuncSeq(cursor, func(r rune) bool { return r == ',' }) {
 		id, numbers, _ := strings.Cut(part, ":")
-		k, ended := seen{}, 0
-		_, _ = fmt.Sscanf(numbers, "%d.%d.%d", &k.turn, &k.request, &ended) // compared below
-		k.ended = ended == 1
+		var k seen
+		_, _ = fmt.Sscanf(numbers, "%d.%d.%d", &k.turn, &k.request, &k.ended) // compared below
+		k.ended &= 1
 		known[id] = k
 	}
 	if cursorOf(known) != cursor {
-		return nil, exit.Fault(agents.CodeCursor, fmt.Sprintf("cursor %q is not one of wait_agent", cursor),
+		return nil, reconcile.NewError(agents.CodeCursor, fmt.Sprintf("cursor %q is not one of wait_agent", cursor),
 			"use the cursor of its last result, or none")
 	}
 	return known, nil
@@ -151,23 +134,22 @@ func parseCursor(cursor string) (map[string]seen, error) {
 
 // waiting is one call of wait_agent.
 type waiting struct {
-	agents *agents.Agents
-	ids    []string
-	all    bool
-	limit  time.Duration
-	known  map[string]seen // by agent
-	asker  asker
-	toAsk  []reconcile.Request // about which the result asks the host
+	asker
+	ids   []string
+	all   bool
+	limit time.Duration
+	known map[string]seen     // by agent
+	toAsk []reconcile.Request // about which the result asks the host
 }
 
-func newWaiting(a *agents.Agents, in WaitAgentIn) (*waiting, error) {
+func newWaiting(a asker, in waitAgentIn) (*waiting, error) {
 	if len(in.AgentIDs) == 0 {
-		return nil, exit.Fault(agents.CodeInvalid, "agentIds is empty", "list_agents shows the agents")
+		return nil, reconcile.NewError(agents.CodeInvalid, "agentIds is empty", "list_agents shows the agents")
 	}
 	if in.Mode != "" && in.Mode != "any" && in.Mode != "all" {
-		return nil, exit.Fault(agents.CodeInvalid, fmt.Sprintf("unknown mode %q", in.Mode), "use any or all")
+		return nil, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown mode %q", in.Mode), "use any or all")
 	}
-	w := &waiting{agents: a, ids: slices.Compact(slices.Sorted(slices.Values(in.AgentIDs))), all: in.Mode == "all", limit: defaultWait}
+	w := &waiting{asker: a, ids: slices.Compact(slices.Sorted(slices.Values(in.AgentIDs))), all: in.Mode == "all", limit: defaultWait}
 	if in.TimeoutSeconds != nil {
 		w.limit = time.Duration(min(maxWait.Seconds(), max(0, *in.TimeoutSeconds)) * float64(time.Second))
 	}
@@ -177,47 +159,40 @@ func newWaiting(a *agents.Agents, in WaitAgentIn) (*waiting, error) {
 }
 
 // wait looks at the agents until there is something to say, or the time is up.
-func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration, message string)) (WaitAgentOut, error) {
-	began, told := time.Now(), time.Time{}
+func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration, message string)) (out waitAgentOut, err error) {
+	began, told, done := time.Now(), time.Time{}, false
 	if deadline, ok := ctx.Deadline(); ok {
 		w.limit = min(w.limit, max(0, time.Until(deadline)-waitMargin))
 	}
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
+	changes := watch{agents: w.agents}
 	for {
-		// Before reading, so that no change goes unnoticed.
-		version, err := w.agents.DB.Clients.Version(ctx)
-		if err != nil {
-			return WaitAgentOut{}, err
-		}
-		out, done, err := w.look(ctx)
 		timeIsUp := time.Since(began) >= w.limit
+		if timeIsUp {
+			changes.read = time.Time{} // the last look reads in any case
+		}
+		err = changes.look(ctx, func() (err error) {
+			out, done, err = w.look(ctx)
+			return err
+		})
 		if err != nil || done || timeIsUp {
 			return out, err
 		}
-		for read := time.Now(); time.Since(read) < waitAnyway && time.Since(began) < w.limit; {
-			select {
-			case <-ctx.Done():
-				return WaitAgentOut{}, ctx.Err()
-			case <-step.C:
-			}
-			if time.Since(told) >= progressStep {
-				told = time.Now()
-				progress(time.Since(began), out.summary())
-			}
-			now, err := w.agents.DB.Clients.Version(ctx)
-			if err != nil {
-				return WaitAgentOut{}, err
-			}
-			if now != version {
-				break
-			}
+		select {
+		case <-ctx.Done():
+			return out, ctx.Err()
+		case <-step.C:
+		}
+		if time.Since(told) >= progressStep {
+			told = time.Now()
+			progress(time.Since(began), out.summary())
 		}
 	}
 }
 
 // summary describes in one line what the agents do.
-func (o WaitAgentOut) summary() string {
+func (o waitAgentOut) summary() string {
 	var parts []string
 	for _, a := range o.Agents {
 		part := a.AgentID + ": " + a.State
@@ -229,16 +204,8 @@ func (o WaitAgentOut) summary() string {
 	return strings.Join(parts, "; ")
 }
 
-// The states of agents.
-const (
-	stateIdle    = "idle"
-	stateActive  = "active"
-	stateWaiting = "waiting for approval"
-	stateEnded   = "ended"
-)
-
 // look reads the agents. done reports that there is something to say.
-func (w *waiting) look(ctx context.Context) (out WaitAgentOut, done bool, err error) {
+func (w *waiting) look(ctx context.Context) (out waitAgentOut, done bool, err error) {
 	requests, err := w.agents.Requests(ctx)
 	if err != nil {
 		return out, false, err
@@ -256,58 +223,63 @@ func (w *waiting) look(ctx context.Context) (out WaitAgentOut, done bool, err er
 		if err != nil {
 			return out, false, err
 		}
-		last := slices.Max(append(turnEnds(calls), known.turn))
+		is := seen{turn: lastEnd(calls, known.turn)}
 		busy := slices.ContainsFunc(calls, openTurn)
 		switch {
 		case !following && busy: // the host waits for what runs now
-			w.known[id], following = seen{turn: last}, true
+			known, following = seen{turn: is.turn}, true
+			w.known[id] = known
 			calls = slices.DeleteFunc(calls, endedTurn)
 		case !following:
 			calls = lastTurns(calls)
 		}
-		state := newAgentState(a, calls, requests)
+		asked := slices.DeleteFunc(slices.Clone(requests), func(r reconcile.Request) bool { return r.RunID != a.ID })
+		state := newAgentState(a, calls, asked)
 		out.Agents = append(out.Agents, state)
-		known = w.known[id]
-		is := seen{turn: last, request: known.request, ended: state.State == stateEnded}
-		for _, r := range requests {
-			if r.RunID != a.ID {
-				continue
-			}
-			switch waits, toAsk := w.asker.asking(ctx, r); {
-			case toAsk:
-				w.toAsk = append(w.toAsk, r)
-			case !waits:
-				is.request = max(is.request, r.Number)
-			}
+		if state.State == stateEnded {
+			is.ended = 1
 		}
+		is.request = w.lastRequest(ctx, asked, known.request)
 		asks = asks || is.request > known.request || len(w.toAsk) > 0
-		if now[id] = is; !following || is.turn > known.turn || is.ended && !known.ended {
+		if now[id] = is; !following || is.turn > known.turn || is.ended > known.ended {
 			heard++
 		} else if busy {
 			open++
 		}
 	}
-	out.Cursor = cursorOf(now)
-	done = asks || open == 0 || heard > 0 && !w.all
-	out.State = "running"
-	if done {
-		out.State = "done"
+	out.Cursor, out.State = cursorOf(now), stateRunning
+	if done = asks || open == 0 || heard > 0 && !w.all; done {
+		out.State = stateDone
 	}
 	return out, done, nil
+}
+
+// lastRequest returns the number of the last request that the caller of wait_agent is to decide, at least last. The others are those about
+// which the host is asked.
+func (w *waiting) lastRequest(ctx context.Context, requests []reconcile.Request, last int) int {
+	for _, r := range requests {
+		switch waits, toAsk := w.asking(ctx, r); {
+		case toAsk:
+			w.toAsk = append(w.toAsk, r)
+		case !waits:
+			last = max(last, r.Number)
+		}
+	}
+	return last
 }
 
 func openTurn(c reconcile.Call) bool { return c.Verb == reconcile.CallTurn && !c.Ended() }
 
 func endedTurn(c reconcile.Call) bool { return c.Verb == reconcile.CallTurn && c.Ended() }
 
-// turnEnds returns the places of the ended turns in the order of ends.
-func turnEnds(calls []reconcile.Call) (ends []int64) {
+// lastEnd returns the place of the last ended turn in the order of ends, at least last.
+func lastEnd(calls []reconcile.Call, last int64) int64 {
 	for _, c := range calls {
 		if endedTurn(c) {
-			ends = append(ends, c.EndedNo)
+			last = max(last, c.EndedNo)
 		}
 	}
-	return ends
+	return last
 }
 
 // lastTurns leaves the last ended turn of each conversation.
@@ -319,19 +291,17 @@ func lastTurns(calls []reconcile.Call) []reconcile.Call {
 	return slices.DeleteFunc(calls, func(c reconcile.Call) bool { return endedTurn(c) && c.EndedNo != last[c.Conversation] })
 }
 
-func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.Request) AgentState {
-	s := AgentState{
+func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.Request) agentState {
+	s := agentState{
 		AgentID: a.Identifier, State: stateIdle, Tokens: a.Tokens,
-		Conversations: []ConversationState{}, Requests: []RequestState{},
+		Conversations: []conversationState{}, Requests: []requestState{},
 	}
 	if slices.ContainsFunc(calls, openTurn) {
 		s.State, s.Activity = stateActive, a.Activity
 	}
 	for _, r := range requests {
-		if r.RunID == a.ID {
-			s.State = stateWaiting
-			s.Requests = append(s.Requests, newRequestState(r))
-		}
+		s.State = stateWaiting
+		s.Requests = append(s.Requests, newRequestState(r))
 	}
 	if a.Settled { // before, the worker may still store how a turn has ended
 		s.State, s.Activity, s.Outcome, s.Error = stateEnded, "", string(a.Outcome), a.ErrorText
@@ -342,19 +312,19 @@ func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.
 		}
 		turns := turnsOf(calls, c.ID)
 		if c.Status != reconcile.CallFailed || len(turns) > 0 {
-			s.Conversations = append(s.Conversations, ConversationState{ConversationID: cmp.Or(c.ThreadID, c.ID), Turns: turns})
+			s.Conversations = append(s.Conversations, conversationState{ConversationID: cmp.Or(c.ThreadID, c.ID), Turns: turns})
 		}
 	}
 	return s
 }
 
-func turnsOf(calls []reconcile.Call, conversation string) []TurnState {
-	turns := []TurnState{}
+func turnsOf(calls []reconcile.Call, conversation string) []turnState {
+	turns := []turnState{}
 	for _, c := range calls {
 		if c.Verb != reconcile.CallTurn || c.Conversation != conversation {
 			continue
 		}
-		t := TurnState{TurnID: c.ID, Status: string(c.Status)}
+		t := turnState{TurnID: c.ID, Status: string(c.Status)}
 		var result runner.TurnResult
 		if len(c.Result) > 0 && json.Unmarshal(c.Result, &result) == nil {
 			t.LastMessage = text.Within(result.LastMessage, maxMessage)
@@ -363,7 +333,7 @@ func turnsOf(calls []reconcile.Call, conversation string) []TurnState {
 			}
 		}
 		if c.ErrorCode != "" {
-			t.Error = &TurnError{Code: c.ErrorCode, Message: c.ErrorText}
+			t.Error = &turnError{Code: c.ErrorCode, Message: c.ErrorText}
 		}
 		turns = append(turns, t)
 	}

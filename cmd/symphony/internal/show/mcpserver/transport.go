@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,33 @@ import (
 	"log/slog"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
+
+// transport is the connection to the host. It keeps the connection of the SDK, which can't send notifications with methods of our own.
+type transport struct {
+	mcp.IOTransport
+	conn mcp.Connection // nil until the server runs
+}
+
+func newTransport(in io.ReadCloser, out io.WriteCloser, log *slog.Logger) *transport {
+	return &transport{IOTransport: mcp.IOTransport{Reader: newFrames(in, out, log), Writer: out, MaxLineLength: -1}}
+}
+
+// Connect implements mcp.Transport.
+func (t *transport) Connect(ctx context.Context) (conn mcp.Connection, err error) {
+	t.conn, err = t.IOTransport.Connect(ctx)
+	return t.conn, err
+}
+
+// notify sends a notification. It must not be called before the first message of the host.
+func (t *transport) notify(ctx context.Context, method string, params any) error {
+	data, err := json.Marshal(params)
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	return t.conn.Write(ctx, &jsonrpc.Request{Method: method, Params: data})
+}
 
 // maxFrame limits one message of the host. Images are part of messages.
 const maxFrame = 64 << 20
@@ -61,9 +88,8 @@ func (f *frames) check(line []byte) bool {
 		return true
 	}
 	f.log.Warn("a line of the host is not "+what, slog.Int("bytes", len(line)))
-	_, err := fmt.Fprintf(f.out, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes is not %s"}}`+"\n",
-		code, len(line), what)
-	if err != nil {
+	const answer = `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes is not %s"}}` + "\n"
+	if _, err := fmt.Fprintf(f.out, answer, code, len(line), what); err != nil {
 		f.log.Warn("the host can't be answered", slog.Any("error", err))
 	}
 	return false

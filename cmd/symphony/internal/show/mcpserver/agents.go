@@ -1,0 +1,175 @@
+package mcpserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/proc"
+)
+
+type (
+	spawnAgentIn struct {
+		ID     string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with the same id returns the same agent"`
+		Cwd    string `json:"cwd,omitempty" jsonschema:"the absolute path of the directory it works in; default: that of the server"`
+		Shared bool   `json:"shared,omitempty" jsonschema:"other agents may work in the same directory"`
+	}
+	spawnAgentOut struct {
+		AgentID string `json:"agentId"`
+		Cwd     string `json:"cwd"`
+	}
+	listAgentsIn struct {
+		All bool `json:"all,omitempty" jsonschema:"also agents that have ended"`
+	}
+	listAgentsOut struct {
+		AgentIDs []string    `json:"agentIds"`
+		Agents   []agentInfo `json:"agents"`
+	}
+	agentInfo struct {
+		AgentID         string    `json:"agentId"`
+		State           string    `json:"state" jsonschema:"active (a call is open), idle or ended"`
+		Cwd             string    `json:"cwd"`
+		ConversationIDs []string  `json:"conversationIds"`
+		StartedAt       time.Time `json:"startedAt"`
+		EndedAt         time.Time `json:"endedAt,omitzero"`
+		Outcome         string    `json:"outcome,omitempty" jsonschema:"how it ended"`
+		Error           string    `json:"error,omitempty" jsonschema:"why it ended"`
+	}
+	agentIn struct {
+		AgentID string `json:"agentId"`
+	}
+	killAgentOut struct {
+		AgentID string `json:"agentId"`
+		State   string `json:"state" jsonschema:"ended"`
+	}
+)
+
+// starter starts agents with the options of the server, and ends them.
+type starter struct {
+	agents      *agents.Agents
+	env         *environ.Env
+	options     Options
+	autoApprove bool              // its agents get every approval that they ask for
+	self        *reconcile.Handle // this process, if its agents are to end with it
+}
+
+// newStarter opens the state of the agents.
+func newStarter(ctx context.Context, env *environ.Env, o Options) (s starter, err error) {
+	s = starter{env: env, options: o}
+	if o.Ephemeral {
+		self, err := proc.Self()
+		if err != nil {
+			return s, fmt.Errorf("this process: %w", err)
+		}
+		s.self = &self
+	}
+	if s.autoApprove, err = autoApprove(env.Getenv("ORCH_AUTO_APPROVE")); err == nil {
+		s.agents, err = agents.Open(ctx, env)
+	}
+	return s, err
+}
+
+// autoApprove reads ORCH_AUTO_APPROVE.
+func autoApprove(value string) (bool, error) {
+	if value == "" {
+		return false, nil
+	}
+	approve, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, exit.Usage("mcp: ORCH_AUTO_APPROVE must be 1 or 0, not %q", value)
+	}
+	return approve, nil
+}
+
+// addAgentTools registers the tools that start, list and end agents.
+func addAgentTools(t *tools, s starter) {
+	addTool(t, "spawn_agent", hints(false, false, true), func(ctx context.Context, in spawnAgentIn) (spawnAgentOut, error) {
+		agent, err := s.start(ctx, agents.Settings{
+			ID: cmp.Or(in.ID, "agent-"+newID()), Cwd: cmp.Or(in.Cwd, s.env.Dir), Shared: in.Shared, IdleTimeout: s.options.IdleTimeout,
+		})
+		return spawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}, err
+	}, "Start a coding agent in a directory and return immediately. It continues when this host ends. "+
+		"Two agents in one directory are refused unless shared is set.")
+	addTool(t, "list_agents", reads(), func(ctx context.Context, in listAgentsIn) (listAgentsOut, error) {
+		return listAgents(ctx, s.agents, in.All)
+	}, "List the live agents, including those of other hosts, with their conversations.")
+	addTool(t, "kill_agent", hints(false, true, true), func(ctx context.Context, in agentIn) (killAgentOut, error) {
+		return killAgentOut{AgentID: in.AgentID, State: stateEnded}, s.agents.Kill(ctx, in.AgentID)
+	}, "End an agent with all its processes. A running turn is lost; files stay as they are.")
+}
+
+// start starts an agent with the options of the server.
+func (s starter) start(ctx context.Context, settings agents.Settings) (agents.Agent, error) {
+	settings.Codex, settings.AutoApprove, settings.Host = s.env.Getenv("CODEX_BIN"), s.autoApprove, s.self
+	settings.ApprovalTimeout, settings.CallTimeout = s.options.ApprovalTimeout, s.options.CallTimeout
+	return s.agents.Spawn(ctx, settings)
+}
+
+// endAll ends the agents that are to end with this process.
+func (s starter) endAll(ctx context.Context) error {
+	if s.self == nil {
+		return nil
+	}
+	list, err := s.agents.List(ctx)
+	errs := make([]error, len(list))
+	var ending sync.WaitGroup
+	for i, a := range list {
+		if a.Outcome == "" && a.Settings.Host != nil && *a.Settings.Host == *s.self {
+			ending.Go(func() { errs[i] = s.agents.Kill(ctx, a.Identifier) })
+		}
+	}
+	ending.Wait()
+	return errors.Join(err, errors.Join(errs...))
+}
+
+// The states of agents.
+const (
+	stateIdle    = "idle"
+	stateActive  = "active"
+	stateWaiting = "waiting for approval"
+	stateEnded   = "ended"
+)
+
+func listAgents(ctx context.Context, all *agents.Agents, ended bool) (listAgentsOut, error) {
+	list, err := all.List(ctx)
+	out := listAgentsOut{AgentIDs: []string{}, Agents: []agentInfo{}}
+	for _, a := range list {
+		if a.Outcome != "" && !ended {
+			continue
+		}
+		info, err := newAgentInfo(ctx, all, a)
+		if err != nil {
+			return out, err
+		}
+		out.AgentIDs, out.Agents = append(out.AgentIDs, info.AgentID), append(out.Agents, info)
+	}
+	return out, err
+}
+
+func newAgentInfo(ctx context.Context, all *agents.Agents, a agents.Agent) (agentInfo, error) {
+	info := agentInfo{
+		AgentID: a.Identifier, State: stateIdle, Cwd: a.WorkspacePath, ConversationIDs: []string{},
+		StartedAt: a.StartedAt, EndedAt: a.EndedAt, Outcome: string(a.Outcome), Error: a.ErrorText,
+	}
+	calls, err := all.DB.Clients.CallsOf(ctx, a.ID)
+	for _, call := range calls {
+		if !call.Ended() {
+			info.State = stateActive
+		}
+		if call.Verb == reconcile.CallConversation && call.ThreadID != "" {
+			info.ConversationIDs = append(info.ConversationIDs, call.ThreadID)
+		}
+	}
+	if a.Outcome != "" {
+		info.State = stateEnded
+	}
+	return info, err
+}
