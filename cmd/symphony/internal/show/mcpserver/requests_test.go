@@ -222,8 +222,11 @@ Without a decision it is denied at `
 		{install, map[string]any{"decision": "approve"}, command, "{true false  map[] false operator}"},
 		{install, map[string]any{"decision": "approve_for_session"}, command, "{true true  map[] false operator}"},
 		{install, map[string]any{"decision": "deny", "reason": "no"}, command, "{false false no map[] false operator}"},
-		{patch, map[string]any{"decision": "approve"},
-			"applyPatchApproval: agent one asks\nSummary: add a.txt\nFile: a.txt (add)\n+hello\n\\x1b[31m\n", "{true false  map[] false operator}"},
+		{
+			patch,
+			map[string]any{"decision": "approve"},
+			"applyPatchApproval: agent one asks\nSummary: add a.txt\nFile: a.txt (add)\n+hello\n\\x1b[31m\n", "{true false  map[] false operator}",
+		},
 		{question, map[string]any{"answer1": "blue", "answer2": 3}, "Question: How many?\n", "{false false  map[a:[blue] b:[3]] false operator}"},
 	} {
 		for _, protocol := range protocols {
