@@ -62,6 +62,7 @@ var failureTests = []struct{ event, tests string }{
 	{"WORKFLOW.md is moved or renamed", "TestScript/projects_move"},
 	{"two workflows name one state directory", "TestScript/state_conflict"},
 	{"two state directories work on one project and root", "TestScript/project_conflict TestScript/first_passes"},
+	{"two workflows of one account use the same tracker project", "TestScript/shared_tracker"},
 	{"two projects share a workspace root", "TestScript/root_of_two TestTrashOfAnotherProject"},
 	{"a push fails, or its worker is killed", "TestScript/delivery TestScript/delivery_conflict"},
 	{"GitHub refuses a pull request, or does not answer", "TestScript/pull_request TestGitHubRefuses"},
