@@ -22,7 +22,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host/local"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // agentVar makes this test binary the scripted agent.
@@ -325,7 +326,7 @@ func (r *rig) work() (reconcile.Run, error) {
 	if ctx.Err() != nil {
 		r.t.Fatalf("the run took longer than %v", test.Patience())
 	}
-	left, findErr := proc.Find(proc.Owner{RunID: r.run.ID, ThreadID: run.ThreadID})
+	left, findErr := tree.Find(tree.Owner{RunID: r.run.ID, ThreadID: run.ThreadID})
 	test.OK(r.t, findErr)
 	if len(left) > 0 {
 		r.t.Errorf("processes of the run are left: %+v", left)

@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
 )
 
 // washed returns a shell command that starts a process with an empty environment, in a new session, with a name that the test can find.
@@ -41,11 +41,11 @@ func TestProcessesInheritTheTreeFile(t *testing.T) {
 		defer close(r.terminate)
 		r.awaitEvent(streaming)
 		test.Until(t, "processes of both", func() bool {
-			found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)})
+			found, err := tree.Find(tree.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)})
 			return err == nil && len(named(found, hooks, agents)) == 2
 		})
 	}()
 	r.ends(reconcile.InterruptedRun, reconcile.CodeTerminated)
-	found, err := proc.Find(proc.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)})
+	found, err := tree.Find(tree.Owner{Tree: filepath.Join(r.Dir, host.TreeFile)})
 	test.Equal(t, "error, and number of processes after the run", []any{err, len(found)}, []any{nil, 0})
 }

@@ -47,3 +47,10 @@ func Real(path string) string {
 	}
 	return real
 }
+
+// SameDir reports whether two paths lead to the same directory. Either may contain symlinks.
+func SameDir(a, b string) bool {
+	one, err := os.Stat(a)
+	other, otherErr := os.Stat(b)
+	return a == b || err == nil && otherErr == nil && os.SameFile(one, other)
+}

@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
@@ -237,7 +237,7 @@ func (k *tracker) options(t testing.TB, readOnly bool) Options {
 				defer cancel()
 			}
 			env := append(os.Environ(), stateVar+"="+k.file, KeyVar+"="+secret)
-			out, err := proc.Run(ctx, host.StartRequest{Argv: argv, Dir: t.TempDir(), Env: env}, stdin, limit)
+			out, err := tree.Run(ctx, host.StartRequest{Argv: argv, Dir: t.TempDir(), Env: env}, stdin, limit)
 			return Output{out.Stdout, out.Stderr, out.Exit.Code, out.Exit.Text}, err
 		},
 	}

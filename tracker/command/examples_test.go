@@ -22,7 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/tracker/contract"
 )
 
@@ -33,7 +33,7 @@ func example(t *testing.T, dir, name string, verbs []string, env ...string) *rec
 		Command: []string{test.Must(filepath.Abs("../../examples/trackers/" + name))}, Verbs: verbs,
 		States: []string{"Todo", "In Progress", "Done", "open", "in_progress", "closed"},
 		Run: func(ctx context.Context, argv []string, stdin []byte, limit int) (Output, error) {
-			out, err := proc.Run(ctx, host.StartRequest{Argv: argv, Dir: dir, Env: append(os.Environ(), env...)}, stdin, limit)
+			out, err := tree.Run(ctx, host.StartRequest{Argv: argv, Dir: dir, Env: append(os.Environ(), env...)}, stdin, limit)
 			return Output{out.Stdout, out.Stderr, out.Exit.Code, out.Exit.Text}, err
 		},
 	}))

@@ -10,8 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// tree writes files below a new directory. A name that ends in * is executable, a text that begins with -> is a link.
-func tree(t *testing.T, files map[string]string) string {
+// writeTree writes files below a new directory. A name that ends in * is executable, a text that begins with -> is a link.
+func writeTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	for name, text := range files {
@@ -32,7 +32,7 @@ func tree(t *testing.T, files map[string]string) string {
 
 // Launchers are found in commands, behind links and in scripts. Other programs are not taken for launchers.
 func TestLaunchers(t *testing.T) {
-	root := tree(t, map[string]string{
+	root := writeTree(t, map[string]string{
 		"bin/codex*": "ELF", "bin/node*": "ELF", "bin/sh*": "ELF", "bin/env*": "ELF",
 		"bin/mise*": "ELF", "bin/codex-by-mise": "->bin/mise", "asdf/shims/codex-by-asdf*": "#!/usr/bin/env bash\nexec asdf exec codex \"$@\"\n",
 		"bin/wrapped*": "#!/bin/sh\n# as npx would\ncd /srv\nexec npx @openai/codex \"$@\"\n", "bin/twice*": "#!/bin/sh\nexec wrapped \"$@\"\n",
@@ -82,7 +82,7 @@ func TestLaunchers(t *testing.T) {
 
 // Files that an agent has left in the workspace are named, also those in a directory that can't be listed.
 func TestLauncherFiles(t *testing.T) {
-	root := tree(t, map[string]string{
+	root := writeTree(t, map[string]string{
 		"bin/codex*": "ELF", "clean/main.c": "", "js/package.json": "", "js/.npmrc": "", "js/lib/package.json": "", "mise/.config/mise/config.toml": "",
 		"tools/.tool-versions": "", "own/codex*": "",
 	})
@@ -111,7 +111,7 @@ func TestLauncherFiles(t *testing.T) {
 // The program of codex's npm package is named, not the script that starts it.
 func TestDirectCodex(t *testing.T) {
 	const native = "node/lib/node_modules/@openai/codex/node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
-	root := tree(t, map[string]string{
+	root := writeTree(t, map[string]string{
 		"bin/mise*": "ELF", "bin/codex": "->bin/mise", native + "*": "ELF",
 		"node/lib/node_modules/@openai/codex/bin/codex.js*": "#!/usr/bin/env node\n",
 		".nvm/versions/node/v24/bin/codex":                  "->node/lib/node_modules/@openai/codex/bin/codex.js",

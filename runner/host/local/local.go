@@ -1,5 +1,5 @@
 // Package local implements the port runner/host for this machine, with a package for each subject: workspace for directories and hooks,
-// repository for clones and deliveries, git for what agents leave in repositories, proc for processes, and files for what the others share.
+// repository for clones and deliveries, git for what agents leave in repositories, tree for processes, and files for what the others share.
 package local
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
@@ -35,8 +35,8 @@ type run struct {
 	mu    sync.Mutex           // Observe reads the following fields concurrently with other calls
 	space *workspace.Workspace // nil until the lease is held
 	guard *git.Guard           // of space
-	procs *proc.ProcFile
-	locks proc.LockWatch
+	procs *tree.ProcFile
+	locks tree.LockWatch
 }
 
 // open returns the run's state. The first call for a run opens its files.
@@ -46,13 +46,13 @@ func (h *Host) open(r host.Run) (*run, error) {
 	if known := h.runs[r.ID]; known != nil {
 		return known, nil
 	}
-	tree, err := proc.OpenTree(filepath.Join(r.Dir, host.TreeFile))
+	marker, err := tree.OpenTree(filepath.Join(r.Dir, host.TreeFile))
 	if err != nil {
 		return nil, err
 	}
-	opened := &run{Run: r, tree: tree}
-	if opened.procs, err = proc.CreateProcs(filepath.Join(r.Dir, host.ProcsFile)); err != nil {
-		return nil, errors.Join(err, tree.Close())
+	opened := &run{Run: r, tree: marker}
+	if opened.procs, err = tree.CreateProcs(filepath.Join(r.Dir, host.ProcsFile)); err != nil {
+		return nil, errors.Join(err, marker.Close())
 	}
 	if h.runs == nil {
 		h.runs = map[string]*run{}

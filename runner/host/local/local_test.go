@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
 )
 
 // The heartbeat and the run itself may record processes at the same time; each is recorded once.
@@ -34,7 +34,7 @@ func TestObserveAtOnce(t *testing.T) {
 	}
 	both.Wait()
 	test.Must(h.Observe(t.Context(), host.ObserveRequest{Run: run}))
-	recorded, _, err := proc.ReadProcs(filepath.Join(run.Dir, host.ProcsFile))
+	recorded, _, err := tree.ReadProcs(filepath.Join(run.Dir, host.ProcsFile))
 	test.OK(t, err)
 	for _, child := range children {
 		others := func(p reconcile.Process) bool { return p.PID != child.Process().PID }

@@ -17,7 +17,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 const (
@@ -37,16 +38,16 @@ func (h *Host) Login(ctx context.Context, r host.LoginRequest) (answer host.Logi
 	if err != nil {
 		return answer, fmt.Errorf("login shell: %w", err)
 	}
-	var tree *os.File
+	var marker *os.File
 	if known := h.known(r.Run); known != nil {
-		tree = known.tree
+		marker = known.tree
 	}
 	fd := ">&" + strconv.Itoa(proc.FirstExtra)
 	// exec: a login shell that ends would run ~/.bash_logout.
 	script := "builtin umask " + fd + "; builtin compgen -A function " + fd + " || builtin true; builtin echo " + fd +
 		"; exec /usr/bin/env -0 " + fd
 	cmd := exec.Command("bash", "-lc", script) //nolint:noctx // waitLogin ends it, with all of its group
-	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", append([]string{}, r.Env...), proc.ExtraFiles(tree, report)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", append([]string{}, r.Env...), tree.ExtraFiles(marker, report)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return answer, loginFailed("bash can't be started: "+err.Error(), "install bash", err)
@@ -71,7 +72,7 @@ func (h *Host) Login(ctx context.Context, r host.LoginRequest) (answer host.Logi
 // waitLogin waits for the end of a login shell. Programs of the profile that have to be ended get time to remove their locks: one
 // of pyenv rehash, for instance, would make each later login shell of the account wait for a minute.
 func waitLogin(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) error {
-	err := proc.WaitGroup(ctx, cmd, timeout, func() error {
+	err := tree.WaitGroup(ctx, cmd, timeout, func() error {
 		message := "it hangs: the login profile did not end within " + text.Took(timeout.Milliseconds())
 		if running, _ := proc.Descendants(cmd.Process.Pid); len(running) > 0 {
 			var names []string

@@ -18,8 +18,9 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 const (
@@ -30,20 +31,20 @@ const (
 // Start implements host.Host.
 func (h *Host) Start(_ context.Context, r host.StartRequest) (started host.Process, err error) {
 	defer func() { err = host.WithCode(err) }()
-	var lease, tree *os.File
+	var lease, marker *os.File
 	if known := h.known(r.Run); known != nil {
-		tree = known.tree
+		marker = known.tree
 		if known.space != nil {
 			lease = known.space.Lease()
 		}
 	}
 	if r.Tree != "" {
-		if tree, err = proc.OpenTree(r.Tree); err != nil {
+		if marker, err = tree.OpenTree(r.Tree); err != nil {
 			return nil, err
 		}
-		defer tree.Close()
+		defer marker.Close()
 	}
-	child, err := proc.Start(r, lease, tree)
+	child, err := tree.Start(r, lease, marker)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.
 	holders, lockErr := known.locks.Holders(list)
 	if len(holders) > 0 {
 		boot, bootErr := proc.BootID()
-		lockErr = errors.Join(lockErr, bootErr, killAll(ctx, r.Run.ID, proc.Owner{Recorded: holders, Boot: boot}))
+		lockErr = errors.Join(lockErr, bootErr, killAll(ctx, r.Run.ID, tree.Owner{Recorded: holders, Boot: boot}))
 	}
 	answer.LockHolders = holders
 	return answer, errors.Join(err, lockErr)
@@ -82,8 +83,8 @@ func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.
 // lockFiles are the files whose locks coordinate symphony's processes. An agent can write none of them, but a process that can
 // read a file can lock it: a command that holds the project lock blocks every pass. SQLite's writers lock these bytes of the
 // database and of the file beside it; readers lock other bytes.
-func lockFiles(r host.ObserveRequest, root string) map[string][]proc.Span {
-	files := map[string][]proc.Span{
+func lockFiles(r host.ObserveRequest, root string) map[string][]tree.Span {
+	files := map[string][]tree.Span{
 		filepath.Join(r.StateDir, "state.db"):     {{First: 1 << 30, Last: 1<<30 + 1}},
 		filepath.Join(r.StateDir, "state.db-shm"): {{First: 120, Last: 122}},
 	}
@@ -101,13 +102,13 @@ func lockFiles(r host.ObserveRequest, root string) map[string][]proc.Span {
 }
 
 // owner describes the processes of a run by its marks, its tree file, the processes recorded in its directory, and its worker.
-func owner(o host.Owned) (found proc.Owner, err error) {
-	found = proc.Owner{RunID: o.Run.ID, ThreadID: o.ThreadID, Folder: o.Root, Below: o.Below}
+func owner(o host.Owned) (found tree.Owner, err error) {
+	found = tree.Owner{RunID: o.Run.ID, ThreadID: o.ThreadID, Folder: o.Root, Below: o.Below}
 	if o.Run.Dir == "" {
 		return found, nil
 	}
 	found.Tree = filepath.Join(o.Run.Dir, host.TreeFile)
-	if found.Recorded, found.Boot, err = proc.ReadProcs(filepath.Join(o.Run.Dir, host.ProcsFile)); err != nil {
+	if found.Recorded, found.Boot, err = tree.ReadProcs(filepath.Join(o.Run.Dir, host.ProcsFile)); err != nil {
 		return found, fmt.Errorf("processes of run %s: %w", o.Run.ID, err)
 	}
 	worker := o.Worker
@@ -130,7 +131,7 @@ func (h *Host) List(_ context.Context, r host.ListRequest) (answer host.ListAnsw
 	if r.Below.PID == 0 {
 		o, err := owner(r.Owned)
 		if err == nil {
-			answer.Processes, err = proc.Find(o)
+			answer.Processes, err = tree.Find(o)
 		}
 		return answer, err
 	}
@@ -158,13 +159,13 @@ func (h *Host) List(_ context.Context, r host.ListRequest) (answer host.ListAnsw
 // Kill implements host.Host. It takes at most killBound, even if ctx lasts longer.
 func (h *Host) Kill(ctx context.Context, r host.KillRequest) (answer host.KillAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	var o proc.Owner
+	var o tree.Owner
 	grace := killGrace
 	switch {
 	case r.Tree != "":
-		o, grace = proc.Owner{Tree: r.Tree}, 0
+		o, grace = tree.Owner{Tree: r.Tree}, 0
 	case r.ThreadOnly:
-		o = proc.Owner{ThreadID: r.Owned.ThreadID, Spare: r.Spare.PID}
+		o = tree.Owner{ThreadID: r.Owned.ThreadID, Spare: r.Spare.PID}
 	default:
 		if o, err = owner(r.Owned); err != nil {
 			return answer, err
@@ -174,10 +175,10 @@ func (h *Host) Kill(ctx context.Context, r host.KillRequest) (answer host.KillAn
 	return answer, err
 }
 
-func kill(ctx context.Context, whose string, o proc.Owner, grace time.Duration) ([]reconcile.Process, error) {
+func kill(ctx context.Context, whose string, o tree.Owner, grace time.Duration) ([]reconcile.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, killBound)
 	defer cancel()
-	left, err := proc.KillTree(ctx, o, grace)
+	left, err := tree.Kill(ctx, o, grace)
 	if err != nil {
 		return left, fmt.Errorf("ending processes of %s: %w", whose, err)
 	}
@@ -185,7 +186,7 @@ func kill(ctx context.Context, whose string, o proc.Owner, grace time.Duration) 
 }
 
 // killAll ends the processes of an owner, even if ctx has ended, and fails if a process is left.
-func killAll(ctx context.Context, runID string, o proc.Owner) error {
+func killAll(ctx context.Context, runID string, o tree.Owner) error {
 	left, err := kill(context.WithoutCancel(ctx), "run "+runID, o, killGrace)
 	return errors.Join(err, host.Leftover("run "+runID, left))
 }
@@ -204,7 +205,7 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 	answer.GitHooksOff = hooksOff
 	var log strings.Builder
 	err = workspace.RunHook(ctx, workspace.Hook{
-		Name: r.Name, Script: r.Script, Where: r.Where, Timeout: r.Timeout, Env: env, Files: proc.ExtraFiles(known.tree, known.space.Lease()),
+		Name: r.Name, Script: r.Script, Where: r.Where, Timeout: r.Timeout, Env: env, Files: tree.ExtraFiles(known.tree, known.space.Lease()),
 	}, known.space, &log)
 	answer.Log = log.String()
 	return answer, err
@@ -226,7 +227,7 @@ func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // codex.command is the operator's
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = "/", env, io.In, io.Out, io.Err
-	cmd.ExtraFiles = proc.ExtraFiles(known.tree, known.space.Lease())
+	cmd.ExtraFiles = tree.ExtraFiles(known.tree, known.space.Lease())
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = terminalGrace
 	if err := cmd.Start(); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
@@ -89,7 +89,7 @@ func (h *Host) verified(r host.Run) (*run, error) {
 func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
 	env = repository.Environ(host.Scrub(env), func(_, value string) bool { return paths.Inside(r.space.WorkDir(), value) })
 	inherit := func(files ...*os.File) []*os.File {
-		return proc.ExtraFiles(r.tree, append([]*os.File{r.space.Lease()}, files...)...)
+		return tree.ExtraFiles(r.tree, append([]*os.File{r.space.Lease()}, files...)...)
 	}
 	return repository.New(r.space.MirrorsDir(), remote, append(env, host.RunMark+"="+r.ID), inherit)
 }

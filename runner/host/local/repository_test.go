@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
 )
 
 // cloned is a workspace that run r-1 has cloned from a remote behind ssh. Its agent made a commit, and a repository below that is not
@@ -123,7 +123,7 @@ func TestDeliveryHangs(t *testing.T) {
 		for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 			if data, _ := os.ReadFile(filepath.Join(c.dir, "hanging")); len(data) > 0 {
 				o, err := owner(host.Owned{Run: c.deliver.Run})
-				found, findErr := proc.Find(o)
+				found, findErr := tree.Find(o)
 				if err = errors.Join(err, findErr); err != nil || len(found) < 2 {
 					t.Errorf("processes of the run: %v, %v", found, err)
 				}

@@ -10,11 +10,9 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"golang.org/x/sys/unix"
 )
 
 // The codes of a failed system call.
@@ -126,32 +124,4 @@ func Retry(f func() error) error {
 			return err
 		}
 	}
-}
-
-// ErrHeld means that another open file has the lock.
-var ErrHeld = errors.New("held by another process")
-
-// lockStep is the time between two attempts to lock. It is short because a probe holds a lock only for an instant.
-const lockStep = 10 * time.Millisecond
-
-// Lock takes a flock on an open file; how is unix.LOCK_EX or LOCK_SH. After trying for wait it returns ErrHeld.
-func Lock(f *os.File, how int, wait time.Duration) error {
-	for end := time.Now().Add(wait); ; time.Sleep(lockStep) {
-		err := Retry(func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) })
-		switch {
-		case err == nil:
-			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
-		case time.Now().After(end):
-			return ErrHeld
-		}
-	}
-}
-
-// SameDir reports whether two paths lead to the same directory. Either may contain symlinks.
-func SameDir(a, b string) bool {
-	one, err := os.Stat(a)
-	other, otherErr := os.Stat(b)
-	return a == b || err == nil && otherErr == nil && os.SameFile(one, other)
 }

@@ -37,6 +37,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Mirror is the mirror of a remote repository. It must not be used concurrently.
@@ -80,8 +81,8 @@ func (m *Mirror) lock(ctx context.Context) error {
 		return files.Failed(err, "lock the mirror")
 	}
 	for {
-		err = files.Lock(f, unix.LOCK_EX, lockStep)
-		if !errors.Is(err, files.ErrHeld) {
+		err = proc.Lock(f, unix.LOCK_EX, lockStep)
+		if !errors.Is(err, proc.ErrHeld) {
 			break
 		}
 		if ctx.Err() != nil {

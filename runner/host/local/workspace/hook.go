@@ -19,7 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // hookOutput is how many bytes at the end of the output are kept.
@@ -141,7 +142,7 @@ func CheckScript(script string) (message string, line int) {
 
 // waitShell returns the shell's error, hook_timeout, or that of ctx.
 func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
-	err := proc.WaitGroup(ctx, cmd, h.Timeout, func() error {
+	err := tree.WaitGroup(ctx, cmd, h.Timeout, func() error {
 		return reconcile.NewError(CodeHookTimeout,
 			fmt.Sprintf("%s ran longer than %s and was killed", h.title(), text.Took(h.Timeout.Milliseconds())),
 			"raise hooks.timeout_ms, or make the hook faster")

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
@@ -54,7 +55,7 @@ func (r *Root) MoveProjects(from, to string, rename func(project string) string)
 	}
 	for path, c := range r.claims() {
 		name := rename(c.Project)
-		if name == c.Project || c.StateDir != from && !files.SameDir(c.StateDir, to) {
+		if name == c.Project || c.StateDir != from && !paths.SameDir(c.StateDir, to) {
 			continue
 		}
 		b, encodeErr := json.Marshal(projectClaim{name, to})

@@ -17,9 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Root is a workspace root (specification 9.1), the directory that contains the workspaces. It belongs to this account, and no
@@ -235,7 +236,7 @@ func (r *Root) ClaimProject(endpointAndSlug, stateDir string, refuse RefuseClaim
 		return files.Failed(err, "create %s", filepath.Dir(path))
 	}
 	lock, err := lockFile(path+".lock", r.leaseWait)
-	if errors.Is(err, files.ErrHeld) {
+	if errors.Is(err, proc.ErrHeld) {
 		return &reconcile.Error{
 			Code: CodeFailed, Message: "claim the project " + endpointAndSlug + ": another pass is claiming it",
 			Hint: "the next pass tries again", Err: err,
@@ -262,7 +263,7 @@ func (r *Root) unclaimed(path string, claim projectClaim, refuse RefuseClaim) er
 			err = cmp.Or(err, refuse(other.Project, other.StateDir))
 		}
 	}
-	if err != nil || have.StateDir == "" || files.SameDir(have.StateDir, claim.StateDir) {
+	if err != nil || have.StateDir == "" || paths.SameDir(have.StateDir, claim.StateDir) {
 		return err
 	}
 	_, err = os.Stat(filepath.Join(have.StateDir, "state.db"))
@@ -311,7 +312,7 @@ func (r *Root) UnclaimProjects(stateDir string) error {
 func (r *Root) Claims(stateDir string) map[string]string {
 	claims := map[string]string{}
 	for path, c := range r.claims() {
-		if files.SameDir(c.StateDir, stateDir) {
+		if paths.SameDir(c.StateDir, stateDir) {
 			claims[path] = c.Project
 		}
 	}

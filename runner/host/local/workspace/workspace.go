@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Workspace is the directory of one issue (specification 4.1.4) whose lease is held. It must not be used concurrently.
@@ -297,18 +298,18 @@ func (w *Workspace) Release() error {
 }
 
 // lockFile creates the file if necessary and takes an exclusive flock on it. If another process still holds it after wait, the
-// error wraps files.ErrHeld. The lock ends when all copies of the returned file are closed, including those of children.
+// error wraps proc.ErrHeld. The lock ends when all copies of the returned file are closed, including those of children.
 func lockFile(path string, wait time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err = files.Lock(f, unix.LOCK_EX, wait); err == nil {
+	if err = proc.Lock(f, unix.LOCK_EX, wait); err == nil {
 		// The file may have been deleted in between. A lock on a deleted file excludes no process.
 		open, statErr := f.Stat()
 		named, nameErr := os.Lstat(path)
 		if err = statErr; err == nil && (nameErr != nil || !os.SameFile(open, named)) {
-			err = files.ErrHeld
+			err = proc.ErrHeld
 		}
 	}
 	if err != nil {
@@ -325,8 +326,8 @@ func (r *Root) Held(key string) (held bool, err error) {
 		return false, nil
 	}
 	if err == nil {
-		err = files.Lock(f, unix.LOCK_SH, 0)
-		if held = errors.Is(err, files.ErrHeld); held {
+		err = proc.Lock(f, unix.LOCK_SH, 0)
+		if held = errors.Is(err, proc.ErrHeld); held {
 			err = nil
 		}
 		err = errors.Join(err, f.Close())
@@ -344,7 +345,7 @@ func (r *Root) lease(key string, o Owner) (*os.File, error) {
 	switch {
 	case err == nil:
 		return f, nil
-	case !errors.Is(err, files.ErrHeld):
+	case !errors.Is(err, proc.ErrHeld):
 		return nil, files.Failed(err, "take the lease of %s", key)
 	}
 	e := &reconcile.Error{

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 func TestAcquireMakesThenReuses(t *testing.T) {
@@ -240,7 +240,7 @@ func TestLockExcludesAlthoughItsFileIsDeleted(t *testing.T) {
 		all.Go(func() {
 			for held := 0; held < 15; {
 				f, err := lockFile(path, 0)
-				if errors.Is(err, files.ErrHeld) {
+				if errors.Is(err, proc.ErrHeld) {
 					continue
 				}
 				if err != nil {

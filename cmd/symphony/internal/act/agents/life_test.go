@@ -29,7 +29,8 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -180,7 +181,7 @@ func (r *rig) refuses(code, text string) func(_ any, err error) {
 // nothingLeft checks that no process of a run is alive.
 func (r *rig) nothingLeft(run reconcile.Run) {
 	r.t.Helper()
-	left := test.Must(proc.Find(proc.Owner{RunID: run.ID, ThreadID: run.ThreadID, Worker: reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, Below: true, Boot: run.Worker.Boot}))
+	left := test.Must(tree.Find(tree.Owner{RunID: run.ID, ThreadID: run.ThreadID, Worker: reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, Below: true, Boot: run.Worker.Boot}))
 	if len(left) > 0 {
 		r.t.Errorf("processes of agent %s are left: %+v", run.Identifier, left)
 	}

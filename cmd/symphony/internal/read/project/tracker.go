@@ -18,7 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/symphony-cron/symphony/tracker/command"
 	"github.com/symphony-cron/symphony/tracker/file"
@@ -86,7 +86,7 @@ func commandOptions(p *Project, cfg *workflow.Config) command.Options {
 			return agent.NewRedactor(append(agent.EnvSecrets(env), key)).Text(text)
 		},
 		Run: func(ctx context.Context, argv []string, stdin []byte, limit int) (command.Output, error) {
-			out, err := proc.Run(ctx, host.StartRequest{Argv: argv, Dir: filepath.Dir(p.Path), Env: env}, stdin, limit)
+			out, err := tree.Run(ctx, host.StartRequest{Argv: argv, Dir: filepath.Dir(p.Path), Env: env}, stdin, limit)
 			return command.Output{Stdout: out.Stdout, Stderr: out.Stderr, Exit: out.Exit.Code, Status: out.Exit.Text}, err
 		},
 	}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
-	"github.com/symphony-cron/symphony/runner/host/local/proc"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // systemd tells systemd how the service is, which runs the loop (sd_notify(3)). Elsewhere its methods do nothing.

@@ -1,4 +1,4 @@
-package proc
+package tree
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/proc/proctest"
 )
 
 func script(text string, args ...string) host.StartRequest {
@@ -38,7 +40,7 @@ func wantEnded(t *testing.T, file string) {
 	pids := strings.Fields(string(test.Must(os.ReadFile(file))))
 	test.Equal(t, "a process was started", len(pids) > 0, true)
 	for _, pid := range pids {
-		if e, err := statOf(test.Must(strconv.Atoi(pid))); err == nil && !e.dead {
+		if e, err := proc.Stat(test.Must(strconv.Atoi(pid))); err == nil && !e.Dead {
 			t.Errorf("process %s is left", pid)
 		}
 	}
@@ -99,7 +101,7 @@ func runs(args []string) error {
 
 func TestRunEndsWithItsCaller(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
-	caller := exec.Command(test.Must(os.Executable()), helperArg, "runs", file)
+	caller := exec.Command(test.Must(os.Executable()), proctest.HelperArg, "runs", file)
 	test.OK(t, caller.Start())
 	pid := 0
 	test.Until(t, "the program to start", func() bool {
@@ -111,7 +113,7 @@ func TestRunEndsWithItsCaller(t *testing.T) {
 	test.OK(t, caller.Process.Kill())
 	_ = caller.Wait()
 	test.Until(t, "the end of the program", func() bool {
-		e, err := statOf(pid)
-		return err != nil || e.dead
+		e, err := proc.Stat(pid)
+		return err != nil || e.Dead
 	})
 }

@@ -1,4 +1,4 @@
-package proc
+package tree
 
 import (
 	"context"
@@ -67,7 +67,7 @@ func Run(ctx context.Context, r host.StartRequest, stdin []byte, limit int) (out
 	if c.Wait(running) != nil {
 		endGroup(c.process.PID, groupGrace)
 	}
-	_, err = KillTree(context.WithoutCancel(ctx), Owner{Tree: tree.Name()}, groupGrace)
+	_, err = Kill(context.WithoutCancel(ctx), Owner{Tree: tree.Name()}, groupGrace)
 	_ = c.SignalGroup(unix.SIGKILL) // fails if the group is empty
 	select {
 	case <-drained:

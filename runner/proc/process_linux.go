@@ -8,23 +8,18 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 const ownDescriptors = "/proc/self/fd"
 
 // firstPIDNamespace is the link of the initial pid namespace, the same on every Linux.
 const firstPIDNamespace = "pid:[4026531836]"
-
-// killedWithParent has a child killed when this process ends. Strictly it is when the thread that started the child ends; but Go ends
-// only threads that a goroutine was locked to.
-var killedWithParent = syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
 // BootID identifies the boot in which pids and start times are valid: the kernel's boot id and, in a container, the pid namespace
 // ("<boot id>/pid:[4026532…]"). It contains no blanks.
@@ -65,11 +60,11 @@ var checkNumbering = sync.OnceValue(func() error {
 	return err
 })
 
-func procPath(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
+func Path(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
-// read reads a file of /proc. os.ReadFile makes three times as many system calls, to find out whether the file can be polled, and a
+// Read reads a file of /proc. os.ReadFile makes three times as many system calls, to find out whether the file can be polled, and a
 // worker reads some hundred files at each heartbeat.
-func read(path string) (all []byte, err error) {
+func Read(path string) (all []byte, err error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -87,29 +82,29 @@ func read(path string) (all []byte, err error) {
 	}
 }
 
-// statOf reads /proc/<pid>/stat; os.ErrProcessDone if there is no such process.
-func statOf(pid int) (entry, error) {
-	b, err := read(procPath(pid, "stat"))
-	if gone(err) || err == nil && len(b) == 0 {
-		return entry{}, os.ErrProcessDone
+// Stat reads /proc/<pid>/stat; os.ErrProcessDone if there is no such process.
+func Stat(pid int) (Entry, error) {
+	b, err := Read(Path(pid, "stat"))
+	if Gone(err) || err == nil && len(b) == 0 {
+		return Entry{}, os.ErrProcessDone
 	}
 	if err == nil {
-		var e entry
+		var e Entry
 		if e, err = parseStat(string(b)); err == nil {
 			return e, nil
 		}
 	}
-	return entry{}, fmt.Errorf("process %d: %w", pid, err)
+	return Entry{}, fmt.Errorf("process %d: %w", pid, err)
 }
 
 // parseStat parses a line of /proc/<pid>/stat. The name is in parentheses and may itself contain parentheses, blanks and newlines,
 // so the fields are counted from the last parenthesis.
-func parseStat(line string) (e entry, err error) {
+func parseStat(line string) (e Entry, err error) {
 	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
 	if open < 1 || end < open {
 		return e, errors.New("stat without a name")
 	}
-	e.name = line[open+1 : end]
+	e.Name = line[open+1 : end]
 	fields := strings.Fields(line[end+1:])
 	const first = 3 // the number of fields[0] in proc(5)
 	if len(fields) <= 22-first {
@@ -120,22 +115,22 @@ func parseStat(line string) (e entry, err error) {
 		err = errors.Join(err, numberErr)
 		return n
 	}
-	e.pid, e.ppid, e.group, e.session = number(line[:open]), number(fields[4-first]), number(fields[5-first]), number(fields[6-first])
+	e.PID, e.Parent, e.Group, e.Session = number(line[:open]), number(fields[4-first]), number(fields[5-first]), number(fields[6-first])
 	state, threads := fields[0], number(fields[20-first])
-	e.start = uint64(number(fields[22-first]))
-	e.session = max(e.session, 0) // -1 in a process that is ending
+	e.Start = uint64(number(fields[22-first]))
+	e.Session = max(e.Session, 0) // -1 in a process that is ending
 	// A process whose first thread has ended is shown as a zombie even if other threads are running.
 	e.stopped = state == "T"
 	e.bare = state == "S" && len(fields) > 51-first && fields[50-first] == fields[51-first]
-	e.dead = state == "X" || state == "x" || state == "Z" && threads <= 1
+	e.Dead = state == "X" || state == "x" || state == "Z" && threads <= 1
 	return e, err
 }
 
-// gone reports whether err, from /proc or a pidfd call, means that a process has ended.
-func gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
+// Gone reports whether err, from /proc or a pidfd call, means that a process has ended.
+func Gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
 
-// forbidden reports whether err means that a process belongs to another user or may not be inspected.
-func forbidden(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
+// Forbidden reports whether err means that a process belongs to another user or may not be inspected.
+func Forbidden(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
 
 // Signal sends sig to p if it is still the same process, and returns os.ErrProcessDone if it has ended, is a zombie or another
 // process. The caller must compare the boot (BootID) in which p was recorded.
@@ -154,7 +149,7 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 	}
 	err = unix.PidfdSendSignal(fd, sig, nil, 0)
 	switch {
-	case gone(err):
+	case Gone(err):
 		return os.ErrProcessDone
 	case err != nil:
 		return fmt.Errorf("signal %v to process %d (%s): %w", sig, p.PID, p.Name, err)
@@ -165,7 +160,7 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 func openPIDFD(pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
-	case gone(err), errors.Is(err, unix.EINVAL): // EINVAL: the number now belongs to a thread of another process
+	case Gone(err), errors.Is(err, unix.EINVAL): // EINVAL: the number now belongs to a thread of another process
 		return -1, os.ErrProcessDone
 	case err != nil:
 		return -1, fmt.Errorf("pidfd of process %d: %w", pid, err)
@@ -186,7 +181,7 @@ func CheckPidfds() error {
 	if err == nil {
 		err = errors.Join(unix.PidfdSendSignal(fd, 0, nil, 0), unix.Close(fd))
 	}
-	if errors.Is(err, unix.ENOSYS) || forbidden(err) {
+	if errors.Is(err, unix.ENOSYS) || Forbidden(err) {
 		return &reconcile.Error{
 			Code: "system_unsupported", Message: err.Error(), Err: err,
 			Hint: "symphony needs Linux 5.3 or later, and in a container rules (seccomp) that allow pidfd_open and pidfd_send_signal",
@@ -195,8 +190,8 @@ func CheckPidfds() error {
 	return err
 }
 
-// scan lists the living processes of all users, kernel threads among them.
-func scan() (entries []entry, err error) {
+// Scan lists the living processes of all users, kernel threads among them.
+func Scan() (entries []Entry, err error) {
 	if err := checkNumbering(); err != nil {
 		return nil, err
 	}
@@ -209,8 +204,8 @@ func scan() (entries []entry, err error) {
 		if err != nil {
 			continue
 		}
-		e, err := statOf(pid)
-		if e.dead || errors.Is(err, os.ErrProcessDone) || forbidden(err) { // forbidden: hidden by the mount option hidepid
+		e, err := Stat(pid)
+		if e.Dead || errors.Is(err, os.ErrProcessDone) || Forbidden(err) { // forbidden: hidden by the mount option hidepid
 			continue
 		}
 		if err != nil {
@@ -235,9 +230,9 @@ func Descendants(pid int) (below []reconcile.Process, err error) {
 				continue
 			}
 			seen[child] = true
-			switch e, err := statOf(child); {
-			case err == nil && !e.dead:
-				below, parents = append(below, e.process()), append(parents, child)
+			switch e, err := Stat(child); {
+			case err == nil && !e.Dead:
+				below, parents = append(below, e.Process()), append(parents, child)
 			case err != nil && !errors.Is(err, os.ErrProcessDone):
 				errs = append(errs, err)
 			}
@@ -249,9 +244,9 @@ func Descendants(pid int) (below []reconcile.Process, err error) {
 
 // childrenOf lists the children of all threads of a process, including zombies; none if it has ended.
 func childrenOf(pid int) (list []int) {
-	threads, _ := os.ReadDir(procPath(pid, "task"))
+	threads, _ := os.ReadDir(Path(pid, "task"))
 	for _, thread := range threads {
-		text, _ := read(procPath(pid, "task/") + thread.Name() + "/children")
+		text, _ := Read(Path(pid, "task/") + thread.Name() + "/children")
 		for word := range strings.FieldsSeq(string(text)) {
 			if child, err := strconv.Atoi(word); err == nil {
 				list = append(list, child)
@@ -261,61 +256,14 @@ func childrenOf(pid int) (list []int) {
 	return list
 }
 
-// hasMarker reports whether a process has the tree file open as TreeFD, or one of the entries in the environment that it was
-// started with. It returns false for processes of other users, who can set any marker, and for those that may not be inspected.
-func hasMarker(pid int, entries []string, tree string) (bool, error) {
-	found := tree != "" && holdsTree(pid, tree)
-	if !found && len(entries) > 0 {
-		env, err := environ(pid)
-		if err != nil {
-			return false, fmt.Errorf("process %d: %w", pid, err)
-		}
-		found = containsEntry(env, entries)
-	}
-	if !found {
-		return false, nil
-	}
-	// The directory in /proc belongs to the process's user even if the process is not dumpable.
-	var dir unix.Stat_t
-	err := unix.Stat(procPath(pid, ""), &dir)
-	return err == nil && int(dir.Uid) == os.Geteuid(), nil
-}
-
-// holdsTree reports whether the process has the tree file at path open as TreeFD. The link is compared first, because another open
-// file may be on a file system that hangs. In another mount namespace the same path is another file.
-func holdsTree(pid int, path string) bool {
-	link := procPath(pid, "fd/") + strconv.Itoa(TreeFD)
-	target, err := os.Readlink(link)
-	target, deleted := strings.CutSuffix(target, " (deleted)")
-	if err != nil || target != path {
-		return false
-	}
-	named, err := os.Stat(path)
-	if deleted || err != nil {
-		return true
-	}
-	open, err := os.Stat(link)
-	return err == nil && os.SameFile(open, named)
-}
-
-// worksBelow reports whether the working directory of a process is folder or inside it. The path of folder must not contain
-// symlinks. For a process that may not be inspected it returns false.
-func worksBelow(pid int, folder string) (bool, error) {
-	dir, err := os.Readlink(procPath(pid, "cwd"))
-	if gone(err) || forbidden(err) {
-		return false, nil
-	}
-	return strings.HasPrefix(dir+"/", folder+"/"), err
-}
-
 // execWait is how long an environment may be missing: while a program begins, Linux shows none.
 const execWait = 500 * time.Millisecond
 
-// environ returns the environment that a process was started with; empty if it has ended or may not be inspected.
-func environ(pid int) (string, error) {
+// EnvironOf returns the environment that a process was started with; empty if it has ended or may not be inspected.
+func EnvironOf(pid int) (string, error) {
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		raw, err := read(procPath(pid, "environ"))
-		if gone(err) || forbidden(err) {
+		raw, err := Read(Path(pid, "environ"))
+		if Gone(err) || Forbidden(err) {
 			return "", nil
 		}
 		if err != nil || len(raw) > 0 || withoutEnviron(pid) || time.Since(began) > execWait {
@@ -327,18 +275,18 @@ func environ(pid int) (string, error) {
 // withoutEnviron reports whether a process has no program, as a thread of the kernel or a zombie, or sleeps with an empty
 // environment. In an exec the environment is empty for a moment, too, but the process does not sleep.
 func withoutEnviron(pid int) bool {
-	_, noProgram := os.Readlink(procPath(pid, "exe"))
-	e, err := statOf(pid)
+	_, noProgram := os.Readlink(Path(pid, "exe"))
+	e, err := Stat(pid)
 	return noProgram != nil || err == nil && e.bare
 }
 
 // commands finds the processes with a subcommand of symphony and a state directory, and returns their arguments as a map from each
 // argument to the next one.
 func commands(subcommand, stateDir string) (map[reconcile.Process]map[string]string, error) {
-	entries, err := scan()
+	entries, err := Scan()
 	found := map[reconcile.Process]map[string]string{}
 	for _, e := range entries {
-		line, _ := read(procPath(e.pid, "cmdline"))
+		line, _ := Read(Path(e.PID, "cmdline"))
 		args := strings.Split(string(line), "\x00")
 		if len(args) < 2 || args[1] != subcommand {
 			continue
@@ -347,8 +295,8 @@ func commands(subcommand, stateDir string) (map[reconcile.Process]map[string]str
 		for i := range len(args) - 1 {
 			flags[args[i]] = args[i+1]
 		}
-		if files.SameDir(flags["--state-dir"], stateDir) {
-			found[e.process()] = flags
+		if paths.SameDir(flags["--state-dir"], stateDir) {
+			found[e.Process()] = flags
 		}
 	}
 	return found, err

@@ -1,4 +1,4 @@
-package proc
+package tree
 
 import (
 	"errors"
@@ -14,11 +14,13 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/proc/proctest"
 )
 
 func init() {
-	helpers["locker"] = locker
-	helpers["contained"] = contained
+	proctest.Helpers["locker"] = locker
+	proctest.Helpers["contained"] = contained
 }
 
 // locker locks a file that it opens for reading, and keeps running. The kinds are whole, bytes and open (of the open file); the
@@ -38,11 +40,11 @@ func locker(args []string) error {
 		err = unix.FcntlFlock(f.Fd(), map[string]int{"bytes": unix.F_SETLK, "open": unix.F_OFD_SETLK}[args[0]], &span)
 	}
 	if err == nil && args[0] == "left" {
-		cmd := exec.Command(os.Args[0], helperArg, "idle")
+		cmd := exec.Command(os.Args[0], proctest.HelperArg, "idle")
 		cmd.Stdout, cmd.ExtraFiles = os.Stdout, []*os.File{f}
 		return cmd.Start()
 	}
-	return errors.Join(err, idle(nil))
+	return errors.Join(err, proctest.Idle(nil))
 }
 
 func lockFile(t *testing.T, name string) string {
@@ -79,11 +81,11 @@ func TestLockHolders(t *testing.T) {
 		{"the whole of a file where bytes count", "whole " + bytes, false},
 		{"another file", "whole " + other, false},
 	} {
-		h := start(t, nil, append([]string{"locker"}, strings.Fields(c.args)...)...)
-		p := h.up()
+		h := proctest.Start(t, nil, append([]string{"locker"}, strings.Fields(c.args)...)...)
+		p := h.Up()
 		test.Equal(t, c.name, holds(p), c.want)
-		test.OK(t, Signal(p, unix.SIGKILL))
-		_ = h.cmd.Wait()
+		test.OK(t, proc.Signal(p, unix.SIGKILL))
+		_ = h.Cmd.Wait()
 	}
 	// The lease is inherited, and so is, until a child has executed its program, every lock of this process.
 	f := test.Must(os.Open(whole))
@@ -91,7 +93,7 @@ func TestLockHolders(t *testing.T) {
 	patterns[lease.Name()] = nil
 	for _, f := range []*os.File{lease, f} {
 		test.OK(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
-		if p := startAs(t, nil, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{f} }, "idle").up(); holds(p) {
+		if p := proctest.StartAs(t, nil, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{f} }, "idle").Up(); holds(p) {
 			t.Error("found a process that inherited a lock")
 		}
 	}
@@ -100,11 +102,11 @@ func TestLockHolders(t *testing.T) {
 // contained searches for lockers in its own pid namespace.
 func contained(args []string) error {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
-		say("skip", err)
+		proctest.Say("skip", err)
 		return nil
 	}
 	for _, how := range args[1:] {
-		cmd := exec.Command(os.Args[0], helperArg, "locker", how, args[0], "120", "1")
+		cmd := exec.Command(os.Args[0], proctest.HelperArg, "locker", how, args[0], "120", "1")
 		out, err := cmd.StdoutPipe()
 		if err == nil {
 			err = cmd.Start()
@@ -115,9 +117,9 @@ func contained(args []string) error {
 		if how == "left" && err == nil {
 			err = cmd.Wait()
 		}
-		list, listErr := Descendants(os.Getpid())
+		list, listErr := proc.Descendants(os.Getpid())
 		got, lockErr := (&LockWatch{Lease: os.Stdin, Files: map[string][]Span{args[0]: map[string][]Span{"open": {{120, 122}}}[how]}}).Holders(list)
-		say(how, len(got), errors.Join(err, listErr, lockErr))
+		proctest.Say(how, len(got), errors.Join(err, listErr, lockErr))
 		for _, p := range list {
 			_ = unix.Kill(p.PID, unix.SIGKILL) // it is a namespace of its own: they end with us
 		}
@@ -127,7 +129,7 @@ func contained(args []string) error {
 
 // The same works in a container, where /proc/locks omits locks whose creator has ended.
 func TestLockHoldersInAContainer(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], helperArg, "contained", lockFile(t, "file"), "whole", "left", "open")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], proctest.HelperArg, "contained", lockFile(t, "file"), "whole", "left", "open")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},

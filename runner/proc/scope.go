@@ -291,7 +291,7 @@ func lingers(root string, uid int) bool {
 	return false
 }
 
-// lookup returns the value of a variable in an environment; the last entry wins.
+// lookup returns the value of a variable in an environment; the last Entry wins.
 func lookup(env []string, name string) string {
 	for _, e := range slices.Backward(env) {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {

@@ -1,4 +1,4 @@
-package proc
+package tree
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Owner describes which processes belong to a run. Each criterion alone is enough, and the descendants of a process belong, too.
@@ -64,14 +65,14 @@ func containsEntry(environ string, entries []string) bool {
 // Find lists the living processes that belong to the run, sorted by pid. This process and its ancestors are never among them. If it
 // returns an error, some may be missing.
 func Find(o Owner) ([]reconcile.Process, error) {
-	boot, err := BootID()
+	boot, err := proc.BootID()
 	if err != nil {
 		return nil, err
 	}
 	if o.Boot != boot {
 		o.Recorded, o.Worker = nil, reconcile.Process{}
 	}
-	entries, err := scan()
+	entries, err := proc.Scan()
 	if err != nil {
 		return nil, err
 	}
@@ -90,31 +91,31 @@ func Find(o Owner) ([]reconcile.Process, error) {
 	}
 	err = t.claimSession(o.Worker, o.Folder)
 	if env, tree := o.marker(); len(env) > 0 || tree != "" {
-		err = errors.Join(err, t.claimAll(func(e entry) (bool, error) { return hasMarker(e.pid, env, tree) }))
+		err = errors.Join(err, t.claimAll(func(e proc.Entry) (bool, error) { return hasMarker(e.PID, env, tree) }))
 	}
 	return t.list(), err
 }
 
 // processTree decides which processes belong to a run, from one scan of all processes.
 type processTree struct {
-	byPID    map[int]entry
+	byPID    map[int]proc.Entry
 	children map[int][]int
 	claimed  map[int]bool
 	spared   map[int]bool // never claimed
 }
 
-func newProcessTree(entries []entry) *processTree {
-	t := &processTree{byPID: map[int]entry{}, children: map[int][]int{}, claimed: map[int]bool{}}
+func newProcessTree(entries []proc.Entry) *processTree {
+	t := &processTree{byPID: map[int]proc.Entry{}, children: map[int][]int{}, claimed: map[int]bool{}}
 	for _, e := range entries {
-		t.byPID[e.pid] = e
-		t.children[e.ppid] = append(t.children[e.ppid], e.pid)
+		t.byPID[e.PID] = e
+		t.children[e.Parent] = append(t.children[e.Parent], e.PID)
 	}
 	return t
 }
 
 func (t *processTree) has(p reconcile.Process) bool {
 	e, known := t.byPID[p.PID]
-	return known && e.start == p.Start
+	return known && e.Start == p.Start
 }
 
 // claim claims a process and its descendants.
@@ -129,7 +130,7 @@ func (t *processTree) claim(pid int) {
 // reused during the scan.
 func (t *processTree) claimBelow(pid int) {
 	for _, child := range t.children[pid] {
-		if t.byPID[child].start >= t.byPID[pid].start {
+		if t.byPID[child].Start >= t.byPID[pid].Start {
 			t.claim(child)
 		}
 	}
@@ -141,23 +142,23 @@ func (t *processTree) claimSession(worker reconcile.Process, folder string) erro
 	if worker.PID == 0 || folder == "" {
 		return nil
 	}
-	leader, err := statOf(worker.PID)
+	leader, err := proc.Stat(worker.PID)
 	switch {
 	case err != nil && !errors.Is(err, os.ErrProcessDone):
 		return err
-	case err == nil && leader.start != worker.Start:
+	case err == nil && leader.Start != worker.Start:
 		return nil
 	}
-	return t.claimAll(func(e entry) (bool, error) {
-		if e.session != worker.PID || e.pid == worker.PID || e.start < worker.Start {
+	return t.claimAll(func(e proc.Entry) (bool, error) {
+		if e.Session != worker.PID || e.PID == worker.PID || e.Start < worker.Start {
 			return false, nil
 		}
-		return worksBelow(e.pid, folder)
+		return worksBelow(e.PID, folder)
 	})
 }
 
 // claimAll claims the processes for which belongs returns true.
-func (t *processTree) claimAll(belongs func(entry) (bool, error)) error {
+func (t *processTree) claimAll(belongs func(proc.Entry) (bool, error)) error {
 	var errs []error
 	for pid, e := range t.byPID {
 		if t.claimed[pid] || pid == 1 {
@@ -175,19 +176,17 @@ func (t *processTree) claimAll(belongs func(entry) (bool, error)) error {
 // list returns the claimed processes by pid, without init, this process and its ancestors.
 func (t *processTree) list() (procs []reconcile.Process) {
 	excluded := map[int]bool{1: true}
-	for pid := os.Getpid(); !excluded[pid]; pid = t.byPID[pid].ppid {
+	for pid := os.Getpid(); !excluded[pid]; pid = t.byPID[pid].Parent {
 		excluded[pid] = true
 	}
 	for pid := range t.claimed {
 		if e, known := t.byPID[pid]; known && !excluded[pid] {
-			procs = append(procs, e.process())
+			procs = append(procs, e.Process())
 		}
 	}
-	slices.SortFunc(procs, byPID)
+	slices.SortFunc(procs, func(a, b reconcile.Process) int { return a.PID - b.PID })
 	return procs
 }
-
-func byPID(a, b reconcile.Process) int { return a.PID - b.PID }
 
 // TreeFD is the descriptor as which hooks, agents and all their descendants have their run's tree file open. A change of the
 // environment, the session or the parent does not remove this marker; only closing the descriptor does. The number collides with
@@ -221,11 +220,8 @@ func ExtraFiles(tree *os.File, files ...*os.File) []*os.File {
 	if tree == nil || unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= TreeFD+room {
 		return files
 	}
-	return append(append(files, make([]*os.File, TreeFD-FirstExtra-len(files))...), tree)
+	return append(append(files, make([]*os.File, TreeFD-proc.FirstExtra-len(files))...), tree)
 }
-
-// FirstExtra is the descriptor that the first of a command's extra files becomes.
-const FirstExtra = 3
 
 const (
 	killRounds = 16                    // rounds of SIGKILL while new processes keep appearing
@@ -233,11 +229,11 @@ const (
 	killStep   = 10 * time.Millisecond // between two checks whether processes have ended
 )
 
-// KillTree ends every process that Find finds, and returns those that are left. It sends SIGTERM (and SIGCONT, so that stopped
+// Kill ends every process that Find finds, and returns those that are left. It sends SIGTERM (and SIGCONT, so that stopped
 // processes handle it), waits for grace, but at most half of the time until the deadline of ctx, and then repeats SIGKILL until
 // Find finds nothing or the same processes again. If ctx ends, it returns the error of ctx.
-func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.Process, err error) {
-	boot, err := BootID()
+func Kill(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.Process, err error) {
+	boot, err := proc.BootID()
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +276,7 @@ func KillTree(ctx context.Context, o Owner, grace time.Duration) (left []reconci
 	return left, err
 }
 
-// signalAndWait sends the signals to each process and waits until all have ended, at most for wait or until ctx ends. It does not
+// signalAndWait sends the signals to each process and waits until all have proc.Ended, at most for wait or until ctx ends. It does not
 // wait for a process that it may not signal: the caller finds it again.
 func signalAndWait(ctx context.Context, procs []reconcile.Process, wait time.Duration, sigs ...unix.Signal) error {
 	var signalled []reconcile.Process
@@ -288,7 +284,7 @@ func signalAndWait(ctx context.Context, procs []reconcile.Process, wait time.Dur
 	for _, p := range procs {
 		var err error
 		for _, sig := range sigs {
-			err = errors.Join(err, Signal(p, sig))
+			err = errors.Join(err, proc.Signal(p, sig))
 		}
 		if err == nil {
 			signalled = append(signalled, p)
@@ -302,7 +298,7 @@ func signalAndWait(ctx context.Context, procs []reconcile.Process, wait time.Dur
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
-		if signalled = slices.DeleteFunc(signalled, ended); len(signalled) == 0 {
+		if signalled = slices.DeleteFunc(signalled, proc.Ended); len(signalled) == 0 {
 			return nil
 		}
 		select {

@@ -14,20 +14,21 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// entry is one process as the system lists it.
-type entry struct {
-	pid, ppid int
-	group     int // its process group
-	session   int // 0 if the system does not tell
-	start     uint64
-	name      string
-	dead      bool // a zombie, or about to be gone
-	stopped   bool // by a signal
-	bare      bool // sleeps, with an empty environment or one that may not be inspected
+// Entry is one process as the system lists it.
+type Entry struct {
+	PID, Parent int
+	Group       int // its process group
+	Session     int // 0 if the system does not tell
+	Start       uint64
+	Name        string
+	Dead        bool // a zombie, or about to be gone
+	stopped     bool // by a signal
+	bare        bool // sleeps, with an empty environment or one that may not be inspected
 }
 
-func (e entry) process() reconcile.Process {
-	return reconcile.Process{PID: e.pid, Start: e.start, Name: e.name}
+// Process identifies the process.
+func (e Entry) Process() reconcile.Process {
+	return reconcile.Process{PID: e.PID, Start: e.Start, Name: e.Name}
 }
 
 // Self returns the handle of this process.
@@ -36,8 +37,8 @@ func Self() (reconcile.Handle, error) {
 	if err != nil {
 		return reconcile.Handle{}, err
 	}
-	e, err := statOf(os.Getpid())
-	return reconcile.Handle{Boot: boot, PID: os.Getpid(), Start: e.start}, err
+	e, err := Stat(os.Getpid())
+	return reconcile.Handle{Boot: boot, PID: os.Getpid(), Start: e.Start}, err
 }
 
 // SameProcess reports whether the process that h names is alive: same boot and pid namespace, same pid, same start time,
@@ -49,7 +50,7 @@ func SameProcess(h reconcile.Handle) bool {
 
 // Stopped reports whether the process that h names is alive, and stopped by a signal.
 func Stopped(h reconcile.Handle) bool {
-	e, err := statOf(h.PID)
+	e, err := Stat(h.PID)
 	return err == nil && e.stopped && SameProcess(h)
 }
 
@@ -61,14 +62,14 @@ func checkSame(p reconcile.Process) error {
 	if err := checkNumbering(); err != nil {
 		return err
 	}
-	e, err := statOf(p.PID)
-	if err == nil && (e.dead || e.start != p.Start) {
+	e, err := Stat(p.PID)
+	if err == nil && (e.Dead || e.Start != p.Start) {
 		return os.ErrProcessDone
 	}
 	return err
 }
 
-func ended(p reconcile.Process) bool { return errors.Is(checkSame(p), os.ErrProcessDone) }
+func Ended(p reconcile.Process) bool { return errors.Is(checkSame(p), os.ErrProcessDone) }
 
 // checkTarget refuses processes that must never be signalled: init, this one, and one whose start time is not known.
 func checkTarget(p reconcile.Process) error {
@@ -81,7 +82,7 @@ func checkTarget(p reconcile.Process) error {
 // Environ returns the environment ("NAME=value" entries) that a process was started with; empty if the system does not show it,
 // os.ErrProcessDone if the process has ended.
 func Environ(p reconcile.Process) ([]string, error) {
-	raw, err := environ(p.PID)
+	raw, err := EnvironOf(p.PID)
 	if err != nil {
 		return nil, fmt.Errorf("environment of process %d: %w", p.PID, err)
 	}
@@ -135,3 +136,8 @@ func CheckLimits() error {
 func ThreadsRefused(log string) bool {
 	return strings.Contains(log, "failed to create new OS thread") || strings.Contains(log, "pthread_create failed")
 }
+
+func byPID(a, b reconcile.Process) int { return a.PID - b.PID }
+
+// FirstExtra is the descriptor that the first of a command's extra files becomes.
+const FirstExtra = 3

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +25,6 @@ import (
 //   - There is no NonDumpable: processes of the same user can read a worker's environment.
 //
 // A worker there relies on the procs file and on the process groups of its children.
-
-var killedWithParent syscall.SysProcAttr
 
 // BootID identifies the boot in which pids and start times are valid: the kernel's session id.
 func BootID() (string, error) {
@@ -60,39 +58,39 @@ func CheckPidfds() error { return nil }
 
 func checkNumbering() error { return nil }
 
-func statOf(pid int) (entry, error) {
+func Stat(pid int) (Entry, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.pid", pid)
 	if err != nil {
-		return entry{}, fmt.Errorf("process %d: %w", pid, err)
+		return Entry{}, fmt.Errorf("process %d: %w", pid, err)
 	}
 	if len(list) == 0 {
-		return entry{}, os.ErrProcessDone
+		return Entry{}, os.ErrProcessDone
 	}
 	return entryOf(&list[0]), nil
 }
 
 // entryOf converts a process. Its start time is that of the wall clock, in microseconds.
-func entryOf(k *unix.KinfoProc) entry {
+func entryOf(k *unix.KinfoProc) Entry {
 	const stopped, zombie = 4, 5 // SSTOP, SZOMB
 	started := k.Proc.P_starttime
-	return entry{
-		pid:   int(k.Proc.P_pid),
-		ppid:  int(k.Eproc.Ppid),
-		group: int(k.Eproc.Pgid),
-		start: uint64(started.Sec)*1_000_000 + uint64(started.Usec),
-		name:  unix.ByteSliceToString(k.Proc.P_comm[:]),
-		dead:  k.Proc.P_stat == zombie, stopped: k.Proc.P_stat == stopped,
+	return Entry{
+		PID:    int(k.Proc.P_pid),
+		Parent: int(k.Eproc.Ppid),
+		Group:  int(k.Eproc.Pgid),
+		Start:  uint64(started.Sec)*1_000_000 + uint64(started.Usec),
+		Name:   unix.ByteSliceToString(k.Proc.P_comm[:]),
+		Dead:   k.Proc.P_stat == zombie, stopped: k.Proc.P_stat == stopped,
 	}
 }
 
-func scan() ([]entry, error) {
+func Scan() ([]Entry, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	var entries []entry
+	var entries []Entry
 	for i := range list {
-		if e := entryOf(&list[i]); !e.dead && e.pid > 0 {
+		if e := entryOf(&list[i]); !e.Dead && e.PID > 0 {
 			entries = append(entries, e)
 		}
 	}
@@ -100,22 +98,24 @@ func scan() ([]entry, error) {
 }
 
 // Descendants lists the living descendants of pid, sorted by pid.
-func Descendants(pid int) ([]reconcile.Process, error) {
-	entries, err := scan()
-	t := newProcessTree(entries)
-	t.claimBelow(pid)
-	return t.list(), err
+func Descendants(pid int) (below []reconcile.Process, err error) {
+	entries, err := Scan()
+	parents := map[int]bool{pid: true}
+	for added := true; added; {
+		added = false
+		for _, e := range entries {
+			if parents[e.Parent] && !parents[e.PID] {
+				parents[e.PID], added = true, true
+				below = append(below, e.Process())
+			}
+		}
+	}
+	slices.SortFunc(below, byPID)
+	return below, err
 }
 
-func worksBelow(int, string) (bool, error) { return false, nil }
-
-func hasMarker(pid int, entries []string, _ string) (bool, error) {
-	env, err := environ(pid)
-	return containsEntry(env, entries), err
-}
-
-// environ returns the environment that a process of this user was started with; empty if it has ended or is hidden.
-func environ(pid int) (string, error) {
+// EnvironOf returns the environment that a process of this user was started with; empty if it has ended or is hidden.
+func EnvironOf(pid int) (string, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.pid", pid)
 	if err != nil || len(list) == 0 || list[0].Eproc.Ucred.Uid != uint32(os.Geteuid()) {
 		return "", err
@@ -149,13 +149,16 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 	return nil
 }
 
-// awaitExit returns when a child has ended, without reaping it.
-func awaitExit(pid int) {
+// exitStep is the time between two checks whether a child has ended.
+const exitStep = 10 * time.Millisecond
+
+// AwaitExit returns when a child has ended, without reaping it.
+func AwaitExit(pid int) {
 	for {
-		if e, err := statOf(pid); err != nil || e.dead {
+		if e, err := Stat(pid); err != nil || e.Dead {
 			return
 		}
-		time.Sleep(killStep)
+		time.Sleep(exitStep)
 	}
 }
 
@@ -172,18 +175,6 @@ func NonDumpable() error { return fmt.Errorf("become non-dumpable: %w", errors.E
 
 // ReapOrphans does nothing: without a subreaper no process is adopted.
 func ReapOrphans(context.Context, time.Duration, func(error)) {}
-
-// Span is a part of a file, its last byte included.
-type Span struct{ First, Last uint64 }
-
-// LockWatch finds nothing.
-type LockWatch struct {
-	Lease *os.File
-	Files map[string][]Span
-}
-
-// Holders returns none.
-func (w *LockWatch) Holders([]reconcile.Process) ([]reconcile.Process, error) { return nil, nil }
 
 // Workers returns errors.ErrUnsupported.
 func Workers(string) (map[string]FoundWorker, error) { return nil, errors.ErrUnsupported }

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -9,16 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
 // AliveSize is the size of an alive file in bytes. It never changes.
@@ -27,7 +23,6 @@ const AliveSize = 64
 const probeWait = 250 * time.Millisecond // how long LockDead waits for probes to end
 
 // ErrHeld: another process has the lock.
-var ErrHeld = files.ErrHeld
 
 // CreateAlive creates the alive file of a run at its full size and syncs it and its directory before the worker is started, so
 // that later neither a full disk nor a missing file looks like a dead worker. Until the first heartbeat it contains the time of its
@@ -55,7 +50,7 @@ func HoldAlive(path string, wait time.Duration) (*Alive, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hold alive file: %w", err)
 	}
-	if err := files.Lock(f, unix.LOCK_EX, wait); err != nil {
+	if err := Lock(f, unix.LOCK_EX, wait); err != nil {
 		return nil, fmt.Errorf("hold alive file %s: %w", path, errors.Join(err, f.Close()))
 	}
 	return &Alive{f: f}, nil
@@ -107,7 +102,7 @@ func ProbeAlive(path string) (p Pulse, err error) {
 		return p, fmt.Errorf("probe alive file: %w", err)
 	}
 	defer f.Close() // releases the lock
-	lockErr := files.Lock(f, unix.LOCK_SH, 0)
+	lockErr := Lock(f, unix.LOCK_SH, 0)
 	held := errors.Is(lockErr, ErrHeld)
 	if lockErr == nil || held {
 		p, lockErr = readAlive(f)
@@ -127,7 +122,7 @@ func LockDead(path string) (release func(), err error) {
 		return func() {}, nil
 	}
 	if err == nil {
-		err = files.Lock(f, unix.LOCK_EX, probeWait)
+		err = Lock(f, unix.LOCK_EX, probeWait)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock dead run: %w", errors.Join(err, f.Close()))
@@ -171,88 +166,4 @@ func parseAlive(line string) (p Pulse, ok bool) {
 		return Pulse{Refused: fields[1]}, line == string(refusalLine(fields[1]))
 	}
 	return Pulse{}, false
-}
-
-// maxRecorded limits the processes in a procs file.
-const maxRecorded = 4096
-
-// ProcFile is the procs file of a run. It lists the living processes that the run has started, by pid and start time, so that a
-// process that cleared its environment and left its parent is still found. Only the worker writes it. Its first line is "boot <id>", the
-// others are `<pid> <start> "<name>"`.
-type ProcFile struct {
-	path, boot string
-	procs      []reconcile.Process
-}
-
-// CreateProcs creates the procs file of a new run (0600).
-func CreateProcs(path string) (*ProcFile, error) {
-	boot, err := BootID()
-	if err != nil {
-		return nil, err
-	}
-	p := &ProcFile{path: path, boot: boot}
-	return p, p.write(nil)
-}
-
-// Record adds the processes that are not in the file yet, and removes those that have ended. After an error the next call tries
-// again. It does not sync, because the file has no meaning after a reboot.
-func (p *ProcFile) Record(procs []reconcile.Process) error {
-	added := slices.DeleteFunc(slices.Clone(procs), func(q reconcile.Process) bool {
-		return slices.ContainsFunc(p.procs, func(r reconcile.Process) bool { return r.PID == q.PID && r.Start == q.Start })
-	})
-	if len(added) == 0 {
-		return nil
-	}
-	all := append(slices.DeleteFunc(slices.Clone(p.procs), ended), added...)
-	if err := p.write(all[:min(len(all), maxRecorded)]); err != nil {
-		return err
-	}
-	crash.At("proc.procs.added")
-	if over := len(all) - maxRecorded; over > 0 {
-		return fmt.Errorf("record processes: %d more than the %d that are kept", over, maxRecorded)
-	}
-	return nil
-}
-
-// write replaces the file, so that a reader sees either the old or the new one.
-func (p *ProcFile) write(procs []reconcile.Process) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "boot %s\n", p.boot)
-	for _, q := range procs {
-		fmt.Fprintf(&b, "%d %d %q\n", q.PID, q.Start, q.Name)
-	}
-	next := filepath.Join(filepath.Dir(p.path), ".procs")
-	err := os.WriteFile(next, b.Bytes(), 0o600)
-	if err == nil {
-		err = os.Rename(next, p.path)
-	}
-	if err != nil {
-		return fmt.Errorf("record processes: %w", err)
-	}
-	p.procs = procs
-	return nil
-}
-
-// ReadProcs reads a procs file: the processes of a run and the boot (BootID) in which they were recorded. If there is no file it
-// returns none. It skips damaged lines. If the first line is damaged it returns none, because the boot of the pids is unknown.
-func ReadProcs(path string) (procs []reconcile.Process, boot string, err error) {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", nil
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("procs file: %w", err)
-	}
-	first, rest, _ := strings.Cut(string(b), "\n")
-	boot, ok := strings.CutPrefix(first, "boot ")
-	if !ok {
-		return nil, "", nil
-	}
-	for line := range strings.Lines(rest) {
-		var q reconcile.Process
-		if n, _ := fmt.Sscanf(line, "%d %d %q\n", &q.PID, &q.Start, &q.Name); n == 3 && q.PID > 1 && q.Start > 0 {
-			procs = append(procs, q)
-		}
-	}
-	return procs, boot, nil
 }

@@ -12,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/proc/proctest"
 )
 
 func init() {
 	// hold takes an alive file and keeps it until its stdin ends.
-	helpers["hold"] = func(args []string) error {
+	proctest.Helpers["hold"] = func(args []string) error {
 		a, err := HoldAlive(args[0], time.Second)
 		if err == nil {
 			err = a.Beat(7, 9*time.Second)
 		}
-		say("held", err)
+		proctest.Say("held", err)
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		return err
 	}
 	// settle tells whether the file could be locked as a dead one, and keeps it until its stdin ends.
-	helpers["settle"] = func(args []string) error {
+	proctest.Helpers["settle"] = func(args []string) error {
 		release, err := LockDead(args[0])
-		say("locked", err)
+		proctest.Say("locked", err)
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		release()
 		return err
@@ -67,14 +67,14 @@ func TestAliveAcrossProcesses(t *testing.T) {
 	if p, err := ProbeAlive(path); err != nil || p.Mono < before || p != (Pulse{Mono: p.Mono}) {
 		t.Errorf("before the first heartbeat: %+v, %v, want the time of its creation", p, err)
 	}
-	h := start(t, nil, "hold", path)
-	h.line("held <nil>")
+	h := proctest.Start(t, nil, "hold", path)
+	h.Line("held <nil>")
 	wantPulse(t, path, Pulse{Held: true, Beats: 7, Mono: 9 * time.Second})
 	wantLocked(t, path, false)
 	test.ErrorIs(t, "second worker", test.Err(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
 	test.ErrorIs(t, "second creation", CreateAlive(path), fs.ErrExist)
-	test.OK(t, h.cmd.Process.Kill())
-	_ = h.cmd.Wait()
+	test.OK(t, h.Cmd.Process.Kill())
+	_ = h.Cmd.Wait()
 	wantPulse(t, path, Pulse{Beats: 7, Mono: 9 * time.Second})
 }
 
@@ -94,7 +94,7 @@ func TestProbesAreWaitedFor(t *testing.T) {
 	path := newAlive(t)
 	probing := func(length time.Duration) *os.File {
 		f := test.Must(os.Open(path))
-		test.OK(t, files.Lock(f, unix.LOCK_SH, 0))
+		test.OK(t, Lock(f, unix.LOCK_SH, 0))
 		time.AfterFunc(length, func() { f.Close() })
 		return f
 	}
@@ -116,12 +116,12 @@ func TestProbesAreWaitedFor(t *testing.T) {
 
 func TestLockDeadExcludesASecondPassAndAWorker(t *testing.T) {
 	path := newAlive(t)
-	first := start(t, nil, "settle", path)
-	first.line("locked <nil>")
+	first := proctest.Start(t, nil, "settle", path)
+	first.Line("locked <nil>")
 	wantLocked(t, path, false)
 	test.ErrorIs(t, "a worker that comes late", test.Err(HoldAlive(path, 30*time.Millisecond)), ErrHeld)
-	first.stdin.Close()
-	test.OK(t, first.cmd.Wait())
+	first.Stdin.Close()
+	test.OK(t, first.Cmd.Wait())
 	wantLocked(t, path, true)
 	test.OK(t, test.Must(HoldAlive(path, time.Second)).Close())
 }

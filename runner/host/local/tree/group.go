@@ -1,4 +1,4 @@
-package proc
+package tree
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // groupGrace is the time between SIGTERM and SIGKILL for a process group.
@@ -41,8 +43,8 @@ func WaitGroup(ctx context.Context, cmd *exec.Cmd, timeout time.Duration, late f
 func endGroup(leader int, grace time.Duration) {
 	_, _ = unix.Kill(-leader, unix.SIGTERM), unix.Kill(-leader, unix.SIGCONT)
 	for end := time.Now().Add(grace); time.Now().Before(end); time.Sleep(killStep) {
-		living, err := scan()
-		if err == nil && !slices.ContainsFunc(living, func(e entry) bool { return e.group == leader }) {
+		living, err := proc.Scan()
+		if err == nil && !slices.ContainsFunc(living, func(e proc.Entry) bool { return e.Group == leader }) {
 			break
 		}
 	}

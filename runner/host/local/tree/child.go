@@ -1,0 +1,146 @@
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// closeWait is how long Close waits for a killed child.
+const closeWait = 5 * time.Second
+
+// Child is a started process, the leader of its process group. It implements host.Process.
+type Child struct {
+	process        reconcile.Process
+	cmd            *exec.Cmd
+	stdin          io.WriteCloser
+	stdout, stderr io.ReadCloser
+	done           chan struct{} // closed when the child has ended; it is not reaped before Close
+
+	mu     sync.Mutex
+	reaped bool
+}
+
+var _ host.Process = (*Child)(nil)
+
+// Start starts a command in a new process group, with pipes for its three streams. Apart from these it inherits only the lease, as
+// descriptor 3, so that it is held as long as the child lives, and the tree file, as TreeFD, which marks all its descendants. Both
+// may be nil. If the command does not exist, the error wraps exec.ErrNotFound or fs.ErrNotExist.
+func Start(r host.StartRequest, lease, tree *os.File) (*Child, error) {
+	return startChild(r, lease, tree, syscall.SysProcAttr{})
+}
+
+func startChild(r host.StartRequest, lease, tree *os.File, attr syscall.SysProcAttr) (*Child, error) {
+	attr.Setpgid = true
+	c := &Child{cmd: exec.Command(r.Argv[0], r.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // Kill ends it
+	c.cmd.Dir, c.cmd.Env, c.cmd.SysProcAttr = r.Dir, append([]string{}, r.Env...), &attr
+	if lease != nil {
+		c.cmd.ExtraFiles = []*os.File{lease}
+	}
+	c.cmd.ExtraFiles = ExtraFiles(tree, c.cmd.ExtraFiles...)
+	var err error
+	if c.stdin, err = c.cmd.StdinPipe(); err == nil {
+		c.stdout, err = c.cmd.StdoutPipe()
+	}
+	if err == nil {
+		c.stderr, err = c.cmd.StderrPipe()
+	}
+	if err == nil {
+		c.process, err = proc.Launch(c.cmd)
+	}
+	if err != nil {
+		c.closePipes()
+		return nil, fmt.Errorf("start %s: %w", r.Argv[0], err)
+	}
+	go func() {
+		defer close(c.done)
+		proc.AwaitExit(c.process.PID)
+	}()
+	return c, nil
+}
+
+// Process is the child.
+func (c *Child) Process() reconcile.Process { return c.process }
+
+// Stdin, Stdout and Stderr are this process's ends of the pipes.
+func (c *Child) Stdin() io.WriteCloser { return c.stdin }
+func (c *Child) Stdout() io.Reader     { return c.stdout }
+func (c *Child) Stderr() io.Reader     { return c.stderr }
+
+// Wait returns nil when the child has proc.Ended, even if other processes have its pipes open, or the error of ctx. The child is not
+// reaped before Close, so its group can still be signalled.
+func (c *Child) Wait(ctx context.Context) error {
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// SignalGroup sends sig to the child's process group, even after the child itself has ended. It returns os.ErrProcessDone if the
+// group is empty, and after Close. (The number of the group cannot be reused before Close, because the child is not reaped.)
+func (c *Child) SignalGroup(sig unix.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.reaped {
+		return os.ErrProcessDone
+	}
+	err := unix.Kill(-c.process.PID, sig)
+	if errors.Is(err, unix.ESRCH) {
+		return os.ErrProcessDone
+	}
+	if err != nil {
+		return fmt.Errorf("signal %v to group %d: %w", sig, c.process.PID, err)
+	}
+	return nil
+}
+
+// Close kills the group if the child still runs, reaps the child, closes the pipes and returns how the child ended. If SIGKILL does
+// not end the child within 5 s, Close returns an error and does not reap it.
+func (c *Child) Close() (host.Exit, error) {
+	defer c.closePipes()
+	select {
+	case <-c.done:
+	default:
+		if err := c.SignalGroup(unix.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return host.Exit{Code: -1}, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	if err := c.Wait(ctx); err != nil {
+		return host.Exit{Code: -1}, fmt.Errorf("process %d (%s) did not end after SIGKILL: %w", c.process.PID, c.process.Name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.reaped {
+		c.reaped = true
+		var err error
+		if c.cmd.ProcessState, err = c.cmd.Process.Wait(); err != nil {
+			return host.Exit{Code: -1}, err
+		}
+	}
+	state := c.cmd.ProcessState
+	return host.Exit{Code: state.ExitCode(), Text: state.String()}, nil
+}
+
+func (c *Child) closePipes() {
+	for _, pipe := range []io.Closer{c.stdin, c.stdout, c.stderr} {
+		if pipe != nil {
+			_ = pipe.Close()
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package tree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// maxRecorded limits the processes in a procs file.
+const maxRecorded = 4096
+
+// ProcFile is the procs file of a run. It lists the living processes that the run has started, by pid and start time, so that a
+// process that cleared its environment and left its parent is still found. Only the worker writes it. Its first line is "boot <id>", the
+// others are `<pid> <start> "<name>"`.
+type ProcFile struct {
+	path, boot string
+	procs      []reconcile.Process
+}
+
+// CreateProcs creates the procs file of a new run (0600).
+func CreateProcs(path string) (*ProcFile, error) {
+	boot, err := proc.BootID()
+	if err != nil {
+		return nil, err
+	}
+	p := &ProcFile{path: path, boot: boot}
+	return p, p.write(nil)
+}
+
+// Record adds the processes that are not in the file yet, and removes those that have ended. After an error the next call tries
+// again. It does not sync, because the file has no meaning after a reboot.
+func (p *ProcFile) Record(procs []reconcile.Process) error {
+	added := slices.DeleteFunc(slices.Clone(procs), func(q reconcile.Process) bool {
+		return slices.ContainsFunc(p.procs, func(r reconcile.Process) bool { return r.PID == q.PID && r.Start == q.Start })
+	})
+	if len(added) == 0 {
+		return nil
+	}
+	all := append(slices.DeleteFunc(slices.Clone(p.procs), proc.Ended), added...)
+	if err := p.write(all[:min(len(all), maxRecorded)]); err != nil {
+		return err
+	}
+	crash.At("proc.procs.added")
+	if over := len(all) - maxRecorded; over > 0 {
+		return fmt.Errorf("record processes: %d more than the %d that are kept", over, maxRecorded)
+	}
+	return nil
+}
+
+// write replaces the file, so that a reader sees either the old or the new one.
+func (p *ProcFile) write(procs []reconcile.Process) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "boot %s\n", p.boot)
+	for _, q := range procs {
+		fmt.Fprintf(&b, "%d %d %q\n", q.PID, q.Start, q.Name)
+	}
+	next := filepath.Join(filepath.Dir(p.path), ".procs")
+	err := os.WriteFile(next, b.Bytes(), 0o600)
+	if err == nil {
+		err = os.Rename(next, p.path)
+	}
+	if err != nil {
+		return fmt.Errorf("record processes: %w", err)
+	}
+	p.procs = procs
+	return nil
+}
+
+// ReadProcs reads a procs file: the processes of a run and the boot (BootID) in which they were recorded. If there is no file it
+// returns none. It skips damaged lines. If the first line is damaged it returns none, because the boot of the pids is unknown.
+func ReadProcs(path string) (procs []reconcile.Process, boot string, err error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("procs file: %w", err)
+	}
+	first, rest, _ := strings.Cut(string(b), "\n")
+	boot, ok := strings.CutPrefix(first, "boot ")
+	if !ok {
+		return nil, "", nil
+	}
+	for line := range strings.Lines(rest) {
+		var q reconcile.Process
+		if n, _ := fmt.Sscanf(line, "%d %d %q\n", &q.PID, &q.Start, &q.Name); n == 3 && q.PID > 1 && q.Start > 0 {
+			procs = append(procs, q)
+		}
+	}
+	return procs, boot, nil
+}

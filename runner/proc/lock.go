@@ -1,0 +1,32 @@
+package proc
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrHeld means that another open file has the lock.
+var ErrHeld = errors.New("held by another process")
+
+// lockStep is the time between two attempts to lock. It is short because a probe holds a lock only for an instant.
+const lockStep = 10 * time.Millisecond
+
+// Lock takes a flock on an open file; how is unix.LOCK_EX or LOCK_SH. After trying for wait it returns ErrHeld.
+func Lock(f *os.File, how int, wait time.Duration) error {
+	for end := time.Now().Add(wait); ; time.Sleep(lockStep) {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EINTR):
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+		case time.Now().After(end):
+			return ErrHeld
+		}
+	}
+}
