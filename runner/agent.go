@@ -53,7 +53,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	if err != nil {
 		return nil, err
 	}
-	child, err := j.Host.Start(ctx, host.StartRequest{Run: j.hostRun(), Argv: argv, Env: env, Dir: "/"})
+	child, err := j.host.Start(ctx, host.StartRequest{Argv: argv, Env: env, Dir: "/"})
 	if err != nil {
 		j.warn("agent's stderr", stderr.Close())
 		return nil, noShell(err)
@@ -91,9 +91,9 @@ func (g *agentProcess) drain() {
 // codex was started with.
 func (g *agentProcess) readEnviron(ctx context.Context) {
 	// The processes of codex.command: codex may run below a wrapper.
-	found, err := g.Host.List(ctx, host.ListRequest{Below: g.child.Process(), Environ: true})
+	environ, err := g.child.Environ(ctx)
 	g.warn("the agent's environment can't be read: secrets that only codex.command sets are not redacted", err)
-	if g.environ = found.Environ; len(g.environ) == 0 {
+	if g.environ = environ; len(g.environ) == 0 {
 		g.environ = g.started
 	}
 	g.Redactor.Add(g.Config.SecretsIn(g.environ))
@@ -102,7 +102,7 @@ func (g *agentProcess) readEnviron(ctx context.Context) {
 // probeSandbox checks whether codex can sandbox commands in the workspace, before a turn uses tokens. If codex gives no answer,
 // for instance on a busy machine, that is not an error.
 func (g *agentProcess) probeSandbox(ctx context.Context) error {
-	policy, err := g.Config.TurnPolicy(ctx, g.Host, *g.space)
+	policy, err := g.Config.TurnPolicy(ctx, g.Machine, *g.space)
 	if err != nil || !agent.Confines(policy) {
 		return err
 	}
@@ -125,18 +125,18 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 // beginTurn records the descendants of the agent. Those that appear later belong to the turn. If they can't be listed, all
 // belong to it: a late stall is better than a false one.
 func (g *agentProcess) beginTurn() {
-	found, _ := g.Host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
+	below, _ := g.child.Descendants(context.Background())
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.before = found.Processes
+	g.before = below
 }
 
 // busy reports whether a process that the agent started during this turn is or may be alive.
 func (g *agentProcess) busy() bool {
-	found, err := g.Host.List(context.Background(), host.ListRequest{Below: g.child.Process()})
+	below, err := g.child.Descendants(context.Background())
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return err != nil || slices.ContainsFunc(found.Processes, func(p reconcile.Process) bool { return !slices.Contains(g.before, p) })
+	return err != nil || slices.ContainsFunc(below, func(p reconcile.Process) bool { return !slices.Contains(g.before, p) })
 }
 
 // Timeouts of the steps that end an agent. Their sum is shorter than a stop may take.
@@ -263,7 +263,7 @@ type Inspection struct {
 
 // Inspect starts codex.command in a temporary workspace below parent, which must exist. env is the environment of a worker. Codex
 // writes to its home as in a run. The errors are those of a run whose agent does not start.
-func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, version string) (_ *Inspection, err error) {
+func (c Config) Inspect(ctx context.Context, m host.Machine, env []string, parent, version string) (_ *Inspection, err error) {
 	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
@@ -286,13 +286,13 @@ func (c Config) Inspect(ctx context.Context, h host.Host, env []string, parent, 
 		}
 	}()
 	w := &Worker{
-		Config: c, Host: h, Dir: dir, Env: env, Version: version,
+		Config: c, Machine: m, Dir: dir, Env: env, Version: version,
 		Log: slog.New(slog.DiscardHandler), Redactor: agent.NewRedactor(c.SecretValues),
 	}
 	// The name of the directory serves as the run's id, which marks the processes.
 	j := w.newJob(reconcile.Run{ID: filepath.Base(dir)}, func(error) {})
 	j.space = space
-	if i.Policy, err = c.TurnPolicy(ctx, w.Host, *space); err != nil {
+	if i.Policy, err = c.TurnPolicy(ctx, w.Machine, *space); err != nil {
 		return nil, err
 	}
 	noOptions := func(*agentProcess) agent.Options { return agent.Options{} }
@@ -319,7 +319,7 @@ func (i *Inspection) Close() (err error) {
 		ctx := context.Background()
 		i.process.end(ctx)
 		// MCP servers, and programs that a login profile starts, are not in the process group.
-		err = i.process.kill(ctx, host.KillRequest{Owned: host.Owned{Run: host.Run{ID: i.process.run.ID}}})
+		err = i.process.ended(i.process.host.Kill(ctx, host.KillRequest{}))
 	}
 	return errors.Join(err, os.RemoveAll(i.dir))
 }

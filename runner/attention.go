@@ -49,7 +49,7 @@ type AttentionHook struct {
 	// Secrets and SecretValues are those of Config.
 	Secrets, SecretValues []string
 	Now                   func() time.Time
-	Host                  host.Host // this machine
+	Commands              host.Commands
 
 	// Set by OfPass and OfRun: the file for the output, and the file that marks the processes.
 	log, tree string
@@ -130,7 +130,7 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, host.Exit, error) {
 	// The shell's login profile may change the directory and set the secrets again.
 	script := "exec 2>&1; " + text.ShellIn(h.Home, text.ShellUnset(h.Secrets, h.Script))
-	child, err := h.Host.Start(ctx, host.StartRequest{Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/", Tree: h.tree})
+	child, err := h.Commands.StartMarked(ctx, h.tree, host.StartRequest{Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/"})
 	if err != nil {
 		return nil, host.Exit{}, err
 	}
@@ -182,11 +182,11 @@ func oneLine(s string) string {
 
 // EndLeftovers ends the processes that hooks of passes have left, even of a pass that was killed.
 func (h AttentionHook) EndLeftovers(ctx context.Context) error {
-	answer, err := h.Host.Kill(context.WithoutCancel(ctx), host.KillRequest{Tree: h.tree})
+	answer, err := h.Commands.KillMarked(context.WithoutCancel(ctx), h.tree)
 	if err != nil {
 		return fmt.Errorf("ending processes of hooks.on_attention: %w", err)
 	}
-	return host.Leftover("hooks.on_attention", answer.Left)
+	return host.Leftover("hooks.on_attention", answer.Processes)
 }
 
 // WriteLog appends the output of hooks to the log.

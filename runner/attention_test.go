@@ -16,7 +16,7 @@ import (
 func attentionHook(t *testing.T, script string) AttentionHook {
 	t.Helper()
 	return AttentionHook{
-		Script: script, Timeout: time.Minute, Home: t.TempDir(), Now: time.Now, Host: &local.Host{}, Workflow: "/w/WORKFLOW.md",
+		Script: script, Timeout: time.Minute, Home: t.TempDir(), Now: time.Now, Commands: local.Machine{}, Workflow: "/w/WORKFLOW.md",
 		Env:     []string{"PATH=/usr/bin:/bin", "CI_TOKEN=token-of-another", "LINEAR_API_KEY=lin_api_x", "SYMPHONY_ATTENTION_ID=old", "ALIAS=lin_api_x"},
 		Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{"lin_api_x"},
 	}.OfPass(t.TempDir())

@@ -176,7 +176,7 @@ func (t *conversation) ensure(ctx context.Context) (*liveCodex, error) {
 func (t *conversation) openThread(ctx context.Context, g *liveCodex) error {
 	where := *t.space
 	where.Path = t.dir("")
-	config, err := t.Config.ThreadConfig(ctx, t.Host, t.run.ID, where, g.environ)
+	config, err := t.Config.ThreadConfig(ctx, t.Machine, t.run.ID, where, g.environ)
 	if err != nil {
 		return err
 	}

@@ -57,8 +57,8 @@ func (w *workspaceStep) clone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := w.Host.Clone(ctx, host.CloneRequest{
-		Run: w.hostRun(), Repository: repository.Repository, Branch: branch, Delivered: last.Commit,
+	answer, err := w.host.Clone(ctx, host.CloneRequest{
+		Repository: repository.Repository, Branch: branch, Delivered: last.Commit,
 		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env,
 	})
 	if err != nil {
@@ -96,8 +96,8 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 	if err != nil {
 		return result, err
 	}
-	answer, err := w.Host.Deliver(ctx, host.DeliverRequest{
-		Run: w.hostRun(), Repository: repository, Branch: branch, Delivered: last.Commit,
+	answer, err := w.host.Deliver(ctx, host.DeliverRequest{
+		Repository: repository, Branch: branch, Delivered: last.Commit,
 		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env,
 	})
 	if err != nil {
@@ -121,8 +121,8 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 // openPullRequest opens a pull request for what was delivered, unless there is one, and stores its address.
 func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Delivered, env []string) (address string, err error) {
 	issue := w.rec.get().Issue
-	answer, err := w.Host.OpenPullRequest(ctx, host.PullRequestRequest{
-		Run: w.hostRun(), Repository: w.Config.Repository.Repository, GitHub: w.Config.Repository.GitHub,
+	answer, err := w.host.OpenPullRequest(ctx, host.PullRequestRequest{
+		Repository: w.Config.Repository.Repository, GitHub: w.Config.Repository.GitHub,
 		Branch: last.Branch, Commit: last.Commit,
 		Title: w.Redactor.Text(pullRequestTitle(issue)), Body: w.Redactor.Text(pullRequestBody(issue)),
 		Timeout: pullRequestTimeout, Env: env,
@@ -178,7 +178,7 @@ func (w *workspaceStep) deliverAfterRun(ctx context.Context) {
 
 // redeliver is the only step of a delivery run.
 func (w *workspaceStep) redeliver(ctx context.Context) error {
-	answer, err := w.Host.Prepare(ctx, w.prepareRequest())
+	answer, err := w.host.Prepare(ctx, w.prepareRequest())
 	w.hold(answer)
 	if err != nil {
 		return err
@@ -186,7 +186,7 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 	if w.space.Created {
 		return errors.Join(&reconcile.Error{
 			Code: reconcile.CodeWorkspaceGone, Message: w.space.Path + " is gone, with what the last run has committed there",
-		}, w.Host.Confirm(ctx, host.ConfirmRequest{Run: w.hostRun(), Discard: true}))
+		}, w.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
 	}
 	result, err := w.deliver(ctx)
 	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })

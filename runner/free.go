@@ -162,7 +162,7 @@ func (c *clientCalls) prepare(ctx context.Context) error {
 			return fmt.Errorf("directories of the agent: %w", err)
 		}
 	}
-	return c.Host.Open(ctx, c.hostRun())
+	return c.host.Open(ctx)
 }
 
 // idleFor reports whether the agent has been without a call for too long.
@@ -397,8 +397,8 @@ func (c *clientCalls) conversationFor(t *conversation) *conversation {
 // newConversation returns a conversation without a process. c.mu is held.
 func (c *clientCalls) newConversation() *conversation {
 	j := &job{
-		Worker: c.Worker, run: c.run, cancel: c.cancel, rec: c.rec, events: c.events, space: c.space, agentRedactor: c.agentRedactor,
-		stderr: stderrFile,
+		Worker: c.Worker, host: c.host, run: c.run, cancel: c.cancel, rec: c.rec, events: c.events, space: c.space,
+		agentRedactor: c.agentRedactor, stderr: stderrFile,
 	}
 	if n := len(c.all) + 1; n > 1 {
 		j.stderr = fmt.Sprintf("agent-%d.stderr", n)

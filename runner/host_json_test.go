@@ -13,11 +13,22 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// encodedHost encodes the requests and answers of a run as JSON and decodes them again on their way to and from the host. All
-// tests of this package use it: it proves that a run shares no memory with its host.
-type encodedHost struct {
-	host.Host
+// encodedMachine and encodedRun encode requests and answers as JSON and decode them again on their way to and from the machine. All tests
+// of this package use them: they prove that a run shares no memory with its machine.
+type encodedMachine struct {
+	host.Machine
 	t *testing.T
+}
+
+type encodedRun struct {
+	host.Run
+	t *testing.T
+}
+
+func (m encodedMachine) Run(id string) host.Run { return encodedRun{m.Machine.Run(id), m.t} }
+
+func (m encodedMachine) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
+	return through(ctx, m.t, m.Machine.Facts, r)
 }
 
 // fault is the part of an error that reaches another machine.
@@ -39,7 +50,7 @@ func recode[T any](t *testing.T, v T) (copied T) {
 	return copied
 }
 
-func (h *encodedHost) fault(err error) error {
+func passed(t *testing.T, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -48,7 +59,7 @@ func (h *encodedHost) fault(err error) error {
 	if errors.As(err, &known) {
 		f.Code, f.Message, f.Hint = known.Code, known.Message, known.Hint
 	}
-	f = recode(h.t, f)
+	f = recode(t, f)
 	switch {
 	case f.Canceled:
 		return context.Canceled
@@ -60,71 +71,66 @@ func (h *encodedHost) fault(err error) error {
 	return &reconcile.Error{Code: f.Code, Message: f.Message, Hint: f.Hint}
 }
 
-func through[Q, A any](ctx context.Context, h *encodedHost, call func(context.Context, Q) (A, error), q Q) (A, error) {
-	answer, err := call(ctx, recode(h.t, q))
-	return recode(h.t, answer), h.fault(err)
+func through[Q, A any](ctx context.Context, t *testing.T, call func(context.Context, Q) (A, error), q Q) (A, error) {
+	answer, err := call(ctx, recode(t, q))
+	return recode(t, answer), passed(t, err)
 }
 
-func (h *encodedHost) Prepare(ctx context.Context, r host.PrepareRequest) (host.PrepareAnswer, error) {
-	return through(ctx, h, h.Host.Prepare, r)
+func (r encodedRun) Prepare(ctx context.Context, q host.PrepareRequest) (host.PrepareAnswer, error) {
+	return through(ctx, r.t, r.Run.Prepare, q)
 }
 
-func (h *encodedHost) Open(ctx context.Context, r host.Run) error {
-	return h.fault(h.Host.Open(ctx, recode(h.t, r)))
+func (r encodedRun) Open(ctx context.Context) error { return passed(r.t, r.Run.Open(ctx)) }
+
+func (r encodedRun) Confirm(ctx context.Context, q host.ConfirmRequest) error {
+	return passed(r.t, r.Run.Confirm(ctx, recode(r.t, q)))
 }
 
-func (h *encodedHost) Confirm(ctx context.Context, r host.ConfirmRequest) error {
-	return h.fault(h.Host.Confirm(ctx, recode(h.t, r)))
+func (r encodedRun) Verify(ctx context.Context) error { return passed(r.t, r.Run.Verify(ctx)) }
+
+func (r encodedRun) Login(ctx context.Context, q host.LoginRequest) (host.LoginAnswer, error) {
+	return through(ctx, r.t, r.Run.Login, q)
 }
 
-func (h *encodedHost) Login(ctx context.Context, r host.LoginRequest) (host.LoginAnswer, error) {
-	return through(ctx, h, h.Host.Login, r)
+func (r encodedRun) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
+	return through(ctx, r.t, r.Run.Clone, q)
 }
 
-func (h *encodedHost) Clone(ctx context.Context, r host.CloneRequest) (host.CloneAnswer, error) {
-	return through(ctx, h, h.Host.Clone, r)
+func (r encodedRun) Deliver(ctx context.Context, q host.DeliverRequest) (host.DeliverAnswer, error) {
+	return through(ctx, r.t, r.Run.Deliver, q)
 }
 
-func (h *encodedHost) Deliver(ctx context.Context, r host.DeliverRequest) (host.DeliverAnswer, error) {
-	return through(ctx, h, h.Host.Deliver, r)
+func (r encodedRun) RunHook(ctx context.Context, q host.HookRequest) (host.HookAnswer, error) {
+	return through(ctx, r.t, r.Run.RunHook, q)
 }
 
-func (h *encodedHost) RunHook(ctx context.Context, r host.HookRequest) (host.HookAnswer, error) {
-	return through(ctx, h, h.Host.RunHook, r)
+func (r encodedRun) GuardGit(ctx context.Context, q host.GuardGitRequest) error {
+	return passed(r.t, r.Run.GuardGit(ctx, recode(r.t, q)))
 }
 
-func (h *encodedHost) GuardGit(ctx context.Context, r host.GuardGitRequest) error {
-	return h.fault(h.Host.GuardGit(ctx, recode(h.t, r)))
+func (r encodedRun) RestoreGit(ctx context.Context) (host.GitRestored, error) {
+	answer, err := r.Run.RestoreGit(ctx)
+	return recode(r.t, answer), passed(r.t, err)
 }
 
-func (h *encodedHost) RestoreGit(ctx context.Context, r host.Run) (host.GitRestored, error) {
-	return through(ctx, h, h.Host.RestoreGit, r)
+func (r encodedRun) Start(ctx context.Context, q host.StartRequest) (host.Process, error) {
+	p, err := r.Run.Start(ctx, recode(r.t, q))
+	return p, passed(r.t, err)
 }
 
-func (h *encodedHost) Start(ctx context.Context, r host.StartRequest) (host.Process, error) {
-	p, err := h.Host.Start(ctx, recode(h.t, r))
-	return p, h.fault(err)
+func (r encodedRun) Observe(ctx context.Context) (host.ObserveAnswer, error) {
+	answer, err := r.Run.Observe(ctx)
+	return recode(r.t, answer), passed(r.t, err)
 }
 
-func (h *encodedHost) Observe(ctx context.Context, r host.ObserveRequest) (host.ObserveAnswer, error) {
-	return through(ctx, h, h.Host.Observe, r)
+func (r encodedRun) Kill(ctx context.Context, q host.KillRequest) (host.LeftAnswer, error) {
+	return through(ctx, r.t, r.Run.Kill, q)
 }
 
-func (h *encodedHost) Kill(ctx context.Context, r host.KillRequest) (host.KillAnswer, error) {
-	return through(ctx, h, h.Host.Kill, r)
-}
-
-func (h *encodedHost) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
-	return through(ctx, h, h.Host.Facts, r)
-}
-
-func (h *encodedHost) Finish(ctx context.Context, r host.Run) error {
-	return h.fault(h.Host.Finish(ctx, recode(h.t, r)))
-}
+func (r encodedRun) Finish(ctx context.Context) error { return passed(r.t, r.Run.Finish(ctx)) }
 
 // Every field of every request and answer survives JSON: none is unexported, a function, a channel or an interface.
 func TestHostValuesEncode(t *testing.T) {
-	port := reflect.TypeFor[host.Host]()
 	var look func(name string, v reflect.Type)
 	look = func(name string, v reflect.Type) {
 		switch v.Kind() {
@@ -144,11 +150,18 @@ func TestHostValuesEncode(t *testing.T) {
 		default: // a plain value
 		}
 	}
-	for i := range port.NumMethod() {
-		m := port.Method(i)
-		look(m.Name+" request", m.Type.In(1))
-		if answer := m.Type.Out(0); m.Type.NumOut() == 2 && m.Name != "Start" { // a process has streams
-			look(m.Name+" answer", answer)
+	for _, port := range []reflect.Type{reflect.TypeFor[host.Machine](), reflect.TypeFor[host.Run]()} {
+		for i := range port.NumMethod() {
+			m := port.Method(i)
+			if m.Name == "Run" || m.Name == "RunInTerminal" { // not values: a Run, and the streams of a terminal
+				continue
+			}
+			if m.Type.NumIn() == 2 {
+				look(m.Name+" request", m.Type.In(1))
+			}
+			if answer := m.Type.Out(0); m.Type.NumOut() == 2 && m.Name != "Start" { // a process has streams
+				look(m.Name+" answer", answer)
+			}
 		}
 	}
 }

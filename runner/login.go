@@ -29,8 +29,8 @@ func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 	if !j.loginAt.IsZero() && time.Since(j.loginAt) < loginFresh {
 		return j.profile, nil
 	}
-	answer, err := j.Host.Login(ctx, host.LoginRequest{
-		Run: j.hostRun(), Env: j.Config.RunHookEnv(j.Env, j.run.ID, *j.space), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
+	answer, err := j.host.Login(ctx, host.LoginRequest{
+		Env: j.Config.RunHookEnv(j.Env, j.run.ID, *j.space), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
 	})
 	switch {
 	case err == nil:
@@ -109,7 +109,7 @@ func (j *job) refuseLauncher(ctx context.Context) error {
 		return err
 	}
 	env := j.Config.AfterLogin(j.codexEnv(), profile, nil)
-	facts, err := j.Host.Facts(ctx, host.FactsRequest{Path: j.space.Path, Launch: j.Config.LaunchRequest(env, j.space.Root)})
+	facts, err := j.Machine.Facts(ctx, host.FactsRequest{Path: j.space.Path, Launch: j.Config.LaunchRequest(env, j.space.Root)})
 	if err != nil || len(facts.Launcher.Files) == 0 {
 		return err
 	}

@@ -70,9 +70,9 @@ type branchName string
 
 func (b branchName) Render(reconcile.Issue, int) (string, error) { return string(b), nil }
 
-// hangsLater is a host whose login profile ends only the first time.
+// hangsLater is a run whose login profile ends only the first time.
 type hangsLater struct {
-	host.Host
+	host.Run
 	logins int
 }
 
@@ -86,8 +86,8 @@ func (h *hangsLater) Login(context.Context, host.LoginRequest) (host.LoginAnswer
 // A profile that has begun to hang is started once, and hooks and git go on with what it had set before.
 func TestLoginShellHangsLater(t *testing.T) {
 	r := newRig(t, "")
-	h := &hangsLater{Host: r.Host}
-	r.Host = h
+	h := &hangsLater{}
+	r.Machine = withRuns{r.Machine, func(run host.Run) host.Run { h.Run = run; return h }}
 	step := workspaceStep{job: r.newJob(r.run, func(error) {})}
 	step.space = &host.Workspace{}
 	test.Must(step.login(t.Context()))

@@ -21,6 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -257,7 +258,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 			Command: text.ShellWord(exe) + " app-server --home " + text.ShellWord(filepath.Join(base, "codex")), ReadTimeout: 10 * time.Second,
 			InitializeTimeout: 10 * time.Second, TurnTimeout: time.Minute, StallTimeout: time.Minute, ResumeThread: true,
 		},
-		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Host: &encodedHost{&local.Host{}, t},
+		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Machine: encodedMachine{local.Machine{StateDir: filepath.Join(base, "state")}, t},
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
 		Mono: proc.Monotonic, Boot: "boot",
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")},
@@ -279,6 +280,14 @@ func (r *rig) next(name string) {
 		Phase: reconcile.PreparingWorkspace, WorkspaceRoot: r.root, StartedAt: time.Now(),
 	}
 }
+
+// withRuns is a machine whose runs are wrapped.
+type withRuns struct {
+	host.Machine
+	wrap func(host.Run) host.Run
+}
+
+func (m withRuns) Run(id string) host.Run { return m.wrap(m.Machine.Run(id)) }
 
 // pulse is an Alive in memory.
 type pulse struct {

@@ -66,7 +66,7 @@ func (j *job) fullDisk() string {
 		if dir == "" {
 			continue
 		}
-		root, err := j.Host.Root(context.Background(), host.RootRequest{Root: dir})
+		root, err := j.Machine.Root(context.Background(), host.RootRequest{Root: dir})
 		if err == nil && root.FreeBytes >= 0 && root.FreeBytes < fullDiskBytes {
 			return dir
 		}

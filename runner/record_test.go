@@ -40,11 +40,11 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 
 // slowScans counts the scans for processes, each of which takes some seconds.
 type slowScans struct {
-	host.Host
+	host.Run
 	n atomic.Int32
 }
 
-func (s *slowScans) Observe(context.Context, host.ObserveRequest) (host.ObserveAnswer, error) {
+func (s *slowScans) Observe(context.Context) (host.ObserveAnswer, error) {
 	s.n.Add(1)
 	time.Sleep(3 * time.Second)
 	return host.ObserveAnswer{}, nil
@@ -53,8 +53,8 @@ func (s *slowScans) Observe(context.Context, host.ObserveRequest) (host.ObserveA
 // A slow scan for processes delays no heartbeat, and scans are rare while the agent is silent.
 func TestHeartbeatBeforeScan(t *testing.T) {
 	r := newRig(t, "say hm")
-	slow := &slowScans{Host: r.Host}
-	r.Host = slow
+	slow := &slowScans{}
+	r.Machine = withRuns{r.Machine, func(run host.Run) host.Run { slow.Run = run; return slow }}
 	synctest.Test(t, func(t *testing.T) {
 		rec := r.newJob(r.run, func(error) {}).rec
 		_, stop := rec.startHeartbeat(t.Context())
@@ -78,7 +78,7 @@ func TestHeartbeatBeforeScan(t *testing.T) {
 
 // A run whose directory can't be written ends with an outcome.
 func TestRunDirectoryNotWritable(t *testing.T) {
-	for _, file := range []string{eventsFile, host.ProcsFile} {
+	for _, file := range []string{eventsFile, host.TreeFile} {
 		r := newRig(t, "say done")
 		test.OK(t, os.MkdirAll(filepath.Join(r.Dir, file), 0o700)) // instead of the file: an error even for root
 		r.ends(reconcile.Failed, "run_failed")
@@ -177,22 +177,22 @@ func TestHeartbeatWhileTheDatabaseIsStuck(t *testing.T) {
 func TestFingerprintTakesTooLong(t *testing.T) {
 	for _, slow := range []int{1, 2} {
 		r := newRig(t, "say done")
-		r.Host = &slowHost{Host: r.Host, slow: slow}
+		r.Machine = &slowMachine{Machine: r.Machine, slow: slow}
 		test.Equal(t, "progress", r.ends(reconcile.Succeeded, "").Progress, true)
 	}
 }
 
-// slowHost lets a fingerprint time out.
-type slowHost struct {
-	host.Host
+// slowMachine lets a fingerprint time out.
+type slowMachine struct {
+	host.Machine
 	slow, calls int // from 1
 }
 
-func (h *slowHost) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
+func (m *slowMachine) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
 	if !r.Fingerprint {
-		return h.Host.Facts(ctx, r)
+		return m.Machine.Facts(ctx, r)
 	}
-	if h.calls++; h.slow == h.calls {
+	if m.calls++; m.slow == m.calls {
 		return host.FactsAnswer{}, fmt.Errorf("fingerprint: %w", context.DeadlineExceeded)
 	}
 	return host.FactsAnswer{Fingerprint: "same"}, nil

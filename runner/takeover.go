@@ -39,7 +39,7 @@ type Takeover struct {
 	Now       func() time.Time
 	Log       *slog.Logger
 
-	Host host.Terminal
+	Machine host.Machine
 	// Hold makes a directory count as that of a live run until the result is closed.
 	Hold func(dir string) (io.Closer, error)
 
@@ -86,7 +86,7 @@ func (t *Takeover) open() error {
 		return fmt.Errorf("%s: %w", takeoverDir, err)
 	}
 	w := &Worker{
-		Config: t.Config, Host: t.Host, Dir: dir, StateDir: t.StateDir, Env: t.Env, Now: t.Now, Log: t.Log,
+		Config: t.Config, Machine: t.Machine, Dir: dir, StateDir: t.StateDir, Env: t.Env, Now: t.Now, Log: t.Log,
 		Redactor: agent.NewRedactor(slices.Concat(t.Config.SecretValues, t.Config.SecretsIn(t.Env))),
 	}
 	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}
@@ -111,7 +111,7 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Std
 	if err != nil {
 		return 0, err
 	}
-	code, err = t.Host.RunInTerminal(ctx, t.step.hostRun(), shell, env, io, func(ctx context.Context) {
+	code, err = t.step.host.RunInTerminal(ctx, shell, env, io, func(ctx context.Context) {
 		repeat(ctx, heartbeat, t.step.observe)
 	})
 	crash.At("runner.takeover.ended")
@@ -130,7 +130,7 @@ func (t *Takeover) Close(ctx context.Context) error {
 		if err = t.step.killAll(ctx); err == nil {
 			err = t.step.restoreGit(ctx)
 		}
-		err = errors.Join(err, t.Host.Finish(ctx, t.step.hostRun()))
+		err = errors.Join(err, t.step.host.Finish(ctx))
 		t.step.close()
 	}
 	if t.alive != nil {
@@ -153,7 +153,7 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
 	open := t.step.Config.Config
 	open.PassEnv = nil // not passed on, because secret values would appear on a command line
-	config, err := open.ThreadConfig(ctx, t.Host, t.ID, *t.step.space, t.step.codexEnv())
+	config, err := open.ThreadConfig(ctx, t.Machine, t.ID, *t.step.space, t.step.codexEnv())
 	if err != nil {
 		return "", err
 	}
@@ -188,7 +188,7 @@ func (t *Takeover) WithheldPassEnv() []string {
 
 // sandbox translates the policy of a run's turns into flags of codex's command line and settings, which it adds to config.
 func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (flags []string, err error) {
-	raw, err := t.step.Config.TurnPolicy(ctx, t.Host, *t.step.space)
+	raw, err := t.step.Config.TurnPolicy(ctx, t.Machine, *t.step.space)
 	if err != nil {
 		return nil, err
 	}

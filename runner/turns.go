@@ -16,7 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
-	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // turnLoop starts the agent and runs its turns (specification 10.2 and 10.3).
@@ -45,8 +44,7 @@ func newTurnLoop(j *job, ending <-chan struct{}) *turnLoop {
 // run starts the agent and runs turns until the issue needs no more.
 func (c *turnLoop) run(ctx context.Context, prompt string) error {
 	c.rec.phase(ctx, reconcile.LaunchingAgent)
-	run := c.hostRun()
-	if _, err := c.Host.Facts(ctx, host.FactsRequest{Run: &run, Path: c.space.Path}); err != nil {
+	if err := c.host.Verify(ctx); err != nil {
 		return err
 	}
 	thread, err := c.start(ctx)
@@ -192,7 +190,7 @@ func (c *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 
 // turn runs one turn and waits for its end.
 func (c *turnLoop) turn(ctx context.Context, input string, number int) error {
-	policy, err := c.Config.TurnPolicy(ctx, c.Host, *c.space)
+	policy, err := c.Config.TurnPolicy(ctx, c.Machine, *c.space)
 	if err != nil {
 		return err
 	}
@@ -392,11 +390,11 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 }
 
 func (c *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error) {
-	config, err := c.Config.ThreadConfig(ctx, c.Host, c.job.run.ID, *c.space, c.agent.environ)
+	config, err := c.Config.ThreadConfig(ctx, c.Machine, c.job.run.ID, *c.space, c.agent.environ)
 	if err != nil {
 		return agent.ThreadParams{}, err
 	}
-	policy, err := c.Config.TurnPolicy(ctx, c.Host, *c.space)
+	policy, err := c.Config.TurnPolicy(ctx, c.Machine, *c.space)
 	if profile := c.Config.Profile(policy); profile != nil && err == nil {
 		confine.AddProfile(config, profile)
 		c.profile = confine.ProfileName
@@ -438,9 +436,7 @@ func (c *turnLoop) resumeThread(ctx context.Context, thread string, params agent
 	err := c.agent.session.ResumeThread(ctx, thread, params)
 	if errors.Is(err, agent.ErrThreadBusy) {
 		// A process that an earlier run left may have it open. Other processes are left alone.
-		killErr := c.kill(ctx, host.KillRequest{
-			Owned: host.Owned{Run: c.hostRun(), ThreadID: thread}, ThreadOnly: true, Spare: c.agent.child.Process(),
-		})
+		killErr := c.ended(c.agent.child.KillThread(context.WithoutCancel(ctx), thread))
 		if killErr != nil {
 			return openedThread{}, killErr // this is no evidence about the thread
 		}

@@ -158,14 +158,14 @@ func TestThreadInUse(t *testing.T) {
 
 // eager starts an agent that writes before its output is read.
 type eager struct {
-	host.Host
+	host.Run
 	t *testing.T
 }
 
 func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, error) {
 	spoken := filepath.Join(x.Dir, "spoken")
 	x.Argv[2] = `for i in 1 2 3; do echo '{"method":"configWarning","params":{"summary":"s"}}'; done; touch spoken; ` + x.Argv[2]
-	child, err := e.Host.Start(ctx, x)
+	child, err := e.Run.Start(ctx, x)
 	if err == nil {
 		test.Until(e.t, "lines of the agent", func() bool { return test.Exists(e.t, spoken) })
 	}
@@ -175,7 +175,7 @@ func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, er
 // Lines that an agent writes before the session is set become events, too.
 func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
-	r.Host = eager{r.Host, t}
+	r.Machine = withRuns{r.Machine, func(run host.Run) host.Run { return eager{run, t} }}
 	r.ends(reconcile.Succeeded, "")
 	test.Equal(t, "events", strings.Count(test.Read(t, filepath.Join(r.Dir, eventsFile)), `"message":"config warning: s"`), 3)
 }

@@ -8,7 +8,7 @@
 // memory. Takeover uses the same steps to give a workspace to an operator.
 //
 // Worker.Run is a sequence of steps: take the workspace (workspaceStep), render the prompt, start the agent and run its turns
-// (turnLoop), finish. The steps share a job. They use the machine through host.Host and the agent through agent.Session.
+// (turnLoop), finish. The steps share a job. They use the machine through host.Run and the agent through agent.Session.
 //
 // The first turn of a thread gets the workflow's prompt, later turns get guidance: why the last run ended, what people have
 // written since, and the prompt again if it has changed. What a thread has seen is stored once codex has accepted the turn;
@@ -40,11 +40,9 @@ type Worker struct {
 	Journal  Journal
 	Tracker  *reconcile.TrackerAdapter
 	Requests agent.RequestStore
-	Host     host.Host
+	Machine  host.Machine
 	Account  Account // nil: nothing is shared with other projects
-	// AccountDir contains the locks that all projects of an account share, "" if there are none.
-	AccountDir string
-	Alive      Alive
+	Alive    Alive
 	// Dir is the run's directory, StateDir the project's.
 	Dir, StateDir string
 	// Env is the environment of hooks and agent, before secrets are removed.
@@ -205,7 +203,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	} else {
 		a.warn("end of the run", err)
 	}
-	a.warn("lease", a.Host.Finish(ctx, a.hostRun()))
+	a.warn("lease", a.host.Finish(ctx))
 	if !ours {
 		a.Log.Warn("a pass has settled the run: no outcome recorded")
 		return errNotOurs
@@ -233,6 +231,7 @@ func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "run
 // job is what the steps of a run have in common.
 type job struct {
 	*Worker
+	host   host.Run
 	run    reconcile.Run           // as dispatched
 	cancel context.CancelCauseFunc // ends the run
 	rec    *record
@@ -252,6 +251,9 @@ type job struct {
 
 func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
 	j := &job{Worker: w, run: run, cancel: cancel, stderr: stderrFile, agentRedactor: agent.NewExactRedactor(w.Config.SecretValues)}
+	if w.Machine != nil {
+		j.host = w.Machine.Run(run.ID)
+	}
 	j.rec = &record{job: j, row: run, base: map[string]reconcile.Tokens{}, used: map[string]reconcile.Tokens{}}
 	return j
 }
@@ -311,31 +313,26 @@ func (j *job) note(name, message string, payload any) {
 	j.warn("event not stored", err)
 }
 
-func (j *job) hostRun() host.Run { return host.Run{ID: j.run.ID, Dir: j.Dir} }
-
 // killAll ends all processes of the run: those with the marker of the run or its thread, those on record, and the descendants
 // of this worker.
 func (j *job) killAll(ctx context.Context) error {
 	j.observe()
 	run := j.rec.get()
-	return j.kill(ctx, host.KillRequest{Owned: host.Owned{
-		Run: j.hostRun(), ThreadID: run.ThreadID, Root: run.WorkspaceRoot, Below: true,
-	}})
+	return j.ended(j.host.Kill(context.WithoutCancel(ctx), host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot}))
 }
 
-// kill ends processes, even after ctx has ended. It fails if some are left.
-func (j *job) kill(ctx context.Context, r host.KillRequest) error {
-	answer, err := j.Host.Kill(context.WithoutCancel(ctx), r)
-	return errors.Join(err, host.Leftover("run "+r.Owned.Run.ID, answer.Left))
+// ended returns an error if processes of the run could not be ended.
+func (j *job) ended(answer host.LeftAnswer, err error) error {
+	return errors.Join(err, host.Leftover("run "+j.run.ID, answer.Processes))
 }
 
 // observe records the descendants of the worker, so that a later pass finds even those that have removed their marker. It ends
 // those that hold a lock of symphony.
 func (j *job) observe() {
-	if j.Host == nil {
+	if j.host == nil {
 		return // the run could not start
 	}
-	answer, err := j.Host.Observe(context.Background(), host.ObserveRequest{Run: j.hostRun(), StateDir: j.StateDir, AccountDir: j.AccountDir})
+	answer, err := j.host.Observe(context.Background())
 	for _, p := range answer.LockHolders {
 		j.Log.Warn("ended a process of the agent that held a lock of symphony", "pid", p.PID, "name", p.Name)
 		message := fmt.Sprintf("ended process %d (%s), which held a lock of symphony", p.PID, p.Name)

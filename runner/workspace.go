@@ -35,7 +35,7 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 	if err := w.refuseLauncher(ctx); err != nil {
 		return err
 	}
-	facts, err := w.Host.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
+	facts, err := w.Machine.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		// A large repository on a slow disk is no reason to fail the run.
 		w.warn("fingerprint timed out: the run will count as progress", err)
@@ -52,7 +52,7 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 
 // take takes the workspace. A new one is filled with a clone, if the workflow names a repository, and after_create runs in it.
 func (w *workspaceStep) take(ctx context.Context) error {
-	answer, err := w.Host.Prepare(ctx, w.prepareRequest())
+	answer, err := w.host.Prepare(ctx, w.prepareRequest())
 	w.hold(answer)
 	if err != nil {
 		return err
@@ -63,15 +63,15 @@ func (w *workspaceStep) take(ctx context.Context) error {
 			err = w.hook(ctx, afterCreate, w.Config.Hooks.AfterCreate, "")
 		}
 		if err != nil {
-			return errors.Join(err, w.Host.Confirm(ctx, host.ConfirmRequest{Run: w.hostRun(), Discard: true}))
+			return errors.Join(err, w.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
 		}
 	}
-	return w.Host.Confirm(ctx, host.ConfirmRequest{Run: w.hostRun()})
+	return w.host.Confirm(ctx, host.ConfirmRequest{})
 }
 
 func (w *workspaceStep) prepareRequest() host.PrepareRequest {
 	return host.PrepareRequest{
-		Run: w.hostRun(), Root: w.run.WorkspaceRoot, KeepRemoved: w.Config.KeepRemoved, KeepGit: w.Config.KeepGitConfig,
+		Root: w.run.WorkspaceRoot, KeepRemoved: w.Config.KeepRemoved, KeepGit: w.Config.KeepGitConfig,
 		Issue: host.Issue{
 			ID: w.run.IssueID, Identifier: w.run.Identifier, Project: w.Config.Policy.Project, StateDir: w.StateDir,
 		},
@@ -138,8 +138,8 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 		return err
 	}
 	w.Log.Info("hook started", "hook", name)
-	answer, err := w.Host.RunHook(ctx, host.HookRequest{
-		Run: w.hostRun(), Name: name, Where: w.Config.Hooks.Where[name], Script: umask(profile) + script, Timeout: w.Config.Hooks.Timeout,
+	answer, err := w.host.RunHook(ctx, host.HookRequest{
+		Name: name, Where: w.Config.Hooks.Where[name], Script: umask(profile) + script, Timeout: w.Config.Hooks.Timeout,
 		Env: w.Config.AfterLogin(env, profile, w.Config.Secrets),
 	})
 	_, _ = io.WriteString(out, answer.Log)
@@ -174,7 +174,7 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 	}
 	changed := true // if unknown, the run counts as progress
 	if w.before != "" {
-		facts, err := w.Host.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
+		facts, err := w.Machine.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
 		w.warn("state of the workspace", err)
 		changed = err != nil || facts.Fingerprint != w.before
 	}
@@ -185,15 +185,15 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 // guardGit records the programs that git would run for the workflow's hooks, before an agent can change them.
 func (w *workspaceStep) guardGit(ctx context.Context) error {
 	anywhere, writable := w.Config.AgentWrites()
-	return w.Host.GuardGit(ctx, host.GuardGitRequest{
-		Run: w.hostRun(), Anywhere: anywhere, Writable: writable, Env: w.hookEnv(""),
+	return w.host.GuardGit(ctx, host.GuardGitRequest{
+		Anywhere: anywhere, Writable: writable, Env: w.hookEnv(""),
 	})
 }
 
 // restoreGit undoes what an agent has changed since guardGit. All processes of the agent must have ended, because they could
 // change it again. After an error no hook may run in the workspace.
 func (w *workspaceStep) restoreGit(ctx context.Context) error {
-	restored, err := w.Host.RestoreGit(ctx, w.hostRun())
+	restored, err := w.host.RestoreGit(ctx)
 	w.reportRestored(restored)
 	return cmp.Or(err, w.untrusted)
 }
@@ -232,7 +232,7 @@ func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved stri
 			return "", err
 		}
 	}
-	answer, err := w.Host.Purge(ctx, host.RootRequest{
+	answer, err := w.Machine.Purge(ctx, host.RootRequest{
 		Root: w.run.WorkspaceRoot, Project: w.Config.Policy.Project, KeepRemoved: w.Config.KeepRemoved,
 		MinFree: w.Config.Policy.MinFreeBytes, Now: w.Now(),
 	})
@@ -252,7 +252,7 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved strin
 			w.Log.Warn("workspace not removed: it contains work that exists nowhere else", "work", unsaved)
 		}
 	}()
-	removal, err := w.Host.PrepareRemoval(ctx, host.RemovalRequest{PrepareRequest: w.prepareRequest(), Now: w.Now(), Discard: discard})
+	removal, err := w.host.PrepareRemoval(ctx, host.RemovalRequest{PrepareRequest: w.prepareRequest(), Now: w.Now(), Discard: discard})
 	if !removal.Found {
 		return removal.Unsaved, err
 	}
@@ -262,7 +262,7 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved strin
 		err = w.hook(ctx, "before_remove", w.Config.Hooks.BeforeRemove, "")
 	}
 	w.warn("before_remove failed or did not run, removing the workspace anyway", err)
-	answer, err := w.Host.Remove(ctx, w.hostRun())
+	answer, err := w.host.Remove(ctx)
 	if err == nil && answer.Unsaved == "" {
 		w.Log.Info("workspace removed", "trash", answer.Trash)
 	}

@@ -89,9 +89,9 @@ func TestBuildEnv(t *testing.T) {
 	}
 }
 
-// repository is a host on which all workspaces have these facts.
+// repository is a machine on which all workspaces have these facts.
 type repository struct {
-	host.Host
+	host.Machine
 	host.FactsAnswer
 }
 

@@ -22,8 +22,8 @@ import (
 // TurnPolicy returns the sandbox policy of every turn. By default the agent may write the workspace, its temporary and cache
 // directories, and what git commit needs. A policy in the workflow is used as it is, except that a workspaceWrite without
 // writable roots gets these directories, and that its $TMPDIR is that of the commands: codex would take its own.
-func (c Config) TurnPolicy(ctx context.Context, h host.Host, w host.Workspace) (json.RawMessage, error) {
-	facts, err := h.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Opened: c.WritableRoots})
+func (c Config) TurnPolicy(ctx context.Context, m host.Machine, w host.Workspace) (json.RawMessage, error) {
+	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Opened: c.WritableRoots})
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 // ThreadConfig returns codex's configuration for a thread: no goals, with which codex starts turns by itself; no endless
 // reconnecting; the environment of commands; and no trust in the repository, which an operator may have granted earlier, for
 // instance while working in the main repository of a worktree. codexEnv is the environment of codex.
-func (c Config) ThreadConfig(ctx context.Context, h host.Host, runID string, w host.Workspace, codexEnv []string) (map[string]any, error) {
+func (c Config) ThreadConfig(ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string) (map[string]any, error) {
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
@@ -238,7 +238,7 @@ func (c Config) ThreadConfig(ctx context.Context, h host.Host, runID string, w h
 	if c.TrustRepository && c.ThreadSandbox != nil {
 		return config, nil
 	}
-	facts, err := h.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true})
+	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true})
 	if err != nil {
 		return nil, err
 	}

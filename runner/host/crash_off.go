@@ -2,5 +2,5 @@
 
 package host
 
-// WithCrashPoints returns h without the build tag crashpoints.
-func WithCrashPoints(h Host) Host { return h }
+// WithCrashPoints returns m without the build tag crashpoints.
+func WithCrashPoints(m Machine) Machine { return m }

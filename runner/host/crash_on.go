@@ -9,66 +9,70 @@ import (
 )
 
 // WithCrashPoints puts points before and after each call that changes something on the machine.
-func WithCrashPoints(h Host) Host { return crashing{h} }
+func WithCrashPoints(m Machine) Machine { return crashingMachine{m} }
 
-type crashing struct{ Host }
+type crashingMachine struct{ Machine }
 
-func (c crashing) Prepare(ctx context.Context, r PrepareRequest) (PrepareAnswer, error) {
-	return crash.Around("host.Prepare", func() (PrepareAnswer, error) { return c.Host.Prepare(ctx, r) })
+func (c crashingMachine) Run(id string) Run { return crashingRun{c.Machine.Run(id)} }
+
+func (c crashingMachine) Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error) {
+	return crash.Around("host.Purge", func() (PurgeAnswer, error) { return c.Machine.Purge(ctx, r) })
 }
 
-func (c crashing) Open(ctx context.Context, r Run) error {
-	return crash.AroundErr("host.Open", func() error { return c.Host.Open(ctx, r) })
+type crashingRun struct{ Run }
+
+func (c crashingRun) Prepare(ctx context.Context, r PrepareRequest) (PrepareAnswer, error) {
+	return crash.Around("host.Prepare", func() (PrepareAnswer, error) { return c.Run.Prepare(ctx, r) })
 }
 
-func (c crashing) Confirm(ctx context.Context, r ConfirmRequest) error {
-	return crash.AroundErr("host.Confirm", func() error { return c.Host.Confirm(ctx, r) })
+func (c crashingRun) Open(ctx context.Context) error {
+	return crash.AroundErr("host.Open", func() error { return c.Run.Open(ctx) })
 }
 
-func (c crashing) Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error) {
-	return crash.Around("host.Clone", func() (CloneAnswer, error) { return c.Host.Clone(ctx, r) })
+func (c crashingRun) Confirm(ctx context.Context, r ConfirmRequest) error {
+	return crash.AroundErr("host.Confirm", func() error { return c.Run.Confirm(ctx, r) })
 }
 
-func (c crashing) Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error) {
-	return crash.Around("host.Deliver", func() (DeliverAnswer, error) { return c.Host.Deliver(ctx, r) })
+func (c crashingRun) Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error) {
+	return crash.Around("host.Clone", func() (CloneAnswer, error) { return c.Run.Clone(ctx, r) })
 }
 
-func (c crashing) OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error) {
-	return crash.Around("host.OpenPullRequest", func() (PullRequestAnswer, error) { return c.Host.OpenPullRequest(ctx, r) })
+func (c crashingRun) Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error) {
+	return crash.Around("host.Deliver", func() (DeliverAnswer, error) { return c.Run.Deliver(ctx, r) })
 }
 
-func (c crashing) RunHook(ctx context.Context, r HookRequest) (HookAnswer, error) {
-	return crash.Around("host.RunHook", func() (HookAnswer, error) { return c.Host.RunHook(ctx, r) })
+func (c crashingRun) OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error) {
+	return crash.Around("host.OpenPullRequest", func() (PullRequestAnswer, error) { return c.Run.OpenPullRequest(ctx, r) })
 }
 
-func (c crashing) GuardGit(ctx context.Context, r GuardGitRequest) error {
-	return crash.AroundErr("host.GuardGit", func() error { return c.Host.GuardGit(ctx, r) })
+func (c crashingRun) RunHook(ctx context.Context, r HookRequest) (HookAnswer, error) {
+	return crash.Around("host.RunHook", func() (HookAnswer, error) { return c.Run.RunHook(ctx, r) })
 }
 
-func (c crashing) RestoreGit(ctx context.Context, r Run) (GitRestored, error) {
-	return crash.Around("host.RestoreGit", func() (GitRestored, error) { return c.Host.RestoreGit(ctx, r) })
+func (c crashingRun) GuardGit(ctx context.Context, r GuardGitRequest) error {
+	return crash.AroundErr("host.GuardGit", func() error { return c.Run.GuardGit(ctx, r) })
 }
 
-func (c crashing) Start(ctx context.Context, r StartRequest) (Process, error) {
-	return crash.Around("host.Start", func() (Process, error) { return c.Host.Start(ctx, r) })
+func (c crashingRun) RestoreGit(ctx context.Context) (GitRestored, error) {
+	return crash.Around("host.RestoreGit", func() (GitRestored, error) { return c.Run.RestoreGit(ctx) })
 }
 
-func (c crashing) Kill(ctx context.Context, r KillRequest) (KillAnswer, error) {
-	return crash.Around("host.Kill", func() (KillAnswer, error) { return c.Host.Kill(ctx, r) })
+func (c crashingRun) Start(ctx context.Context, r StartRequest) (Process, error) {
+	return crash.Around("host.Start", func() (Process, error) { return c.Run.Start(ctx, r) })
 }
 
-func (c crashing) Finish(ctx context.Context, r Run) error {
-	return crash.AroundErr("host.Finish", func() error { return c.Host.Finish(ctx, r) })
+func (c crashingRun) Kill(ctx context.Context, r KillRequest) (LeftAnswer, error) {
+	return crash.Around("host.Kill", func() (LeftAnswer, error) { return c.Run.Kill(ctx, r) })
 }
 
-func (c crashing) PrepareRemoval(ctx context.Context, r RemovalRequest) (RemovalAnswer, error) {
-	return crash.Around("host.PrepareRemoval", func() (RemovalAnswer, error) { return c.Host.PrepareRemoval(ctx, r) })
+func (c crashingRun) Finish(ctx context.Context) error {
+	return crash.AroundErr("host.Finish", func() error { return c.Run.Finish(ctx) })
 }
 
-func (c crashing) Remove(ctx context.Context, r Run) (RemoveAnswer, error) {
-	return crash.Around("host.Remove", func() (RemoveAnswer, error) { return c.Host.Remove(ctx, r) })
+func (c crashingRun) PrepareRemoval(ctx context.Context, r RemovalRequest) (RemovalAnswer, error) {
+	return crash.Around("host.PrepareRemoval", func() (RemovalAnswer, error) { return c.Run.PrepareRemoval(ctx, r) })
 }
 
-func (c crashing) Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error) {
-	return crash.Around("host.Purge", func() (PurgeAnswer, error) { return c.Host.Purge(ctx, r) })
+func (c crashingRun) Remove(ctx context.Context) (RemoveAnswer, error) {
+	return crash.Around("host.Remove", func() (RemoveAnswer, error) { return c.Run.Remove(ctx) })
 }

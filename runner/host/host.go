@@ -1,8 +1,10 @@
-// Package host is the port to the machine on which a run works: its workspace, its hooks and its processes.
+// Package host is the port to the machine on which runs work: their workspaces, hooks and processes.
 //
-// The worker decides what happens and when; a Host does it. Requests and answers are plain values that encode as JSON, so
-// that another implementation can send the same calls to another machine. The one thing that is not a value is a started
-// Process, which has streams. Package runner/host/local implements the port for this machine.
+// The worker decides what happens and when; a machine does it. There are two interfaces by lifetime: a Machine keeps nothing between
+// two calls, a Run holds the workspace and the processes of one run. A machine knows a run by its id; processes, locks and files that
+// identify them are the machine's own. Requests and answers are plain values that encode as JSON, so that another implementation can
+// send the same calls to another machine. What is not a value has streams: a started Process, and a terminal. Package
+// runner/host/local implements the port for this machine.
 //
 //	Prepare ─► Clone ─► RunHook(after_create) ─► Confirm ─► RunHook(before_run) ─► GuardGit ─► Start ... Observe ...
 //	        ─► Kill ─► RestoreGit ─► RunHook(after_run) ─► Deliver ─► OpenPullRequest ─► Finish
@@ -23,18 +25,35 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Host is a machine that runs can work on. The calls for one run are sequential, except for Observe, List and Facts.
-type Host interface {
-	// Prepare acquires the workspace of an issue for a run: it takes the lease, creates the directory if it is missing, ends the
-	// processes of earlier runs, and restores git settings. If it returns both a workspace and an error, the lease is held, and
-	// the caller must call Finish.
+// Machine is a computer on which runs work.
+type Machine interface {
+	// Run returns a run, by its id, for the worker that carries it out. Nothing happens before the first call of a method of it.
+	Run(id string) Run
+	// Left lists the processes that a run has left whose worker has exited, and End ends them.
+	Left(ctx context.Context, r LeftRequest) (LeftAnswer, error)
+	End(ctx context.Context, r LeftRequest) (LeftAnswer, error)
+	// Facts reads the requested facts about a directory. It changes nothing, and runs no program that a repository names.
+	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
+	// Purge deletes removed workspaces whose time in the trash is over.
+	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
+	// Root reads the state of a workspace root. The error names the records that can't be read; the others are returned.
+	Root(ctx context.Context, r RootRequest) (RootAnswer, error)
+}
+
+// Run is what a machine holds for one run. The calls are sequential, except for Observe.
+type Run interface {
+	// Prepare acquires the workspace of an issue: it takes the lease, creates the directory if it is missing, ends the processes of
+	// earlier runs, and restores git settings. If it returns both a workspace and an error, the lease is held, and the caller must
+	// call Finish.
 	Prepare(ctx context.Context, r PrepareRequest) (PrepareAnswer, error)
 	// Open begins a run that works in a directory of the operator instead of a workspace. The caller must call Finish.
-	Open(ctx context.Context, r Run) error
+	Open(ctx context.Context) error
 	// Confirm records that a prepared workspace is ready for work, or discards a new one whose after_create failed.
 	Confirm(ctx context.Context, r ConfirmRequest) error
-	// Login runs the account's login profile once and returns what it changes, for the hooks and the agent of a run. The errors
-	// are login_shell_failed and resource_limit.
+	// Verify checks that the workspace is still the directory that the run has acquired.
+	Verify(ctx context.Context) error
+	// Login runs the account's login profile once and returns what it changes, for the hooks and the agent. The run need not be
+	// prepared. The errors are login_shell_failed and resource_limit.
 	Login(ctx context.Context, r LoginRequest) (LoginAnswer, error)
 	// Clone fills a new workspace with a clone of the repository. Deliver pushes the commits of a workspace. No program or
 	// setting of the workspace takes part in either.
@@ -42,41 +61,42 @@ type Host interface {
 	Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error)
 	// OpenPullRequest opens a pull request for a branch that was pushed.
 	OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error)
-	// RunHook runs a script of the workflow in the run's workspace and waits until it ends.
+	// RunHook runs a script of the workflow in the workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
-	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores them. RunHook refuses
-	// to run a hook if git could run a program there that an agent has left elsewhere, or if not everything could be read.
+	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores them. RunHook
+	// refuses to run a hook if git could run a program there that an agent has left elsewhere, or if not everything could be read.
 	GuardGit(ctx context.Context, r GuardGitRequest) error
-	RestoreGit(ctx context.Context, r Run) (GitRestored, error)
+	RestoreGit(ctx context.Context) (GitRestored, error)
 	// Start starts a command with pipes for its three streams.
 	Start(ctx context.Context, r StartRequest) (Process, error)
-	// Observe records the processes below the worker, so that they are found if it dies.
-	Observe(ctx context.Context, r ObserveRequest) (ObserveAnswer, error)
-	// List finds the processes of a run, Kill ends them.
-	List(ctx context.Context, r ListRequest) (ListAnswer, error)
-	Kill(ctx context.Context, r KillRequest) (KillAnswer, error)
-	// Facts reads the requested facts about a workspace. It changes nothing, and runs no program that a repository names.
-	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
-	// Finish releases the run's lease and files. Processes that inherited the lease keep it.
-	Finish(ctx context.Context, r Run) error
+	// RunInTerminal runs a command of a run that holds a workspace, in "/", and returns its exit code. The command inherits the
+	// terminal. observe runs concurrently until the command has ended. If ctx ends, the command gets SIGTERM. If the command can't
+	// be started, the error wraps ErrNotStarted.
+	RunInTerminal(ctx context.Context, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error)
+	// Observe records the processes of the run, so that they are found if its worker dies.
+	Observe(ctx context.Context) (ObserveAnswer, error)
+	// Kill ends the processes of the run.
+	Kill(ctx context.Context, r KillRequest) (LeftAnswer, error)
+	// Finish releases the lease and the files of the run. Processes that inherited the lease keep it.
+	Finish(ctx context.Context) error
 	// PrepareRemoval acquires a workspace as Prepare does. Remove removes it, unless it contains work that exists nowhere else,
 	// and releases the lease. before_remove runs between the two calls.
 	PrepareRemoval(ctx context.Context, r RemovalRequest) (RemovalAnswer, error)
-	Remove(ctx context.Context, r Run) (RemoveAnswer, error)
-	// Purge deletes removed workspaces whose time in the trash is over.
-	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
-	// Root reads the state of a workspace root. The error names the records that can't be read; the others are returned.
-	Root(ctx context.Context, r RootRequest) (RootAnswer, error)
+	Remove(ctx context.Context) (RemoveAnswer, error)
 }
 
-// Run identifies a run. Dir is its directory, where a host keeps the files that identify the run's processes.
-type Run struct{ ID, Dir string }
+// Commands starts commands of the operator on this machine that belong to no run. A mark, the path of an empty file that a command and
+// its descendants have open, identifies them.
+type Commands interface {
+	StartMarked(ctx context.Context, mark string, r StartRequest) (Process, error)
+	// KillMarked ends what was started with a mark, with SIGKILL at once.
+	KillMarked(ctx context.Context, mark string) (LeftAnswer, error)
+}
 
-// The files in a run's directory that identify its processes.
+// Files in the directory of a run on the machine of its worker.
 const (
-	AliveFile = "alive" // locked by the worker until it ends
-	ProcsFile = "procs" // every process that the run started
-	TreeFile  = "tree"  // empty; a process that has it open belongs to the run
+	AliveFile = "alive" // its worker keeps it locked until it ends
+	TreeFile  = "tree"  // marks commands that its worker starts for the operator (Commands), so that they end with the run
 )
 
 // Issue identifies the issue and the project that a workspace belongs to.
@@ -107,7 +127,6 @@ type Dirs struct{ Tmp, Cache string }
 
 // PrepareRequest asks for a workspace below Root.
 type PrepareRequest struct {
-	Run   Run
 	Issue Issue
 	Root  string
 	// KeepRemoved is how long removed workspaces of the project are kept.
@@ -123,15 +142,10 @@ type PrepareAnswer struct {
 }
 
 // ConfirmRequest ends the preparation.
-type ConfirmRequest struct {
-	Run     Run
-	Discard bool
-}
+type ConfirmRequest struct{ Discard bool }
 
 // LoginRequest asks what the login profile of the account changes.
 type LoginRequest struct {
-	// Run marks the processes that the profile starts. It need not be prepared.
-	Run     Run
 	Env     []string
 	Timeout time.Duration
 }
@@ -148,7 +162,6 @@ type LoginAnswer struct {
 
 // HookRequest is a script to run (specification 9.4). Env has what the login profile sets.
 type HookRequest struct {
-	Run          Run
 	Name, Script string
 	Where        string // the script's place in the workflow, for messages
 	Timeout      time.Duration
@@ -165,7 +178,6 @@ type HookAnswer struct {
 
 // GuardGitRequest describes what an agent can write apart from its workspace.
 type GuardGitRequest struct {
-	Run Run
 	// Anywhere: the agent can write wherever the account can. Writable are the directories opened to it.
 	Anywhere bool
 	Writable []string
@@ -184,14 +196,11 @@ type GitRestored struct {
 	Untrusted string
 }
 
-// StartRequest is a command to start in Dir, as a process of a run, if one is named.
+// StartRequest is a command to start in Dir.
 type StartRequest struct {
-	Run  Run
 	Argv []string
 	Dir  string
 	Env  []string
-	// Tree marks a command without a run. It is an empty file that the command and its descendants have open, so that Kill finds them.
-	Tree string
 }
 
 // Process is a started command, the leader of its process group. Close must be called.
@@ -202,19 +211,16 @@ type Process interface {
 	Stderr() io.Reader
 	// Wait returns nil when the process has ended, even if other processes have its streams open, or the error of ctx.
 	Wait(ctx context.Context) error
+	// Descendants lists the living descendants of the process.
+	Descendants(ctx context.Context) ([]reconcile.Process, error)
+	// Environ is the merged environment of the process and its descendants; the youngest process wins. With an error it is incomplete.
+	Environ(ctx context.Context) ([]string, error)
+	// KillThread ends the processes that a thread of the agent has started, except for this process and its descendants.
+	KillThread(ctx context.Context, threadID string) (LeftAnswer, error)
 	// SignalGroup sends a signal to the process group, also after the process itself has ended.
 	SignalGroup(sig unix.Signal) error
 	// Close kills the group if the process still runs, closes the streams and returns how the process ended.
 	Close() (Exit, error)
-}
-
-// Terminal is a host on which a command can use the operator's terminal.
-type Terminal interface {
-	Host
-	// RunInTerminal runs a command of a run that holds a workspace, in "/", and returns its exit code. The command inherits the
-	// terminal and the files that mark its processes as the run's. observe runs concurrently until the command has ended. If
-	// ctx ends, the command gets SIGTERM. If the command can't be started, the error wraps ErrNotStarted.
-	RunInTerminal(ctx context.Context, r Run, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error)
 }
 
 // Stdio are the streams of an operator's terminal.
@@ -232,61 +238,27 @@ type Exit struct {
 	Text string
 }
 
-// ObserveRequest asks to record the descendants of the worker.
-type ObserveRequest struct {
-	Run Run
-	// StateDir and AccountDir are the directories with symphony's locks. Processes of the run that hold one are ended.
-	StateDir, AccountDir string
-}
-
 // ObserveAnswer names the processes that were ended because they held a lock of symphony.
 type ObserveAnswer struct{ LockHolders []reconcile.Process }
 
-// Owned describes which processes belong to a run.
-type Owned struct {
-	Run Run
+// LeftRequest describes a run whose worker has exited.
+type LeftRequest struct {
+	RunID string
 	// ThreadID is the agent's thread, empty if there is none; Root the workspace root.
 	ThreadID, Root string
-	// Worker is the run's worker; zero if it is unknown.
-	Worker reconcile.Handle
-	// Below: this process is the worker, and its descendants belong to the run.
-	Below bool
-	// Also are further processes, recorded in the same boot as the worker.
-	Also []reconcile.Process
+	// Frozen: the worker is alive, but no longer works. End kills it first and without a warning, because it might wake up.
+	Frozen bool
 }
 
-// ListRequest asks for the processes of a run or, if Below is set, for the descendants of that process.
-type ListRequest struct {
-	Owned Owned
-	Below reconcile.Process
-	// Environ asks for the merged environment of Below and its descendants. The youngest process wins.
-	Environ bool
-}
+// LeftAnswer are the processes that were found, or could not be ended.
+type LeftAnswer struct{ Processes []reconcile.Process }
 
-// ListAnswer are the processes found.
-type ListAnswer struct {
-	Processes []reconcile.Process
-	Environ   []string
-}
+// KillRequest names the agent's thread, if there is one, and the workspace root.
+type KillRequest struct{ ThreadID, Root string }
 
-// KillRequest asks to end the processes of a run.
-type KillRequest struct {
-	Owned Owned
-	// ThreadOnly ends only processes with the thread's mark, except for Spare and its descendants.
-	ThreadOnly bool
-	Spare      reconcile.Process
-	// Tree ends only what was started with this StartRequest.Tree, with SIGKILL at once.
-	Tree string
-}
-
-// KillAnswer are the processes that could not be ended.
-type KillAnswer struct{ Left []reconcile.Process }
-
-// FactsRequest asks about a workspace.
+// FactsRequest asks about a directory.
 type FactsRequest struct {
 	Path string
-	// Run, if set, asks to verify that Path is still the directory that the run has acquired.
-	Run *Run
 	// Fingerprint asks for a text that changes when the work progresses, GitDirs for the directories that git commit writes.
 	Fingerprint, GitDirs bool
 	// Opened are directories that the agent can write besides the workspace.

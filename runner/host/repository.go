@@ -18,7 +18,6 @@ type Repository struct {
 // CloneRequest asks to fill the new, empty workspace that a run holds. Branch is checked out: at its commit on the remote, if that is
 // Delivered or descends from it, and if Base does not contain it; otherwise at Base.
 type CloneRequest struct {
-	Run               Run
 	Repository        Repository
 	Branch, Delivered string
 	Timeout           time.Duration
@@ -34,7 +33,6 @@ type CloneAnswer struct {
 
 // DeliverRequest asks to push HEAD of the workspace that a run holds to Branch. No process may change the workspace meanwhile.
 type DeliverRequest struct {
-	Run        Run
 	Repository Repository
 	Branch     string
 	// Delivered is the commit that symphony pushed to Branch last, perhaps with another address of the repository; empty if it never did.
@@ -74,7 +72,6 @@ func GhHost(api string) string {
 // PullRequestRequest asks for a pull request that merges Branch, which has been pushed to Commit, into the base. None is opened if
 // Branch has an open one, or if a person has merged or closed one at Commit.
 type PullRequestRequest struct {
-	Run            Run
 	Repository     Repository
 	GitHub         GitHub
 	Branch, Commit string

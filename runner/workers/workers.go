@@ -1,4 +1,4 @@
-// Package workers starts, watches and ends the workers on this machine for a pass. Runs do their work on a host.Host.
+// Package workers starts, watches and ends the workers on this machine for a pass. Runs do their work on a host.Machine.
 package workers
 
 import (
@@ -34,9 +34,9 @@ type Local struct {
 	// Workflow is the workflow as dispatched, without a literal key. It was read from WorkflowPath.
 	Workflow     []byte
 	WorkflowPath string
-	Model        string    // of the agents of these runs; empty for that of the workflow
-	Host         host.Host // where runs do their work
-	Secret       []byte    // what the worker needs beside Workflow, passed over a pipe; nil for nothing
+	Model        string       // of the agents of these runs; empty for that of the workflow
+	Machine      host.Machine // where runs do their work
+	Secret       []byte       // what the worker needs beside Workflow, passed over a pipe; nil for nothing
 	// NextSlot returns the account's next free slot for an agent's worker (reconcile.Accounts), an error if there is none. It is
 	// nil or returns nil if the number of runs is not limited.
 	NextSlot func() (*os.File, error)
@@ -135,15 +135,13 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 		}
 		return live
 	}
-	found, err := l.Host.List(ctx, host.ListRequest{Owned: l.owned(run)})
+	found, err := l.Machine.Left(ctx, left(run))
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Refused: pulse.Refused}
 }
 
-// owned describes the processes of a run whose worker has exited, or has released the run and is about to exit.
-func (l *Local) owned(run reconcile.Run) host.Owned {
-	return host.Owned{
-		Run: host.Run{ID: run.ID, Dir: l.dir(run)}, ThreadID: run.ThreadID, Root: run.WorkspaceRoot, Worker: run.Worker,
-	}
+// left describes the processes of a run whose worker has exited, or has released the run and is about to exit.
+func left(run reconcile.Run) host.LeftRequest {
+	return host.LeftRequest{RunID: run.ID, ThreadID: run.ThreadID, Root: run.WorkspaceRoot}
 }
 
 // Stop implements reconcile.Runners. It sends SIGTERM if the worker is still the process that took the run, and waits until the
@@ -168,8 +166,7 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	return nil
 }
 
-// Kill implements reconcile.Runners. It kills the worker first and without a warning, because a frozen worker might wake up and
-// work beside the pass. It finds the worker's descendants before.
+// Kill implements reconcile.Runners. It ends a frozen worker, which might wake up and work beside the pass, and the processes of its run.
 func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	what := "kill the worker of run " + run.ID
 	if !proc.SameProcess(run.Worker) {
@@ -179,19 +176,25 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 		}
 		return nil
 	}
-	worker := reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}
-	tree := l.owned(run)
-	tree.Also = []reconcile.Process{worker}
-	found, err := l.Host.List(ctx, host.ListRequest{Owned: tree})
-	if err == nil {
-		err = proc.Signal(worker, unix.SIGKILL)
+	frozen := left(run)
+	frozen.Frozen = true
+	killed, err := l.Machine.End(ctx, frozen)
+	if err == nil { // a worker that has not begun to work yet is unknown to the machine
+		err = proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGKILL)
 	}
-	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fail(what, err)
+	if errors.Is(err, os.ErrProcessDone) {
+		err = nil
 	}
-	tree.Also = append(found.Processes, worker)
-	killed, err := l.Host.Kill(ctx, host.KillRequest{Owned: tree})
-	return fail(what, errors.Join(err, host.Leftover("run "+run.ID, killed.Left)))
+	step := time.NewTicker(stopStep)
+	defer step.Stop()
+	for err == nil && proc.SameProcess(run.Worker) {
+		select {
+		case <-step.C:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return fail(what, errors.Join(err, host.Leftover("run "+run.ID, killed.Processes)))
 }
 
 // Reap implements reconcile.Runners.
@@ -204,18 +207,18 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 		return nil, fail("alive file of run "+run.ID, err)
 	}
 	defer release()
-	killed, err := l.Host.Kill(ctx, host.KillRequest{Owned: l.owned(run)})
-	if err != nil && len(killed.Left) == 0 {
+	killed, err := l.Machine.End(ctx, left(run))
+	if err != nil && len(killed.Processes) == 0 {
 		return nil, fail("processes of run "+run.ID, err)
 	}
-	return killed.Left, record(killed.Left)
+	return killed.Processes, record(killed.Processes)
 }
 
 // Workspaces implements reconcile.Runners. The error names records that can't be read; the others are returned all the same. Old
 // roots contribute only workspaces of this project, and errors of old roots are ignored.
 func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, failed error) {
 	for i, root := range append([]string{l.Root}, l.OldRoots...) {
-		answer, err := l.Host.Root(ctx, host.RootRequest{Root: root, Records: true})
+		answer, err := l.Machine.Root(ctx, host.RootRequest{Root: root, Records: true})
 		if i == 0 {
 			failed = err
 		}
@@ -230,7 +233,7 @@ func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, fai
 
 // TrashDue implements reconcile.Runners.
 func (l *Local) TrashDue(now time.Time, _, wanted int64) (bool, error) {
-	answer, err := l.Host.Root(context.Background(), host.RootRequest{
+	answer, err := l.Machine.Root(context.Background(), host.RootRequest{
 		Root: l.Root, Project: l.Project, KeepRemoved: l.KeepRemoved, Trash: true, MinFree: wanted, Now: now,
 	})
 	return answer.TrashDue, err
@@ -238,7 +241,7 @@ func (l *Local) TrashDue(now time.Time, _, wanted int64) (bool, error) {
 
 // FreeBytes implements reconcile.Runners.
 func (l *Local) FreeBytes() int64 {
-	answer, err := l.Host.Root(context.Background(), host.RootRequest{Root: l.Root})
+	answer, err := l.Machine.Root(context.Background(), host.RootRequest{Root: l.Root})
 	if err != nil {
 		return -1
 	}

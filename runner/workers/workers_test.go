@@ -109,7 +109,7 @@ func stand(t *testing.T, how string) (*Local, reconcile.Run) {
 	l := &Local{
 		StateDir: filepath.Join(base, "state"), Exe: exe, Workflow: []byte("---\n---\nhello\n"), WorkflowPath: "/w/WORKFLOW.md",
 		Env:    []string{"PATH=" + os.Getenv("PATH"), workerVar + "=" + how, "SYMPHONY_RUN_ID=of-another", "SYMPHONY_ISSUE_ID=x"},
-		Secret: []byte(testKey), Root: filepath.Join(base, "ws"), Host: &local.Host{},
+		Secret: []byte(testKey), Root: filepath.Join(base, "ws"), Machine: local.Machine{StateDir: filepath.Join(base, "state")},
 	}
 	run := reconcile.Run{ID: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano()), IssueID: "id-1", Identifier: "ABC-1"}
 	test.OK(t, os.MkdirAll(filepath.Join(l.StateDir, "runs"), 0o700))

@@ -19,18 +19,33 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-// Host is this machine. The zero value is ready; one Host may serve several runs.
-type Host struct {
-	mu   sync.Mutex
-	runs map[string]*run
+// Machine is this machine. It implements host.Machine and host.Commands.
+type Machine struct {
+	// StateDir has a directory for each run, below runs. Machines that no run is begun or ended on need none.
+	StateDir string
+	// AccountDir has the locks that all projects of an account share, "" if there are none.
+	AccountDir string
 }
 
-var _ host.Terminal = (*Host)(nil)
+var (
+	_ host.Machine  = Machine{}
+	_ host.Commands = Machine{}
+)
 
-// run is the state of a run in this process, from Prepare to Finish.
+// Run implements host.Machine.
+func (m Machine) Run(id string) host.Run { return &run{machine: m, id: id} }
+
+// runDir is the directory of a run, with the files that identify its processes.
+func runDir(stateDir, id string) string { return filepath.Join(stateDir, "runs", id) }
+
+// procsFile is the file in that directory with every process that the run started. A process that has host.TreeFile open belongs to it, too.
+const procsFile = "procs"
+
+// run is a run in this process, which is its worker. It implements host.Run.
 type run struct {
-	host.Run
-	tree *os.File // inherited by all processes of the run, to identify them
+	machine Machine
+	id      string
+	tree    *os.File // inherited by all processes of the run, to identify them; nil until it is open
 
 	mu    sync.Mutex           // Observe reads the following fields concurrently with other calls
 	space *workspace.Workspace // nil until the lease is held
@@ -39,42 +54,32 @@ type run struct {
 	locks tree.LockWatch
 }
 
-// open returns the run's state. The first call for a run opens its files.
-func (h *Host) open(r host.Run) (*run, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if known := h.runs[r.ID]; known != nil {
-		return known, nil
+// Open implements host.Run. It opens the files that identify the run's processes, once.
+func (r *run) Open(context.Context) (err error) {
+	defer func() { err = host.WithCode(err) }()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tree != nil {
+		return nil
 	}
-	marker, err := tree.OpenTree(filepath.Join(r.Dir, host.TreeFile))
+	dir := runDir(r.machine.StateDir, r.id)
+	marker, err := tree.OpenTree(filepath.Join(dir, host.TreeFile))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	opened := &run{Run: r, tree: marker}
-	if opened.procs, err = tree.CreateProcs(filepath.Join(r.Dir, host.ProcsFile)); err != nil {
-		return nil, errors.Join(err, marker.Close())
+	if r.procs, err = tree.CreateProcs(filepath.Join(dir, procsFile)); err != nil {
+		return errors.Join(err, marker.Close())
 	}
-	if h.runs == nil {
-		h.runs = map[string]*run{}
-	}
-	h.runs[r.ID] = opened
-	return opened, nil
+	r.tree = marker
+	return nil
 }
 
-// known returns the state of a run, nil if it is not open.
-func (h *Host) known(r host.Run) *run {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.runs[r.ID]
-}
-
-// held returns a run that holds a workspace.
-func (h *Host) held(r host.Run) (*run, error) {
-	known := h.known(r)
-	if known == nil || known.space == nil {
-		return nil, &reconcile.Error{Code: workspace.CodeFailed, Message: "run " + r.ID + " holds no workspace"}
+// held returns an error unless the run holds a workspace.
+func (r *run) held() error {
+	if r.space == nil {
+		return &reconcile.Error{Code: workspace.CodeFailed, Message: "run " + r.id + " holds no workspace"}
 	}
-	return known, nil
+	return nil
 }
 
 // hold sets the workspace that a run has acquired, nil for none.
@@ -89,10 +94,10 @@ func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 	}
 }
 
-// Prepare implements host.Host.
-func (h *Host) Prepare(ctx context.Context, r host.PrepareRequest) (answer host.PrepareAnswer, err error) {
+// Prepare implements host.Run.
+func (r *run) Prepare(ctx context.Context, q host.PrepareRequest) (answer host.PrepareAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	opened, root, owner, err := h.begin(r)
+	root, owner, err := r.begin(ctx, q)
 	if err != nil {
 		return answer, err
 	}
@@ -100,28 +105,22 @@ func (h *Host) Prepare(ctx context.Context, r host.PrepareRequest) (answer host.
 	if err != nil {
 		return answer, err
 	}
-	opened.hold(space, r.KeepGit)
-	return opened.takeOver(ctx)
+	r.hold(space, q.KeepGit)
+	return r.takeOver(ctx)
 }
 
-// Open implements host.Host.
-func (h *Host) Open(_ context.Context, r host.Run) error {
-	_, err := h.open(r)
-	return host.WithCode(err)
-}
-
-// begin opens the files of a run and the workspace root, and returns the owner of the workspace.
-func (h *Host) begin(r host.PrepareRequest) (opened *run, root *workspace.Root, owner workspace.Owner, err error) {
-	if opened, err = h.open(r.Run); err != nil {
-		return nil, nil, owner, err
+// begin opens the files of the run and the workspace root, and returns the owner of the workspace.
+func (r *run) begin(ctx context.Context, q host.PrepareRequest) (root *workspace.Root, owner workspace.Owner, err error) {
+	if err = r.Open(ctx); err != nil {
+		return nil, owner, err
 	}
-	if root, err = workspace.OpenRoot(r.Root); err != nil {
-		return nil, nil, owner, err
+	if root, err = workspace.OpenRoot(q.Root); err != nil {
+		return nil, owner, err
 	}
-	root.Trash = workspace.Trash{Project: r.Issue.Project, Keep: r.KeepRemoved}
-	i := r.Issue
-	owner = workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: r.Run.ID}
-	return opened, root, owner, nil
+	root.Trash = workspace.Trash{Project: q.Issue.Project, Keep: q.KeepRemoved}
+	i := q.Issue
+	owner = workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: r.id}
+	return root, owner, nil
 }
 
 // takeOver ends the processes that the previous holders of the workspace left, and restores git settings.
@@ -130,7 +129,7 @@ func (r *run) takeOver(ctx context.Context) (answer host.PrepareAnswer, err erro
 	answer.Workspace = space.Workspace
 	// This run has the lease, so the workers of those runs are dead, whichever state directory they belonged to.
 	for _, previous := range space.Previous {
-		left, err := owner(host.Owned{Run: host.Run{ID: previous.RunID, Dir: filepath.Join(previous.StateDir, "runs", previous.RunID)}})
+		left, err := Machine{StateDir: previous.StateDir}.owner(host.LeftRequest{RunID: previous.RunID})
 		if err == nil {
 			err = killAll(ctx, previous.RunID, left)
 		}
@@ -142,99 +141,99 @@ func (r *run) takeOver(ctx context.Context) (answer host.PrepareAnswer, err erro
 	return answer, err
 }
 
-// Confirm implements host.Host.
-func (h *Host) Confirm(_ context.Context, r host.ConfirmRequest) (err error) {
+// Confirm implements host.Run.
+func (r *run) Confirm(_ context.Context, q host.ConfirmRequest) (err error) {
 	defer func() { err = host.WithCode(err) }()
-	known, err := h.held(r.Run)
-	switch {
+	switch err := r.held(); {
 	case err != nil:
 		return err
-	case r.Discard:
-		return known.space.Discard()
+	case q.Discard:
+		return r.space.Discard()
 	}
-	return known.space.Ready()
+	return r.space.Ready()
 }
 
-// GuardGit implements host.Host.
-func (h *Host) GuardGit(ctx context.Context, r host.GuardGitRequest) (err error) {
+// Verify implements host.Run.
+func (r *run) Verify(context.Context) error {
+	err := r.held()
+	if err == nil {
+		err = r.space.Verify()
+	}
+	return host.WithCode(err)
+}
+
+// GuardGit implements host.Run.
+func (r *run) GuardGit(ctx context.Context, q host.GuardGitRequest) (err error) {
 	defer func() { err = host.WithCode(err) }()
-	known, err := h.held(r.Run)
-	if err != nil {
+	if err := r.held(); err != nil {
 		return err
 	}
 	reaches := func(path string) bool {
 		path = paths.Real(path)
-		return r.Anywhere || slices.ContainsFunc(r.Writable, func(dir string) bool {
+		return q.Anywhere || slices.ContainsFunc(q.Writable, func(dir string) bool {
 			dir = paths.Real(dir)
 			return paths.Overlap(dir, path)
 		})
 	}
-	return known.guard.Trust(ctx, reaches, r.Env)
+	return r.guard.Trust(ctx, reaches, q.Env)
 }
 
-// RestoreGit implements host.Host. For a run without a workspace it does nothing.
-func (h *Host) RestoreGit(ctx context.Context, r host.Run) (restored host.GitRestored, err error) {
-	defer func() { err = host.WithCode(err) }()
-	known := h.known(r)
-	if known == nil || known.space == nil {
-		return restored, nil
+// RestoreGit implements host.Run. Without a workspace it does nothing.
+func (r *run) RestoreGit(ctx context.Context) (restored host.GitRestored, err error) {
+	if r.space != nil {
+		restored, err = r.guard.Undo(ctx)
 	}
-	return known.guard.Undo(ctx)
+	return restored, host.WithCode(err)
 }
 
-// Finish implements host.Host.
-func (h *Host) Finish(_ context.Context, r host.Run) (err error) {
-	defer func() { err = host.WithCode(err) }()
-	h.mu.Lock()
-	known := h.runs[r.ID]
-	delete(h.runs, r.ID)
-	h.mu.Unlock()
-	if known == nil {
+// Finish implements host.Run.
+func (r *run) Finish(context.Context) (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tree == nil {
 		return nil
 	}
-	known.mu.Lock()
-	defer known.mu.Unlock()
-	known.procs = nil
-	if known.space != nil {
-		err = known.space.Release()
+	if r.space != nil {
+		err = r.space.Release()
 	}
-	return errors.Join(err, known.tree.Close())
+	err = errors.Join(err, r.tree.Close())
+	r.tree, r.procs, r.space, r.guard = nil, nil, nil, nil
+	return host.WithCode(err)
 }
 
-// PrepareRemoval implements host.Host.
-func (h *Host) PrepareRemoval(ctx context.Context, r host.RemovalRequest) (answer host.RemovalAnswer, err error) {
+// PrepareRemoval implements host.Run.
+func (r *run) PrepareRemoval(ctx context.Context, q host.RemovalRequest) (answer host.RemovalAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	opened, root, owner, err := h.begin(r.PrepareRequest)
+	root, owner, err := r.begin(ctx, q.PrepareRequest)
 	if err != nil {
 		return answer, err
 	}
-	space, unsaved, err := root.BeginRemoval(ctx, owner, r.Now, r.Discard)
+	space, unsaved, err := root.BeginRemoval(ctx, owner, q.Now, q.Discard)
 	answer.Unsaved = unsaved
 	if err != nil || space == nil {
 		return answer, err
 	}
-	opened.hold(space, r.KeepGit)
+	r.hold(space, q.KeepGit)
 	answer.Found, answer.HookDue = true, space.HookDue()
 	if answer.HookDue {
-		answer.PrepareAnswer, err = opened.takeOver(ctx)
+		answer.PrepareAnswer, err = r.takeOver(ctx)
 	}
 	return answer, err
 }
 
-// Remove implements host.Host.
-func (h *Host) Remove(ctx context.Context, r host.Run) (answer host.RemoveAnswer, err error) {
+// Remove implements host.Run.
+func (r *run) Remove(ctx context.Context) (answer host.RemoveAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	known, err := h.held(r)
-	if err != nil {
+	if err := r.held(); err != nil {
 		return answer, err
 	}
-	answer, err = known.space.EndRemoval(ctx)
-	known.hold(nil, false) // EndRemoval has released the lease
+	answer, err = r.space.EndRemoval(ctx)
+	r.hold(nil, false) // EndRemoval has released the lease
 	return answer, err
 }
 
-// Purge implements host.Host.
-func (h *Host) Purge(ctx context.Context, r host.RootRequest) (answer host.PurgeAnswer, err error) {
+// Purge implements host.Machine.
+func (Machine) Purge(ctx context.Context, r host.RootRequest) (answer host.PurgeAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	root, err := workspace.OpenRoot(r.Root)
 	if err != nil {
@@ -250,8 +249,8 @@ func trash(r host.RootRequest) workspace.Trash {
 	return workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: err == nil && free < r.MinFree}
 }
 
-// Root implements host.Host.
-func (h *Host) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
+// Root implements host.Machine.
+func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	answer.FreeBytes = -1
 	if free, err := workspace.FreeBytes(r.Root); err == nil {
@@ -282,18 +281,9 @@ func (h *Host) Root(_ context.Context, r host.RootRequest) (answer host.RootAnsw
 	return answer, err
 }
 
-// Facts implements host.Host.
-func (h *Host) Facts(ctx context.Context, r host.FactsRequest) (answer host.FactsAnswer, err error) {
+// Facts implements host.Machine.
+func (Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.FactsAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	if r.Run != nil {
-		known, err := h.held(*r.Run)
-		if err == nil {
-			err = known.space.Verify()
-		}
-		if err != nil {
-			return answer, err
-		}
-	}
 	if r.Fingerprint {
 		if answer.Fingerprint, err = git.Fingerprint(ctx, r.Path); err != nil {
 			return answer, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -26,9 +25,9 @@ const (
 	namedStuck = 5       // how many processes of a login shell that hangs are named
 )
 
-// Login implements host.Host. The profile runs in "/", because some profiles obey files in the working directory, and an agent may
+// Login implements host.Run. The profile runs in "/", because some profiles obey files in the working directory, and an agent may
 // have written those of its workspace. What the profile prints is discarded.
-func (h *Host) Login(ctx context.Context, r host.LoginRequest) (answer host.LoginAnswer, err error) {
+func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.LoginAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	report, err := proc.TempFile()
 	if err == nil {
@@ -38,21 +37,17 @@ func (h *Host) Login(ctx context.Context, r host.LoginRequest) (answer host.Logi
 	if err != nil {
 		return answer, fmt.Errorf("login shell: %w", err)
 	}
-	var marker *os.File
-	if known := h.known(r.Run); known != nil {
-		marker = known.tree
-	}
 	fd := ">&" + strconv.Itoa(proc.FirstExtra)
 	// exec: a login shell that ends would run ~/.bash_logout.
 	script := "builtin umask " + fd + "; builtin compgen -A function " + fd + " || builtin true; builtin echo " + fd +
 		"; exec /usr/bin/env -0 " + fd
 	cmd := exec.Command("bash", "-lc", script) //nolint:noctx // waitLogin ends it, with all of its group
-	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", append([]string{}, r.Env...), tree.ExtraFiles(marker, report)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", append([]string{}, q.Env...), tree.ExtraFiles(r.tree, report)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return answer, loginFailed("bash can't be started: "+err.Error(), "install bash", err)
 	}
-	if err := waitLogin(ctx, cmd, r.Timeout); err != nil {
+	if err := waitLogin(ctx, cmd, q.Timeout); err != nil {
 		return answer, err
 	}
 	text, err := io.ReadAll(io.NewSectionReader(report, 0, maxEnviron))
@@ -65,7 +60,7 @@ func (h *Host) Login(ctx context.Context, r host.LoginRequest) (answer host.Logi
 		answer.Umask = ""
 	}
 	answer.Functions = strings.Fields(head)
-	answer.Set, answer.Unset = changed(r.Env, strings.Split(strings.TrimSuffix(environ, "\x00"), "\x00"))
+	answer.Set, answer.Unset = changed(q.Env, strings.Split(strings.TrimSuffix(environ, "\x00"), "\x00"))
 	return answer, nil
 }
 

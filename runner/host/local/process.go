@@ -28,122 +28,57 @@ const (
 	killBound = 4 * time.Second // for the processes of one run
 )
 
-// Start implements host.Host.
-func (h *Host) Start(_ context.Context, r host.StartRequest) (started host.Process, err error) {
-	defer func() { err = host.WithCode(err) }()
-	var lease, marker *os.File
-	if known := h.known(r.Run); known != nil {
-		marker = known.tree
-		if known.space != nil {
-			lease = known.space.Lease()
-		}
+// Start implements host.Run.
+func (r *run) Start(_ context.Context, q host.StartRequest) (host.Process, error) {
+	var lease *os.File
+	if r.space != nil {
+		lease = r.space.Lease()
 	}
-	if r.Tree != "" {
-		if marker, err = tree.OpenTree(r.Tree); err != nil {
-			return nil, err
-		}
-		defer marker.Close()
-	}
-	child, err := tree.Start(r, lease, marker)
+	return startCommand(q, lease, r.tree)
+}
+
+func startCommand(q host.StartRequest, lease, marker *os.File) (host.Process, error) {
+	child, err := tree.Start(q, lease, marker)
 	if err != nil {
-		return nil, err
+		return nil, host.WithCode(err)
 	}
-	return child, nil
+	return process{child}, nil
 }
 
-// Observe implements host.Host. A run that is not open has started nothing.
-func (h *Host) Observe(ctx context.Context, r host.ObserveRequest) (answer host.ObserveAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
-	known := h.known(r.Run)
-	if known == nil {
-		return answer, nil
+// StartMarked implements host.Commands.
+func (Machine) StartMarked(_ context.Context, mark string, q host.StartRequest) (host.Process, error) {
+	marker, err := tree.OpenTree(mark)
+	if err != nil {
+		return nil, host.WithCode(err)
 	}
-	known.mu.Lock()
-	defer known.mu.Unlock()
-	if known.procs == nil {
-		return answer, nil // Finish was called
-	}
-	list, err := proc.Descendants(os.Getpid())
-	if err = errors.Join(err, known.procs.Record(list)); err != nil {
-		err = fmt.Errorf("processes not recorded: %w", err)
-	}
-	if known.space == nil {
-		return answer, err
-	}
-	known.locks.Lease, known.locks.Files = known.space.Lease(), lockFiles(r, known.space.Root)
-	holders, lockErr := known.locks.Holders(list)
-	if len(holders) > 0 {
-		boot, bootErr := proc.BootID()
-		lockErr = errors.Join(lockErr, bootErr, killAll(ctx, r.Run.ID, tree.Owner{Recorded: holders, Boot: boot}))
-	}
-	answer.LockHolders = holders
-	return answer, errors.Join(err, lockErr)
+	defer marker.Close()
+	return startCommand(q, nil, marker)
 }
 
-// lockFiles are the files whose locks coordinate symphony's processes. An agent can write none of them, but a process that can
-// read a file can lock it: a command that holds the project lock blocks every pass. SQLite's writers lock these bytes of the
-// database and of the file beside it; readers lock other bytes.
-func lockFiles(r host.ObserveRequest, root string) map[string][]tree.Span {
-	files := map[string][]tree.Span{
-		filepath.Join(r.StateDir, "state.db"):     {{First: 1 << 30, Last: 1<<30 + 1}},
-		filepath.Join(r.StateDir, "state.db-shm"): {{First: 120, Last: 122}},
-	}
-	meta := filepath.Join(root, ".symphony")
-	for _, pattern := range []string{
-		filepath.Join(r.StateDir, "lock*"), filepath.Join(r.StateDir, "*.lock"), filepath.Join(r.StateDir, "runs", "*", host.AliveFile),
-		filepath.Join(meta, "*.lock"), filepath.Join(meta, "projects", "*.lock"), filepath.Join(meta, "mirrors", "*.lock"),
-	} {
-		files[pattern] = nil
-	}
-	if r.AccountDir != "" {
-		files[filepath.Join(r.AccountDir, "*.lock")], files[filepath.Join(r.AccountDir, "slots", "*")] = nil, nil
-	}
-	return files
+// KillMarked implements host.Commands.
+func (Machine) KillMarked(ctx context.Context, mark string) (host.LeftAnswer, error) {
+	return kill(ctx, mark, tree.Owner{Tree: mark}, 0)
 }
 
-// owner describes the processes of a run by its marks, its tree file, the processes recorded in its directory, and its worker.
-func owner(o host.Owned) (found tree.Owner, err error) {
-	found = tree.Owner{RunID: o.Run.ID, ThreadID: o.ThreadID, Folder: o.Root, Below: o.Below}
-	if o.Run.Dir == "" {
-		return found, nil
-	}
-	found.Tree = filepath.Join(o.Run.Dir, host.TreeFile)
-	if found.Recorded, found.Boot, err = tree.ReadProcs(filepath.Join(o.Run.Dir, host.ProcsFile)); err != nil {
-		return found, fmt.Errorf("processes of run %s: %w", o.Run.ID, err)
-	}
-	worker := o.Worker
-	if o.Below {
-		if worker, err = proc.Self(); err != nil {
-			return found, fmt.Errorf("own process: %w", err)
-		}
-	}
-	if found.Boot != worker.Boot && worker.Boot != "" { // pids of another boot mean nothing
-		found.Boot, found.Recorded = worker.Boot, nil
-	}
-	found.Worker = reconcile.Process{PID: worker.PID, Start: worker.Start}
-	found.Recorded = append(found.Recorded, o.Also...)
-	return found, nil
+// process is a started command. It implements host.Process.
+type process struct{ *tree.Child }
+
+var _ host.Process = process{}
+
+// Descendants implements host.Process.
+func (p process) Descendants(context.Context) ([]reconcile.Process, error) {
+	below, err := proc.Descendants(p.Process().PID)
+	return below, host.WithCode(err)
 }
 
-// List implements host.Host.
-func (h *Host) List(_ context.Context, r host.ListRequest) (answer host.ListAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
-	if r.Below.PID == 0 {
-		o, err := owner(r.Owned)
-		if err == nil {
-			answer.Processes, err = tree.Find(o)
-		}
-		return answer, err
-	}
-	if answer.Processes, err = proc.Descendants(r.Below.PID); !r.Environ {
-		return answer, err
-	}
+// Environ implements host.Process.
+func (p process) Environ(ctx context.Context) ([]string, error) {
+	below, err := p.Descendants(ctx)
 	errs := []error{err}
-	byStart := func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) }
-	below := slices.SortedStableFunc(slices.Values(answer.Processes), byStart)
+	below = slices.SortedStableFunc(slices.Values(below), func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) })
 	vars := map[string]string{}
-	for _, p := range append([]reconcile.Process{r.Below}, below...) {
-		env, err := proc.Environ(p)
+	for _, q := range append([]reconcile.Process{p.Process()}, below...) {
+		env, err := proc.Environ(q)
 		if !errors.Is(err, os.ErrProcessDone) {
 			errs = append(errs, err)
 		}
@@ -152,61 +87,147 @@ func (h *Host) List(_ context.Context, r host.ListRequest) (answer host.ListAnsw
 			vars[name] = entry
 		}
 	}
-	answer.Environ = slices.Sorted(maps.Values(vars))
-	return answer, errors.Join(errs...)
+	return slices.Sorted(maps.Values(vars)), host.WithCode(errors.Join(errs...))
 }
 
-// Kill implements host.Host. It takes at most killBound, even if ctx lasts longer.
-func (h *Host) Kill(ctx context.Context, r host.KillRequest) (answer host.KillAnswer, err error) {
+// KillThread implements host.Process.
+func (p process) KillThread(ctx context.Context, threadID string) (host.LeftAnswer, error) {
+	return kill(ctx, "thread "+threadID, tree.Owner{ThreadID: threadID, Spare: p.Process().PID}, killGrace)
+}
+
+// Observe implements host.Run. A run that is not open has started nothing.
+func (r *run) Observe(ctx context.Context) (answer host.ObserveAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	var o tree.Owner
-	grace := killGrace
-	switch {
-	case r.Tree != "":
-		o, grace = tree.Owner{Tree: r.Tree}, 0
-	case r.ThreadOnly:
-		o = tree.Owner{ThreadID: r.Owned.ThreadID, Spare: r.Spare.PID}
-	default:
-		if o, err = owner(r.Owned); err != nil {
-			return answer, err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.procs == nil {
+		return answer, nil
+	}
+	list, err := proc.Descendants(os.Getpid())
+	if err = errors.Join(err, r.procs.Record(list)); err != nil {
+		err = fmt.Errorf("processes not recorded: %w", err)
+	}
+	if r.space == nil {
+		return answer, err
+	}
+	r.locks.Lease, r.locks.Files = r.space.Lease(), r.machine.lockFiles(r.space.Root)
+	holders, lockErr := r.locks.Holders(list)
+	if len(holders) > 0 {
+		boot, bootErr := proc.BootID()
+		lockErr = errors.Join(lockErr, bootErr, killAll(ctx, r.id, tree.Owner{Recorded: holders, Boot: boot}))
+	}
+	answer.LockHolders = holders
+	return answer, errors.Join(err, lockErr)
+}
+
+// lockFiles are the files whose locks coordinate symphony's processes. An agent can write none of them, but a process that can
+// read a file can lock it: a command that holds the project lock blocks every pass. SQLite's writers lock these bytes of the
+// database and of the file beside it; readers lock other bytes.
+func (m Machine) lockFiles(root string) map[string][]tree.Span {
+	files := map[string][]tree.Span{
+		filepath.Join(m.StateDir, "state.db"):     {{First: 1 << 30, Last: 1<<30 + 1}},
+		filepath.Join(m.StateDir, "state.db-shm"): {{First: 120, Last: 122}},
+	}
+	meta := filepath.Join(root, ".symphony")
+	for _, pattern := range []string{
+		filepath.Join(m.StateDir, "lock*"), filepath.Join(m.StateDir, "*.lock"), filepath.Join(m.StateDir, "runs", "*", host.AliveFile),
+		filepath.Join(meta, "*.lock"), filepath.Join(meta, "projects", "*.lock"), filepath.Join(meta, "mirrors", "*.lock"),
+	} {
+		files[pattern] = nil
+	}
+	if m.AccountDir != "" {
+		files[filepath.Join(m.AccountDir, "*.lock")], files[filepath.Join(m.AccountDir, "slots", "*")] = nil, nil
+	}
+	return files
+}
+
+// owner describes the processes of a run by its marks, its tree file, the processes recorded in its directory, and its worker.
+func (m Machine) owner(q host.LeftRequest) (found tree.Owner, err error) {
+	found = tree.Owner{RunID: q.RunID, ThreadID: q.ThreadID, Folder: q.Root, Below: q.Frozen}
+	if m.StateDir == "" {
+		return found, nil
+	}
+	dir := runDir(m.StateDir, q.RunID)
+	found.Tree = filepath.Join(dir, host.TreeFile)
+	recorded, err := tree.ReadProcs(filepath.Join(dir, procsFile))
+	if err != nil {
+		return found, fmt.Errorf("processes of run %s: %w", q.RunID, err)
+	}
+	found.Boot, found.Worker, found.Recorded = recorded.Boot, recorded.Worker, recorded.Processes
+	return found, nil
+}
+
+// Left implements host.Machine.
+func (m Machine) Left(_ context.Context, q host.LeftRequest) (answer host.LeftAnswer, err error) {
+	o, err := m.owner(q)
+	if err == nil {
+		answer.Processes, err = tree.Find(o)
+	}
+	return answer, host.WithCode(err)
+}
+
+// End implements host.Machine. It takes at most killBound, even if ctx lasts longer.
+func (m Machine) End(ctx context.Context, q host.LeftRequest) (answer host.LeftAnswer, err error) {
+	o, err := m.owner(q)
+	if boot, bootErr := proc.BootID(); q.Frozen && err == nil && o.Boot == boot && o.Worker.PID != 0 {
+		// Its descendants are looked for before: afterwards they have another parent.
+		if answer.Processes, err = tree.Find(o); err == nil {
+			err = proc.Signal(o.Worker, unix.SIGKILL)
+		}
+		o.Recorded = append(o.Recorded, append(answer.Processes, o.Worker)...)
+		if err = errors.Join(err, bootErr); errors.Is(err, os.ErrProcessDone) {
+			err = nil
 		}
 	}
-	answer.Left, err = kill(ctx, cmp.Or(r.Tree, "run "+r.Owned.Run.ID), o, grace)
-	return answer, err
+	if err != nil {
+		return answer, host.WithCode(err)
+	}
+	return kill(ctx, "run "+q.RunID, o, killGrace)
 }
 
-func kill(ctx context.Context, whose string, o tree.Owner, grace time.Duration) ([]reconcile.Process, error) {
+// Kill implements host.Run: it also ends the descendants of this process, if the run is open.
+func (r *run) Kill(ctx context.Context, q host.KillRequest) (answer host.LeftAnswer, err error) {
+	m := r.machine
+	if r.tree == nil {
+		m = Machine{} // it has no files
+	}
+	o, err := m.owner(host.LeftRequest{RunID: r.id, ThreadID: q.ThreadID, Root: q.Root, Frozen: r.tree != nil})
+	if err != nil {
+		return answer, host.WithCode(err)
+	}
+	return kill(ctx, "run "+r.id, o, killGrace)
+}
+
+func kill(ctx context.Context, whose string, o tree.Owner, grace time.Duration) (answer host.LeftAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, killBound)
 	defer cancel()
-	left, err := tree.Kill(ctx, o, grace)
-	if err != nil {
-		return left, fmt.Errorf("ending processes of %s: %w", whose, err)
+	if answer.Processes, err = tree.Kill(ctx, o, grace); err != nil {
+		err = fmt.Errorf("ending processes of %s: %w", whose, err)
 	}
-	return left, nil
+	return answer, host.WithCode(err)
 }
 
 // killAll ends the processes of an owner, even if ctx has ended, and fails if a process is left.
 func killAll(ctx context.Context, runID string, o tree.Owner) error {
-	left, err := kill(context.WithoutCancel(ctx), "run "+runID, o, killGrace)
-	return errors.Join(err, host.Leftover("run "+runID, left))
+	answer, err := kill(context.WithoutCancel(ctx), "run "+runID, o, killGrace)
+	return errors.Join(err, host.Leftover("run "+runID, answer.Processes))
 }
 
-// RunHook implements host.Host.
-func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.HookAnswer, err error) {
+// RunHook implements host.Run.
+func (r *run) RunHook(ctx context.Context, q host.HookRequest) (answer host.HookAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	known, err := h.held(r.Run)
-	if err != nil {
+	if err := r.held(); err != nil {
 		return answer, err
 	}
-	env, hooksOff, err := known.guard.HookEnv(r.Env)
+	env, hooksOff, err := r.guard.HookEnv(q.Env)
 	if err != nil {
 		return answer, err
 	}
 	answer.GitHooksOff = hooksOff
 	var log strings.Builder
 	err = workspace.RunHook(ctx, workspace.Hook{
-		Name: r.Name, Script: r.Script, Where: r.Where, Timeout: r.Timeout, Env: env, Files: tree.ExtraFiles(known.tree, known.space.Lease()),
-	}, known.space, &log)
+		Name: q.Name, Script: q.Script, Where: q.Where, Timeout: q.Timeout, Env: env, Files: tree.ExtraFiles(r.tree, r.space.Lease()),
+	}, r.space, &log)
 	answer.Log = log.String()
 	return answer, err
 }
@@ -214,20 +235,15 @@ func (h *Host) RunHook(ctx context.Context, r host.HookRequest) (answer host.Hoo
 // terminalGrace is the time between SIGTERM and SIGKILL for a command at the terminal.
 const terminalGrace = 3 * time.Second
 
-// RunInTerminal implements host.Terminal.
-func (h *Host) RunInTerminal(ctx context.Context, r host.Run, argv, env []string, io host.Stdio, observe func(context.Context),
-) (code int, err error) {
+// RunInTerminal implements host.Run. The files that mark the run's processes are inherited, too.
+func (r *run) RunInTerminal(ctx context.Context, argv, env []string, io host.Stdio, observe func(context.Context)) (code int, err error) {
 	defer func() { err = host.WithCode(err) }()
-	known, err := h.held(r)
-	if err != nil {
-		return 0, err
-	}
-	if err := known.space.Verify(); err != nil {
+	if err := r.Verify(ctx); err != nil {
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // codex.command is the operator's
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = "/", env, io.In, io.Out, io.Err
-	cmd.ExtraFiles = tree.ExtraFiles(known.tree, known.space.Lease())
+	cmd.ExtraFiles = tree.ExtraFiles(r.tree, r.space.Lease())
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = terminalGrace
 	if err := cmd.Start(); err != nil {

@@ -17,71 +17,59 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-// Clone implements host.Host.
-func (h *Host) Clone(ctx context.Context, r host.CloneRequest) (answer host.CloneAnswer, err error) {
+// Clone implements host.Run.
+func (r *run) Clone(ctx context.Context, q host.CloneRequest) (answer host.CloneAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	known, err := h.verified(r.Run)
-	if err != nil {
+	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
-	m := known.mirror(r.Repository, r.Env)
-	return within(ctx, r.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
-		answer, err := m.Clone(ctx, known.space.Path, r.Branch, r.Delivered)
+	m := r.mirror(q.Repository, q.Env)
+	return within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
+		answer, err := m.Clone(ctx, r.space.Path, q.Branch, q.Delivered)
 		if err == nil {
-			err = known.space.SetOrigin(workspace.Origin{URL: r.Repository.URL, Commit: answer.BaseCommit})
+			err = r.space.SetOrigin(workspace.Origin{URL: q.Repository.URL, Commit: answer.BaseCommit})
 		}
 		return answer, err
 	})
 }
 
-// Deliver implements host.Host.
-func (h *Host) Deliver(ctx context.Context, r host.DeliverRequest) (answer host.DeliverAnswer, err error) {
+// Deliver implements host.Run.
+func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.DeliverAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	known, err := h.verified(r.Run)
-	if err != nil {
+	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
-	m := known.mirror(r.Repository, r.Env)
-	return within(ctx, r.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
-		origin := known.space.Origin()
-		if origin.URL == r.Repository.URL {
-			return m.Deliver(ctx, known.space.Path, r.Branch, r.Delivered)
+	m := r.mirror(q.Repository, q.Env)
+	return within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
+		origin := r.space.Origin()
+		if origin.URL == q.Repository.URL {
+			return m.Deliver(ctx, r.space.Path, q.Branch, q.Delivered)
 		}
-		head, err := git.HeadOf(known.space.Path)
-		if err == nil && head.Commit != "" && (head.Commit == origin.Commit || head.Commit == r.Delivered) { // there is nothing to deliver
+		head, err := git.HeadOf(r.space.Path)
+		if err == nil && head.Commit != "" && (head.Commit == origin.Commit || head.Commit == q.Delivered) { // there is nothing to deliver
 			return host.DeliverAnswer{Commit: head.Commit}, nil
 		}
 		if err := m.Contains(ctx, origin.URL, origin.Commit); err != nil {
 			return host.DeliverAnswer{}, err
 		}
-		answer, err := m.Deliver(ctx, known.space.Path, r.Branch, r.Delivered)
+		answer, err := m.Deliver(ctx, r.space.Path, q.Branch, q.Delivered)
 		if err == nil && origin.URL != "" {
-			err = known.space.SetOrigin(workspace.Origin{URL: r.Repository.URL, Commit: origin.Commit})
+			err = r.space.SetOrigin(workspace.Origin{URL: q.Repository.URL, Commit: origin.Commit})
 		}
 		return answer, err
 	})
 }
 
-// OpenPullRequest implements host.Host.
-func (h *Host) OpenPullRequest(ctx context.Context, r host.PullRequestRequest) (answer host.PullRequestAnswer, err error) {
+// OpenPullRequest implements host.Run.
+func (r *run) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (answer host.PullRequestAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	known, err := h.held(r.Run)
-	if err != nil {
+	if err := r.held(); err != nil {
 		return answer, err
 	}
-	m := known.mirror(r.Repository, r.Env)
-	return within(ctx, r.Timeout, host.CodeDeliveryFailed, "the pull request", func(ctx context.Context) (host.PullRequestAnswer, error) {
-		return m.OpenPullRequest(ctx, r)
+	m := r.mirror(q.Repository, q.Env)
+	return within(ctx, q.Timeout, host.CodeDeliveryFailed, "the pull request", func(ctx context.Context) (host.PullRequestAnswer, error) {
+		return m.OpenPullRequest(ctx, q)
 	})
-}
-
-// verified returns a run whose workspace is still the directory that it has acquired.
-func (h *Host) verified(r host.Run) (*run, error) {
-	known, err := h.held(r)
-	if err == nil {
-		err = known.space.Verify()
-	}
-	return known, err
 }
 
 // mirror returns the mirror of a repository. Its git commands are marked as processes of the run. They do not use the caches and
@@ -91,7 +79,7 @@ func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
 	inherit := func(files ...*os.File) []*os.File {
 		return tree.ExtraFiles(r.tree, append([]*os.File{r.space.Lease()}, files...)...)
 	}
-	return repository.New(r.space.MirrorsDir(), remote, append(env, host.RunMark+"="+r.ID), inherit)
+	return repository.New(r.space.MirrorsDir(), remote, append(env, host.RunMark+"="+r.id), inherit)
 }
 
 // within calls f with a limit on its time. The error tells whether the limit was reached or ctx has ended.

@@ -22,7 +22,7 @@ type cloned struct {
 	t       *testing.T
 	dir     string
 	env     []string
-	host    *Host
+	machine Machine
 	answer  host.CloneAnswer
 	deliver host.DeliverRequest
 }
@@ -31,26 +31,26 @@ type cloned struct {
 func newCloned(t *testing.T) *cloned {
 	t.Helper()
 	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
-	c := &cloned{t: t, dir: dir, host: &Host{}, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}}
+	c := &cloned{t: t, dir: dir, machine: Machine{StateDir: dir}, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}}
 	c.sh(dir, `git init -q -b main work; git -C work commit -q --allow-empty -m one; git clone -q --bare work remote.git
 		printf '#!/bin/sh\nenv > `+dir+`/environ\nshift $(($#-1))\nexec sh -c "$1"\n' > ssh; chmod +x ssh`)
 	c.env = append(c.env, "GIT_SSH_COMMAND="+filepath.Join(dir, "ssh"), "LC_ALL=C")
 	run, prepared := c.prepare("r-1")
 	space := prepared.Workspace
 	c.deliver = host.DeliverRequest{
-		Run: run, Repository: host.Repository{URL: "host:" + filepath.Join(dir, "remote.git"), Name: "a", Email: "a@b"},
-		Branch: "symphony/ABC-1", Timeout: test.Patience(), Env: c.env,
+		Repository: host.Repository{URL: "host:" + filepath.Join(dir, "remote.git"), Name: "a", Email: "a@b"},
+		Branch:     "symphony/ABC-1", Timeout: test.Patience(), Env: c.env,
 	}
-	c.answer = test.Must(c.host.Clone(t.Context(), host.CloneRequest{
-		Run: run, Repository: c.deliver.Repository, Branch: c.deliver.Branch, Timeout: test.Patience(),
+	c.answer = test.Must(run.Clone(t.Context(), host.CloneRequest{
+		Repository: c.deliver.Repository, Branch: c.deliver.Branch, Timeout: test.Patience(),
 		Env: append([]string{
 			"GIT_DIR=/nowhere", "GIT_INDEX_FILE=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir, "TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other",
 		}, c.env...),
 	}))
-	test.OK(t, c.host.Confirm(t.Context(), host.ConfirmRequest{Run: run}))
-	test.OK(t, c.host.GuardGit(t.Context(), host.GuardGitRequest{Run: run, Env: c.env}))
+	test.OK(t, run.Confirm(t.Context(), host.ConfirmRequest{}))
+	test.OK(t, run.GuardGit(t.Context(), host.GuardGitRequest{Env: c.env}))
 	c.sh(space.Path, "git commit -q --allow-empty -m two; git init -q sub; git -C sub config core.fsmonitor evil")
-	test.OK(t, c.host.Finish(t.Context(), run))
+	test.OK(t, run.Finish(t.Context()))
 	return c
 }
 
@@ -65,9 +65,9 @@ func (c *cloned) sh(at, script string) string {
 // prepare prepares the workspace for a run.
 func (c *cloned) prepare(id string) (host.Run, host.PrepareAnswer) {
 	c.t.Helper()
-	run := host.Run{ID: id, Dir: filepath.Join(c.dir, id)}
-	test.OK(c.t, os.Mkdir(run.Dir, 0o700))
-	answer, err := c.host.Prepare(c.t.Context(), host.PrepareRequest{Run: run, Root: filepath.Join(c.dir, "root"), Issue: host.Issue{
+	run := c.machine.Run(id)
+	test.OK(c.t, os.MkdirAll(runDir(c.dir, id), 0o700))
+	answer, err := run.Prepare(c.t.Context(), host.PrepareRequest{Root: filepath.Join(c.dir, "root"), Issue: host.Issue{
 		ID: "1", Identifier: "ABC-1", Project: "p", StateDir: c.dir,
 	}})
 	test.OK(c.t, err)
@@ -91,29 +91,28 @@ func TestCloneAndDeliver(t *testing.T) {
 	for text, want := range map[string]bool{"SYMPHONY_RUN_ID=r-1\n": true, "\nXDG_CACHE_HOME=": false, "\nTMPDIR=": false, "=other": false} {
 		test.Equal(t, text+" is in the environment", strings.Contains(environ, text), want)
 	}
-	test.Equal(t, "delivered without a workspace", test.Err(c.host.Deliver(t.Context(), c.deliver)) == nil, false)
+	test.Equal(t, "delivered without a workspace", test.Err(c.machine.Run("r-2").Deliver(t.Context(), c.deliver)) == nil, false)
 	run, prepared := c.prepare("r-2")
-	_, err := c.host.RunHook(t.Context(), host.HookRequest{Run: run, Name: "before_run", Script: "git status", Timeout: test.Patience(), Env: c.env})
+	_, err := run.RunHook(t.Context(), host.HookRequest{Name: "before_run", Script: "git status", Timeout: test.Patience(), Env: c.env})
 	c.wantCode(err, host.CodeUntrusted)
 	test.Contains(t, "what is not trusted", prepared.Git.Untrusted, "sub/.git: core.fsmonitor")
-	c.deliver.Run = run
-	answer := test.Must(c.host.Deliver(t.Context(), c.deliver))
+	answer := test.Must(run.Deliver(t.Context(), c.deliver))
 	test.Equal(t, "commits", answer.Commits, 1)
 	test.Equal(t, "branch", c.sh(c.dir, "git -C remote.git rev-parse symphony/ABC-1"), answer.Commit)
 
 	c.sh(c.dir, "mv root/ABC-1 moved; mkdir root/ABC-1")
-	c.wantCode(test.Err(c.host.Deliver(t.Context(), c.deliver)), "invalid_workspace_cwd")
-	test.OK(t, c.host.Finish(t.Context(), run))
+	c.wantCode(test.Err(run.Deliver(t.Context(), c.deliver)), "invalid_workspace_cwd")
+	test.OK(t, run.Finish(t.Context()))
 }
 
 // The remote hangs: the limit ends git, or the caller does, and the run's processes are found meanwhile.
 func TestDeliveryHangs(t *testing.T) {
 	c := newCloned(t)
-	c.deliver.Run, _ = c.prepare("r-2")
+	run, _ := c.prepare("r-2")
 	c.sh(c.dir, "printf 'echo $$ > ../hanging; exec sleep 1000' > remote.git/hooks/pre-receive; chmod +x remote.git/hooks/pre-receive")
 	limited := c.deliver
 	limited.Timeout = time.Second
-	_, err := c.host.Deliver(t.Context(), limited)
+	_, err := run.Deliver(t.Context(), limited)
 	c.wantCode(err, host.CodeDeliveryFailed)
 	test.Contains(t, "the error", err.Error(), ": the delivery took longer than 1s")
 	c.sh(c.dir, "rm -f hanging")
@@ -122,7 +121,7 @@ func TestDeliveryHangs(t *testing.T) {
 		defer cancel()
 		for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 			if data, _ := os.ReadFile(filepath.Join(c.dir, "hanging")); len(data) > 0 {
-				o, err := owner(host.Owned{Run: c.deliver.Run})
+				o, err := c.machine.owner(host.LeftRequest{RunID: "r-2"})
 				found, findErr := tree.Find(o)
 				if err = errors.Join(err, findErr); err != nil || len(found) < 2 {
 					t.Errorf("processes of the run: %v, %v", found, err)
@@ -131,8 +130,8 @@ func TestDeliveryHangs(t *testing.T) {
 			}
 		}
 	}()
-	if _, err = c.host.Deliver(ctx, c.deliver); !errors.Is(err, context.Canceled) {
+	if _, err = run.Deliver(ctx, c.deliver); !errors.Is(err, context.Canceled) {
 		t.Errorf("ended by the caller: %v", err)
 	}
-	test.OK(t, c.host.Finish(t.Context(), c.deliver.Run))
+	test.OK(t, run.Finish(t.Context()))
 }

@@ -21,7 +21,7 @@ import (
 // closeWait is how long Close waits for a killed child.
 const closeWait = 5 * time.Second
 
-// Child is a started process, the leader of its process group. It implements host.Process.
+// Child is a started process, the leader of its process group.
 type Child struct {
 	process        reconcile.Process
 	cmd            *exec.Cmd
@@ -32,8 +32,6 @@ type Child struct {
 	mu     sync.Mutex
 	reaped bool
 }
-
-var _ host.Process = (*Child)(nil)
 
 // Start starts a command in a new process group, with pipes for its three streams. Apart from these it inherits only the lease, as
 // descriptor 3, so that it is held as long as the child lives, and the tree file, as TreeFD, which marks all its descendants. Both

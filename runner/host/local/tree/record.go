@@ -20,19 +20,28 @@ const maxRecorded = 4096
 
 // ProcFile is the procs file of a run. It lists the living processes that the run has started, by pid and start time, so that a
 // process that cleared its environment and left its parent is still found. Only the worker writes it. Its first line is "boot <id>", the
-// others are `<pid> <start> "<name>"`.
+// second `worker <pid> <start>`, the others are `<pid> <start> "<name>"`.
 type ProcFile struct {
-	path, boot string
-	procs      []reconcile.Process
+	path   string
+	worker reconcile.Handle
+	procs  []reconcile.Process
 }
 
-// CreateProcs creates the procs file of a new run (0600).
+// Recorded is what a procs file contains: the worker of the run and the processes that it has started, and the boot (BootID) in which
+// they were recorded.
+type Recorded struct {
+	Boot      string
+	Worker    reconcile.Process
+	Processes []reconcile.Process
+}
+
+// CreateProcs creates the procs file of a new run (0600), whose worker is this process.
 func CreateProcs(path string) (*ProcFile, error) {
-	boot, err := proc.BootID()
+	self, err := proc.Self()
 	if err != nil {
 		return nil, err
 	}
-	p := &ProcFile{path: path, boot: boot}
+	p := &ProcFile{path: path, worker: self}
 	return p, p.write(nil)
 }
 
@@ -59,7 +68,7 @@ func (p *ProcFile) Record(procs []reconcile.Process) error {
 // write replaces the file, so that a reader sees either the old or the new one.
 func (p *ProcFile) write(procs []reconcile.Process) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "boot %s\n", p.boot)
+	fmt.Fprintf(&b, "boot %s\nworker %d %d\n", p.worker.Boot, p.worker.PID, p.worker.Start)
 	for _, q := range procs {
 		fmt.Fprintf(&b, "%d %d %q\n", q.PID, q.Start, q.Name)
 	}
@@ -75,26 +84,29 @@ func (p *ProcFile) write(procs []reconcile.Process) error {
 	return nil
 }
 
-// ReadProcs reads a procs file: the processes of a run and the boot (BootID) in which they were recorded. If there is no file it
-// returns none. It skips damaged lines. If the first line is damaged it returns none, because the boot of the pids is unknown.
-func ReadProcs(path string) (procs []reconcile.Process, boot string, err error) {
+// ReadProcs reads a procs file. If there is no file it returns nothing. It skips damaged lines. If the first line is damaged it returns
+// nothing, because the boot of the pids is unknown.
+func ReadProcs(path string) (r Recorded, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", nil
+		return r, nil
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("procs file: %w", err)
+		return r, fmt.Errorf("procs file: %w", err)
 	}
 	first, rest, _ := strings.Cut(string(b), "\n")
 	boot, ok := strings.CutPrefix(first, "boot ")
 	if !ok {
-		return nil, "", nil
+		return r, nil
 	}
+	r.Boot = boot
 	for line := range strings.Lines(rest) {
-		var q reconcile.Process
-		if n, _ := fmt.Sscanf(line, "%d %d %q\n", &q.PID, &q.Start, &q.Name); n == 3 && q.PID > 1 && q.Start > 0 {
-			procs = append(procs, q)
+		var p reconcile.Process
+		if n, _ := fmt.Sscanf(line, "worker %d %d\n", &p.PID, &p.Start); n == 2 {
+			r.Worker = p
+		} else if n, _ := fmt.Sscanf(line, "%d %d %q\n", &p.PID, &p.Start, &p.Name); n == 3 && p.PID > 1 && p.Start > 0 {
+			r.Processes = append(r.Processes, p)
 		}
 	}
-	return procs, boot, nil
+	return r, nil
 }

@@ -65,7 +65,7 @@ func Open(ctx context.Context, w *environ.Env) (*Agents, error) {
 	a := &Agents{DB: db, p: openProject(w)}
 	a.account = project.OpenPassAccount(a.p, "", func(string) {})
 	a.runners = &workers.Local{
-		Host: project.NewHost(), StateDir: dir, Env: a.p.WorkerEnviron(), NextSlot: a.account.NextSlot,
+		Machine: project.NewMachine(dir, ""), StateDir: dir, Env: a.p.WorkerEnviron(), NextSlot: a.account.NextSlot,
 		Scopes: &proc.ScopeManager{Env: w.Environ},
 	}
 	if a.runners.Exe, err = project.RunningProgram(); err == nil {

@@ -44,8 +44,9 @@ func CarryOut(
 	}
 	worker := &runner.Worker{
 		Config: config, Journal: db.Journal, Requests: db.Journal, Tracker: &reconcile.TrackerAdapter{}, Free: free,
-		Host: host.WithCrashPoints(project.NewHost()), Account: account, AccountDir: account.Dir, Alive: alive, Dir: dir, StateDir: p.StateDir,
-		Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Mono: proc.Monotonic, Boot: run.Worker.Boot, Log: log, Redactor: redactor,
+		Machine: host.WithCrashPoints(project.NewMachine(p.StateDir, account.Dir)), Account: account, Alive: alive,
+		Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Mono: proc.Monotonic,
+		Boot: run.Worker.Boot, Log: log, Redactor: redactor,
 	}
 	return worker.Run(context.WithoutCancel(ctx), run, ctx.Done())
 }

@@ -82,7 +82,7 @@ func Stop(ctx context.Context, p *project.Project, o StopOptions) (Result, error
 	}
 	o.setDefaults()
 	r, err := operate(ctx, p, Command{Verb: verb, Issue: o.Issue}, func(op *operation) error {
-		s := &stopping{operation: op, tell: o, local: workers.Local{Host: project.NewHost(), StateDir: p.StateDir}, began: proc.Monotonic()}
+		s := &stopping{operation: op, tell: o, local: workers.Local{Machine: project.NewMachine(p.StateDir, ""), StateDir: p.StateDir}, began: proc.Monotonic()}
 		before, _ := s.unsettledRuns(ctx) // the write below reports database errors
 		if err := s.run(ctx); err != nil {
 			return err

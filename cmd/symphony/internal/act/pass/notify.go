@@ -47,7 +47,7 @@ func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHoo
 	return runner.AttentionHook{
 		Script: cfg.Hooks.OnAttention, Where: fmt.Sprintf("%s:%d", cfg.FileName, cfg.HookLines["on_attention"]), Timeout: cfg.Hooks.Timeout,
 		Env: p.Environ(), Home: p.Env.Home, Workflow: p.Path, StateDir: stateDir,
-		Secrets: cfg.SecretVars, SecretValues: project.Secrets(p, cfg), Now: p.Env.Now, Host: project.NewHost(),
+		Secrets: cfg.SecretVars, SecretValues: project.Secrets(p, cfg), Now: p.Env.Now, Commands: project.NewCommands(),
 	}
 }
 

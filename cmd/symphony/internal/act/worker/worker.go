@@ -178,7 +178,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
 		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker,
-		Host: host.WithCrashPoints(project.NewHost()), Account: account, AccountDir: account.Dir,
+		Machine: host.WithCrashPoints(project.NewMachine(p.StateDir, account.Dir)), Account: account,
 		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now,
 		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
 	}

@@ -161,16 +161,16 @@ type loginShell struct {
 // startLogin runs a login shell in the environment of hooks and agents, twice if the first time was slow because the disk had to
 // read its files, and ends what the profile has left in the background.
 func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
-	machine, env := project.NewHost(), project.RunnerConfig(e.p, e.config).HookEnv(e.p.Environ())
-	run := host.Run{ID: "doctor-" + project.NewRunID(e.p.Env.Now())} // marks the processes
+	id, env := "doctor-"+project.NewRunID(e.p.Env.Now()), project.RunnerConfig(e.p, e.config).HookEnv(e.p.Environ())
+	run := project.NewMachine("", "").Run(id) // marks the processes
 	for range 2 {
 		began := time.Now()
-		profile, err := machine.Login(ctx, host.LoginRequest{Run: run, Env: append(env, host.RunMark+"="+run.ID), Timeout: loginBound})
+		profile, err := run.Login(ctx, host.LoginRequest{Env: append(env, host.RunMark+"="+id), Timeout: loginBound})
 		if shell = (loginShell{profile, time.Since(began), err}); err != nil || shell.took <= slowLogin {
 			break
 		}
 	}
-	_, err := machine.Kill(context.WithoutCancel(ctx), host.KillRequest{Owned: host.Owned{Run: run}})
+	_, err := run.Kill(context.WithoutCancel(ctx), host.KillRequest{})
 	shell.err = errors.Join(shell.err, err)
 	return shell
 }

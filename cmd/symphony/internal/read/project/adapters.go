@@ -42,8 +42,12 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 	return p
 }
 
-// NewHost returns the machine on which runs work.
-func NewHost() host.Terminal { return &local.Host{} }
+// NewMachine returns the machine on which the runs of a state directory work. accountDir has the locks that all projects of the account
+// share. Machines that no run works on need neither.
+func NewMachine(stateDir, accountDir string) host.Machine { return local.Machine{StateDir: stateDir, AccountDir: accountDir} }
+
+// NewCommands returns what starts commands of the operator on this machine.
+func NewCommands() host.Commands { return local.Machine{} }
 
 // NewRunners returns what starts and watches workers on this machine.
 func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
@@ -52,7 +56,7 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 		return nil, err
 	}
 	l := &workers.Local{
-		Host: NewHost(), StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
+		Machine: NewMachine(p.StateDir, ""), StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
 		Project: cfg.Policy.Project, Root: paths.Real(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
 		Scopes: &proc.ScopeManager{Env: p.Env.Environ},
 	}
@@ -154,7 +158,7 @@ func SecretFiles(p *Project, account *state.Account) []string {
 // Launcher returns the launcher that codex.command starts in an environment, if any.
 func Launcher(ctx context.Context, p *Project, cfg *workflow.Config, env []string) host.Launcher {
 	request := RunnerConfig(p, cfg).LaunchRequest(env, paths.Real(cfg.Workspace.Root))
-	facts, err := NewHost().Facts(ctx, host.FactsRequest{Launch: request})
+	facts, err := NewMachine("", "").Facts(ctx, host.FactsRequest{Launch: request})
 	if err != nil {
 		return host.Launcher{} // without a workspace there is nothing to fail
 	}
@@ -169,14 +173,14 @@ func LauncherWarning(l host.Launcher) string {
 
 // Inspect starts codex as a worker does, in a temporary workspace below parent.
 func Inspect(ctx context.Context, p *Project, cfg *workflow.Config, parent string) (*runner.Inspection, error) {
-	return RunnerConfig(p, cfg).Inspect(ctx, NewHost(), p.Environ(), parent, Version())
+	return RunnerConfig(p, cfg).Inspect(ctx, NewMachine("", ""), p.Environ(), parent, Version())
 }
 
 // NewTakeover returns a takeover of an issue's workspace below root.
 func NewTakeover(p *Project, cfg *workflow.Config, issue reconcile.Issue, root string, log *slog.Logger) *runner.Takeover {
 	return &runner.Takeover{
-		Config: RunnerConfig(p, cfg.For(issue.Labels, "")), Host: NewHost(), Hold: workers.Hold, StateDir: p.StateDir, ID: NewRunID(p.Env.Now()),
-		Issue: issue, Root: root, Env: p.Environ(), Now: p.Env.Now, Log: log,
+		Config: RunnerConfig(p, cfg.For(issue.Labels, "")), Machine: NewMachine(p.StateDir, ""), Hold: workers.Hold, StateDir: p.StateDir,
+		ID: NewRunID(p.Env.Now()), Issue: issue, Root: root, Env: p.Environ(), Now: p.Env.Now, Log: log,
 	}
 }
 
