@@ -311,6 +311,7 @@ func (c *checker) handOver(ctx context.Context) {
 		stage.Must(c.tracker.Move(i.Identifier, "Todo"))
 	}
 	for _, held := range c.query(ctx, `SELECT identifier FROM claims WHERE status = 'held'`) {
+		c.retries[held] = append(c.retries[held], [2]time.Time{time.Now(), time.Now().Add(time.Minute)})
 		c.command(ctx, "retry", held)
 	}
 	isLeft := func(i lineartest.Issue) bool { return i.State != "Human Review" }
