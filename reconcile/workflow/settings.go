@@ -326,7 +326,8 @@ func (r *reader) command(f field) {
 		r.invalid(f, "empty", "leave it out for `codex app-server`")
 	}
 	words := append(strings.Fields(r.cfg.Codex.Command), "")
-	if filepath.Base(words[0]) == "codex" && !strings.Contains(r.cfg.Codex.Command, "app-server") && !strings.Contains(r.cfg.Codex.Command, "$") {
+	isServer := strings.Contains(r.cfg.Codex.Command, "app-server") || strings.Contains(r.cfg.Codex.Command, "$")
+	if filepath.Base(words[0]) == "codex" && !isServer {
 		r.invalid(f, "does not start codex's app-server", "write "+words[0]+" app-server")
 	}
 	if strings.Contains(r.cfg.Codex.Command, "shell_environment_policy") {
