@@ -63,6 +63,10 @@ var failureTests = []struct{ event, tests string }{
 	{"two workflows name one state directory", "TestScript/state_conflict"},
 	{"two state directories work on one project and root", "TestScript/project_conflict TestScript/first_passes"},
 	{"two workflows of one account use the same tracker project", "TestScript/shared_tracker"},
+	{
+		"two accounts (or values of `HOME` or `XDG_STATE_HOME`, as with sudo or in a container) have one folder of issues",
+		"TestScript/file_accounts",
+	},
 	{"two projects share a workspace root", "TestScript/root_of_two TestTrashOfAnotherProject"},
 	{"a push fails, or its worker is killed", "TestScript/delivery TestScript/delivery_conflict"},
 	{"GitHub refuses a pull request, or does not answer", "TestScript/pull_request TestGitHubRefuses"},

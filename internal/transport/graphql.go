@@ -75,8 +75,10 @@ type List[T any] struct {
 	} `json:"pageInfo"`
 }
 
-// Pages calls fetch for each page of a list, with the cursor as the variable after, until fetch returns no further page.
+// Pages calls fetch for each page of a list, with the cursor as the variable after, null for the first, until fetch returns no further
+// page.
 func Pages[T any](c *Client, what string, vars map[string]any, fetch func() (List[T], error)) error {
+	vars["after"] = nil
 	seen := map[string]bool{}
 	for {
 		page, err := fetch()

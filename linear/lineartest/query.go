@@ -74,16 +74,14 @@ func (q *query) answer() (data map[string]any, errs []apiError) {
 // specified are the fields of an issue for section 4.1.1 of the specification, and the project, by which its section 11.2 filters.
 const specified = " id identifier title description priority state branchName url labels inverseRelations createdAt updatedAt project "
 
-// beyond returns what a query asks for beside issues with these fields, or that it gives a variable the value null; empty for neither.
+// beyond returns what a query asks for beside issues with these fields, or that it asks for a list without $after; empty for neither.
 func (q *query) beyond() string {
-	for name, value := range q.vars {
-		if value == nil {
-			return "null for $" + name
-		}
-	}
 	for _, root := range q.fields(q.op.Selections) {
 		issue := q.fields(root.Selections)
 		if root.Name == "issues" {
+			if _, given := q.vars["after"]; !given { // null for the first page
+				return "a list without $after"
+			}
 			at := slices.IndexFunc(issue, func(f selection) bool { return f.Name == "nodes" })
 			issue = q.fields(issue[at].Selections)
 		} else if root.Name != "issue" && q.op.Type == "query" {

@@ -325,8 +325,10 @@ func (r *reader) command(f field) {
 	if strings.TrimSpace(r.cfg.Codex.Command) == "" {
 		r.invalid(f, "empty", "leave it out for `codex app-server`")
 	}
-	if word := strings.TrimSpace(r.cfg.Codex.Command); filepath.Base(word) == "codex" && !strings.ContainsAny(word, " \t\n") {
-		r.invalid(f, "starts codex for a person at a terminal", "write "+word+" app-server")
+	words := append(strings.Fields(r.cfg.Codex.Command), "")
+	isServer := strings.Contains(r.cfg.Codex.Command, "app-server") || strings.Contains(r.cfg.Codex.Command, "$")
+	if filepath.Base(words[0]) == "codex" && !isServer {
+		r.invalid(f, "does not start codex's app-server", "write "+words[0]+" app-server")
 	}
 	if strings.Contains(r.cfg.Codex.Command, "shell_environment_policy") {
 		r.warn(f, "symphony overrides its shell_environment_policy; list the variables to pass in agent.pass_env")

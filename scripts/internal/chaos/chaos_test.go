@@ -29,7 +29,7 @@ import (
 )
 
 var (
-	seconds = flag.Int("seconds", 0, "how long to kill; the passes and checks after it take up to two minutes; 0: not at all")
+	seconds = flag.Int("seconds", 0, "how long to kill; the passes and checks after it take up to three minutes; 0: not at all")
 	seed    = flag.Uint64("seed", uint64(time.Now().UnixNano())%1_000_000, "repeat the choices of this `SEED`")
 	codex   = flag.String("codex", "", "use this `PROGRAM`, a real codex, on a mock model instead of the scripted agent")
 	keep    = flag.Bool("keep", false, "keep the temporary folder")
@@ -62,7 +62,7 @@ func TestChaos(t *testing.T) {
 		stage.Must(c.storm(ctx, c))
 		fmt.Fprintln(os.Stderr, "chaos: killing has ended; checking")
 		// It has its own time limit, because an interrupted storm is checked, too.
-		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 110*time.Second)
+		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 		defer cancel()
 		c.judge(calm)
 	})
@@ -89,6 +89,7 @@ func (c *checker) print(out io.Writer) {
 		{"agents", fmt.Sprint(c.agents)},
 		{"kills", fmt.Sprintf("%d: %s", kills, counts(c.kills))},
 		{"commits of agents, delivered", fmt.Sprintf("%d, %d", c.commits, c.delivered)},
+		{"issues handed over after the storm", fmt.Sprintf("%d of %d", c.handedOver, len(c.tracker.Issues()))},
 		{"checked commands of the operator", fmt.Sprint(c.commands)},
 		{"checked attempts, threads, samples", fmt.Sprintf("%d, %d, %d (%d unread)", c.attempts, c.threads, c.samples, c.unread)},
 	} {

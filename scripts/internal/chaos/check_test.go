@@ -29,7 +29,7 @@ var columns = []string{
 	"agents ever two in a workspace", "leftovers met by an agent", "workers two for a run or issue", "runs settled twice",
 	"runs never settled", "runs forgotten", "outcomes changed", "claims lost", "attempts lost", "tokens lost", "commands lost",
 	"healthy runs killed", "processes left", "paths left", "unexpected ends", "commits lost", "commits delivered twice",
-	"commits on a wrong branch", "handed over without delivery", "leftovers in the mirror",
+	"commits on a wrong branch", "handed over without delivery", "issues not handed over", "leftovers in the mirror",
 }
 
 // checker checks the program with SQL, /proc and the gate's journal, and does not rely on the program's own reports.
@@ -58,6 +58,7 @@ type checker struct {
 
 	passes                    string
 	agents, attempts, threads int
+	handedOver                int // after the storm
 	commits, delivered        int
 	outcomes                  map[string]int
 }
@@ -251,7 +252,7 @@ func (c *checker) judge(ctx context.Context) {
 		stage.Must(c.tracker.Move(i.Identifier, "Backlog"))
 	}
 	c.settle(ctx)
-	c.deliverAgain(ctx)
+	c.handOver(ctx)
 	for run, n := range c.settled {
 		if n > 1 {
 			c.fault("runs settled twice", "%s, by %d passes", run, n)
@@ -299,14 +300,35 @@ func (c *checker) settle(ctx context.Context) {
 	}
 }
 
-// deliverAgain lets an agent work on a new issue: with this clone and delivery, what git commands left in the mirror is removed.
-func (c *checker) deliverAgain(ctx context.Context) {
-	text := "```agent\n" + c.expand("COMMIT\nMOVE", "ABC-99") + "\n```\n"
-	stage.Get(c.tracker.AddIssue(lineartest.Issue{Identifier: "ABC-99", Title: "Issue ABC-99", Description: &text, State: "Todo"}))
-	c.command(ctx, "run", "ABC-99")
+// handOver lets agents finish each issue, one of them new, with a tracker and a remote that work, and counts what people get. With this
+// clone and delivery, what git commands left in the mirror is removed.
+func (c *checker) handOver(ctx context.Context) {
+	stage.Get(c.tracker.AddIssue(lineartest.Issue{Identifier: "ABC-99", Title: "Issue ABC-99", State: "Backlog"}))
+	c.command(ctx, "resume")
+	for _, i := range c.tracker.Issues() {
+		text := "```agent\n" + c.expand("COMMIT\nMOVE", i.Identifier) + "\n```\n"
+		stage.Must(c.tracker.Edit(i.Identifier, func(i *lineartest.Issue) { i.Description = &text }))
+		stage.Must(c.tracker.Move(i.Identifier, "Todo"))
+	}
+	for _, held := range c.query(ctx, `SELECT identifier FROM claims WHERE status = 'held'`) {
+		c.retries[held] = append(c.retries[held], [2]time.Time{time.Now(), time.Now().Add(time.Minute)})
+		c.command(ctx, "retry", held)
+	}
+	isLeft := func(i lineartest.Issue) bool { return i.State != "Human Review" }
+	for end := time.Now().Add(time.Minute); time.Now().Before(end) && slices.ContainsFunc(c.tracker.Issues(), isLeft); {
+		c.calmPass(ctx)
+	}
 	c.settle(ctx)
-	if made := c.made("ABC-99"); len(made) == 0 || !commits(c.remote.git, "--all")[made[0].id] {
-		c.fault("handed over without delivery", "ABC-99, with a remote that works: %v", made)
+	has := commits(c.remote.git, "--all")
+	for _, i := range c.tracker.Issues() {
+		switch made := c.made(i.Identifier); {
+		case isLeft(i):
+			c.fault("issues not handed over", "%s is %s", i.Identifier, i.State)
+		case len(made) == 0 || !has[made[len(made)-1].id]:
+			c.fault("handed over without delivery", "%s, with a remote that works: %v", i.Identifier, made)
+		default:
+			c.handedOver++
+		}
 	}
 }
 

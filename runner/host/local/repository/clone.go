@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,7 +57,7 @@ func (m *Mirror) copyTo(ctx context.Context, workspace string) error {
 		"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--origin=origin", "--", m.path, workspace,
 	}))
 	if err != nil {
-		return m.failed(host.CodeRepositoryUnavailable, "clone the mirror", err)
+		return m.failed(host.CodeRepositoryUnavailable, "clone the mirror", ofSignal(ctx, err))
 	}
 	for _, dir := range []string{"info", "hooks"} { // scripts that write there rely on git's template
 		if err := os.Mkdir(filepath.Join(workspace, ".git", dir), 0o755); err != nil {
@@ -72,7 +73,7 @@ func (m *Mirror) checkOut(ctx context.Context, workspace, branch string, from ho
 		if err == nil {
 			cmd := m.command(ctx, append(slices.Clone(env), "GIT_DIR="+filepath.Join(workspace, ".git"), "GIT_WORK_TREE="+workspace), args)
 			cmd.Dir = workspace
-			err = m.run(cmd)
+			err = ofSignal(ctx, m.run(cmd))
 		}
 	}
 	in(m.plain(), "config", "remote.origin.url", m.address())
@@ -84,7 +85,7 @@ func (m *Mirror) checkOut(ctx context.Context, workspace, branch string, from ho
 	}
 	if err == nil {
 		in(m.env, "var", "GIT_COMMITTER_IDENT")
-		if err != nil {
+		if err != nil && !errors.As(err, &killedError{}) {
 			return &reconcile.Error{
 				Code: host.CodeNoIdentity, Message: "the agent's commits would have no author: " + err.Error(), Err: err,
 				Hint: "set repository.git_name and repository.git_email, or user.name and user.email with git config --global",

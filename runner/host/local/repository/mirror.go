@@ -157,8 +157,16 @@ func (m *Mirror) update(ctx context.Context) (base string, err error) {
 	return m.base(ctx)
 }
 
-// killedError is the error of a git that a signal has ended twice, and not because the context had ended.
+// killedError is the error of a git that a signal has ended, and not because the context had ended.
 type killedError struct{ error }
+
+// ofSignal returns err as a killedError if it is one.
+func ofSignal(ctx context.Context, err error) error {
+	if killed(err) && ctx.Err() == nil {
+		return killedError{err}
+	}
+	return err
+}
 
 // unlessKilled calls do, and once more if a signal has ended git meanwhile. The lock must be held.
 func (m *Mirror) unlessKilled(ctx context.Context, do func() error) error {
@@ -167,10 +175,7 @@ func (m *Mirror) unlessKilled(ctx context.Context, do func() error) error {
 		return err
 	}
 	m.removeLeftovers()
-	if err = do(); killed(err) && ctx.Err() == nil {
-		return killedError{err}
-	}
-	return err
+	return ofSignal(ctx, do())
 }
 
 // killed reports whether a signal has ended git or a program that it has started on this machine.

@@ -127,6 +127,10 @@ func TestGitIsKilled(t *testing.T) {
 	test.Equal(t, "git was killed", test.Exists(t, filepath.Join(p.dir, "once")), true)
 	p.sh("touch mirrors/kill")
 	wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "two", "")), host.CodeGitKilled, "fetch", "signal: killed")
+	for _, command := range []string{"clone", "config", "var", "checkout"} { // of the clone in the workspace
+		p.sh(`printf '#!/bin/sh\ncase " $* " in *" ` + command + ` "*) kill -9 $$ ;; esac\nexec ` + git + ` "$@"\n' > bin/git`)
+		wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "three", "")), host.CodeGitKilled, "signal: killed")
+	}
 }
 
 // The base may be another branch than the default one, which may change.

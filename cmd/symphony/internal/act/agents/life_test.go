@@ -196,7 +196,8 @@ func (r *rig) project(name, path string) {
 		test.OK(r.t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
 	test.OK(r.t, os.WriteFile(filepath.Join(dir, "tracker"), nil, 0o600))
-	config := "tracker: {kind: command, provider: {command: [./built, --from=tracker]}}"
+	test.OK(r.t, os.WriteFile(filepath.Join(dir, "hook.sh"), nil, 0o600))
+	config := "tracker: {kind: command, provider: {command: [./built, --from=tracker]}}\nhooks: {on_attention: 'sh \"" + dir + "/hook.sh\"'}"
 	if name == "one" {
 		config = "tracker: {kind: file, provider: {path: issues}}\ncodex: {home: ch}"
 	}

@@ -143,7 +143,7 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.await("c", reconcile.CallCompleted, "threadId")
 	r.await("sub", reconcile.CallCompleted, "threadId")
 	const tries = `for f in HEAD ch/config.toml fine sub/.git/config sub/fine WORKFLOW.md issues/1.md ws/x below/app/tracker below/fine below/app/fine \
-		below/app/WORKFLOW.md below/app/built gone/WORKFLOW.md; do
+		below/app/WORKFLOW.md below/app/built below/app/hook.sh gone/WORKFLOW.md; do
 		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
 	mv below/app below/a 2>/dev/null && echo yes moved
 	mv below b 2>/dev/null && echo yes moved

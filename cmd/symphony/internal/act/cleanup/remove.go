@@ -257,7 +257,10 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 	for _, path := range r.row.Roots {
 		root, found, err := workspace.FindRoot(path)
 		if found && err == nil {
-			err = root.UnclaimProjects(r.row.StateDir)
+			for _, identity := range root.Claims(r.row.StateDir) {
+				err = errors.Join(err, project.UnclaimFolder(r.w, identity))
+			}
+			err = errors.Join(err, root.UnclaimProjects(r.row.StateDir))
 		}
 		if found && err == nil && r.options.Workspaces {
 			err = root.Dissolve(ctx)

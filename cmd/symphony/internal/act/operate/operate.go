@@ -346,10 +346,8 @@ func undeliverable(ctx context.Context, o *operation) error {
 		return err
 	case !cfg.Repository.Delivers():
 		e.Message, e.Hint = "this workflow delivers nothing", "set repository.url in WORKFLOW.md, without deliver: none"
-	case !claimed:
-		e.Message = identifier + " is not claimed: no commits of it wait for delivery"
-	case c.WorkspaceRoot == "":
-		e.Message = identifier + " has no workspace: none of its runs has started"
+	case !claimed || c.WorkspaceRoot == "":
+		e.Message = "no commits of " + identifier + " wait for delivery"
 	case c.Status == reconcile.Running && !o.ended(ctx, c.RunID):
 		e.Message = identifier + " is running; its commits are delivered when its run has ended"
 	default:

@@ -54,22 +54,31 @@ func Running(ctx context.Context, p *project.Project, flags string) (what, hint 
 	if len(found.kinds) > 0 {
 		return "an installed schedule", "symphony schedule remove " + flags
 	}
-	for line := range strings.Lines(found.crontab) {
-		line = strings.TrimSpace(line)
-		ours := p.Path != "" && strings.Contains(line, p.Path) || strings.Contains(line, p.StateDir)
-		if ours && strings.Contains(line, "symphony") && !strings.HasPrefix(line, "#") {
-			return "a line in your crontab", "delete it with crontab -e: " + line
-		}
+	if line := found.lineByHand(p); line != "" {
+		return "a line in your crontab", "delete it with crontab -e: " + line
 	}
 	return "", ""
 }
 
+// lineByHand returns the line of the crontab that names the project, empty if there is none.
+func (in installation) lineByHand(p *project.Project) string {
+	for line := range strings.Lines(in.crontab) {
+		line = strings.TrimSpace(line)
+		ours := p.Path != "" && strings.Contains(line, p.Path) || strings.Contains(line, p.StateDir)
+		if ours && strings.Contains(line, "symphony") && !strings.HasPrefix(line, "#") {
+			return line
+		}
+	}
+	return ""
+}
+
 // AsScheduled returns the project as passes see it in cron's bare environment. An installed schedule names the workflow, and may
-// pass on the caller's state directory and variables. stateFlag takes precedence.
+// pass on the caller's state directory and variables; one that is yet to be installed does. stateFlag takes precedence.
 func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *project.Project {
 	found := findInstalled(ctx, p)
+	none := len(found.kinds) == 0 && found.lineByHand(p) == ""
 	carries := func(forms ...string) bool {
-		return slices.ContainsFunc(found.kinds, func(kind scheduler) bool {
+		return none || slices.ContainsFunc(found.kinds, func(kind scheduler) bool {
 			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(kind.installed(), form) })
 		})
 	}

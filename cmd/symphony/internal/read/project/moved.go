@@ -39,12 +39,7 @@ func movedFrom(p *Project) (old string) {
 
 // ownerOf returns the workflow that a state directory belongs to, empty if that can't be read.
 func ownerOf(dir string) string {
-	db, err := state.OpenReadOnly(context.Background(), dir)
-	if err != nil {
-		return ""
-	}
-	defer db.Close()
-	path, _, _ := db.Meta(context.Background(), OwnerKey) // see above
+	_, path, _ := storedFiles(context.Background(), dir)
 	return path
 }
 

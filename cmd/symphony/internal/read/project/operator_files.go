@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/internal/paths"
@@ -20,8 +21,8 @@ import (
 
 // OperatorFiles returns the files and directories of all projects of the account that a pass reads as configuration, runs, or trusts:
 // workflows, environment files, state directories, workspace roots, folders of issues and what is read beside them, the programs of
-// trackers, local repositories, codex homes. Some need not exist. Of a workflow that can't be read, it is the whole directory. A state that
-// can't be read is an error.
+// trackers, the files that hooks and codex.command name, local repositories, codex homes. Some need not exist. Of a workflow that can't be
+// read, it is the whole directory. A state that can't be read is an error.
 //
 // Agents in directories of the operator, which those of symphony mcp are, must not write them: the next pass would obey them.
 func OperatorFiles(ctx context.Context, w *environ.Env) (list []string, err error) {
@@ -94,6 +95,23 @@ func workflowFiles(p *Project) []string {
 			if path != "" && Exists(absoluteIn(dir, path)) {
 				list = append(list, absoluteIn(dir, path))
 			}
+		}
+	}
+	return append(list, filesIn(p.Env.Home, cfg.Codex.Command, cfg.Hooks.AfterCreate, cfg.Hooks.BeforeRun, cfg.Hooks.AfterRun,
+		cfg.Hooks.BeforeRemove, cfg.Hooks.OnAttention)...)
+}
+
+// filesIn returns the existing files that shell scripts name by an absolute path, or by one below home.
+func filesIn(home string, scripts ...string) (list []string) {
+	split := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`=:;|&(){}<>", r) }
+	for _, word := range strings.FieldsFunc(strings.Join(scripts, " "), split) {
+		for _, prefix := range []string{"~/", "$HOME/"} {
+			if rest, found := strings.CutPrefix(word, prefix); found {
+				word = filepath.Join(home, rest)
+			}
+		}
+		if info, err := os.Stat(word); err == nil && filepath.IsAbs(word) && info.Mode().IsRegular() {
+			list = append(list, word)
 		}
 	}
 	return list

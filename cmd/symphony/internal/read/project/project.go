@@ -27,6 +27,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/tracker/file"
 )
 
 // Project is one WORKFLOW.md and its state directory.
@@ -312,7 +313,8 @@ func TemporaryAbove(path, tmpdir string) string {
 	return ""
 }
 
-// RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it claims the root for the project.
+// RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it claims the root for the project, and a folder
+// of issues for the account.
 func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool) error {
 	root, folder := paths.Real(cfg.Workspace.Root), cfg.Tracker.Folder
 	if folder != "" {
@@ -330,7 +332,20 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 	if err := writableFit(ctx, p, cfg, own); err != nil {
 		return err
 	}
-	return claimRoot(p, cfg, root, dryRun)
+	if err := claimRoot(p, cfg, root, dryRun); err != nil || folder == "" || !Exists(folder) {
+		return err
+	}
+	return file.Claim(folder, paths.Real(StateHome(p.Env)), p.Env.Now(), dryRun)
+}
+
+// UnclaimFolder gives up the account's claim on a folder of issues, if that is what identity (Policy.Project) names. The next pass of
+// another project with this folder renews it.
+func UnclaimFolder(w *environ.Env, identity string) error {
+	folder, is := strings.CutPrefix(identity, "file ")
+	if !is {
+		return nil
+	}
+	return file.Unclaim(paths.Real(folder), paths.Real(StateHome(w)))
 }
 
 // claimRoot claims the workspace root for the project, or returns the reason why it can't.

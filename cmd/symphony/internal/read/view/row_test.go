@@ -20,7 +20,7 @@ func TestRows(t *testing.T) {
 	v := Overview{
 		Claims: Claims{
 			Running: []RunningRow{
-				{IssueID: "10", Identifier: "WEB-10", RunID: "r10", Alive: true, Activity: "go test ./..."},
+				{IssueID: "10", Identifier: "WEB-10", RunID: "r10", Alive: true, Activity: "go test ./...", HeldNext: true},
 				{IssueID: "9", Identifier: "WEB-9", RunID: "r9", Alive: true, Phase: reconcile.PreparingWorkspace},
 				{IssueID: "11", Identifier: "WEB-11", RunID: "r11", Alive: true},
 			},
@@ -52,7 +52,7 @@ func TestRows(t *testing.T) {
 		"web-shop | held | WEB-2 | by an operator | ",
 		"web-shop | undelivered | WEB-4 | the remote is gone | ",
 		"web-shop | running | WEB-9 | preparing workspace | https://example.com/pull/1",
-		"web-shop | running | WEB-10 | go test ./... | ",
+		"web-shop | running | WEB-10 | held after this run; go test ./... | ",
 		"web-shop | queued | WEB-3 | no slot is free | ",
 		"web-shop | skipped | WEB-1 | it lacks the label x | ",
 		"web-shop | ended | WEB-8 | succeeded | ",

@@ -18,7 +18,8 @@ var RunErrors = []struct{ Codes, Next string }{
 		"under `codex` or in codex's `config.toml`; then `symphony unblock`"},
 	{"agent_auth", "run `codex login` as the account that symphony runs as, with the same `codex.home`"},
 	{"agent_quota", "nothing to do: the account's allowance is used up; work continues after the reset"},
-	{"network", "check the network, and the provider in codex's config.toml; work continues when the model can be reached"},
+	{"network", "check the network, and the provider in codex's config.toml; work continues when the model can be reached. If the error " +
+		"stays although codex works, `symphony retry --fresh ISSUE` starts a new conversation"},
 	{"sandbox_unavailable", "allow the machine to sandbox commands, which codex tries before the first turn: permit unprivileged user " +
 		"namespaces (`sysctl user.max_user_namespaces=15000`; on some systems `kernel.unprivileged_userns_clone=1` or " +
 		"`kernel.apparmor_restrict_unprivileged_userns=0`), or let the container create namespaces (`--security-opt seccomp=unconfined " +

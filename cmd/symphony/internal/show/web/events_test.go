@@ -104,7 +104,7 @@ func TestOneRenderingForAll(t *testing.T) {
 func TestStreamLimits(t *testing.T) {
 	s, url := serve(t, Options{})
 	s.feeds.patience = 50 * time.Millisecond
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ConnState: newConnections(1).track, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := 0
 		_ = s.follow(w, r, func(context.Context) ([]byte, []string) {
 			n++
@@ -112,7 +112,7 @@ func TestStreamLimits(t *testing.T) {
 		})
 	})}
 	l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
-	go server.Serve(limitedListener{l, newConnections(1)})
+	go server.Serve(l)
 	defer server.Close()
 	c := test.Must(net.Dial("tcp", l.Addr().String()))
 	defer c.Close()
@@ -134,12 +134,12 @@ func TestStreamLimits(t *testing.T) {
 // Clients that connect and ask nothing, or not all of a request, keep no other from the server, unless all others have a request.
 func TestConnectionsWithoutARequest(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
-	server := &http.Server{ConnContext: withConnection, Handler: counted(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+	server := &http.Server{ConnState: newConnections(2).track, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		asked <- struct{}{}
 		<-answer
-	}))}
+	})}
 	l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
-	go server.Serve(limitedListener{l, newConnections(2)})
+	go server.Serve(l)
 	defer server.Close()
 	send := func(text string) net.Conn {
 		c := test.Must(net.Dial("tcp", l.Addr().String()))

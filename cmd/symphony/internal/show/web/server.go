@@ -53,17 +53,15 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 	}
 	s := &Server{
 		source: source{w, o.Places}, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken,
-		commands: newCommands(), diffs: make(chan struct{}, maxAtOnce), feeds: newFeeds(),
+		commands: newCommands(), diffs: make(chan struct{}, maxAtOnce), feeds: newFeeds(), listeners: []net.Listener{listener},
 	}
-	all := newConnections(maxConnections)
-	s.listeners = []net.Listener{limitedListener{listener, all}}
 	var kept Token
 	if o.OwnToken {
 		kept = o.Token
 	}
 	second, name := secretName(ctx, listener, kept)
 	if s.name = name; second != nil {
-		s.listeners = append(s.listeners, limitedListener{second, all})
+		s.listeners = append(s.listeners, second)
 	}
 	s.handler = s.routes()
 	return s, nil
@@ -115,7 +113,7 @@ const (
 // Serve answers requests until ctx ends, closes all connections, and waits for the commands that still run.
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{
-		Handler: counted(s.handler), ConnContext: withConnection, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readPatience,
+		Handler: s.handler, ConnState: newConnections(maxConnections).track, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readPatience,
 		ReadTimeout: readPatience, WriteTimeout: writePatience, IdleTimeout: idlePatience,
 		// Requests end with the server, also those that wait for events.
 		BaseContext: func(net.Listener) context.Context { return ctx },
