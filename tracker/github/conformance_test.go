@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
 	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
@@ -36,7 +37,7 @@ func TestConformance(t *testing.T) {
 
 func newBackend(t *testing.T, change func(*Options)) *trackertest.Backend {
 	var clock atomic.Pointer[time.Time] // nil: the time is now
-	s := &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, Errorf: t.Errorf, StateLabels: []string{"Todo", "In Progress"}}
+	s := &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, Errorf: t.Errorf, Check: openapi.Check, StateLabels: []string{"Todo", "In Progress"}}
 	s.Now = func() time.Time {
 		if at := clock.Load(); at != nil {
 			return *at

@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
 )
 
 const testRepo = "acme/web-shop"
@@ -27,7 +28,7 @@ type scene struct {
 
 func newScene(t *testing.T, change ...func(*Options)) *scene {
 	s := &scene{t: t, now: testNow, memory: &memory{}, change: change}
-	s.Server = &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, Errorf: t.Errorf, Now: func() time.Time { return s.now }}
+	s.Server = &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, Errorf: t.Errorf, Check: openapi.Check, Now: func() time.Time { return s.now }}
 	s.Start()
 	t.Cleanup(s.Close)
 	return s

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
 )
 
 // recorder is a GitHub that records requests, and answers them with status and body, or else with 200 and {}.
@@ -289,7 +290,7 @@ func TestToolRedirects(t *testing.T) {
 
 // GitHub's own redirects: the tool follows a rename, which it remembers, and accepts the new name. It does not follow a transfer.
 func TestToolAfterRename(t *testing.T) {
-	s := &githubtest.Server{Repository: "acme/web-shop", Tokens: []string{testToken}}
+	s := &githubtest.Server{Repository: "acme/web-shop", Tokens: []string{testToken}, Check: openapi.Check}
 	s.Start()
 	t.Cleanup(s.Close)
 	s.AddRepository("acme/other")

@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
 )
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(OpenAPIVariable) == "" || os.Getenv(SchemaVariable) == "" {
-		t.Skip(OpenAPIVariable + " and " + SchemaVariable + " do not name GitHub's descriptions")
+	if os.Getenv(openapi.Variable) == "" || os.Getenv(SchemaVariable) == "" {
+		t.Skip(openapi.Variable + " and " + SchemaVariable + " do not name GitHub's descriptions")
 	}
 	s := hub(t)
 	reported := ""

@@ -6,8 +6,8 @@
 // rest.go has the routes, issue.go, pull.go and repository.go what they answer, graphql.go the GraphQL API, and board.go
 // and board_rest.go projects. An answer to GET has an ETag, and a repeated request is answered 304, which costs nothing.
 //
-// If the environment names GitHub's published descriptions (schema.go), requests and answers are checked by them. A mistake is
-// answered 599.
+// If the environment names GitHub's published descriptions (schema.go, package openapi), requests and answers are checked by them. A
+// mistake is answered 599.
 package githubtest
 
 import (
@@ -35,6 +35,8 @@ type Server struct {
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
 	// NoDependencies: GraphQL does not know which issues block others, as on older servers of GitHub Enterprise.
 	NoDependencies bool
+	// Check, if it is not nil, checks a request and the reply by GitHub's description; see package openapi.
+	Check func(r *http.Request, body []byte, path string, params map[string]string, reply func() (int, http.Header, []byte)) (mistake string)
 	// Errorf, if it is not nil, is called with each mistake in a request or an answer by GitHub's published descriptions.
 	Errorf   func(format string, args ...any)
 	NoIssues bool // the repositories have no issues

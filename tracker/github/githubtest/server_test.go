@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
 )
 
 // hub is a server with three issues; 1 depends on 2, and 3 is closed.
@@ -17,7 +18,7 @@ func hub(t *testing.T) *Server {
 	s := &Server{
 		Repository: "team/app", Tokens: []string{"ghp_secret"}, StateLabels: []string{"Todo", "Doing"},
 		Now:    func() time.Time { clock = clock.Add(time.Second); return clock },
-		Errorf: t.Errorf,
+		Errorf: t.Errorf, Check: openapi.Check,
 	}
 	s.Start()
 	t.Cleanup(s.Close)

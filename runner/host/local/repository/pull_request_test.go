@@ -8,6 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
+	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
 )
 
 const (
@@ -30,7 +31,7 @@ func newHub(t *testing.T) *hub {
 	commit := p.commit("one", "two")
 	p.mustDeliver("one", "")
 	h := &hub{p, &githubtest.Server{
-		Repository: "team/repo", Remote: p.remote, Tokens: []string{token, ghToken}, Errorf: t.Errorf,
+		Repository: "team/repo", Remote: p.remote, Tokens: []string{token, ghToken}, Errorf: t.Errorf, Check: openapi.Check,
 	}, host.PullRequestRequest{}}
 	h.Start()
 	t.Cleanup(h.Close)

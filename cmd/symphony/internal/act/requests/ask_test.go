@@ -3,8 +3,13 @@ package requests
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // Every question gets its answer, in the type and number that it allows.
@@ -40,4 +45,38 @@ func TestAnswersTo(t *testing.T) {
 			t.Errorf("%v %v to %+v: %v, %v; want %s", c.texts, c.choices, c.r.Detail.Questions, got.Answers, err, c.want)
 		}
 	}
+}
+
+// An operator may type the number of an option; what else a question does not allow is refused.
+func TestCheckAnswer(t *testing.T) {
+	options := []reconcile.RequestOption{{Label: "Red"}, {Label: "Blue"}}
+	for _, c := range []struct {
+		q           reconcile.RequestQuestion
+		typed, want string // want is empty if it is refused
+	}{
+		{reconcile.RequestQuestion{Options: options}, "2", "Blue"},
+		{reconcile.RequestQuestion{Options: options}, "3", ""},
+		{reconcile.RequestQuestion{Options: options}, "green", ""},
+		{reconcile.RequestQuestion{Options: options, Other: true}, "green", "green"},
+		{reconcile.RequestQuestion{}, "2", "2"},
+		{reconcile.RequestQuestion{Type: "integer"}, "-3", "-3"},
+		{reconcile.RequestQuestion{Type: "integer"}, "0.5", ""},
+	} {
+		got, err := CheckAnswer(reconcile.Request{}, c.q, c.typed)
+		if (err != nil) != (c.want == "") || err == nil && got != c.want {
+			t.Errorf("%q to %+v: %q, %v; want %q", c.typed, c.q, got, err, c.want)
+		}
+	}
+	_, err := optionNumber(reconcile.Request{}, reconcile.RequestQuestion{}, 1)
+	test.Contains(t, "a choice without options", fmt.Sprint(err), "has no options")
+}
+
+// A decision about a request that was removed meanwhile is refused.
+func TestRecordOfRemovedRequest(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	db := test.Must(state.Create(t.Context(), dir, now))
+	defer db.Close()
+	p := &project.Project{Env: &environ.Env{Now: time.Now}, StateDir: dir}
+	_, err := Record(t.Context(), p, db, reconcile.Request{IssueID: "1", Number: 1, RunID: "r"}, Decision{How: reconcile.DecideDeny})
+	test.Contains(t, "the error", fmt.Sprint(err), "request_not_found", "no longer exists")
 }
