@@ -216,7 +216,9 @@ func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 // ThreadConfig returns codex's configuration for a thread: no goals, with which codex starts turns by itself; no endless
 // reconnecting; the environment of commands; and no trust in the repository, which an operator may have granted earlier, for
 // instance while working in the main repository of a worktree. codexEnv is the environment of codex.
-func (c Config) ThreadConfig(ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string) (map[string]any, error) {
+func (c Config) ThreadConfig(
+	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
+) (map[string]any, error) {
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,

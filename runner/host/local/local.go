@@ -38,7 +38,7 @@ func (m Machine) Run(id string) host.Run { return &run{machine: m, id: id} }
 // runDir is the directory of a run, with the files that identify its processes.
 func runDir(stateDir, id string) string { return filepath.Join(stateDir, "runs", id) }
 
-// procsFile is the file in that directory with every process that the run started. A process that has host.TreeFile open belongs to it, too.
+// procsFile is the file in that directory with every process that the run started. What has host.TreeFile open belongs to the run, too.
 const procsFile = "procs"
 
 // run is a run in this process, which is its worker. It implements host.Run.

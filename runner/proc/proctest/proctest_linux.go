@@ -87,7 +87,7 @@ func Start(t *testing.T, env []string, args ...string) *Helper {
 // StartAs does so after the caller has changed the command.
 func StartAs(t *testing.T, env []string, change func(*exec.Cmd), args ...string) *Helper {
 	t.Helper()
-	h := &Helper{t: t, Cmd: exec.Command(os.Args[0], append([]string{HelperArg}, args...)...)}
+	h := &Helper{t: t, Cmd: exec.CommandContext(t.Context(), os.Args[0], append([]string{HelperArg}, args...)...)}
 	h.Cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	h.Cmd.Stderr = os.Stderr
 	inR, inW, err := os.Pipe()
@@ -172,7 +172,7 @@ func AmongHidden(t *testing.T, hidepid, before string, helper ...string) string 
 	t.Helper()
 	NeedsRoot(t)
 	program := filepath.Join(t.TempDir(), "helper")
-	test.OK(t, exec.Command("cp", os.Args[0], program).Run())
+	test.OK(t, exec.CommandContext(t.Context(), "cp", os.Args[0], program).Run())
 	for dir := filepath.Dir(program); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		test.OK(t, os.Chmod(dir, 0o755))
 	}
@@ -180,7 +180,7 @@ func AmongHidden(t *testing.T, hidepid, before string, helper ...string) string 
 as() { setpriv --reuid %[2]d --regid %[2]d --clear-groups "$@"; }
 %[3]s
 as "$@"`, hidepid, hiddenUID, before)
-	cmd := exec.Command("unshare", append([]string{
+	cmd := exec.CommandContext(t.Context(), "unshare", append([]string{
 		"--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script, "-", program, HelperArg,
 	}, helper...)...)
 	var said strings.Builder

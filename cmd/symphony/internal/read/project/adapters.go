@@ -44,7 +44,9 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 
 // NewMachine returns the machine on which the runs of a state directory work. accountDir has the locks that all projects of the account
 // share. Machines that no run works on need neither.
-func NewMachine(stateDir, accountDir string) host.Machine { return local.Machine{StateDir: stateDir, AccountDir: accountDir} }
+func NewMachine(stateDir, accountDir string) host.Machine {
+	return local.Machine{StateDir: stateDir, AccountDir: accountDir}
+}
 
 // NewCommands returns what starts commands of the operator on this machine.
 func NewCommands() host.Commands { return local.Machine{} }
