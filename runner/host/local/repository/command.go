@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
@@ -32,45 +34,61 @@ var settings = []string{
 	"core.commitGraph=false", "core.multiPackIndex=false", "pack.useBitmaps=false", "advice.detachedHead=false",
 }
 
+// commands runs git, and gh, for a mirror. The directory of the mirror may not exist yet.
+type commands struct {
+	remote host.Repository
+	path   string   // of the mirror
+	env    []string // the operator's environment
+	// inherit returns the files that commands inherit, those given among them.
+	inherit func(...*os.File) []*os.File
+	lock    *os.File // the lock of the mirror while this process holds it; commands inherit it
+}
+
+// exists reports whether the mirror is there. HEAD is written last, and is empty if its writer was killed.
+func (c *commands) exists() bool {
+	info, err := os.Stat(filepath.Join(c.path, "HEAD"))
+	return err == nil && info.Size() > 0
+}
+
 // remoteGit is git in the mirror with the operator's configuration and credentials. If there is no mirror, it uses no repository.
-func (m *Mirror) remoteGit(ctx context.Context, args ...string) *exec.Cmd {
-	where := "GIT_DIR=" + m.path
-	if !m.exists() {
-		where = "GIT_CEILING_DIRECTORIES=" + filepath.Dir(filepath.Dir(m.path))
+func (c *commands) remoteGit(ctx context.Context, args ...string) *exec.Cmd {
+	where := "GIT_DIR=" + c.path
+	if !c.exists() {
+		where = "GIT_CEILING_DIRECTORIES=" + filepath.Dir(filepath.Dir(c.path))
 	}
-	return m.command(ctx, append(slices.Clone(m.env), where), args)
+	return c.command(ctx, append(slices.Clone(c.env), where), args)
 }
 
 // localGit is git in the mirror with no configuration but the mirror's. It talks to no remote.
-func (m *Mirror) localGit(ctx context.Context, args ...string) *exec.Cmd {
-	return m.command(ctx, append(m.plain(), "GIT_DIR="+m.path, "GIT_ALLOW_PROTOCOL=none"), args)
+func (c *commands) localGit(ctx context.Context, args ...string) *exec.Cmd {
+	return c.command(ctx, append(c.plain(), "GIT_DIR="+c.path, "GIT_ALLOW_PROTOCOL=none"), args)
 }
 
 // plain is the environment of git without the configuration of the system and the account.
-func (m *Mirror) plain() []string {
-	env := slices.DeleteFunc(slices.Clone(m.env), func(entry string) bool {
+func (c *commands) plain() []string {
+	env := slices.DeleteFunc(slices.Clone(c.env), func(entry string) bool {
 		return strings.HasPrefix(entry, "GIT_") || strings.HasPrefix(entry, "HOME=") || strings.HasPrefix(entry, "XDG_CONFIG_HOME=")
 	})
 	return append(env, "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1")
 }
 
-func (m *Mirror) command(ctx context.Context, env, args []string) *exec.Cmd {
+func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
 	var all []string
 	for _, s := range settings {
 		all = append(all, "-c", s)
 	}
 	env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator has set it
 	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
-	return m.program(ctx, cmp.Or(lookPath("git", env), "git"), env, append(append(all, "--no-pager"), args...))
+	return c.program(ctx, cmp.Or(lookPath("git", env), "git"), env, append(append(all, "--no-pager"), args...))
 }
 
 // program returns a command that starts in the directory of the mirrors, where no agent can write.
-func (m *Mirror) program(ctx context.Context, path string, env, args []string) *exec.Cmd {
+func (c *commands) program(ctx context.Context, path string, env, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir, cmd.Env = filepath.Dir(m.path), env
-	cmd.ExtraFiles = m.inherit()
-	if m.locked != nil {
-		cmd.ExtraFiles = m.inherit(m.locked)
+	cmd.Dir, cmd.Env = filepath.Dir(c.path), env
+	cmd.ExtraFiles = c.inherit()
+	if c.lock != nil {
+		cmd.ExtraFiles = c.inherit(c.lock)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that ssh could ask on (symphony takeover)
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
@@ -111,7 +129,7 @@ var repositoryVars = []string{
 }
 
 // run runs a command. Its error consists of the lines that git, ssh and the remote, or gh, have written.
-func (m *Mirror) run(cmd *exec.Cmd) error {
+func (c *commands) run(cmd *exec.Cmd) error {
 	if err := proc.SealDescriptors(); err != nil { // ssh or a credential helper may stay in the background
 		return err
 	}
@@ -124,48 +142,48 @@ func (m *Mirror) run(cmd *exec.Cmd) error {
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // a process in the background has its streams
 		return nil
 	}
-	said, _ := complaint.Text()
-	lines := m.complaints(string(said))
+	output, _ := complaint.Text()
+	lines := c.relevantLines(string(output))
 	if lines == "" {
 		return fmt.Errorf("%s: %w", verb(cmd), err)
 	}
-	return saidError{lines, err}
+	return outputError{lines, err}
 }
 
-// saidError has the lines that a program has written as its text.
-type saidError struct {
+// outputError has the lines that a program has written as its text.
+type outputError struct {
 	lines string
 	err   error
 }
 
-func (e saidError) Error() string { return e.lines }
-func (e saidError) Unwrap() error { return e.err }
+func (e outputError) Error() string { return e.lines }
+func (e outputError) Unwrap() error { return e.err }
 
 // verb returns what git or gh was asked to do: git push, gh api.
 func verb(cmd *exec.Cmd) string {
 	return filepath.Base(cmd.Args[0]) + " " + cmd.Args[max(0, slices.Index(cmd.Args, "--no-pager"))+1]
 }
 
-func (m *Mirror) output(cmd *exec.Cmd) (string, error) {
+func (c *commands) output(cmd *exec.Cmd) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdout = &out
-	err := m.run(cmd)
+	err := c.run(cmd)
 	return strings.TrimSpace(out.String()), err
 }
 
 const maxComplaint = 2 << 10 // bytes
 
-// complaints returns what git and others have written, in one line, without lines that are unrelated to the cause.
-func (m *Mirror) complaints(said string) string {
+// relevantLines returns what git and others have written, in one line, without lines that are unrelated to the cause.
+func (c *commands) relevantLines(output string) string {
 	var kept []string
-	for line := range strings.Lines(strings.ReplaceAll(strings.ToValidUTF8(said, "\uFFFD"), "\r", "\n")) {
+	for line := range strings.Lines(strings.ReplaceAll(strings.ToValidUTF8(output, "\uFFFD"), "\r", "\n")) {
 		line = strings.TrimSpace(line)
 		if line == "" || line == "remote:" || slices.ContainsFunc(noise, func(start string) bool { return strings.HasPrefix(line, start) }) {
 			continue
 		}
 		kept = append(kept, line)
 	}
-	text := strings.ReplaceAll(strings.Join(kept, "; "), m.remote.URL, m.address())
+	text := strings.ReplaceAll(strings.Join(kept, "; "), c.remote.URL, c.address())
 	if len(text) > maxComplaint {
 		text = strings.ToValidUTF8(text[:maxComplaint], "") + "…"
 	}
@@ -179,10 +197,10 @@ var noise = []string{
 }
 
 // address is the address of the remote without a password, and over HTTP without a user, which may be a token.
-func (m *Mirror) address() string {
-	u, err := url.Parse(m.remote.URL)
+func (c *commands) address() string {
+	u, err := url.Parse(c.remote.URL)
 	if err != nil || u.User == nil {
-		return m.remote.URL
+		return c.remote.URL
 	}
 	if strings.HasPrefix(u.Scheme, "http") {
 		u.User = nil

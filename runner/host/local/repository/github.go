@@ -32,15 +32,15 @@ const (
 )
 
 // gitHub returns a connection by gh if that is logged in, otherwise by the token.
-func (m *Mirror) gitHub(ctx context.Context, where host.GitHub) (*gitHub, error) {
+func (c *commands) gitHub(ctx context.Context, where host.GitHub) (*gitHub, error) {
 	name, why := host.GhHost(where.API), "gh is not installed"
-	if gh := lookPath("gh", m.env); gh != "" {
+	if gh := lookPath("gh", c.env); gh != "" {
 		limited, cancel := context.WithTimeout(ctx, loginTimeout)
 		defer cancel()
-		err := m.run(m.gh(limited, gh, "auth", "status", "--hostname", name))
+		err := c.run(c.gh(limited, gh, "auth", "status", "--hostname", name))
 		if err == nil {
 			send := func(ctx context.Context, method, path string, body []byte) (reply, error) {
-				return m.sendByGh(ctx, gh, name, method, path, body)
+				return c.sendByGh(ctx, gh, name, method, path, body)
 			}
 			return &gitHub{where, "gh", "run gh auth login --hostname " + name, send}, nil
 		}
@@ -57,20 +57,20 @@ func (m *Mirror) gitHub(ctx context.Context, where host.GitHub) (*gitHub, error)
 }
 
 // gh returns a command of the operator's gh. It gets no repository, and no setting that changes the form of its output.
-func (m *Mirror) gh(ctx context.Context, gh string, args ...string) *exec.Cmd {
-	env := append(m.env, "GH_PROMPT_DISABLED=1", "GH_NO_UPDATE_NOTIFIER=1", "NO_COLOR=1", "CLICOLOR_FORCE=0", "GH_FORCE_TTY=", "GH_DEBUG=")
-	return m.program(ctx, gh, env, args)
+func (c *commands) gh(ctx context.Context, gh string, args ...string) *exec.Cmd {
+	env := append(c.env, "GH_PROMPT_DISABLED=1", "GH_NO_UPDATE_NOTIFIER=1", "NO_COLOR=1", "CLICOLOR_FORCE=0", "GH_FORCE_TTY=", "GH_DEBUG=")
+	return c.program(ctx, gh, env, args)
 }
 
-func (m *Mirror) sendByGh(ctx context.Context, gh, name, method, path string, body []byte) (reply, error) {
+func (c *commands) sendByGh(ctx context.Context, gh, name, method, path string, body []byte) (reply, error) {
 	args := []string{"api", "--hostname", name, "--include", "--method", method, "--header", "Accept: " + mediaType}
 	if body != nil {
 		args = append(args, "--input", "-")
 	}
-	cmd := m.gh(ctx, gh, append(args, path)...)
+	cmd := c.gh(ctx, gh, append(args, path)...)
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout = bytes.NewReader(body), &out
-	failed := m.run(cmd) // also if GitHub refuses the request
+	failed := c.run(cmd) // also if GitHub refuses the request
 	answer, err := http.ReadResponse(bufio.NewReader(&out), nil)
 	if err != nil {
 		return reply{}, cmp.Or(failed, err)

@@ -41,21 +41,15 @@ import (
 )
 
 // Mirror is the mirror of a remote repository. It must not be used concurrently.
-type Mirror struct {
-	remote host.Repository
-	path   string
-	env    []string // of git commands that use the operator's configuration
-	// inherit returns the files that git commands inherit, those given among them.
-	inherit func(...*os.File) []*os.File
-	locked  *os.File // nil if the lock is not held
-}
+type Mirror struct{ commands }
 
 // New returns the mirror of a remote below dir. Env is the operator's environment.
 func New(dir string, remote host.Repository, env []string, inherit func(...*os.File) []*os.File) *Mirror {
 	sum := sha256.Sum256([]byte(remote.URL))
 	name := notInName().ReplaceAllString(strings.TrimSuffix(filepath.Base(remote.URL), ".git"), "_")
 	name = strings.TrimLeft(name[max(0, len(name)-40):], "-.")
-	return &Mirror{remote: remote, path: filepath.Join(dir, fmt.Sprintf("%s-%x.git", name, sum[:8])), env: env, inherit: inherit}
+	path := filepath.Join(dir, fmt.Sprintf("%s-%x.git", name, sum[:8]))
+	return &Mirror{commands{remote: remote, path: path, env: env, inherit: inherit}}
 }
 
 var notInName = text.Pattern(`[^A-Za-z0-9._-]`)
@@ -66,13 +60,13 @@ const lockStep = 100 * time.Millisecond
 // withLock holds the lock of the mirror while f writes there. Git commands inherit the lock: if this process dies, it is released when
 // they have ended, and the next holder removes what they left.
 func (m *Mirror) withLock(ctx context.Context, f func() error) error {
-	if err := m.lock(ctx); err != nil {
+	if err := m.acquire(ctx); err != nil {
 		return err
 	}
-	return errors.Join(f(), m.unlock())
+	return errors.Join(f(), m.release())
 }
 
-func (m *Mirror) lock(ctx context.Context) error {
+func (m *Mirror) acquire(ctx context.Context) error {
 	if err := files.OwnDir(filepath.Dir(m.path)); err != nil {
 		return files.Failed(err, "create the directory of mirrors")
 	}
@@ -93,20 +87,20 @@ func (m *Mirror) lock(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	m.locked = f
+	m.lock = f
 	m.removeLeftovers()
 	if m.exists() {
 		if err := m.renewConfig(); err != nil {
-			return errors.Join(err, m.unlock())
+			return errors.Join(err, m.release())
 		}
 	}
 	return nil
 }
 
-func (m *Mirror) unlock() error {
-	_ = unix.Flock(int(m.locked.Fd()), unix.LOCK_UN) // a program that git left in the background has the file, too
-	err := m.locked.Close()
-	m.locked = nil
+func (m *Mirror) release() error {
+	_ = unix.Flock(int(m.lock.Fd()), unix.LOCK_UN) // a program that git left in the background has the file, too
+	err := m.lock.Close()
+	m.lock = nil
 	return err
 }
 
@@ -132,12 +126,6 @@ func (m *Mirror) removeLeftovers() {
 	}
 }
 
-// exists reports whether the mirror is there. HEAD is written last, and is empty if its writer was killed.
-func (m *Mirror) exists() bool {
-	info, err := os.Stat(filepath.Join(m.path, "HEAD"))
-	return err == nil && info.Size() > 0
-}
-
 // update brings the branches and tags of the remote into the mirror, which it creates if it is missing. It returns the name of the
 // base. The lock must be held.
 func (m *Mirror) update(ctx context.Context) (base string, err error) {
@@ -154,7 +142,7 @@ func (m *Mirror) update(ctx context.Context) (base string, err error) {
 		return "", m.failed(host.CodeRepositoryUnavailable, "fetch", err)
 	}
 	m.joinPacks(ctx)
-	return m.base(ctx)
+	return m.findBase(ctx)
 }
 
 // killedError is the error of a git that a signal has ended, and not because the context had ended.
@@ -202,8 +190,8 @@ func (m *Mirror) joinPacks(ctx context.Context) {
 	}
 }
 
-// base returns the name of the base, which must be a branch of the mirror.
-func (m *Mirror) base(ctx context.Context) (string, error) {
+// findBase returns the name of the base, which must be a branch of the mirror.
+func (m *Mirror) findBase(ctx context.Context) (string, error) {
 	base := cmp.Or(m.remote.Base, m.headBranch())
 	if m.commitOf(ctx, base) == "" {
 		return "", m.failed(host.CodeRepositoryUnavailable, "find the base", fmt.Errorf("it has no branch %q", base))
@@ -229,6 +217,31 @@ func (m *Mirror) commitOf(ctx context.Context, branch string) string {
 // contains reports whether a commit has another one in its history. It is false if the mirror does not have both.
 func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
 	return m.run(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit)) == nil
+}
+
+// Contains returns an error unless the remote has the commit of another address from which a workspace was cloned: else that was another
+// repository, and a push would bring its whole history here. An empty address is not known, and no reason to refuse.
+func (m *Mirror) Contains(ctx context.Context, cloned, commit string) error {
+	if cloned == "" {
+		return nil
+	}
+	has := func() bool {
+		out, err := m.output(m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+commit))
+		return err == nil && out != ""
+	}
+	if commit != "" && m.exists() && m.renewConfig() == nil && has() {
+		return nil
+	}
+	err := m.withLock(ctx, func() error {
+		_, err := m.update(ctx)
+		return err
+	})
+	if err != nil || commit != "" && has() {
+		return err
+	}
+	return reconcile.NewError(host.CodeRepositoryChanged,
+		fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned, m.address()),
+		"set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on")
 }
 
 // readHead asks the remote for its default branch, and creates the mirror if it is missing.
