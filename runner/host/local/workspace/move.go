@@ -53,13 +53,14 @@ func (r *Root) MoveProjects(from, to string, rename func(project string) string)
 			writeNote(t.path, t.note)
 		}
 	}
-	for path, c := range r.claims() {
+	projects := r.Projects()
+	for path, c := range projects.all() {
 		name := rename(c.Project)
 		if name == c.Project || c.StateDir != from && !paths.SameDir(c.StateDir, to) {
 			continue
 		}
 		b, encodeErr := json.Marshal(projectClaim{name, to})
-		claimErr := errors.Join(encodeErr, durable.WriteFile(r.project(name), append(b, '\n'), 0o600))
+		claimErr := errors.Join(encodeErr, durable.WriteFile(projects.path(name), append(b, '\n'), 0o600))
 		if claimErr == nil {
 			_ = os.Remove(path + ".lock")
 			claimErr = os.Remove(path)

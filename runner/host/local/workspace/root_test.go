@@ -168,25 +168,25 @@ func stateDir(t *testing.T) string {
 func TestClaimProject(t *testing.T) {
 	r := newRoot(t)
 	one, two := stateDir(t), stateDir(t)
-	test.OK(t, r.ClaimProject("https://t shop", one, nil))
-	test.OK(t, r.ClaimProject("https://t shop", one, nil))
-	test.OK(t, r.ClaimProject("https://t other", two, nil))
-	err := r.ClaimProject("https://t shop", two, nil)
+	test.OK(t, r.Projects().Claim("https://t shop", one, nil))
+	test.OK(t, r.Projects().Claim("https://t shop", one, nil))
+	test.OK(t, r.Projects().Claim("https://t other", two, nil))
+	err := r.Projects().Claim("https://t shop", two, nil)
 	wantCode(t, err, CodeProjectConflict)
 	test.Contains(t, "the error", err.Error(), one)
 	// The same directory by another name is no other one.
 	link := filepath.Join(t.TempDir(), "link")
 	test.OK(t, os.Symlink(one, link))
-	test.OK(t, r.ClaimProject("https://t shop", link, nil))
+	test.OK(t, r.Projects().Claim("https://t shop", link, nil))
 	// A state directory that is no longer used gives way.
 	test.OK(t, os.Remove(filepath.Join(one, "state.db")))
-	test.OK(t, r.ClaimProject("https://t shop", two, nil))
+	test.OK(t, r.Projects().Claim("https://t shop", two, nil))
 	test.Write(t, filepath.Join(one, "state.db"), "")
-	wantCode(t, r.ClaimProject("https://t shop", one, nil), CodeProjectConflict)
+	wantCode(t, r.Projects().Claim("https://t shop", one, nil), CodeProjectConflict)
 	test.OK(t, os.RemoveAll(two))
-	test.OK(t, r.ClaimProject("https://t shop", one, nil))
-	test.Write(t, r.project("https://t shop"), "{")
-	wantCode(t, r.ClaimProject("https://t shop", one, nil), CodeFailed)
+	test.OK(t, r.Projects().Claim("https://t shop", one, nil))
+	test.Write(t, r.Projects().path("https://t shop"), "{")
+	wantCode(t, r.Projects().Claim("https://t shop", one, nil), CodeFailed)
 }
 
 func TestOfManyClaimsOneWins(t *testing.T) {
@@ -199,7 +199,7 @@ func TestOfManyClaimsOneWins(t *testing.T) {
 	for range 8 {
 		dir := stateDir(t)
 		all.Go(func() {
-			err := r.ClaimProject("p", dir, nil)
+			err := r.Projects().Claim("p", dir, nil)
 			switch {
 			case err == nil:
 				won.Add(1)

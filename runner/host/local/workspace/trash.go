@@ -69,11 +69,11 @@ type trashEntry struct {
 }
 
 // readNote returns the note of an entry. An entry without a note counts as this project's.
-func (r *Root) readNote(entry string) note {
+func (t Trash) readNote(entry string) note {
 	n := note{}
 	b, err := files.ReadRegular(entry+noteSuffix, maxNote)
 	if err != nil || json.Unmarshal(b, &n) != nil {
-		return note{Project: r.Trash.Project, Keep: r.Trash.Keep}
+		return note{Project: t.Project, Keep: t.Keep}
 	}
 	return n
 }
@@ -136,7 +136,7 @@ func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, 
 // the next purge continues an interrupted deletion without an examination: half a repository can't be read. An entry that can't be
 // deleted is marked, and PurgeTrash reports it.
 func (r *Root) DeleteTrash(ctx context.Context, path string) error {
-	n := r.readNote(path)
+	n := r.Trash.readNote(path)
 	n.LossAccepted, n.Workspace = true, nil
 	if to := deletingPath(path); to != path {
 		writeNote(to, n)
@@ -175,7 +175,7 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 		t.key, t.deleting = strings.CutSuffix(e.Name(), deletingSuffix)
 		start := max(0, len(t.key)-len(trashTime))
 		if t.at, err = time.Parse(trashTime, t.key[start:]); err == nil {
-			t.note, t.key = r.readNote(t.path), strings.TrimSuffix(t.key[:start], "-")
+			t.note, t.key = r.Trash.readNote(t.path), strings.TrimSuffix(t.key[:start], "-")
 			t.LossAccepted = t.LossAccepted || t.deleting
 			list = append(list, t)
 		}

@@ -159,7 +159,7 @@ func (r *remover) check(ctx context.Context) (err error) {
 	}
 	r.trash = nil
 	for _, root := range roots {
-		rows, err := listTrash(ctx, r.w, root, slices.Collect(maps.Values(root.Claims(r.row.StateDir)))...)
+		rows, err := listTrash(ctx, r.w, root, slices.Collect(maps.Values(root.Projects().Of(r.row.StateDir)))...)
 		if err != nil {
 			return err
 		}
@@ -257,10 +257,10 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 	for _, path := range r.row.Roots {
 		root, found, err := workspace.FindRoot(path)
 		if found && err == nil {
-			for _, identity := range root.Claims(r.row.StateDir) {
+			for _, identity := range root.Projects().Of(r.row.StateDir) {
 				err = errors.Join(err, project.UnclaimFolder(r.w, identity))
 			}
-			err = errors.Join(err, root.UnclaimProjects(r.row.StateDir))
+			err = errors.Join(err, root.Projects().Unclaim(r.row.StateDir))
 		}
 		if found && err == nil && r.options.Workspaces {
 			err = root.Dissolve(ctx)

@@ -360,7 +360,7 @@ func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) (err 
 	} else if opened, openErr := workspace.OpenRoot(root); openErr != nil {
 		return openErr
 	} else {
-		err = opened.ClaimProject(cfg.Policy.Project, p.StateDir, refuse)
+		err = opened.Projects().Claim(cfg.Policy.Project, p.StateDir, refuse)
 	}
 	var known *reconcile.Error
 	if errors.As(err, &known) && known.Code == workspace.CodeProjectConflict && moved == nil {

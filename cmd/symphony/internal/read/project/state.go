@@ -47,7 +47,7 @@ func NoState(p *Project, err error) error {
 		return p.SourceErr
 	}
 	if cfg, wrong := p.ConfigWithoutKey(); wrong == nil {
-		if root, found, _ := workspace.FindRoot(cfg.Workspace.Root); found && len(root.Claims(p.StateDir)) > 0 {
+		if root, found, _ := workspace.FindRoot(cfg.Workspace.Root); found && len(root.Projects().Of(p.StateDir)) > 0 {
 			return &reconcile.Error{
 				Code: "state_missing", Message: p.StateDir + " has no state.db, but its project has workspaces in " + root.Path, Err: err,
 				Hint: "mount or restore it; if it is lost, symphony tick makes a new one and continues in these workspaces",

@@ -1,0 +1,153 @@
+package workspace
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// projectClaim names the state directory that works on a project of the tracker in this root.
+type projectClaim struct {
+	Project  string `json:"project"`
+	StateDir string `json:"state_dir"`
+}
+
+// Projects are the claims of state directories to projects of the tracker. In one root, one state directory works on a project.
+type Projects struct {
+	dir  string
+	wait time.Duration // how long to try for a lock before it counts as taken
+}
+
+// Projects returns the claims in the root.
+func (r *Root) Projects() Projects {
+	return Projects{filepath.Join(r.meta(), "projects"), r.leaseWait}
+}
+
+// path returns the path of a claim.
+func (p Projects) path(endpointAndSlug string) string {
+	sum := sha256.Sum256([]byte(endpointAndSlug))
+	return filepath.Join(p.dir, fmt.Sprintf("%x.json", sum[:8]))
+}
+
+// RefuseClaim is called with the claim of another project in the root before a first claim. Its error is that of the first claim. It
+// may be nil.
+type RefuseClaim func(project, stateDir string) error
+
+// Claim records that the state directory works on a project (endpoint and slug) in this root. If another one that still
+// has a state.db does, the error is project_conflict: both would start workers for the same issues. A repeated claim only reads.
+func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) error {
+	path, claim := p.path(endpointAndSlug), projectClaim{endpointAndSlug, stateDir}
+	if have, err := readClaim(path); err != nil || have == claim {
+		return err
+	}
+	if err := files.OwnDir(filepath.Dir(path)); err != nil {
+		return files.Failed(err, "create %s", filepath.Dir(path))
+	}
+	lock, err := lockFile(path+".lock", p.wait)
+	if errors.Is(err, proc.ErrHeld) {
+		return &reconcile.Error{
+			Code: CodeFailed, Message: "claim the project " + endpointAndSlug + ": another pass is claiming it",
+			Hint: "the next pass tries again", Err: err,
+		}
+	}
+	if err != nil {
+		return files.Failed(err, "claim the project %s", endpointAndSlug)
+	}
+	if err = p.unclaimed(path, claim, refuse); err == nil {
+		b, encodeErr := json.Marshal(claim)
+		if err = errors.Join(encodeErr, durable.WriteFile(path, append(b, '\n'), 0o600)); err != nil {
+			err = files.Failed(err, "claim the project %s", endpointAndSlug)
+		}
+	}
+	return errors.Join(err, lock.Close())
+}
+
+// unclaimed returns project_conflict if the claim at path belongs to another state directory that is in use. If there is no claim at
+// path, refuse decides.
+func (p Projects) unclaimed(path string, claim projectClaim, refuse RefuseClaim) error {
+	have, err := readClaim(path)
+	if err == nil && have.StateDir == "" && refuse != nil {
+		for _, other := range p.all() {
+			err = cmp.Or(err, refuse(other.Project, other.StateDir))
+		}
+	}
+	if err != nil || have.StateDir == "" || paths.SameDir(have.StateDir, claim.StateDir) {
+		return err
+	}
+	_, err = os.Stat(filepath.Join(have.StateDir, "state.db"))
+	if files.Absent(err) {
+		return nil
+	}
+	return &reconcile.Error{
+		Code:    CodeProjectConflict,
+		Message: fmt.Sprintf("another state directory works on the project %s: %s", have.Project, have.StateDir),
+		Hint: "use that state directory, give this workflow its own workspace.root, or remove " + path +
+			" if the other one is no longer used",
+		Err: err,
+	}
+}
+
+// readClaim returns an empty claim if there is none.
+func readClaim(path string) (c projectClaim, err error) {
+	b, err := files.ReadRegular(path, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, &c)
+	}
+	if err != nil {
+		return c, &reconcile.Error{
+			Code: CodeFailed, Message: fmt.Sprintf("read the project claim %s: %v", path, err),
+			Hint: "remove the file if only one state directory works on the project", Err: err,
+		}
+	}
+	return c, nil
+}
+
+// Unclaim removes the claims of a state directory.
+func (p Projects) Unclaim(stateDir string) error {
+	for path, project := range p.Of(stateDir) {
+		_ = os.Remove(path + ".lock")
+		if err := os.Remove(path); err != nil {
+			return files.Failed(err, "remove the claim of the project %s", project)
+		}
+	}
+	return nil
+}
+
+// Of maps the files of a state directory's claims to their projects. It skips what can't be read: the next pass reports it.
+func (p Projects) Of(stateDir string) map[string]string {
+	claims := map[string]string{}
+	for path, c := range p.all() {
+		if paths.SameDir(c.StateDir, stateDir) {
+			claims[path] = c.Project
+		}
+	}
+	return claims
+}
+
+// all returns all claims by their files, without those that can't be read.
+func (p Projects) all() map[string]projectClaim {
+	claims := map[string]projectClaim{}
+	names, _ := fs.Glob(os.DirFS(p.dir), "*.json") // the pattern is valid
+	for _, name := range names {
+		path := filepath.Join(p.dir, name)
+		if c, err := readClaim(path); err == nil {
+			claims[path] = c
+		}
+	}
+	return claims
+}
