@@ -15,7 +15,7 @@ var verbs = []string{"tool", "comment"}
 
 // trackerCommand checks the program that is the tracker. Its arguments are passed as written: every user of the machine can read
 // them, so that a secret belongs into a variable, which the program gets anyway.
-func (r *reader) trackerCommand(f field) {
+func (r trackerReader) trackerCommand(f field) {
 	const hint = "name the program and its arguments, such as command: [python3, tracker.py]"
 	command, key := r.cfg.Tracker.Command, r.cfg.Tracker.APIKey
 	if len(command) == 0 {
@@ -36,7 +36,7 @@ func (r *reader) trackerCommand(f field) {
 	r.place(f, strings.Join(command, " "), "command "+r.src.Path)
 }
 
-func (r *reader) trackerVerbs(f field) {
+func (r trackerReader) trackerVerbs(f field) {
 	for i, verb := range r.cfg.Tracker.Verbs {
 		if verb != "" && !slices.Contains(verbs, verb) {
 			r.invalid(r.item(f, i), strconv.Quote(verb)+" is not a verb"+text.DidYouMean(verb, verbs, "%q"),
@@ -47,7 +47,7 @@ func (r *reader) trackerVerbs(f field) {
 
 // protectProgram refuses to let agents write the program or a file that its arguments name: they could run their own outside the
 // sandbox, or move and answer issues.
-func (r *reader) protectProgram() {
+func (r trackerReader) protectProgram() {
 	f := r.field("tracker.provider.command")
 	roots := append(slices.Clone(r.agentRoots("the tracker's program")), r.cfg.Workspace.Root)
 	for i, word := range r.cfg.Tracker.Command {

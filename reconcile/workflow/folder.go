@@ -9,7 +9,7 @@ import (
 )
 
 // folder checks provider.path.
-func (r *reader) folder(f field) {
+func (r trackerReader) folder(f field) {
 	switch dir := r.cfg.Tracker.folder; {
 	case dir == "" && f.node != nil: // reported
 	case dir == "":
@@ -21,7 +21,7 @@ func (r *reader) folder(f field) {
 }
 
 // protectFolder refuses settings that let agents write the folder of the issues: they could answer themselves.
-func (r *reader) protectFolder() {
+func (r trackerReader) protectFolder() {
 	dir := r.cfg.Tracker.Folder
 	if dir == "" {
 		return
@@ -41,7 +41,7 @@ func (r *reader) protectFolder() {
 
 // agentRoots returns the directories beside the workspaces that agents may write. It warns if they may write anywhere, and thereby
 // what keeps the issues.
-func (r *reader) agentRoots(issues string) []string {
+func (r trackerReader) agentRoots(issues string) []string {
 	everywhere := "agents can write " + issues + ", and thereby move and answer every issue"
 	roots := r.cfg.Agent.WritableRoots
 	var policy struct {

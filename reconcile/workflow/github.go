@@ -29,7 +29,7 @@ var (
 )
 
 // repositories reads provider.repo and provider.repos.
-func (r *reader) repositories(f field) {
+func (r trackerReader) repositories(f field) {
 	const hint = "write owner/name, as in the address https://github.com/owner/name"
 	g, one := &r.cfg.Tracker.GitHub, r.field("tracker.provider.repo")
 	item := func(i int) field { return r.item(f, i) }
@@ -73,7 +73,7 @@ func (r *reader) repositories(f field) {
 }
 
 // board checks provider.project.
-func (r *reader) board(f field) {
+func (r trackerReader) board(f field) {
 	g := r.cfg.Tracker.GitHub
 	if f.node == nil {
 		return
@@ -88,7 +88,7 @@ func (r *reader) board(f field) {
 }
 
 // gitHubStates warns about states that no issue can have. The columns of a board are known only to GitHub.
-func (r *reader) gitHubStates() {
+func (r trackerReader) gitHubStates() {
 	t := r.cfg.Tracker
 	if t.GitHub.Project != "" {
 		return

@@ -31,6 +31,11 @@ func (k Key) then(after func(*reader, field)) Key {
 	return k
 }
 
+// thenTracker is then for a key of the tracker.
+func (k Key) thenTracker(after func(trackerReader, field)) Key {
+	return k.then(func(r *reader, f field) { after(trackerReader{r}, f) })
+}
+
 // of restricts the key to some kinds of trackers.
 func (k Key) of(kinds ...string) Key {
 	k.kinds = kinds
@@ -91,20 +96,20 @@ func keys(c *Config) []Key {
 func trackerKeys(c *Config) []Key {
 	return []Key{
 		key("tracker.kind", typeString, "", &c.Tracker.Kind, "the tracker: "+strings.Join(TrackerKinds(), ", ")+"; required").
-			then((*reader).kind),
-		key("tracker.endpoint", typeURL, "https://api.linear.app/graphql", &c.Tracker.Endpoint, "the tracker's API").then((*reader).endpoint),
+			thenTracker(trackerReader.kind),
+		key("tracker.endpoint", typeURL, "https://api.linear.app/graphql", &c.Tracker.Endpoint, "the tracker's API").thenTracker(trackerReader.endpoint),
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
-			"the key, or better $NAME, a variable that contains it").then((*reader).apiKey),
+			"the key, or better $NAME, a variable that contains it").thenTracker(trackerReader.apiKey),
 		key("tracker.project_slug", typeString, "", &c.Tracker.ProjectSlug,
-			"slug or URL of the project, or $NAME; required").of("linear").then((*reader).project),
+			"slug or URL of the project, or $NAME; required").of("linear").thenTracker(trackerReader.project),
 		key("tracker.active_states", typeStrings, "[Todo, In Progress]", &c.Policy.ActiveStates,
-			"states in which agents work on an issue").then((*reader).activeStates),
+			"states in which agents work on an issue").thenTracker(trackerReader.activeStates),
 		key("tracker.terminal_states", typeStrings, "[Closed, Cancelled, Canceled, Duplicate, Done]", &c.Policy.TerminalStates,
-			"states that end the work on an issue and remove its workspace").then((*reader).terminalStates),
+			"states that end the work on an issue and remove its workspace").thenTracker(trackerReader.terminalStates),
 		key("tracker.required_labels", typeStrings, "[]", &c.Policy.RequiredLabels,
-			"labels that an issue must have; it must have all of them").then((*reader).requiredLabels),
+			"labels that an issue must have; it must have all of them").thenTracker(trackerReader.requiredLabels),
 		key("tracker.assignee", typeString, "$"+AssigneeVar, &c.Policy.Assignee,
-			"only issues assigned to this email, id or me; or $NAME").then((*reader).assignee),
+			"only issues assigned to this email, id or me; or $NAME").thenTracker(trackerReader.assignee),
 		key("tracker.tool_scope", "", "any", &c.Tracker.ToolScope,
 			"what the agent's tool may do in the tracker; read refuses mutations").oneOf("any", "read"),
 		key("tracker.operators", typeStrings, "[]", &c.Tracker.Operators,
@@ -122,7 +127,7 @@ func providerKeys(c *Config) []Key {
 		key("tracker.provider.project_slug", typeString, "", nil, "").sameAs("tracker.project_slug").of("linear"),
 		key("tracker.provider.assignee", typeString, "", nil, "").sameAs("tracker.assignee"),
 		key("tracker.provider.path", typePath, "", &c.Tracker.folder,
-			"the folder with the issues' files; a relative path starts at WORKFLOW.md; required").of("file").then((*reader).folder),
+			"the folder with the issues' files; a relative path starts at WORKFLOW.md; required").of("file").thenTracker(trackerReader.folder),
 		key("tracker.provider.states", typeStrings, "[Human Review]", &c.Tracker.OtherStates,
 			"states to which agents may also move their issues, besides active_states and terminal_states").of("file"),
 		key("tracker.provider.api_url", typeURL, "", nil, "").sameAs("tracker.endpoint").of("github"),
@@ -130,11 +135,11 @@ func providerKeys(c *Config) []Key {
 		key("tracker.provider.repo", typeString, "$"+gitHubRepoVar, &c.Tracker.GitHub.repo,
 			"the repository with the issues, as owner/name, or $NAME; required unless repos is given").of("github"),
 		key("tracker.provider.repos", typeStrings, "[]", &c.Tracker.GitHub.Repos,
-			"several repositories, instead of repo").of("github").then((*reader).repositories),
+			"several repositories, instead of repo").of("github").thenTracker(trackerReader.repositories),
 		key("tracker.provider.state_labels", typeStrings, "[]", &c.Tracker.GitHub.StateLabels,
 			"labels that are states: an open issue has the first of them that it carries, else open").of("github"),
 		key("tracker.provider.project", typeURL, "", &c.Tracker.GitHub.Project,
-			"the board whose columns are the states of open issues").of("github").then((*reader).board),
+			"the board whose columns are the states of open issues").of("github").thenTracker(trackerReader.board),
 		key("tracker.provider.status_field", typeString, "Status", &c.Tracker.GitHub.StatusField,
 			"the board's field that contains the column").of("github"),
 		key("tracker.provider.priority_labels", typeStrings, "[P0, P1, P2, P3]", &c.Tracker.GitHub.PriorityLabels,
@@ -142,9 +147,9 @@ func providerKeys(c *Config) []Key {
 		key("tracker.provider.tool_budget", typeInteger, "200", &c.Tracker.GitHub.ToolBudget,
 			"most requests that the agent's tool may make in a run").of("github").atLeast(1),
 		key("tracker.provider.command", typeStrings, "[]", &c.Tracker.Command,
-			"the tracker's program and its arguments: see trackers.md; required").of("command").then((*reader).trackerCommand),
+			"the tracker's program and its arguments: see trackers.md; required").of("command").thenTracker(trackerReader.trackerCommand),
 		key("tracker.provider.verbs", typeStrings, "[]", &c.Tracker.Verbs,
-			"what the program can do besides reading: tool, comment").of("command").then((*reader).trackerVerbs),
+			"what the program can do besides reading: tool, comment").of("command").thenTracker(trackerReader.trackerVerbs),
 	}
 }
 

@@ -36,10 +36,15 @@ func readFrontMatter(src Source, keys []Key) (frontMatter, bool) {
 	return r, ok
 }
 
+// values reads values as the types of their keys.
+type values struct {
+	frontMatter
+	env Environment
+}
+
 // reader reads a front matter into a configuration.
 type reader struct {
-	frontMatter
-	env     Environment
+	values
 	cfg     *Config
 	tracker tracker // what tracker.kind names
 }
@@ -273,7 +278,7 @@ func shorten(message string) string {
 }
 
 // path returns the absolute path of a value. It is empty if the path is invalid, which is reported.
-func (r *reader) path(f field, value string) string {
+func (r *values) path(f field, value string) string {
 	path, err := r.env.expandPath(strings.TrimSpace(value), filepath.Dir(r.src.Path))
 	if err != nil {
 		r.invalid(f, err.Error(), "")
@@ -288,7 +293,7 @@ func (r *frontMatter) item(f field, i int) field {
 }
 
 // wrong reports a value of the wrong type.
-func (r *reader) wrong(k Key, f field, hint string) {
+func (r *values) wrong(k Key, f field, hint string) {
 	allowed := "a " + k.Type
 	switch {
 	case k.Type == typeMS:
@@ -309,7 +314,7 @@ func (r *reader) wrong(k Key, f field, hint string) {
 
 // variable looks up a variable. If it is not set, the usual variable is used instead; if it is set to nothing, there is no value.
 // The placeholder has no fallback, because it stands for one particular key.
-func (r *reader) variable(name, usual string) string {
+func (r *values) variable(name, usual string) string {
 	value, set := r.env.lookup(name)
 	if !set && name != LiteralKeyVar {
 		value, _ = r.env.lookup(usual)

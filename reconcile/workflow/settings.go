@@ -19,7 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-func (r *reader) endpoint(f field) {
+func (r trackerReader) endpoint(f field) {
 	if f.node == nil {
 		r.cfg.Tracker.Endpoint = r.tracker.endpoint
 		return
@@ -28,7 +28,7 @@ func (r *reader) endpoint(f field) {
 }
 
 // api checks the address of an API, to which secret is sent, if any. key is where the file may contain it.
-func (r *reader) api(f field, address, hint, key, secret string) {
+func (r *values) api(f field, address, hint, key, secret string) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
@@ -41,7 +41,7 @@ func (r *reader) api(f field, address, hint, key, secret string) {
 }
 
 // apiKey resolves the key (specification 5.3.1).
-func (r *reader) apiKey(f field) {
+func (r trackerReader) apiKey(f field) {
 	written := r.cfg.Tracker.APIKey.Reveal()
 	if f.node == nil {
 		written = r.keyVariable()
@@ -95,7 +95,7 @@ func (r *reader) apiKey(f field) {
 
 // keyVariable returns a reference to the variable that contains the key if the file names none, preferably to one that is set; ""
 // if the tracker has no key.
-func (r *reader) keyVariable() string {
+func (r trackerReader) keyVariable() string {
 	for _, name := range r.tracker.keyVars {
 		if v, _ := r.env.lookup(name); strings.TrimSpace(v) != "" {
 			return "$" + name
@@ -116,7 +116,7 @@ func (r *reader) withhold(names ...string) {
 
 func blank(c rune) bool { return c <= ' ' || c == 0x7f }
 
-func (r *reader) setHint(name, short string) string {
+func (r *values) setHint(name, short string) string {
 	if r.env.EnvFile == "" {
 		return "set " + short + ", or put it into the environment file"
 	}
@@ -143,7 +143,7 @@ func (r *reader) pingURL(f field) {
 }
 
 // project reads the slug, which may be in a variable or in the URL of the project's page.
-func (r *reader) project(f field) {
+func (r trackerReader) project(f field) {
 	const hint = "the slug is the part after /project/ in the project's URL; the whole URL works too"
 	slug := &r.cfg.Tracker.ProjectSlug
 	if name, isVar := reference(*slug); isVar {
@@ -175,7 +175,7 @@ func (r *reader) project(f field) {
 	r.place(f, *slug, r.cfg.Tracker.Endpoint+" "+*slug)
 }
 
-func (r *reader) activeStates(f field) {
+func (r trackerReader) activeStates(f field) {
 	p := &r.cfg.Policy
 	if f.node == nil {
 		p.ActiveStates = slices.Clone(r.tracker.active)
@@ -193,7 +193,7 @@ func (r *reader) activeStates(f field) {
 	}
 }
 
-func (r *reader) terminalStates(f field) {
+func (r trackerReader) terminalStates(f field) {
 	if f.node == nil {
 		r.cfg.Policy.TerminalStates = slices.Clone(r.tracker.terminal)
 	} else {
@@ -210,13 +210,13 @@ func (r *reader) terminalStates(f field) {
 	}
 }
 
-func (r *reader) requiredLabels(field) {
+func (r trackerReader) requiredLabels(field) {
 	for i, label := range r.cfg.Policy.RequiredLabels {
 		r.cfg.Policy.RequiredLabels[i] = strings.ToLower(label)
 	}
 }
 
-func (r *reader) assignee(f field) {
+func (r trackerReader) assignee(f field) {
 	if f.node == nil && r.tracker.assigneeVar == "" {
 		r.cfg.Policy.Assignee = ""
 	}
@@ -354,14 +354,14 @@ func (r *reader) threadSandbox(f field) {
 }
 
 // codexWord warns about a word that codex does not know. Another version of it may know the word.
-func (r *reader) codexWord(f field, word string, known ...string) {
+func (r *values) codexWord(f field, word string, known ...string) {
 	if f.node != nil && f.node.Kind == yaml.ScalarNode && !slices.Contains(known, word) {
 		r.warn(f, fmt.Sprintf("codex may refuse %q; it knows %s%s", word, strings.Join(known, ", "), text.DidYouMean(word, known, "%q")))
 	}
 }
 
 // word refuses what can't be a name of codex or a model provider.
-func (r *reader) word(f field) {
+func (r *values) word(f field) {
 	if f.node != nil && !IsWord(f.node.Value) {
 		r.invalid(f, strconv.Quote(f.node.Value)+" is not a name", "write the name itself, without blanks and variables")
 	}

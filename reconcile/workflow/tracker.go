@@ -20,7 +20,7 @@ type tracker struct {
 	assigneeVar      string // contains the assignee if the file names none; empty for none
 	// orders is set if blockers keep the first active state from starting, beside Todo, which the specification names.
 	orders bool
-	check  func(*reader) // checks what depends on several keys; may be nil
+	check  func(trackerReader) // checks what depends on several keys; may be nil
 }
 
 // trackers are the kinds of trackers.
@@ -33,17 +33,17 @@ var trackers = []tracker{
 	{
 		name: "file", title: "the folder",
 		active: []string{"To Do", "Todo", "In Progress"}, terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
-		orders: true, check: (*reader).protectFolder,
+		orders: true, check: trackerReader.protectFolder,
 	},
 	{
 		name: "github", title: "GitHub", endpoint: "https://api.github.com",
 		active: []string{"open"}, terminal: []string{"closed"}, always: "closed", // a closed issue blocks no other, whatever the labels
-		keyVars: []string{GitHubTokenVar, "GH_TOKEN"}, needsKey: true, ofGitHub: true, orders: true, check: (*reader).gitHubStates,
+		keyVars: []string{GitHubTokenVar, "GH_TOKEN"}, needsKey: true, ofGitHub: true, orders: true, check: trackerReader.gitHubStates,
 	},
 	{
 		name: "command", title: "the tracker's program",
 		active: []string{"Todo", "In Progress"}, terminal: []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
-		orders: true, check: (*reader).protectProgram,
+		orders: true, check: trackerReader.protectProgram,
 	},
 }
 
@@ -55,7 +55,10 @@ func TrackerKinds() (names []string) {
 	return names
 }
 
-func (r *reader) kind(f field) {
+// trackerReader reads the keys below tracker: where the issues are, the key to them, and their states.
+type trackerReader struct{ *reader }
+
+func (r trackerReader) kind(f field) {
 	kinds := TrackerKinds()
 	kind := &r.cfg.Tracker.Kind
 	*kind = strings.ToLower(*kind)
@@ -80,7 +83,7 @@ func (r *reader) kind(f field) {
 }
 
 // place records where the issues are. f is the field that names it; identity tells the project from all others.
-func (r *reader) place(f field, place, identity string) {
+func (r trackerReader) place(f field, place, identity string) {
 	r.cfg.Tracker.Place, r.cfg.Tracker.PlaceKey, r.cfg.Policy.Project = place, f.key, identity
 }
 
@@ -88,7 +91,7 @@ func (r *reader) place(f field, place, identity string) {
 func (t tracker) has(k Key) bool { return k.kinds == nil || slices.Contains(k.kinds, t.name) }
 
 // ofKind warns about the keys that only other kinds of trackers have, and checks what depends on several keys of this kind.
-func (r *reader) ofKind() {
+func (r trackerReader) ofKind() {
 	for _, k := range r.keys {
 		if r.tracker.name != "" && !r.tracker.has(k) {
 			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name)

@@ -16,7 +16,7 @@ import (
 )
 
 // value stores the value of a key, or its default, in the configuration. It returns false if the value is invalid, which is reported.
-func (r *reader) value(k Key, f field) bool {
+func (r *values) value(k Key, f field) bool {
 	ok := true
 	switch to := k.to.(type) {
 	case *string:
@@ -44,7 +44,7 @@ func (r *reader) value(k Key, f field) bool {
 }
 
 // text reads a single value of any kind. A script stays as written, other values are trimmed, and paths become absolute.
-func (r *reader) text(k Key, f field) (string, bool) {
+func (r *values) text(k Key, f field) (string, bool) {
 	switch {
 	case f.node == nil && k.Words != nil && !slices.Contains(k.Words, k.Default):
 		return "", true // the default depends on other keys
@@ -63,7 +63,7 @@ func (r *reader) text(k Key, f field) (string, bool) {
 }
 
 // integer reads a whole number within the bounds of its key. It may be quoted (specification 5.3.2).
-func (r *reader) integer(k Key, f field, most int64) (int64, bool) {
+func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 	if f.node == nil {
 		n, err := strconv.ParseInt(k.Default, 10, 64)
 		return n, err == nil || k.Default == ""
@@ -92,7 +92,7 @@ func digits(n *yaml.Node) (int64, bool) {
 }
 
 // boolean reads true or false, without quotes.
-func (r *reader) boolean(k Key, f field) (value, ok bool) {
+func (r *values) boolean(k Key, f field) (value, ok bool) {
 	switch {
 	case f.node == nil:
 		return k.Default == "true", true
@@ -104,7 +104,7 @@ func (r *reader) boolean(k Key, f field) (value, ok bool) {
 }
 
 // list reads a list of strings and trims them. An invalid item, which is reported, becomes empty.
-func (r *reader) list(k Key, f field) ([]string, bool) {
+func (r *values) list(k Key, f field) ([]string, bool) {
 	list := []string{}
 	if f.node == nil {
 		if standard := strings.Trim(k.Default, "[]"); standard != "" {
@@ -132,7 +132,7 @@ func (r *reader) list(k Key, f field) ([]string, bool) {
 }
 
 // stateLimits reads the map of states to limits. An entry that is no positive number is ignored with a warning (specification 5.3.5).
-func (r *reader) stateLimits(k Key, f field) (map[string]int, bool) {
+func (r *values) stateLimits(k Key, f field) (map[string]int, bool) {
 	limits := map[string]int{}
 	if f.node == nil {
 		return limits, true
@@ -165,7 +165,7 @@ func (r *reader) stateLimits(k Key, f field) (map[string]int, bool) {
 }
 
 // passThrough returns a value for codex as JSON, nil if the file has none. Nulls in it are omitted, like null keys.
-func (r *reader) passThrough(f field) (json.RawMessage, bool) {
+func (r *values) passThrough(f field) (json.RawMessage, bool) {
 	switch {
 	case f.node == nil:
 		return nil, true
@@ -213,7 +213,7 @@ func withoutNulls(value any) any {
 func Parse(src Source, env Environment) (*Config, error) {
 	cfg := &Config{Redacted: src.Data, FileName: filepath.Base(src.Path)}
 	front, ok := readFrontMatter(src, keys(cfg))
-	r := &reader{frontMatter: front, env: env, cfg: cfg}
+	r := &reader{values: values{front, env}, cfg: cfg}
 	if ok {
 		for _, k := range r.keys {
 			f := r.field(k.Name)
@@ -265,7 +265,7 @@ func (r *reader) together() {
 		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
 	}
 	r.pullRequests()
-	r.ofKind()
+	trackerReader{r}.ofKind()
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
 	if codex.ThreadSandbox == "" {
@@ -290,7 +290,7 @@ func (r *reader) together() {
 }
 
 // warnKey adds a warning about a key, if the file contains the key.
-func (r *reader) warnKey(key, message string) {
+func (r *values) warnKey(key, message string) {
 	if line, set := r.lines[key]; set {
 		r.warn(field{key: key, line: line}, message)
 	}
