@@ -19,8 +19,8 @@ func Compute(s Snapshot) Plan { return compute(s).plan }
 // compute is Compute, but returns the planner, which also has the claims as the plan leaves them.
 func compute(s Snapshot) *planner {
 	p := &planner{
-		s: s, claims: map[string]*Claim{}, runs: map[string]*Run{}, removing: map[string]bool{}, eligible: map[string]bool{},
-		asked: map[string]bool{},
+		draft:    draft{s: s, claims: map[string]*Claim{}, runs: map[string]*Run{}},
+		removing: map[string]bool{}, eligible: map[string]bool{}, asked: map[string]bool{},
 	}
 	for _, c := range s.Claims {
 		p.claims[c.IssueID] = &c
@@ -52,54 +52,59 @@ func compute(s Snapshot) *planner {
 	return p
 }
 
-// planner builds a plan on a working copy of the snapshot. What becomes of a single claim is decided by methods of Snapshot.
+// draft is a plan in the making, and what it leaves of the snapshot.
+type draft struct {
+	s      Snapshot
+	claims map[string]*Claim // by issue id
+	runs   map[string]*Run   // unsettled runs, by run id
+	plan   Plan
+}
+
+// planner makes the decisions of a plan. What becomes of a single claim is decided by methods of Snapshot.
 type planner struct {
-	s        Snapshot
-	claims   map[string]*Claim // by issue id
-	runs     map[string]*Run   // unsettled runs, by run id
-	removing map[string]bool   // by issue id: the workspace is being removed
-	eligible map[string]bool   // by issue id: the tracker confirmed the waiting claim in this pass
-	asked    map[string]bool   // by issue id: an operator asked for a delivery
-	plan     Plan
+	draft
+	removing map[string]bool // by issue id: the workspace is being removed
+	eligible map[string]bool // by issue id: the tracker confirmed the waiting claim in this pass
+	asked    map[string]bool // by issue id: an operator asked for a delivery
 }
 
 // byAge lists the claims that the pass may change, oldest first.
-func (p *planner) byAge() []*Claim {
-	return slices.DeleteFunc(p.everyClaim(), func(c *Claim) bool { return !p.s.concerns(c.IssueID) })
+func (d *draft) byAge() []*Claim {
+	return slices.DeleteFunc(d.everyClaim(), func(c *Claim) bool { return !d.s.concerns(c.IssueID) })
 }
 
-func (p *planner) everyClaim() []*Claim {
-	return slices.SortedFunc(maps.Values(p.claims), func(a, b *Claim) int {
+func (d *draft) everyClaim() []*Claim {
+	return slices.SortedFunc(maps.Values(d.claims), func(a, b *Claim) int {
 		return cmp.Or(a.ClaimedAt.Compare(b.ClaimedAt), cmp.Compare(a.Identifier, b.Identifier), cmp.Compare(a.IssueID, b.IssueID))
 	})
 }
 
 // remaining returns the claims as the plan leaves them.
-func (p *planner) remaining() []Claim {
-	claims := make([]Claim, 0, len(p.claims))
-	for _, c := range p.everyClaim() {
+func (d *draft) remaining() []Claim {
+	claims := make([]Claim, 0, len(d.claims))
+	for _, c := range d.everyClaim() {
 		claims = append(claims, *c)
 	}
 	return claims
 }
 
 // put makes next the working claim and returns the change that stores it.
-func (p *planner) put(next Claim) *Change {
-	next.UpdatedAt = p.s.Now
+func (d *draft) put(next Claim) *Change {
+	next.UpdatedAt = d.s.Now
 	stored := next
 	next.Version++
-	p.claims[next.IssueID] = &next
+	d.claims[next.IssueID] = &next
 	return &Change{Claim: &stored}
 }
 
 // describeActions adds to each action the title and the state of its issue, and the kind of the run concerned.
-func (p *planner) describeActions() {
-	runs := make(map[string]*Run, len(p.s.Runs))
-	for i := range p.s.Runs {
-		runs[p.s.Runs[i].ID] = &p.s.Runs[i]
+func (d *draft) describeActions() {
+	runs := make(map[string]*Run, len(d.s.Runs))
+	for i := range d.s.Runs {
+		runs[d.s.Runs[i].ID] = &d.s.Runs[i]
 	}
-	for i := range p.plan.Actions {
-		a := &p.plan.Actions[i]
+	for i := range d.plan.Actions {
+		a := &d.plan.Actions[i]
 		var issue Issue
 		switch run, known := runs[a.RunID]; {
 		case a.Change != nil && a.Change.Claim != nil:
@@ -109,8 +114,8 @@ func (p *planner) describeActions() {
 		case known:
 			issue = run.Issue
 		}
-		if p.s.Tracker != nil {
-			if seen, visible := p.s.Tracker.ByID[a.IssueID]; visible {
+		if d.s.Tracker != nil {
+			if seen, visible := d.s.Tracker.ByID[a.IssueID]; visible {
 				issue = seen
 			}
 		}
@@ -122,46 +127,46 @@ func (p *planner) describeActions() {
 }
 
 // update stores a change that needs no report.
-func (p *planner) update(c *Change) {
+func (d *draft) update(c *Change) {
 	a := Action{Kind: actUpdate, Change: c}
 	if c.Claim != nil {
 		a.IssueID = c.Claim.IssueID
 	}
-	p.plan.Actions = append(p.plan.Actions, a)
+	d.plan.Actions = append(d.plan.Actions, a)
 }
 
 // drop removes the claim from the working copy and returns the change that deletes it.
-func (p *planner) drop(c Claim, reason string) *Change {
-	delete(p.claims, c.IssueID)
+func (d *draft) drop(c Claim, reason string) *Change {
+	delete(d.claims, c.IssueID)
 	gone := Gone{Reason: reason}
-	if p.s.Tracker != nil {
-		gone.State = p.s.Tracker.ByID[c.IssueID].State
+	if d.s.Tracker != nil {
+		gone.State = d.s.Tracker.ByID[c.IssueID].State
 	}
 	return &Change{Claim: &c, Delete: true, Gone: &gone}
 }
 
-func (p *planner) act(kind ActionKind, c Claim, reason, message string, change *Change) {
+func (d *draft) act(kind ActionKind, c Claim, reason, message string, change *Change) {
 	a := Action{Kind: kind, IssueID: c.IssueID, Identifier: c.Identifier, Reason: reason, Message: message, Change: change}
 	if kind == ActStop {
 		a.RunID = c.RunID
 	}
-	p.plan.Actions = append(p.plan.Actions, a)
+	d.plan.Actions = append(d.plan.Actions, a)
 }
 
-func (p *planner) release(c Claim, reason, message string) {
-	p.act(ActRelease, c, reason, message, p.drop(c, reason))
+func (d *draft) release(c Claim, reason, message string) {
+	d.act(ActRelease, c, reason, message, d.drop(c, reason))
 }
 
 // stop requests once that the claim's run end. The change, if any, is stored after the request, so that after a crash between
 // the two the stop is repeated. If the run is ending already, only the change is stored.
-func (p *planner) stop(c Claim, reason string, change *Change) {
-	r := p.runs[c.RunID]
+func (d *draft) stop(c Claim, reason string, change *Change) {
+	r := d.runs[c.RunID]
 	switch ending := r == nil || r.Outcome != "" || r.StopReason != ""; {
 	case !ending:
 		r.StopReason = reason
-		p.act(ActStop, c, reason, "", change)
+		d.act(ActStop, c, reason, "", change)
 	case change != nil:
-		p.act(ActHold, c, reason, "its run is ending", change)
+		d.act(ActHold, c, reason, "its run is ending", change)
 	}
 }
 

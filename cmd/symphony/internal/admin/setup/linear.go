@@ -4,14 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -19,34 +15,16 @@ import (
 
 var linearKind = kind{
 	name: "linear", keyVars: []string{workflow.APIKeyVar}, check: (*starter).checkLinear,
-	find:  []func(*starter, context.Context) error{(*starter).findKey, (*starter).findProject, (*starter).findStates},
-	write: (*starter).writeKey, summary: (*starter).linearSummary,
+	find:  []func(*starter, context.Context) error{findKey, (*starter).findProject, (*starter).findStates},
+	write: writeKey, summary: (*starter).linearSummary,
 }
 
-const keyTries = 3 // how often a key may be typed
-
 func (s *starter) checkLinear() error {
-	if err := s.checkEnvFile(); err != nil {
+	if err := (keys{s}).checkFile(); err != nil {
 		return err
 	}
 	return s.missing([2]string{"--project", s.options.Project}, [2]string{"--repository", s.options.Repository},
-		[2]string{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.knownKey())})
-}
-
-// checkEnvFile refuses an environment file without a key, because init would have to change it.
-func (s *starter) checkEnvFile() error {
-	if name := s.kind.keyVars[0]; exists(s.p.EnvPath()) && s.fileKey() == "" {
-		return existing(s.p.EnvPath(), "it contains no key and was not changed: add a line "+name+"=… to it, then run symphony init again")
-	}
-	return nil
-}
-
-// fileKey is the key in the environment files.
-func (s *starter) fileKey() (key string) {
-	for _, name := range s.kind.keyVars {
-		key = cmp.Or(key, s.p.EnvFile[name])
-	}
-	return key
+		[2]string{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, keys{s}.known())})
 }
 
 // listed is how many projects are shown at once. The operator narrows a longer list down by a part of the name.
@@ -121,120 +99,9 @@ func matchingProjects(all []reconcile.TrackerProject, text string) (matching []r
 	return matching
 }
 
-// knownKey returns the key that is already configured, preferably that of the environment file, the only one that a schedule has.
-func (s *starter) knownKey() string {
-	key := s.fileKey()
-	for _, name := range s.kind.keyVars {
-		key = cmp.Or(key, s.w.Getenv(name))
-	}
-	return strings.TrimSpace(key)
-}
-
-// findKey finds a key that the tracker accepts: that of --key-file, the one that is already configured, or one that is typed. A
-// refused key may be typed again.
-func (s *starter) findKey(ctx context.Context) error {
-	key := s.knownKey()
-	source := s.p.KeySource(key, s.kind.keyVars...)
-	if s.options.KeyFile != "" {
-		var err error
-		source = "--key-file"
-		if key, err = s.readKey(s.options.KeyFile); err != nil {
-			return err
-		}
-		if have := s.fileKey(); have != "" && have != key && exists(s.p.EnvPath()) {
-			return reconcile.NewError("already_exists", s.p.EnvPath()+" contains another key than --key-file",
-				"change it there, or leave out --key-file to use the one in the file")
-		}
-	}
-	if key == "" && s.kind.ofGitHub {
-		key, source = s.p.GhToken(cmp.Or(s.answers.Endpoint, s.tracker.Endpoint)), "gh auth token"
-		s.keyFromGh = key != ""
-	}
-	if key != "" {
-		return s.tryKey(ctx, key, source)
-	}
-	if !s.interactive {
-		return exit.Usage("init: without a terminal, give --key-file or the variable %s, or log in with gh auth login", s.kind.keyVars[0])
-	}
-	for try := 1; ; try++ {
-		typed, err := s.ask(ctx, s.tracker.KeyQuestion, "key", "")
-		if err != nil {
-			return err
-		}
-		if err = s.tryKey(ctx, typed, ""); !s.tracker.RefusedKey(err) || try == keyTries {
-			return err
-		}
-		s.printError(err)
-	}
-}
-
-func (s *starter) readKey(path string) (string, error) {
-	var data []byte
-	var err error
-	switch {
-	case path != "-":
-		data, err = os.ReadFile(s.w.Absolute(path))
-	case s.interactive:
-		return "", exit.Usage("init: --key-file - reads from a pipe; on a terminal leave it out to be asked for the key")
-	default:
-		data, err = io.ReadAll(s.w.Stdin)
-	}
-	if err != nil {
-		return "", exit.Usage("init: --key-file: %s", err)
-	}
-	key := strings.TrimSpace(string(data))
-	if key == "" {
-		return "", exit.Usage("init: --key-file %s contains no key", path)
-	}
-	return key, nil
-}
-
-// tryKey asks the tracker for the user of the key. Its errors never contain the key, but say that it comes from source.
-func (s *starter) tryKey(ctx context.Context, key, source string) error {
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`", r) }) {
-		return reconcile.NewError("missing_tracker_api_key", "the key contains characters that a key of "+s.tracker.Name+" can't contain",
-			"copy it again; a key file contains nothing but the key, without a name or quotes")
-	}
-	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key, source)
-	if err != nil {
-		return err
-	}
-	s.key, s.account = key, account
-	if s.interactive {
-		fmt.Fprintf(s.w.Stderr, "This is the key of %s.\n", text.Visible(account.User))
-	}
-	return nil
-}
-
-// keyPath is the environment file that contains the key, or will contain it: that of all projects if it has this key.
-func (s *starter) keyPath() string {
-	for _, name := range s.kind.keyVars {
-		if s.p.OwnEnv[name] == "" && s.p.SharedEnv[name] == s.key {
-			return s.p.SharedEnvPath()
-		}
-	}
-	return s.p.EnvPath()
-}
-
-// writeKey writes the environment file, unless there is one, which then contains the key.
-func (s *starter) writeKey(context.Context) (undo func() error, err error) {
-	path := s.keyPath()
-	if s.keyFromGh || exists(path) {
-		return nothing, nil
-	}
-	line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + s.kind.keyVars[0] + "=" + s.key + "\n"
-	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-		err = durable.WriteFile(path, []byte(line), 0o600)
-	}
-	if err != nil {
-		return nothing, err
-	}
-	return func() error { return os.Remove(path) }, nil
-}
-
 func (s *starter) linearSummary() (lines []string, more JSON) {
 	return []string{
-		"wrote " + s.p.Path + ", for the project " + s.project.Name, "the key is in " + s.keyPath(), "",
+		"wrote " + s.p.Path + ", for the project " + s.project.Name, "the key is in " + keys{s}.path(), "",
 		s.labelTask(s.tracker.Name),
-	}, JSON{EnvironmentFile: s.keyPath(), ProjectSlug: s.project.Slug, LabelExists: &s.project.HasLabel}
+	}, JSON{EnvironmentFile: keys{s}.path(), ProjectSlug: s.project.Slug, LabelExists: &s.project.HasLabel}
 }

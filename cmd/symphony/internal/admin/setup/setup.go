@@ -71,24 +71,29 @@ func TrackerNames() (names []string) {
 	return names
 }
 
+// dialog asks the operator.
+type dialog struct {
+	w           *term.Env
+	interactive bool // the operator can be asked
+}
+
 // starter is one call of symphony init: the flags, the answers, and what will be written.
 type starter struct {
-	w           *term.Env
-	p           *project.Project // of the workflow, which does not exist yet
-	options     Options
-	interactive bool // the operator can be asked
-	key         string
-	keyFromGh   bool
-	kind        kind
-	tracker     reconcile.TrackerSetup
-	account     reconcile.TrackerAccount // what the key can see
-	project     reconcile.TrackerBoard   // the chosen project
-	answers     answers
-	written     *project.Project // with the workflow that will be written
-	folder      string           // the absolute path of the issues, for --tracker file
-	firstPath   string           // of the issue that was written; empty if the folder has issues
-	first       string           // the identifier of an issue in an active state; empty for none
-	labelled    bool             // that issue has the label
+	dialog
+	p         *project.Project // of the workflow, which does not exist yet
+	options   Options
+	key       string
+	keyFromGh bool
+	kind      kind
+	tracker   reconcile.TrackerSetup
+	account   reconcile.TrackerAccount // what the key can see
+	project   reconcile.TrackerBoard   // the chosen project
+	answers   answers
+	written   *project.Project // with the workflow that will be written
+	folder    string           // the absolute path of the issues, for --tracker file
+	firstPath string           // of the issue that was written; empty if the folder has issues
+	first     string           // the identifier of an issue in an active state; empty for none
+	labelled  bool             // that issue has the label
 }
 
 func nothing() error { return nil }
@@ -96,7 +101,7 @@ func nothing() error { return nil }
 // Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md and what belongs to it.
 func Run(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
 	s := &starter{
-		w: w, p: p, interactive: w.OnTerminal() && !w.JSON, options: o,
+		dialog: dialog{w, w.OnTerminal() && !w.JSON}, p: p, options: o,
 		answers: answers{Example: cmp.Or(o.Example, ExampleNames[0]), Endpoint: o.Endpoint},
 	}
 	if err := s.check(ctx); err != nil {
@@ -179,14 +184,14 @@ func (s *starter) setTracker(_ context.Context, name string) error {
 
 // missing returns an error for the flags without a value, which are needed where the operator can't be asked. Each flag is a pair
 // of what it is called and its value.
-func (s *starter) missing(flags ...[2]string) error {
+func (d dialog) missing(flags ...[2]string) error {
 	var names []string
 	for _, flag := range flags {
 		if flag[1] == "" {
 			names = append(names, flag[0])
 		}
 	}
-	if names == nil || s.interactive {
+	if names == nil || d.interactive {
 		return nil
 	}
 	return exit.Usage("init: without a terminal, give %s", strings.Join(names, ", "))
@@ -204,12 +209,12 @@ func existing(path, hint string) error {
 
 // ask asks one question. An empty line accepts the proposal, or is an error if there is none, as the end of the input (Ctrl-D) is. A
 // key is not echoed.
-func (s *starter) ask(ctx context.Context, question, what, proposal string) (string, error) {
+func (d dialog) ask(ctx context.Context, question, what, proposal string) (string, error) {
 	if proposal != "" {
 		question += " [" + text.Visible(proposal) + "]"
 	}
-	line, err := term.AskLine(ctx, s.w, question+": ", what == "key")
-	if line = strings.TrimSpace(line); !s.w.InputEnded {
+	line, err := term.AskLine(ctx, d.w, question+": ", what == "key")
+	if line = strings.TrimSpace(line); !d.w.InputEnded {
 		line = cmp.Or(line, proposal)
 	}
 	if err == nil && line == "" {
@@ -219,30 +224,30 @@ func (s *starter) ask(ctx context.Context, question, what, proposal string) (str
 }
 
 // setValue sets a value from its flag, asks until the answer is right, or takes the proposal.
-func (s *starter) setValue(ctx context.Context, what, flag, given, proposal string, set func(context.Context, string) error) error {
+func (d dialog) setValue(ctx context.Context, what, flag, given, proposal string, set func(context.Context, string) error) error {
 	switch {
 	case given != "":
 		return set(ctx, given)
-	case !s.interactive && proposal == "":
+	case !d.interactive && proposal == "":
 		return exit.Usage("init: the project's team has no state to propose: give %s", flag)
-	case !s.interactive:
+	case !d.interactive:
 		return set(ctx, proposal)
 	}
 	for {
-		answer, err := s.ask(ctx, what, strings.ToLower(what), proposal)
+		answer, err := d.ask(ctx, what, strings.ToLower(what), proposal)
 		if err != nil {
 			return err
 		}
 		if err = set(ctx, answer); err == nil {
 			return nil
 		}
-		s.printError(err)
+		d.printError(err)
 	}
 }
 
 // printError prints what is wrong with an answer.
-func (s *starter) printError(err error) {
-	fmt.Fprintln(s.w.Stderr, text.Visible(exit.From(err).Message))
+func (d dialog) printError(err error) {
+	fmt.Fprintln(d.w.Stderr, text.Visible(exit.From(err).Message))
 }
 
 // write creates the workflow and what belongs to it, or nothing.

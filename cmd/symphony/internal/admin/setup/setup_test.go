@@ -70,7 +70,7 @@ func TestYAMLScalar(t *testing.T) {
 }
 
 func testStarter(change func(*answers)) *starter {
-	s := &starter{w: testEnv(), p: &project.Project{Env: testEnv().Environment(), Path: "/x/WORKFLOW.md", StateDir: "/s"}}
+	s := &starter{dialog: dialog{w: testEnv()}, p: &project.Project{Env: testEnv().Environment(), Path: "/x/WORKFLOW.md", StateDir: "/s"}}
 	s.answers = answers{
 		Tracker: "linear", Example: "branch", Project: "demo", Repository: "git@example.com:a/b.git", Root: "~/symphony/demo", Review: "In Review",
 		Active: []string{"Todo", "In Progress"}, Terminal: []string{"Done"}, Labels: []string{"symphony"}, Waiting: "Todo", Begun: "In Progress",

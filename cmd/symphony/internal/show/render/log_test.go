@@ -79,7 +79,7 @@ cut
 // A line of show is one line: the end of a sentence and of a command is cut, but not why the command failed.
 func TestLogLine(t *testing.T) {
 	ms := int64(31_000)
-	w := &term.Env{Width: 40, Colour: true}
+	w := &term.Env{Width: 40, Palette: term.Palette{Colour: true}}
 	for _, c := range []struct {
 		l    eventlog.Line
 		want string

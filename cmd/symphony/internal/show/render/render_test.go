@@ -138,7 +138,7 @@ func TestIssueFitsTheScreen(t *testing.T) {
 	}
 	for _, width := range []int{40, 80, 160} {
 		for _, colour := range []bool{false, true} {
-			w := &term.Env{Width: width, Colour: colour}
+			w := &term.Env{Width: width, Palette: term.Palette{Colour: colour}}
 			var out strings.Builder
 			w.Stdout = &out
 			Issue(w, v)

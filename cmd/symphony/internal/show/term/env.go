@@ -27,11 +27,10 @@ import (
 // Env is the environment of a command and its terminal. Tests make their own.
 type Env struct {
 	environ.Env
+	Palette
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Width          int // of the terminal in columns; 0 if stdout is not a terminal
-	Colour         bool
-	Links          bool         // the terminal shows links
+	Width          int          // of the terminal in columns; 0 if stdout is not a terminal
 	JSON           bool         // the command prints JSON, errors too
 	JSONLines      bool         // JSON objects are printed one per line
 	Query          JSONQuery    // what of the JSON is printed

@@ -66,7 +66,7 @@ func TestJSONQuery(t *testing.T) {
 		out, errs := printed(t, &Env{}, c.fields, c.jq, c.template)
 		test.Equal(t, name, [2]string{out, errs}, [2]string{c.want})
 	}
-	screen := &Env{Width: 16, Colour: true, Links: true}
+	screen := &Env{Width: 16, Palette: Palette{Colour: true, Links: true}}
 	want := "WEB-9   日本…  3\nWEB-10  bad …  3\n\x1b[31my\x1b[0m\x1b]8;;https://a.b\x1b\\x\x1b]8;;\x1b\\"
 	out, errs := printed(t, screen, "", "", `{{range .}}{{tablerow .id .title 3}}{{end}}{{tablerender}}{{autocolor "red" "y"}}{{hyperlink "https://a.b" "x"}}`)
 	test.Equal(t, "on a terminal", [2]string{out, errs}, [2]string{want})

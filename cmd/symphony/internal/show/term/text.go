@@ -75,39 +75,45 @@ const (
 // PlainText is the escape sequence that ends a colour.
 const PlainText = "\x1b[0m"
 
+// Palette is how a terminal shows colours and links.
+type Palette struct {
+	Colour bool
+	Links  bool // the terminal shows links
+}
+
 // Paint colours a text if colours are shown. An empty code stands for no colour.
-func (w *Env) Paint(code, s string) string {
-	if !w.Colour || code == "" {
+func (p Palette) Paint(code, s string) string {
+	if !p.Colour || code == "" {
 		return s
 	}
 	return "\x1b[" + code + "m" + s + PlainText
 }
 
 // Bold, Dim, Red, Green and Yellow paint a text accordingly.
-func (w *Env) Bold(s string) string   { return w.Paint("1", s) }
-func (w *Env) Dim(s string) string    { return w.Paint(ColourOver, s) }
-func (w *Env) Red(s string) string    { return w.Paint(ColourStuck, s) }
-func (w *Env) Green(s string) string  { return w.Paint(ColourRuns, s) }
-func (w *Env) Yellow(s string) string { return w.Paint(ColourWaits, s) }
+func (p Palette) Bold(s string) string   { return p.Paint("1", s) }
+func (p Palette) Dim(s string) string    { return p.Paint(ColourOver, s) }
+func (p Palette) Red(s string) string    { return p.Paint(ColourStuck, s) }
+func (p Palette) Green(s string) string  { return p.Paint(ColourRuns, s) }
+func (p Palette) Yellow(s string) string { return p.Paint(ColourWaits, s) }
 
 // PaintDiff colours one line of a diff.
-func (w *Env) PaintDiff(line string) string {
+func (p Palette) PaintDiff(line string) string {
 	switch {
 	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
-		return w.Bold(line)
+		return p.Bold(line)
 	case strings.HasPrefix(line, "+"):
-		return w.Green(line)
+		return p.Green(line)
 	case strings.HasPrefix(line, "-"):
-		return w.Red(line)
+		return p.Red(line)
 	case strings.HasPrefix(line, "@@"):
-		return w.Paint("36", line) // cyan
+		return p.Paint("36", line) // cyan
 	}
 	return line
 }
 
 // Link makes a text a link to an address, on a terminal that shows links (OSC 8). Only pages of the web are linked.
-func (w *Env) Link(address, s string) string {
-	if !w.Links || s == "" || !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
+func (p Palette) Link(address, s string) string {
+	if !p.Links || s == "" || !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
 		return s
 	}
 	return "\x1b]8;;" + linkable(address) + "\x1b\\" + s + "\x1b]8;;\x1b\\"

@@ -100,7 +100,7 @@ func TestTableShrinks(t *testing.T) {
 
 // A link takes no cell, is closed where its text is cut, and names nothing but a page of the web.
 func TestLinks(t *testing.T) {
-	w := &Env{Links: true, Width: 12}
+	w := &Env{Palette: Palette{Links: true}, Width: 12}
 	table := Table{Head: []string{"ISSUE"}, Links: [][]string{{"https://example.com/a b\x1b\\é"}}}
 	table.Add("ABC-1 日本語 and more")
 	got := table.Lines(w, "  ")[1]

@@ -22,8 +22,8 @@ var document = sync.OnceValue(func() []byte {
 	return []byte(strings.Replace(addresses, list, list+strings.TrimRight(inner, "\n")+",", 1))
 })
 
-// openapi answers GET /api/v1/openapi.json.
-func (s *Server) openapi(w http.ResponseWriter, _ *http.Request) error {
+// serveOpenAPI answers GET /api/v1/openapi.json.
+func serveOpenAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	_, _ = w.Write(document()) // the client may have gone
 	return nil

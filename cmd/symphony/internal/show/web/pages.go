@@ -93,7 +93,7 @@ func theme(r *http.Request) string {
 }
 
 // setTheme answers POST /theme and returns to the page.
-func (s *Server) setTheme(w http.ResponseWriter, r *http.Request) error {
+func setTheme(w http.ResponseWriter, r *http.Request) error {
 	chosen, age := r.PostFormValue("theme"), keptFor
 	if !slices.Contains(themes, chosen) {
 		chosen, age = "", -1
@@ -113,8 +113,8 @@ func backTo(r *http.Request) string {
 	return u.RequestURI()
 }
 
-// asset answers GET /assets/{name}: the style and the scripts of the pages.
-func (s *Server) asset(w http.ResponseWriter, r *http.Request) error {
+// serveAsset answers GET /assets/{name}: the style and the scripts of the pages.
+func serveAsset(w http.ResponseWriter, r *http.Request) error {
 	if !slices.Contains(page.AssetNames(), r.PathValue("name")) {
 		return reconcile.NewError("not_found", "there is no "+r.URL.Path, "")
 	}
@@ -124,8 +124,8 @@ func (s *Server) asset(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// favicon answers GET /favicon.ico, which browsers ask for beside answers that are no pages.
-func (s *Server) favicon(w http.ResponseWriter, _ *http.Request) error {
+// serveFavicon answers GET /favicon.ico, which browsers ask for beside answers that are no pages.
+func serveFavicon(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "image/svg+xml")
 	_, _ = io.WriteString(w, page.Page{}.Picture()) // the client has gone
 	return nil
