@@ -77,14 +77,15 @@ type HeldRow struct {
 	Message    string    `json:"message"`
 	HeldAt     time.Time `json:"held_at"`
 
-	ErrorCode string `json:"-"` // of the last run
-	text      string // Message, with what went wrong near its beginning
+	ErrorCode   string `json:"-"` // of the last run
+	Undelivered bool   `json:"-"` // its commits are not pushed yet
+	text        string // Message, with what went wrong near its beginning
 }
 
 func (f *Facts) heldRow(c reconcile.Claim) HeldRow {
 	row := HeldRow{
 		f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title,
-		c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.HoldText(),
+		c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.Delivery.Due, c.HoldText(),
 	}
 	if c.HoldReason == reconcile.HoldMaxFailures {
 		c.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)

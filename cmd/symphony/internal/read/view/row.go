@@ -34,6 +34,12 @@ type Row struct {
 	place  int // in the queue for a slot
 }
 
+// Undelivered reports whether the issue is held with commits that are not pushed yet.
+func (r Row) Undelivered() bool {
+	held, ok := r.Detail.(HeldRow)
+	return ok && held.Undelivered
+}
+
 // Claimed reports whether symphony has claimed the issue.
 func (r Row) Claimed() bool {
 	switch r.Detail.(type) {

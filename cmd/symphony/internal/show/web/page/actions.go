@@ -117,17 +117,17 @@ func DiffLines(diff string) []DiffLine {
 	return list
 }
 
-// Issue is what an operator can do about an issue of this status.
-func (f Forms) Issue(identifier string, status view.Status, claimed bool) IssueForm {
-	return IssueForm{f, identifier, status, claimed}
+// Issue is what an operator can do about an issue of this status. undelivered: its claim has commits that are not delivered.
+func (f Forms) Issue(identifier string, status view.Status, claimed, undelivered bool) IssueForm {
+	return IssueForm{f, identifier, status, claimed, undelivered}
 }
 
 // IssueForm is the data of the template "issue-actions".
 type IssueForm struct {
 	Forms
-	Identifier string
-	Status     view.Status
-	Claimed    bool
+	Identifier           string
+	Status               view.Status
+	Claimed, Undelivered bool
 }
 
 // Address is the address of stop, retry, hold or deliver.
@@ -141,8 +141,10 @@ func (i IssueForm) CanRetry() bool {
 	return i.Claimed && i.is(reconcile.StatusHeld, reconcile.StatusQueued, reconcile.StatusWaiting, reconcile.StatusUndelivered)
 }
 
-// CanDeliver reports whether commits wait for a delivery that has failed.
-func (i IssueForm) CanDeliver() bool { return i.is(reconcile.StatusUndelivered) }
+// CanDeliver reports whether commits wait for a delivery that has failed, or that the hold of the issue keeps from starting.
+func (i IssueForm) CanDeliver() bool {
+	return i.is(reconcile.StatusUndelivered) || i.Undelivered && i.is(reconcile.StatusHeld)
+}
 
 // CanHold reports whether the issue would otherwise get a run.
 func (i IssueForm) CanHold() bool {

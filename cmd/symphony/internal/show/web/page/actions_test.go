@@ -74,7 +74,7 @@ func TestIssueForm(t *testing.T) {
 		reconcile.StatusQueued: "retry hold", reconcile.StatusBlocked: "hold", reconcile.StatusWaiting: "retry hold", reconcile.StatusSkipped: "hold", detail.StatusReady: "hold",
 		view.StatusKept: "", view.StatusEnded: "", detail.StatusHandedOver: "", detail.StatusReleased: "", detail.StatusUnknown: "",
 	} {
-		form := Forms{Project: "web", Back: "/", MayAct: true}.Issue("a/b c", status, true)
+		form := Forms{Project: "web", Back: "/", MayAct: true}.Issue("a/b c", status, true, false)
 		test.Equal(t, string(status), strings.Join(form.Possible(), " "), want)
 		html := string(draw("issue-actions", form))
 		for _, verb := range []string{"stop", "retry", "hold", "deliver"} {
@@ -86,6 +86,8 @@ func TestIssueForm(t *testing.T) {
 			t.Errorf("%s: %s", status, html)
 		}
 	}
+	held := Forms{MayAct: true}.Issue("A-1", reconcile.StatusHeld, true, true)
+	test.Equal(t, "held with undelivered commits", strings.Join(held.Possible(), " "), "retry deliver")
 	for _, paused := range []bool{true, false} {
 		html := string(draw("project-actions", Forms{Project: "web", MayAct: true}.Overview(paused, paused)))
 		if strings.Contains(html, "/resume?") != paused || strings.Contains(html, "/pause?") == paused || strings.Contains(html, "/unblock?") != paused || !strings.Contains(html, "/refresh?") {

@@ -46,6 +46,11 @@ func (i Issue) LogPath(runID string) string { return i.Path() + "/log?run=" + ur
 // IsClaimed reports whether symphony works on the issue.
 func (i Issue) IsClaimed() bool { return i.Claim != nil }
 
+// IsUndelivered reports whether its claim has commits that are not pushed yet.
+func (i Issue) IsUndelivered() bool {
+	return i.Claim != nil && i.Claim.Delivery != nil && i.Claim.Delivery.Due
+}
+
 // headline shows at a glance whether the issue needs a person.
 type headline struct{ Tone, Icon, Text string }
 

@@ -66,7 +66,7 @@ func (s stuckRow) Page() string { return IssueAddress(s.Row.Project, s.Row.Ident
 
 // Form is what an operator can do about the issue.
 func (s stuckRow) Form() IssueForm {
-	return s.page.Forms(s.Row.Project).Issue(s.Row.Identifier, s.Row.Status, s.Row.Claimed())
+	return s.page.Forms(s.Row.Project).Issue(s.Row.Identifier, s.Row.Status, s.Row.Claimed(), s.Row.Undelivered())
 }
 
 // rowOutcome is the outcome of an ended run; empty for other rows.
