@@ -255,7 +255,11 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 	case f.next != "":
 		return Next{Message: f.next}
 	}
-	reason := cmp.Or(f.reason, why.Code)
+	return r.startOnce(cmp.Or(f.reason, why.Code), f)
+}
+
+// startOnce says when a pass starts an issue that is skipped for a reason.
+func (r *issueReader) startOnce(reason string, f forecast) Next {
 	if condition, known := words.Once[reason]; known {
 		return Next{Message: "a pass starts it " + condition}
 	}
