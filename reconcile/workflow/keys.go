@@ -256,7 +256,8 @@ func codexKeys(c *Config) []Key {
 			then((*reader).threadSandbox),
 		key("codex.turn_sandbox_policy", typeCodex, "workspaceWrite on the workspace and its git directories", &c.Codex.TurnSandboxPolicy,
 			"sandbox of every turn").then((*reader).turnSandboxPolicy),
-		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Codex.TurnTimeout, "longest silence of the agent within a turn").atLeast(1),
+		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Codex.TurnTimeout, "longest silence of the agent within a turn, which itself may take longer").
+			atLeast(1),
 		key("codex.read_timeout_ms", typeMS, "5000", &c.Codex.ReadTimeout, "longest wait for codex's answer to a request").atLeast(1),
 		key("codex.stall_timeout_ms", typeMS, "300000", &c.Codex.StallTimeout,
 			"longest time without progress; 0 or less: no limit").atLeast(-maxMS),
