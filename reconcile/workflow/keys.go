@@ -97,7 +97,8 @@ func trackerKeys(c *Config) []Key {
 	return []Key{
 		key("tracker.kind", typeString, "", &c.Tracker.Kind, "the tracker: "+strings.Join(TrackerKinds(), ", ")+"; required").
 			thenTracker(trackerReader.kind),
-		key("tracker.endpoint", typeURL, "https://api.linear.app/graphql", &c.Tracker.Endpoint, "the tracker's API").thenTracker(trackerReader.endpoint),
+		key("tracker.endpoint", typeURL, "https://api.linear.app/graphql", &c.Tracker.Endpoint, "the tracker's API").
+			thenTracker(trackerReader.endpoint),
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
 			"the key, or better $NAME, a variable that contains it").thenTracker(trackerReader.apiKey),
 		key("tracker.project_slug", typeString, "", &c.Tracker.ProjectSlug,
@@ -256,8 +257,8 @@ func codexKeys(c *Config) []Key {
 			then((*reader).threadSandbox),
 		key("codex.turn_sandbox_policy", typeCodex, "workspaceWrite on the workspace and its git directories", &c.Codex.TurnSandboxPolicy,
 			"sandbox of every turn").then((*reader).turnSandboxPolicy),
-		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Codex.TurnTimeout, "longest silence of the agent within a turn, which itself may take longer").
-			atLeast(1),
+		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Codex.TurnTimeout,
+			"longest silence of the agent within a turn, which itself may take longer").atLeast(1),
 		key("codex.read_timeout_ms", typeMS, "5000", &c.Codex.ReadTimeout, "longest wait for codex's answer to a request").atLeast(1),
 		key("codex.stall_timeout_ms", typeMS, "300000", &c.Codex.StallTimeout,
 			"longest time without progress; 0 or less: no limit").atLeast(-maxMS),
