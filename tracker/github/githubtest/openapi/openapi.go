@@ -1,5 +1,5 @@
 // Package openapi checks requests to GitHub, and its answers, by its published description. It is not a part of githubtest, because the
-// tests of cmd/symphony start their own program thousands of times, and the validator would double the time that a start takes.
+// tests of cmd/symphony start their own program thousands of times, and the validator would add a third to the time of each start.
 package openapi
 
 import (
