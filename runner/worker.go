@@ -226,7 +226,7 @@ const (
 )
 
 // RunDir is the directory of a run below the state directory.
-func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
+func RunDir(stateDir, runID string) string { return host.RunDir(stateDir, runID) }
 
 // job is what the steps of a run have in common.
 type job struct {

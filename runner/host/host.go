@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -93,7 +94,10 @@ type Commands interface {
 	KillMarked(ctx context.Context, mark string) (LeftAnswer, error)
 }
 
-// Files in the directory of a run on the machine of its worker.
+// RunDir is the directory of a run below the state directory, on the machine of its worker.
+func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
+
+// Files in that directory.
 const (
 	AliveFile = "alive" // its worker keeps it locked until it ends
 	TreeFile  = "tree"  // marks commands that its worker starts for the operator (Commands), so that they end with the run

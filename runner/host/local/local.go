@@ -35,10 +35,7 @@ var (
 // Run implements host.Machine.
 func (m Machine) Run(id string) host.Run { return &run{machine: m, id: id} }
 
-// runDir is the directory of a run, with the files that identify its processes.
-func runDir(stateDir, id string) string { return filepath.Join(stateDir, "runs", id) }
-
-// procsFile is the file in that directory with every process that the run started. What has host.TreeFile open belongs to the run, too.
+// procsFile is the file in the directory of a run with every process that the run started. What has host.TreeFile open belongs to it, too.
 const procsFile = "procs"
 
 // run is a run in this process, which is its worker. It implements host.Run.
@@ -62,7 +59,7 @@ func (r *run) Open(context.Context) (err error) {
 	if r.tree != nil {
 		return nil
 	}
-	dir := runDir(r.machine.StateDir, r.id)
+	dir := host.RunDir(r.machine.StateDir, r.id)
 	marker, err := tree.OpenTree(filepath.Join(dir, host.TreeFile))
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // The heartbeat and the run itself may record processes at the same time; each is recorded once.
 func TestObserveAtOnce(t *testing.T) {
 	m := Machine{StateDir: t.TempDir()}
-	dir := runDir(m.StateDir, "r-1")
+	dir := host.RunDir(m.StateDir, "r-1")
 	test.OK(t, os.MkdirAll(dir, 0o700))
 	run := m.Run("r-1")
 	test.OK(t, run.Open(t.Context()))

@@ -143,11 +143,11 @@ func (m Machine) lockFiles(root string) map[string][]tree.Span {
 
 // owner describes the processes of a run by its marks, its tree file, the processes recorded in its directory, and its worker.
 func (m Machine) owner(q host.LeftRequest) (found tree.Owner, err error) {
-	found = tree.Owner{RunID: q.RunID, ThreadID: q.ThreadID, Folder: q.Root, Below: q.Frozen}
+	found = tree.Owner{RunID: q.RunID, ThreadID: q.ThreadID, Folder: q.Root}
 	if m.StateDir == "" {
 		return found, nil
 	}
-	dir := runDir(m.StateDir, q.RunID)
+	dir := host.RunDir(m.StateDir, q.RunID)
 	found.Tree = filepath.Join(dir, host.TreeFile)
 	recorded, err := tree.ReadProcs(filepath.Join(dir, procsFile))
 	if err != nil {
@@ -169,13 +169,15 @@ func (m Machine) Left(_ context.Context, q host.LeftRequest) (answer host.LeftAn
 // End implements host.Machine. It takes at most killBound, even if ctx lasts longer.
 func (m Machine) End(ctx context.Context, q host.LeftRequest) (answer host.LeftAnswer, err error) {
 	o, err := m.owner(q)
-	if boot, bootErr := proc.BootID(); q.Frozen && err == nil && o.Boot == boot && o.Worker.PID != 0 {
+	worker := reconcile.Handle{Boot: o.Boot, PID: o.Worker.PID, Start: o.Worker.Start}
+	if q.Frozen && err == nil && proc.SameProcess(worker) {
 		// Its descendants are looked for before: afterwards they have another parent.
+		o.Below = true
 		if answer.Processes, err = tree.Find(o); err == nil {
 			err = proc.Signal(o.Worker, unix.SIGKILL)
 		}
 		o.Recorded = append(o.Recorded, append(answer.Processes, o.Worker)...)
-		if err = errors.Join(err, bootErr); errors.Is(err, os.ErrProcessDone) {
+		if errors.Is(err, os.ErrProcessDone) {
 			err = nil
 		}
 	}
@@ -191,10 +193,11 @@ func (r *run) Kill(ctx context.Context, q host.KillRequest) (answer host.LeftAns
 	if r.tree == nil {
 		m = Machine{} // it has no files
 	}
-	o, err := m.owner(host.LeftRequest{RunID: r.id, ThreadID: q.ThreadID, Root: q.Root, Frozen: r.tree != nil})
+	o, err := m.owner(host.LeftRequest{RunID: r.id, ThreadID: q.ThreadID, Root: q.Root})
 	if err != nil {
 		return answer, host.WithCode(err)
 	}
+	o.Below = r.tree != nil
 	return kill(ctx, "run "+r.id, o, killGrace)
 }
 

@@ -66,7 +66,7 @@ func (c *cloned) sh(at, script string) string {
 func (c *cloned) prepare(id string) (host.Run, host.PrepareAnswer) {
 	c.t.Helper()
 	run := c.machine.Run(id)
-	test.OK(c.t, os.MkdirAll(runDir(c.dir, id), 0o700))
+	test.OK(c.t, os.MkdirAll(host.RunDir(c.dir, id), 0o700))
 	answer, err := run.Prepare(c.t.Context(), host.PrepareRequest{Root: filepath.Join(c.dir, "root"), Issue: host.Issue{
 		ID: "1", Identifier: "ABC-1", Project: "p", StateDir: c.dir,
 	}})

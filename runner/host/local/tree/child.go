@@ -77,7 +77,7 @@ func (c *Child) Stdin() io.WriteCloser { return c.stdin }
 func (c *Child) Stdout() io.Reader     { return c.stdout }
 func (c *Child) Stderr() io.Reader     { return c.stderr }
 
-// Wait returns nil when the child has proc.Ended, even if other processes have its pipes open, or the error of ctx. The child is not
+// Wait returns nil when the child has ended, even if other processes have its pipes open, or the error of ctx. The child is not
 // reaped before Close, so its group can still be signalled.
 func (c *Child) Wait(ctx context.Context) error {
 	select {

@@ -276,7 +276,7 @@ func Kill(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.P
 	return left, err
 }
 
-// signalAndWait sends the signals to each process and waits until all have proc.Ended, at most for wait or until ctx ends. It does not
+// signalAndWait sends the signals to each process and waits until all have ended, at most for wait or until ctx ends. It does not
 // wait for a process that it may not signal: the caller finds it again.
 func signalAndWait(ctx context.Context, procs []reconcile.Process, wait time.Duration, sigs ...unix.Signal) error {
 	var signalled []reconcile.Process

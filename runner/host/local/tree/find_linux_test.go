@@ -189,7 +189,7 @@ func TestMarkerOfAnotherUser(t *testing.T) {
 	wantFound(t, "another user's", Owner{RunID: id, Tree: tree.Name()}, 0)
 }
 
-// A process without any marker is found by the session of its worker, even if the worker has proc.Ended, and by its working directory.
+// A process without any marker is found by the session of its worker, even if the worker has ended, and by its working directory.
 func TestFindBySession(t *testing.T) {
 	root := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	for _, flags := range []string{"clear", "clear,exit"} {

@@ -100,7 +100,7 @@ func (l lock) within(spans []Span) bool {
 }
 
 // locksOf lists the locks of a process; none if it has ended or may not be inspected. /proc/locks lists all locks at once, but in a
-// container it omits those whose creator has proc.Ended, even if another process holds them.
+// container it omits those whose creator has ended, even if another process holds them.
 func locksOf(pid int) (locks []lock) {
 	descriptors, _ := os.ReadDir(proc.Path(pid, "fdinfo"))
 	for _, d := range descriptors {

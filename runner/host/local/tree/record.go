@@ -84,8 +84,8 @@ func (p *ProcFile) write(procs []reconcile.Process) error {
 	return nil
 }
 
-// ReadProcs reads a procs file. If there is no file it returns nothing. It skips damaged lines. If the first line is damaged it returns
-// nothing, because the boot of the pids is unknown.
+// ReadProcs reads a procs file. A missing file counts as empty, and damaged lines are skipped. If the first line is damaged, the whole
+// file counts as empty, because the boot of the pids is unknown.
 func ReadProcs(path string) (r Recorded, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
