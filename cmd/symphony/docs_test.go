@@ -341,7 +341,7 @@ func testNames(t *testing.T) map[string]bool {
 	})
 	test.OK(t, err)
 	// TestTrackers runs its scripts for each kind of tracker, which -run matches with an empty name.
-	for runner, folder := range map[string]string{"TestScript": "script", "TestRealCodex": "codex", "TestTrackers/": "tracker"} {
+	for folder, runner := range map[string]string{"script": "TestScript", "all": "TestScript", "codex": "TestRealCodex", "tracker": "TestTrackers/"} {
 		for _, script := range test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", folder, "*.txtar"))) {
 			names[runner+"/"+strings.TrimSuffix(filepath.Base(script), ".txtar")] = true
 		}

@@ -216,8 +216,8 @@ func withFields(flags []string) []string {
 	return append([]string{"-v"}, flags...)
 }
 
-// quietStep is the time between two passes while a worker is alive: most of them have nothing to do.
-const quietStep = time.Second
+// quietStep is the time between two passes while a worker is alive: few of them have anything to do.
+const quietStep = 5 * time.Second
 
 // quietCmd runs passes until nothing is running or waiting and no worker or pass is left. Held issues stay held:
 // quiet [TICK-FLAG...]
@@ -232,7 +232,7 @@ func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		last = time.Now()
 		out := output(ts, append([]string{"symphony", "tick"}, withFields(args)...)...)
-		acted := regexp.MustCompile(`(?m)^(dispatch|deliver|stop|reap|settle|retry|hold|release|remove_workspace)\b`).MatchString(out)
+		acted := regexp.MustCompile(`(?m)^(dispatch|deliver|stop|reap|retry)\b`).MatchString(out)
 		idle := idlePass.MatchString(out)
 		if idle && !acted && len(working) == 0 {
 			working, cmdlines = matching(ts, "symphony (worker|tick) ")

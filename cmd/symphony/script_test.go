@@ -32,11 +32,15 @@ import (
 // suiteMargin is the time before the test binary's timeout at which a command that hangs fails its script.
 const suiteMargin = 30 * time.Second
 
-// TestScript runs the scripts in testdata/script with the real program, real processes and a real database. Linear is a fake in
-// this process; the agent is scripted.
+// TestScript runs the scripts in testdata/script, and with SYMPHONY_TEST=all those in testdata/all, with the real program, real
+// processes and a real database. Linear is a fake in this process; the agent is scripted.
 func TestScript(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, params(t, "script"))
+	p := params(t, "script")
+	if test.All() {
+		p.Files = test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", "all", "*.txtar")))
+	}
+	testscript.Run(t, p)
 }
 
 // TestRealCodex runs the scripts in testdata/codex with the real codex on a mock model.

@@ -81,6 +81,7 @@ func move(t *testing.T, a *reconcile.TrackerAdapter, id, to, refused string) {
 }
 
 func TestCSVExample(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	needs(t, "python3")
 	dir := t.TempDir()

@@ -538,6 +538,7 @@ func TestGuardTooLarge(t *testing.T) {
 
 // Directories may be deeper than a path can be long. A repository there, whose files can't be read, is not trusted.
 func TestGuardDeep(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	const moveDown = `D=$(printf 'deep/%.0s' $(seq 250)); for i in 1 2 3 4; do mkdir -p "x/$D"; mv deep "x/$D"; mv x/deep .; done`
 	g := guard(t, false)

@@ -242,6 +242,7 @@ func wantSteps(t *testing.T, dir, how string, steps ...step) {
 }
 
 func TestFingerprint(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	for _, script := range []string{"repo ws", "repo main; git -C main worktree add -q ../ws"} {
 		dir := realTemp(t)

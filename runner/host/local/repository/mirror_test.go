@@ -118,6 +118,7 @@ func TestGitIsMissing(t *testing.T) {
 
 // A git command that is killed runs once more. If it is killed again, the error does not blame the remote, which would block all issues.
 func TestGitIsKilled(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	p := newPlace(t)
 	git := test.Must(exec.LookPath("git"))
@@ -209,6 +210,7 @@ func TestDeliverWithoutMirror(t *testing.T) {
 
 // Many fetches and deliveries leave many packs. They are joined, and no object is lost, even if no reference leads to it.
 func TestPacksAreJoined(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	p := newPlace(t)
 	p.mustClone("one")

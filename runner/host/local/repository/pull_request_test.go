@@ -58,6 +58,7 @@ func (h *hub) want(want host.PullRequestAnswer) {
 }
 
 func TestOpenPullRequest(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	h := newHub(t)
 	const first, second = "https://github.com/team/repo/pull/1", "https://github.com/team/repo/pull/2"
