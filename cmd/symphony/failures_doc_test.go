@@ -16,7 +16,7 @@ var failureTests = []struct{ event, tests string }{
 	{"passes run in a service that would end their workers", "TestSystemdSystemUnits TestWorkersWouldDie"},
 	{"the program is replaced or deleted", "TestScript/upgrade_under_workers TestScript/tick_loop_upgrade TestScript/upgrade_state"},
 	{"a pass runs in another container", "TestScript/other_container"},
-	{"a pass is run on a workspace's copy of WORKFLOW.md, or by an agent", "TestScript/nested"},
+	{"a pass is run with the WORKFLOW.md in a workspace, or by an agent", "TestScript/nested"},
 	{"the machine reboots", "TestScript/reboot"},
 	{"the power fails", "TestPowerFailure TestScript/power"},
 	{
@@ -81,7 +81,7 @@ var failureTests = []struct{ event, tests string }{
 	{"symphony's comment can't be made or changed, or the pass is killed meanwhile", "TestFaults TestEditFails TestCrashPoints"},
 	{"the machine restarts while the agent waits for an answer", "TestScript/reboot TestRealCodex/ask_reboot"},
 	{
-		"state.db is lost or damaged, and its directory is there",
+		"the file state.db is lost or damaged",
 		"TestScript/state_broken TestScript/state_restored TestReplacedUnderAWriter",
 	},
 	{
@@ -89,11 +89,11 @@ var failureTests = []struct{ event, tests string }{
 		"TestScript/state_faults TestScript/tick_loop_lost",
 	},
 	{"the state directory was in memory and the machine rebooted", "TestScript/state_lost"},
-	{"state.db is kept busy by another process", "TestScript/state_faults"},
+	{"another process keeps state.db busy", "TestScript/state_faults"},
 	{"the state directory becomes read-only", "TestScript/state_readonly"},
-	{"state.db-wal is deleted", "TestScript/state_faults"},
+	{"the file state.db-wal is deleted", "TestScript/state_faults"},
 	{"`runs/<run>` is deleted under a worker", "TestScript/state_faults"},
-	{"a state directory is copied beside itself", "TestScript/state_copy"},
+	{"a state directory is copied to a place beside it", "TestScript/state_copy"},
 	{"a copy of the state is used on another machine", "TestScript/second_machine TestMovingToAnotherMachine"},
 }
 
