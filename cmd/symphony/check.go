@@ -9,12 +9,13 @@ import (
 
 func checkCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "check", Usage: "check WORKFLOW.md, without key, network or state",
+		Name: "check", Usage: "check WORKFLOW.md; needs no key, network or state",
 		UsageText:   usageText("check", "[WORKFLOW]"),
-		Description: exampleText("symphony check WORKFLOW.md"),
+		Description: "It checks the settings, the prompt with each branch of its template, and the syntax of the hooks.\n\n" +
+			exampleText("symphony check WORKFLOW.md", "symphony check --tracker"),
 		Flags: workflowFlags(jsonFlags[project.CheckReport](
 			&cli.BoolFlag{
-				Name: "tracker", Usage: "also read the tracker and check that it keeps the contract of trackers; change nothing in it",
+				Name: "tracker", Usage: "also read from the tracker, and check that it follows the rules for trackers; this needs its key",
 			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			out, err := project.CheckFile(c.Context, p, c.Bool("tracker"))

@@ -19,22 +19,21 @@ import (
 // decideUsage explains the argument REQUEST.
 const decideUsage = `
 
-REQUEST is an id that symphony ps shows, such as ABC-7.3. ABC-7 stands for the first request of that issue: the command
-prints it in full and, on a terminal, asks for your decision. It needs no pass and no lock; the worker sees the decision
-within a second.`
+REQUEST is an id that symphony ps shows, such as ABC-7.3. ABC-7 alone means the issue's first request: the command prints
+it in full and, on a terminal, asks for your decision. The agent gets the decision within a second.`
 
 const answerUsage = `
 
 Give one TEXT or --choice for each question. Separate several options of one question by commas. An empty TEXT skips an
-optional question. Put a TEXT that begins with a dash after --. Without a TEXT, a terminal asks for it: a secret is not
-echoed and stays out of the shell's history. --stdin takes the TEXT from a program, where other processes can't read it;
-NUL bytes separate several.`
+optional question. Put a TEXT that begins with a dash after --. Without a TEXT the command asks for it on a terminal, so
+that a secret is not echoed and stays out of the shell's history. --stdin reads the TEXT from a program, so that other
+processes can't see it; separate several by NUL bytes.`
 
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "approve", Usage: "allow what an agent asks for", UsageText: usageText("approve", "REQUEST") + decideUsage,
 		Description: exampleText("symphony approve ABC-7.3", "symphony approve ABC-7.3 --for-session"),
-		Flags:       decideFlags(&cli.BoolFlag{Name: "for-session", Usage: "also allow later requests like it until this agent ends"}),
+		Flags:       decideFlags(&cli.BoolFlag{Name: "for-session", Usage: "also allow similar requests until this agent ends"}),
 		Action: func(c *cli.Context) error {
 			d := requests.Decision{How: reconcile.DecideApprove}
 			if c.Bool("for-session") {
@@ -49,7 +48,7 @@ func denyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "deny", Usage: "refuse what an agent asks for; it continues without", UsageText: usageText("deny", "REQUEST") + decideUsage,
 		Description: exampleText("symphony deny ABC-7.3 --reason 'leave the lock file alone'"),
-		Flags:       decideFlags(&cli.StringFlag{Name: "reason", Usage: "`TEXT` for the run's log"}),
+		Flags:       decideFlags(&cli.StringFlag{Name: "reason", Usage: "`TEXT` for the run's log; the agent does not see it"}),
 		Action: func(c *cli.Context) error {
 			return decide(c, w, requests.Decision{How: reconcile.DecideDeny, Reason: c.String("reason")})
 		},

@@ -11,13 +11,12 @@ func doctorCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "doctor", Usage: "check everything that a run needs",
 		UsageText: usageText("doctor", "[WORKFLOW]"),
-		Description: `It prints a line for each check: first those that pass, then warnings (!), then failures, with the next step for each, and
-a summary. -v prints all findings of a check.
+		Description: `It prints a line for each check: first those that pass, then warnings (!), then failures with the next step, then a
+summary. Each check that depends on the environment runs twice: in yours, and in that of cron, which has only HOME, USER,
+LOGNAME, SHELL, PATH=/usr/bin:/bin, the environment file, and the variables that bash -lc adds.
 
-Each check runs in two environments: yours and that of cron, which has HOME, USER, LOGNAME, SHELL and PATH=/usr/bin:/bin,
-the environment file, and the variables that bash -lc adds. doctor changes nothing: it starts codex and tries its sandbox
-in a folder that it removes. Without a WORKFLOW.md it checks only the machine: codex, its login, git, the sandbox, the
-schedule.
+It changes nothing: it starts codex and tries its sandbox in a folder that it removes. Without a WORKFLOW.md it checks
+only the machine: codex and its login, git, the sandbox, the schedule.
 
 Exit code 0: no check fails; 1: a check fails; 3: WORKFLOW.md or the key is wrong.
 

@@ -23,17 +23,17 @@ import (
 )
 
 func holdCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbHold, "start no further run of an issue; its current run may end", "ISSUE")
+	return verbCommand(w, reconcile.VerbHold, "start no further run of an issue; its current run continues", "ISSUE")
 }
 
 func retryCommand(w *term.Env) *cli.Command {
 	cmd := verbCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now", "ISSUE")
-	cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "fresh", Usage: "the next run starts a new conversation of codex in the same workspace"})
+	cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "fresh", Usage: "also start a new codex conversation, in the same workspace"})
 	return cmd
 }
 
 func pauseCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbPause, "start no new runs; current runs may end")
+	return verbCommand(w, reconcile.VerbPause, "start no new runs; current runs continue")
 }
 
 func resumeCommand(w *term.Env) *cli.Command {
@@ -42,13 +42,13 @@ func resumeCommand(w *term.Env) *cli.Command {
 
 func unblockCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "unblock", Usage: "try again now what waits after a fault", UsageText: usageText("unblock", "[WORKFLOW]"),
+		Name: "unblock", Usage: "try again now, after you have repaired a fault", UsageText: usageText("unblock", "[WORKFLOW]"),
 		Description: `Run it after you have repaired the fault that ps shows as BLOCKED. It ends the blocks of the project and of its codex
 account, the wait for a limit of codex or of the tracker, and the backoff of every issue. Holds and a pause stay. If the
-fault persists, the next run finds it again, and no issue is charged with a failure.
+fault is still there, the next run finds it again, which counts as a failure of no issue.
 
-A changed WORKFLOW.md does the same, but does not end the wait for a limit of codex. retry and run start one issue in
-spite of a block.
+A changed WORKFLOW.md does the same, but does not end the wait for a limit of codex. retry and run start one issue even
+while the project is blocked.
 
 ` + exampleText("symphony unblock"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
@@ -87,10 +87,11 @@ func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "start one issue now, and follow its run",
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
-		Description: "It starts the issue in spite of slots, a backoff or a block, and prints what the agent does. It ends with the run, and\n" +
-			"exits 1 if the run did not succeed. Ctrl-C ends the command, not the run.\n\n" +
+		Description: "It starts the issue even if it waits for a slot or a retry, or the project is blocked, but not while it is paused. It\n" +
+			"prints what the agent does until the run ends, and exits 1 if the run did not succeed. Ctrl-C ends the command, not the\n" +
+			"run.\n\n" +
 			exampleText("symphony run ABC-7"),
-		Flags: workflowFlags(fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "the agent works with the model `NAME` in this run"}),
+		Flags: workflowFlags(fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "use the model `NAME` in this run"}),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			if model := c.String("model"); c.IsSet("model") && !workflow.IsWord(model) {
 				return exit.Usage("run: --model: %q is not the name of a model", model)
@@ -179,7 +180,8 @@ func stopCommand(w *term.Env) *cli.Command {
 		Name: "stop", Usage: "hold an issue and end its run, or end every run",
 		UsageText: usageText("stop", "ISSUE|--all [WORKFLOW]"),
 		Description: `It waits until the run has ended, and prints the outcome. A worker has ten seconds to end its agent, and hooks.timeout_ms
-more for after_run. The workspace stays. --all first pauses the project, so that no new run starts until symphony resume.
+more for after_run. The workspace stays. The issue is held until symphony retry. --all holds no issue: it pauses the
+project, so that no new run starts until symphony resume.
 
 Exit code 1: something is still running; the output names it. 4: another pass has the lock; the next pass applies the command.
 
@@ -224,9 +226,9 @@ func takeoverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "takeover", Usage: "continue an issue yourself, in codex's own terminal",
 		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
-		Description: `It holds the issue, ends its run if there is one, and opens codex on the issue's thread, in the workspace and the sandbox
-of a run. No run uses the workspace until you are done. At the end it undoes changes to git's configuration and hooks, as
-after a run, and asks whether a run should continue your work.
+		Description: `It holds the issue, ends any run of it, and opens codex on the issue's thread, in its workspace and the sandbox of a run. No
+run uses the workspace until you leave codex. Then it undoes changes to git's configuration and hooks, as after a run, and
+asks whether a run should continue your work.
 
 Example:
 

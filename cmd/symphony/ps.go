@@ -20,17 +20,17 @@ func psCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "ps", Usage: "show what needs you, runs, waits or is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
-		Description: `It lists the requests of agents, then whatever keeps runs from starting, then the issues: those that need a person, those
-that run, those that wait. The last line tells whether the project needs you. Live agents without an issue follow; the id
-of one shows only that agent. With ISSUE it shows only these issues. A long page goes through the pager.
+		Description: `It lists what agents ask, then whatever keeps runs from starting, then the issues: those that need you, those that run,
+those that wait. Agents without an issue follow; the id of one shows only that agent. The last line tells whether the
+project needs you. With ISSUE it shows only these issues. Long output goes through the pager.
 
-In a pipe, stdout has a line of exact values for each row, separated by tabs; all other text goes to stderr. The first
-value is request, running, waiting, held, kept, skipped, ended or agents; the second is the issue; the last is its title,
-or its project with --project all. --json prints the JSON of section 13.7 of the specification.
+In a pipe, each row is a line of exact values, separated by tabs; all other text goes to stderr. The first value is the
+kind of the row, not its status: request, running, waiting, held, kept, skipped, ended or agents. The second is the issue,
+the last its title, with --project all its project.
 
---filter KEY=VALUE keeps the issues with that status, of that project, or with that text in identifier, title or
-NOW. Filters with the same key are alternatives; those with different keys all have to match. --sort takes status,
-issue, title, time (oldest first) or tokens (most first); a leading - reverses the order.
+--filter KEY=VALUE keeps the issues with that status, in that project, or with that text in identifier, title or NOW.
+Filters with the same key are alternatives; filters with different keys must all match. --sort takes status, issue,
+title, time (oldest first) or tokens (most first); a leading - reverses the order.
 
 ` + exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7", "symphony ps --project all --filter status=held --sort -time",
 			"symphony retry $(symphony ps -q --filter status=held --limit 1)"),

@@ -16,16 +16,15 @@ func reportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "report", Usage: "show what was done, what failed, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
-		Description: `The report begins with the number and the cost of the issues that were handed over. It lists the issues that were handed
-over, failed, are held or wait, newest event first; the times in which nothing could run; missed passes; and the usage by
-issue, or with --by by label or day. An issue that was handed over counts its runs, time and tokens since it was claimed;
-other issues count the runs that ended in the period.
+		Description: `The report begins with how many issues were handed over and what that cost. It lists the issues that were handed over,
+failed, are held or wait, the latest first; then outages, missed passes, and the usage by issue, or with --by by label or
+day. The figures of a handed-over issue cover all its runs since it was claimed, those of other issues the runs that ended
+in the period.
 
-Symphony keeps handed-over issues, outages and tokens by day for ever, runs and passes for 30 days, and at least 20 runs of
-each issue. A report that reaches further back shows from when on its runs are complete.
+Symphony keeps handed-over issues, outages and tokens by day forever. It keeps runs and passes for 30 days, and the last 20
+runs of each issue. An older report tells from which time its runs are complete.
 
-With agent.prices in WORKFLOW.md the report estimates the cost, by the price of each run's model. agent.budget_per_day
-limits the usage of a day.
+With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per_day limits the usage of a day.
 
 ` + exampleText("symphony report --since 2026-01-31", "symphony report --by label --since 30d"),
 		Flags: workflowFlags(jsonFlags[report.Report](

@@ -22,12 +22,12 @@ func serveCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("serve", "[WORKFLOW...]"),
 		Description: `It shows what ps, show, logs, diff and report print. It runs no passes, so keep the schedule.
 
-Everyone who can reach the address can read; only a browser that opened the printed link can change anything. The link
-works once; other browsers and programs use the printed token. Both are new at each start, unless --token-file has your
-own token, with which you log in. At an address that other machines can reach, and with --allow-host, reading needs the
-token too. Other accounts of this machine can reach 127.0.0.1, but not a socket: --listen unix:PATH.
+Open the printed link in your browser, or give the printed token to other browsers and programs: they can then read
+everything and act. Without the token, other accounts of this machine see only the state of issues, and at a socket
+(--listen unix:PATH) nothing. If other machines can reach the server, or with --allow-host, nothing is readable without it.
+The link works once. Link and token are new at each start; with --token-file you log in with your own token.
 
-The buttons do what symphony's commands do. SIGTERM and Ctrl-C wait for commands that have begun.
+The buttons do what symphony's commands do. SIGTERM and Ctrl-C wait for running commands.
 
 ` + exampleText("symphony serve", "symphony serve --port 0 ~/web-shop/WORKFLOW.md ~/api/WORKFLOW.md", "symphony serve --project all"),
 		Flags: workflowFlags(append(serverFlags(fmt.Sprintf("server.port, else %d", web.DefaultPort)),

@@ -16,29 +16,27 @@ func tickCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "tick", Usage: "run one pass and exit, or repeat passes",
 		UsageText: usageText("tick", "[WORKFLOW]") + "\n" + usageText("tick --loop", "[WORKFLOW...]"),
-		Description: `A pass settles runs that have ended, stops runs that must not continue, starts runs that are due, and exits. Run it from
-cron or a systemd timer, by hand, or with --loop. symphony WORKFLOW.md is short for symphony tick --loop WORKFLOW.md.
-A loop takes several workflows, and begins each line with the name of the project. SIGHUP starts a pass of each immediately.
+		Description: `A pass decides what follows from runs that have ended, stops runs that must not continue, and starts runs that are due.
+Run it from cron or a systemd timer, by hand, or with --loop. symphony WORKFLOW.md is short for symphony tick --loop
+WORKFLOW.md. A loop takes several workflows, and begins each line with the name of the project. SIGHUP starts a pass of
+each immediately. With --loop, --port or server.port in WORKFLOW.md also starts the server of symphony serve.
 
-SYMPHONY_MAX_AGENTS limits the live runs of one codex home, over all projects.
+A pass prints what it did, and why issues wait. Errors go to stderr. With -v it prints fields instead of sentences, for
+scripts. With --log-level or --log-format, stderr is a log with a record for each action, warning and error, and one for
+the pass. In systemd's journal each line has a priority.
 
-With --loop, --port or server.port in WORKFLOW.md also starts the server of symphony serve.
-
-A pass prints to stdout what it did and why issues wait, and its errors to stderr. With -v it prints a line of fields for
-each action, and counts, which scripts can read more reliably than sentences. With --log-level or --log-format, stderr is
-a log with a record for each action, warning and error, and one for the pass. --quiet prints an error only when it
-changes. In systemd's journal each line has a priority.
+SYMPHONY_MAX_AGENTS limits the runs of one codex home, over all projects.
 
 ` + exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json",
 			"symphony tick --loop web-shop/WORKFLOW.md api/WORKFLOW.md"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](append(serverFlags("server.port, else no server"),
 			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
-			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop: also end the workers, for containers; the next loop starts their issues again"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do; change nothing, take no lock"},
+			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop, in containers: end the workers too; the next loop starts their issues again"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do, and change nothing"},
 			fieldsFlag(),
-			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and those only when they change"},
+			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and each only when it changes"},
 			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
-			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait for the end of another pass for `TIME`, such as 10s", DefaultText: "do not wait"},
+			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait up to `TIME`, such as 10s, for another pass to end", DefaultText: "do not wait"},
 			&cli.StringFlag{
 				Name: "log-level", Usage: "log the pass on stderr, at `LEVEL`: debug, info, warn or error",
 				DefaultText: "info with --log-format, else no log",
@@ -93,7 +91,7 @@ func tickAction(c *cli.Context, w *term.Env) error {
 
 // fieldsFlag is -v of the commands that run a pass.
 func fieldsFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print the actions and counts of the pass as fields, not sentences"}
+	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print fields instead of sentences, for scripts"}
 }
 
 // tickLoopArguments turns "symphony WORKFLOW.md", the command line of specification 17.7, into "symphony tick --loop WORKFLOW.md".

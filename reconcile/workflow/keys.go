@@ -108,16 +108,18 @@ func trackerKeys(c *Config) []Key {
 		key("tracker.terminal_states", typeStrings, "[Closed, Cancelled, Canceled, Duplicate, Done]", &c.Policy.TerminalStates,
 			"states that end the work on an issue and remove its workspace").thenTracker(trackerReader.terminalStates),
 		key("tracker.required_labels", typeStrings, "[]", &c.Policy.RequiredLabels,
-			"labels that an issue must have; it must have all of them").thenTracker(trackerReader.requiredLabels),
+			"agents work only on issues with all of these labels").thenTracker(trackerReader.requiredLabels),
 		key("tracker.assignee", typeString, "$"+AssigneeVar, &c.Policy.Assignee,
-			"only issues assigned to this email, id or me; or $NAME").thenTracker(trackerReader.assignee),
+			"email or id of a user, or me: agents work only on issues assigned to this user; or $NAME").
+			thenTracker(trackerReader.assignee),
 		key("tracker.tool_scope", "", "any", &c.Tracker.ToolScope,
-			"what the agent's tool may do in the tracker; read refuses mutations").oneOf("any", "read"),
+			"what the agent's tool may do in the tracker: any, or read, which refuses changes").oneOf("any", "read"),
 		key("tracker.operators", typeStrings, "[]", &c.Tracker.Operators,
 			"users whose comments may answer agents' questions: logins, emails or ids; if empty, questions are not posted to the tracker"),
 		key("tracker.explain_holds", typeBool, "false", &c.Tracker.ExplainHolds,
-			"comment on an issue if it is held, or if its work was not delivered after three tries, with the reason"),
-		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile, "PEM file with additional certificates to trust, such as a private CA"),
+			"explain in a comment on the issue why it is held, or why its work was not delivered after three tries"),
+		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
+			"PEM file with certificates to trust in addition to the system's, such as those of a private CA"),
 	}
 }
 
@@ -128,9 +130,9 @@ func providerKeys(c *Config) []Key {
 		key("tracker.provider.project_slug", typeString, "", nil, "").sameAs("tracker.project_slug").of("linear"),
 		key("tracker.provider.assignee", typeString, "", nil, "").sameAs("tracker.assignee"),
 		key("tracker.provider.path", typePath, "", &c.Tracker.folder,
-			"the folder with the issues' files; a relative path starts at WORKFLOW.md; required").of("file").thenTracker(trackerReader.folder),
+			"the folder with the issues; a relative path starts at WORKFLOW.md; required").of("file").thenTracker(trackerReader.folder),
 		key("tracker.provider.states", typeStrings, "[Human Review]", &c.Tracker.OtherStates,
-			"states to which agents may also move their issues, besides active_states and terminal_states").of("file"),
+			"more states to which agents may move their issues, in addition to active_states and terminal_states").of("file"),
 		key("tracker.provider.api_url", typeURL, "", nil, "").sameAs("tracker.endpoint").of("github"),
 		key("tracker.provider.token", typeString, "", nil, "").sameAs("tracker.api_key").of("github"),
 		key("tracker.provider.repo", typeString, "$"+gitHubRepoVar, &c.Tracker.GitHub.repo,
@@ -138,7 +140,7 @@ func providerKeys(c *Config) []Key {
 		key("tracker.provider.repos", typeStrings, "[]", &c.Tracker.GitHub.Repos,
 			"several repositories, instead of repo").of("github").thenTracker(trackerReader.repositories),
 		key("tracker.provider.state_labels", typeStrings, "[]", &c.Tracker.GitHub.StateLabels,
-			"labels that are states: an open issue has the first of them that it carries, else open").of("github"),
+			"labels that are states: the state of an open issue is the first of these labels that it has, else open").of("github"),
 		key("tracker.provider.project", typeURL, "", &c.Tracker.GitHub.Project,
 			"the board whose columns are the states of open issues").of("github").thenTracker(trackerReader.board),
 		key("tracker.provider.status_field", typeString, "Status", &c.Tracker.GitHub.StatusField,
@@ -146,11 +148,11 @@ func providerKeys(c *Config) []Key {
 		key("tracker.provider.priority_labels", typeStrings, "[P0, P1, P2, P3]", &c.Tracker.GitHub.PriorityLabels,
 			"labels that are priorities, most urgent first").of("github"),
 		key("tracker.provider.tool_budget", typeInteger, "200", &c.Tracker.GitHub.ToolBudget,
-			"most requests that the agent's tool may make in a run").of("github").atLeast(1),
+			"limit of the requests that the agent's tool may make in a run").of("github").atLeast(1),
 		key("tracker.provider.command", typeStrings, "[]", &c.Tracker.Command,
-			"the tracker's program and its arguments: see trackers.md; required").of("command").thenTracker(trackerReader.trackerCommand),
+			"the tracker's program and its arguments, see trackers.md; required").of("command").thenTracker(trackerReader.trackerCommand),
 		key("tracker.provider.verbs", typeStrings, "[]", &c.Tracker.Verbs,
-			"what the program can do besides reading: tool, comment").of("command").thenTracker(trackerReader.trackerVerbs),
+			"what the program can do in addition to reading: tool, comment").of("command").thenTracker(trackerReader.trackerVerbs),
 	}
 }
 
@@ -160,10 +162,10 @@ func passKeys(c *Config) []Key {
 		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
 			"time between passes of tick --loop and of an installed timer").atLeast(1).then((*reader).interval),
 		key("monitor.ping_url", typeURL, "", &c.Monitor.PingURL,
-			"address that scheduled passes ping, as healthchecks.io expects it; better $NAME, a variable that contains it").
+			"address to which scheduled passes send pings, as healthchecks.io expects them; better $NAME, a variable that contains it").
 			then((*reader).pingURL),
 		key("monitor.metrics_file", typePath, "", &c.Monitor.MetricsFile,
-			"file that each pass writes metrics for Prometheus to, for node_exporter's textfile collector"),
+			"file to which each pass writes metrics, for the textfile collector of Prometheus's node_exporter"),
 	}
 }
 
@@ -175,21 +177,22 @@ func workspaceKeys(c *Config) []Key {
 		key("workspace.keep_removed_ms", typeMS, "86400000", &c.Workspace.KeepRemoved,
 			"how long a removed workspace is kept in the trash; 0 deletes it immediately"),
 		key("workspace.min_free_bytes", typeInteger, "2147483648", &c.Policy.MinFreeBytes,
-			"start nothing while the volume has less free space; 0: no limit"),
+			"start no run while the volume has less free space; 0: no limit"),
 		key("repository.url", "git address", "", &c.Repository.URL,
-			"repository that symphony clones into new workspaces and pushes commits to; without it, hooks do both. \".\" and ./PATH are "+
+			"repository that symphony clones into new workspaces, and to which it pushes commits; without it, hooks do both. \".\" and ./PATH are "+
 				"relative to WORKFLOW.md").then((*reader).repositoryURL),
-		key("repository.base", typeString, "", &c.Repository.Base, "branch that work begins at; default: the remote's default branch"),
+		key("repository.base", typeString, "", &c.Repository.Base, "branch on which the work is based; default: the remote's default branch"),
 		key("repository.branch", typeString, defaultBranch, &c.Repository.Branch,
 			"name of an issue's branch; a template like the prompt").then((*reader).branch),
 		key("repository.deliver", "", DeliverBranch, &c.Repository.Deliver,
-			"what happens to commits after a run: branch pushes them to the issue's branch, pull-request also opens a pull request on GitHub").
+			"what happens to the commits of a run: branch pushes them to the issue's branch, pull-request also opens a pull request on GitHub, "+
+				"none leaves them in the workspace").
 			oneOf(DeliverBranch, DeliverPullRequest, DeliverNone),
 		key("repository.token", "$NAME", "", &c.Repository.Token,
-			"variable with a token, such as $GITHUB_TOKEN, that opens pull requests if gh is not logged in").then((*reader).repositoryToken),
+			"variable with the token that opens pull requests if gh is not logged in, such as $GITHUB_TOKEN").then((*reader).repositoryToken),
 		key("repository.api", typeURL, "", &c.Repository.API,
 			"GitHub's API; default: https://api.github.com or https://HOST/api/v3, by the host of repository.url").then((*reader).repositoryAPI),
-		key("repository.git_name", typeString, "", &c.Repository.Name, "author of commits; default: that of your git configuration"),
+		key("repository.git_name", typeString, "", &c.Repository.Name, "name of the commits' author; default: that of your git configuration"),
 		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
 
 		key("hooks.after_create", typeShell, "", &c.Hooks.AfterCreate, "runs in a new workspace; if it fails, the workspace is removed"),
@@ -204,9 +207,10 @@ func workspaceKeys(c *Config) []Key {
 
 func agentKeys(c *Config) []Key {
 	return []Key{
-		key("agent.max_concurrent_agents", typeInteger, "10", &c.Policy.MaxConcurrent, "most runs at the same time").atLeast(1),
-		key("agent.max_concurrent_agents_by_state", typeStateMap, "{}", &c.Policy.MaxByState, "most runs at the same time for issues in a state"),
-		key("agent.max_turns", typeInteger, "20", &c.Agent.MaxTurns, "most turns in one run").atLeast(1),
+		key("agent.max_concurrent_agents", typeInteger, "10", &c.Policy.MaxConcurrent, "limit of runs at the same time").atLeast(1),
+		key("agent.max_concurrent_agents_by_state", typeStateMap, "{}", &c.Policy.MaxByState,
+			"limit of runs at the same time for issues in a state"),
+		key("agent.max_turns", typeInteger, "20", &c.Agent.MaxTurns, "limit of turns in a run").atLeast(1),
 		key("agent.max_retry_backoff_ms", typeMS, "300000", &c.Policy.MaxRetryBackoff, "longest wait before a retry").atLeast(1),
 		key("agent.max_failures", typeInteger, "10", &c.Policy.MaxFailures, "hold an issue after this many failures in a row; 0: no limit"),
 		key("agent.max_idle_runs", typeInteger, "3", &c.Policy.MaxIdleRuns,
@@ -214,28 +218,29 @@ func agentKeys(c *Config) []Key {
 		key("agent.max_runs", typeInteger, "20", &c.Policy.MaxRuns,
 			"hold an issue after this many runs without a change of its state or description; 0: no limit"),
 		key("agent.max_tokens", typeInteger, "20000000", &c.Policy.MaxTokens,
-			"hold an issue, and interrupt its turn, when it has used this many tokens, including cached ones; 0: no limit"),
+			"hold an issue that has used this many tokens, cached ones included, and interrupt its turn; 0: no limit"),
 		key("agent.on_approval", "", "approve with approval_policy never, else fail", &c.Agent.OnApproval,
-			"how a request for approval is decided").oneOf("approve", "deny", "fail", "ask"),
-		key("agent.on_question", "", "fail", &c.Agent.OnQuestion, "how an agent's question is answered").oneOf("fail", "ask"),
+			"what follows if codex asks for approval: fail ends the run, ask asks an operator").oneOf("approve", "deny", "fail", "ask"),
+		key("agent.on_question", "", "fail", &c.Agent.OnQuestion,
+			"what follows if the agent asks a question: fail ends the run, ask asks an operator").oneOf("fail", "ask"),
 		key("agent.answer_timeout_ms", typeMS, "3600000", &c.Agent.AnswerTimeout,
-			"how long a request waits for an operator before it is declined").atLeast(1),
+			"how long an agent waits for an operator; then its request is declined").atLeast(1),
 		key("agent.network", typeBool, "false", &c.Agent.Network, "allow commands in the default sandbox to use the network"),
 		key("agent.writable_roots", typePaths, "[]", &c.Agent.WritableRoots,
-			"directories besides the workspace that commands in the default sandbox may write").then((*reader).writableRoots),
+			"directories outside the workspace that commands in the default sandbox may write").then((*reader).writableRoots),
 		key("agent.pass_env", typeVars, "[]", &c.Agent.PassEnv,
-			"variables that the agent's commands get although their names contain KEY, SECRET or TOKEN").then((*reader).passEnv),
+			"variables that the agent's commands get even though their names contain KEY, SECRET or TOKEN").then((*reader).passEnv),
 		key("agent.trust_repository", typeBool, "false", &c.Agent.TrustRepository,
 			"let codex obey the repository's .codex/config.toml; needs codex.thread_sandbox"),
 		key("agent.keep_git_config", typeBool, "false", &c.Agent.KeepGitConfig,
-			"keep git hooks and settings that an agent leaves, even if they run programs in your hooks"),
+			"keep the git hooks and settings that an agent leaves, which can run programs when your hooks use git"),
 		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread,
 			"continue the codex conversation of the issue's previous run; false: each run starts a new one"),
 		key("agent.by_label", typeLabels, "[]", nil,
 			"another model, effort, max_turns or sandbox for issues with a label: see below").then((*reader).byLabel),
 		key("agent.prices", typePrices, "{}", &c.Agent.Prices, "prices per million tokens, for report: see below").then((*reader).prices),
 		key("agent.budget_per_day", typeBudget, "0", &c.Agent.budget,
-			"start no run or turn on a day (UTC) that has used this much, such as 5M (tokens) or, with agent.prices, 20 USD; 0: no limit").
+			"start no run or turn once a day (UTC) has used this much: 5M for tokens or, with agent.prices, 20 USD; 0: no limit").
 			then((*reader).budget),
 	}
 }
@@ -243,25 +248,26 @@ func agentKeys(c *Config) []Key {
 func codexKeys(c *Config) []Key {
 	return []Key{
 		key("codex.command", "shell command", "codex app-server", &c.Codex.Command,
-			"starts the agent; run by bash in the workspace, with what a login shell exports").then((*reader).command),
+			"the command that starts the agent; bash runs it in the workspace, with the variables of a login shell").then((*reader).command),
 		key("codex.trust_launcher", typeBool, "false", &c.Codex.TrustLauncher,
-			"start codex.command even if it is a launcher, such as npx, and the workspace has files that it obeys"),
-		key("codex.home", typePath, "", &c.Codex.Home, "codex home whose login and model agents use; default: $CODEX_HOME, else ~/.codex"),
+			"start codex.command even if it is a launcher, such as npx, and the workspace has files that control it"),
+		key("codex.home", typePath, "", &c.Codex.Home,
+			"the codex home from which agents take login and model; default: $CODEX_HOME, else ~/.codex"),
 		key("codex.model", typeString, "", &c.Codex.Model, "model of agents; default: that of the codex home").then((*reader).word),
 		key("codex.effort", typeString, "", &c.Codex.Effort, "reasoning effort of agents; default: that of the codex home").then((*reader).word),
 		key("codex.inherit", typeBool, "false", &c.Codex.Inherit,
-			"give agents also the rules, MCP servers, hooks and all other settings of that codex home"),
+			"also give agents the rules, MCP servers, hooks and all other settings of codex.home"),
 		key("codex.approval_policy", typeCodex, "never", &c.Codex.ApprovalPolicy,
 			"when codex asks for approval").then((*reader).approvalPolicy),
-		key("codex.thread_sandbox", typeCodex, "", &c.Codex.ThreadSandbox, "sandbox of the thread; not sent by default").
+		key("codex.thread_sandbox", typeCodex, "", &c.Codex.ThreadSandbox, "sandbox of the thread; by default none is sent").
 			then((*reader).threadSandbox),
 		key("codex.turn_sandbox_policy", typeCodex, "workspaceWrite on the workspace and its git directories", &c.Codex.TurnSandboxPolicy,
 			"sandbox of every turn").then((*reader).turnSandboxPolicy),
 		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Codex.TurnTimeout,
-			"longest silence of the agent within a turn, which itself may take longer").atLeast(1),
-		key("codex.read_timeout_ms", typeMS, "5000", &c.Codex.ReadTimeout, "longest wait for codex's answer to a request").atLeast(1),
+			"end a run whose agent is silent for this long; the turn itself may take longer").atLeast(1),
+		key("codex.read_timeout_ms", typeMS, "5000", &c.Codex.ReadTimeout, "how long to wait for codex's answer to a request").atLeast(1),
 		key("codex.stall_timeout_ms", typeMS, "300000", &c.Codex.StallTimeout,
-			"longest time without progress; 0 or less: no limit").atLeast(-maxMS),
+			"end a run without progress for this long; 0 or less: no limit").atLeast(-maxMS),
 	}
 }
 

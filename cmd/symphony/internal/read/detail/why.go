@@ -270,7 +270,7 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 		}
 		return Next{Message: "a pass starts it once a slot is free and its turn has come; symphony run " + r.identifier + " starts it now"}
 	case reconcile.SkipBlocked:
-		next := Next{Message: "a pass tries again; symphony unblock tries at once"}
+		next := Next{Message: "a pass tries again; symphony unblock tries now"}
 		if r.Block != nil {
 			next.At = &r.Block.NextTry
 		}

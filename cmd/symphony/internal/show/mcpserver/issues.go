@@ -52,7 +52,7 @@ func addIssueTools(t *tools, i issues) {
 	}, "Show one issue: why it runs or does not, what happens next, its runs and its workspace. As symphony show --json.")
 	addTool(t, "run_issue", works(), func(ctx context.Context, in IssueIn) (operateOut, error) {
 		return i.operate(in.Issue, func(p *project.Project) (operate.Result, error) { return operate.StartIssue(ctx, p, in.Issue, "") })
-	}, "Start an agent on an issue now, in spite of slots, a backoff or a block, and return immediately. show_issue shows its progress.")
+	}, "Start an agent on an issue now, even if it waits for a slot or a retry, and return immediately. show_issue shows its progress.")
 	command := func(verb reconcile.Verb) func(context.Context, IssueIn) (operateOut, error) {
 		return func(ctx context.Context, in IssueIn) (operateOut, error) {
 			return i.operate(in.Issue, func(p *project.Project) (operate.Result, error) {
@@ -63,7 +63,7 @@ func addIssueTools(t *tools, i issues) {
 	addTool(t, "retry_issue", works(), command(reconcile.VerbRetry),
 		"Clear the hold, counters and backoff of an issue, so that it is due now.")
 	addTool(t, "hold_issue", hints(false, false, true), command(reconcile.VerbHold),
-		"Start no further run of an issue. A current run may end.")
+		"Start no further run of an issue. Its current run continues.")
 }
 
 // reopen returns the project as it is now.

@@ -273,7 +273,7 @@ func textTable(columns ...string) term.Table {
 func (p *reportPage) interruptions() {
 	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}, Wrap: true} // it may end with when the outage ends
 	for _, o := range p.Outages {
-		lasted := either(p.Env, text.Duration(p.GeneratedAt.Sub(o.Since))+", goes on", "")
+		lasted := either(p.Env, text.Duration(p.GeneratedAt.Sub(o.Since))+", ongoing", "")
 		if o.Until != nil {
 			lasted = either(p.Env, text.Duration(o.Until.Sub(o.Since)), text.Rfc3339(*o.Until))
 		}

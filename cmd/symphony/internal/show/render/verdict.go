@@ -72,7 +72,7 @@ func activityText(all []view.Overview) string {
 	}
 	line := strings.Join(parts, ", ")
 	if idle && candidates > 0 && all[0].Skipped == nil {
-		line += " (symphony ps --all says why)"
+		line += " (symphony ps --all shows why)"
 	}
 	return line
 }
@@ -99,7 +99,7 @@ func idleReason(all []view.Overview) string {
 	v := all[0]
 	switch p := v.LastPass; {
 	case len(v.Issues) > 0:
-		return "symphony show " + v.Issues[0] + " says why"
+		return "symphony show " + v.Issues[0] + " shows why"
 	case v.Blocked != nil, v.Paused, v.Budget != nil && v.Budget.Reached, p == nil, len(p.Errors) > 0:
 		return ""
 	case v.LowUntil != nil:

@@ -83,7 +83,7 @@ func (i Issue) runEvent(r view.RunRow) event {
 		e.Title = fmt.Sprintf("Run, attempt %d", *r.Attempt)
 	}
 	if r.Outcome == nil {
-		e.Title += " goes on"
+		e.Title += " in progress"
 	} else {
 		e.Title, e.Tone = e.Title+" "+strings.ReplaceAll(string(*r.Outcome), "_", " "), outcomeTone(*r.Outcome)
 	}
@@ -138,7 +138,7 @@ func (i Issue) turns(r view.RunRow) (list []turnItem) {
 	}
 	whole := max(end.Sub(r.StartedAt), time.Millisecond)
 	for _, m := range moments {
-		t := turnItem{Name: m.Name, Tone: "active", Result: "goes on", Text: m.Text, X: 100 * float64(m.At.Sub(r.StartedAt)) / float64(whole)}
+		t := turnItem{Name: m.Name, Tone: "active", Result: "in progress", Text: m.Text, X: 100 * float64(m.At.Sub(r.StartedAt)) / float64(whole)}
 		until := end
 		if m.Until != nil {
 			until, t.Took, t.Result = *m.Until, text.Duration(m.Until.Sub(m.At)), m.Result
