@@ -21,8 +21,8 @@ type AgentsJSON struct {
 func agentsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "agents", Usage: "list the agents that work without an issue", UsageText: "symphony agents [flags]",
-		Description: `Hosts of symphony mcp start them. logs, stop, approve, deny and answer also take their ids. An id that is also an issue of
-the project stands for the issue.
+		Description: `Hosts of symphony mcp start them. logs, stop, approve, deny and answer also take their ids. If an issue of the
+project has the same id, they act on the issue.
 
 ` + exampleText("symphony agents", "symphony logs -f agent-x2k", "symphony approve agent-x2k.1", "symphony stop agent-x2k"),
 		Flags: jsonFlags[AgentsJSON](&cli.BoolFlag{Name: "all", Usage: "also agents that have ended"}, fieldsFlag()),

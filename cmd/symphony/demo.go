@@ -16,7 +16,7 @@ func demoCommand(w *term.Env) *cli.Command {
 			"issues in a copy of it; the original is not changed.\n\n" +
 			exampleText("symphony demo --rm", "symphony demo --agent codex ~/src/web-shop"),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "agent", Value: "scripted", Usage: "scripted, or codex, which must be installed and logged in"},
+			&cli.StringFlag{Name: "agent", Value: "scripted", Usage: "the `AGENT`: scripted, or codex, which must be installed and logged in"},
 			&cli.BoolFlag{Name: "rm", Usage: "remove the temporary folder at the end"},
 		},
 		Action: func(c *cli.Context) error {

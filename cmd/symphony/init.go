@@ -39,7 +39,7 @@ func initCommand(w *term.Env) *cli.Command {
 		Name: "init", Usage: "write WORKFLOW.md and its environment file",
 		UsageText: usageText("init", "[WORKFLOW]"),
 		Description: `On a terminal it asks for the tracker unless --tracker names it. It proposes the folder of Backlog.md if there is one,
-Linear if LINEAR_API_KEY is set, GitHub if the git remote origin is there, else a folder of files. It never overwrites a
+Linear if LINEAR_API_KEY is set, GitHub if the git remote origin is on it, else a folder of files. It never overwrites a
 file, and writes nothing if a value is wrong. With --json it asks nothing.
 
 With --tracker file the issues are Markdown files in a folder. It needs no key and no network, and asks nothing: it makes

@@ -30,7 +30,7 @@ func logsCommand(w *term.Env) *cli.Command {
 			&cli.StringFlag{Name: "run", Usage: "the run whose ID is or begins with `ID`, instead of the newest; symphony show lists them"},
 			&cli.BoolFlag{Name: "all", Usage: "all stored runs, one after another"},
 			&cli.StringFlag{Name: "since", Usage: "only events since `TIME`, in all runs: 10m or 7d (ago), a day, or 2026-01-31T18:00:00Z"},
-			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "only the last `N` lines of the run, with their details"},
+			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "only the last `N` lines of the run, with their details", DefaultText: "all"},
 			&cli.StringFlag{Name: "last", Usage: "only the last event of `KIND`, in full: " + strings.Join(eventlog.Kinds(), ", ")},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "everything: whole prompts, outputs and diffs, tokens, sessions"},
 			&cli.BoolFlag{Name: "raw", Usage: "print the events as they are stored, one JSON object per line"},

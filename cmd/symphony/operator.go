@@ -23,21 +23,24 @@ import (
 )
 
 func holdCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbHold, "start no further run of an issue; its current run continues", "ISSUE")
+	return verbCommand(w, reconcile.VerbHold, "start no further run of an issue; its current run continues",
+		"The issue stays held until symphony retry, or until it reaches a terminal state.", "ISSUE")
 }
 
 func retryCommand(w *term.Env) *cli.Command {
-	cmd := verbCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now", "ISSUE")
+	cmd := verbCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now",
+		"It is for a held or waiting issue, which starts even while the project is blocked or its budget is used up.", "ISSUE")
 	cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "fresh", Usage: "also start a new codex conversation, in the same workspace"})
 	return cmd
 }
 
 func pauseCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbPause, "start no new runs; current runs continue")
+	return verbCommand(w, reconcile.VerbPause, "start no new runs; current runs continue",
+		"Not even the command run starts one until symphony resume; stop --all also ends current runs.")
 }
 
 func resumeCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbResume, "start new runs again")
+	return verbCommand(w, reconcile.VerbResume, "start new runs again", "It ends a pause, also that of stop --all.")
 }
 
 func unblockCommand(w *term.Env) *cli.Command {
@@ -59,13 +62,13 @@ while the project is blocked.
 }
 
 // verbCommand returns a command that stores a verb and runs the pass that applies it. Its argument is an issue, or none.
-func verbCommand(w *term.Env, verb reconcile.Verb, usage string, names ...string) *cli.Command {
+func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string, names ...string) *cli.Command {
 	name, arguments, example := string(verb), "[WORKFLOW]", "symphony "+string(verb)
 	if len(names) > 0 {
 		arguments, example = "ISSUE "+arguments, example+" ABC-7"
 	}
 	return &cli.Command{
-		Name: name, Usage: usage, UsageText: usageText(name, arguments), Description: exampleText(example),
+		Name: name, Usage: usage, UsageText: usageText(name, arguments), Description: description + "\n\n" + exampleText(example),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
 			return apply(c.Context, w, p, operate.Command{Verb: verb, Issue: strings.Join(args, ""), Fresh: c.Bool("fresh")})
@@ -236,7 +239,7 @@ Example:
     symphony takeover ABC-7 --yes --then retry`,
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask before stopping a run"},
-			&cli.StringFlag{Name: "then", Usage: "do not ask at the end: retry or hold"},
+			&cli.StringFlag{Name: "then", Usage: "at the end do `ACTION`, retry or hold, without asking"},
 		),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			then := c.String("then")

@@ -25,7 +25,7 @@ func jsonFlagsOf(documents []jsonDocument, more ...cli.Flag) []cli.Flag {
 			Name: "json", Usage: "print JSON, or these `[FIELDS]` of it, separated by commas", Value: &jsonValue{documents: documents},
 		},
 		&cli.StringFlag{Name: "jq", Usage: "with --json: print the values of this jq `EXPRESSION`"},
-		&cli.StringFlag{Name: "template", Usage: "with --json: print by this Go `TEMPLATE`, with the functions of gh"},
+		&cli.StringFlag{Name: "template", Usage: "with --json: print with this Go `TEMPLATE`, which has the functions of gh"},
 	)
 }
 

@@ -18,7 +18,7 @@ func pruneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "prune", Usage: "remove workspaces and records of finished issues",
 		UsageText: usageText("prune", "[ISSUE...] [WORKFLOW]"),
-		Description: `An issue is finished if it has no claim, and is in a terminal state or no longer in the tracker. prune empties the trash,
+		Description: `An issue is finished if it is in a terminal state, or gone from the tracker, and has no claim. prune empties the trash,
 deletes the records and logs of finished issues, and moves their workspaces to the trash, which deletes them after
 workspace.keep_removed_ms or with the next prune. With ISSUE it does so only for these issues.
 
@@ -34,7 +34,7 @@ Example:
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed, and remove nothing"},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
 			&cli.BoolFlag{Name: "force", Usage: "discard work of ISSUE that exists nowhere else"},
-			&cli.DurationFlag{Name: "older-than", Usage: "keep runs begun or ended within `TIME`", Value: cleanup.KeepRuns, DefaultText: "168h"},
+			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended less than `TIME` ago", Value: cleanup.KeepRuns, DefaultText: "168h"},
 		)...),
 		Action: func(c *cli.Context) error {
 			issues, positional := issuesAndWorkflow(w, c.Args().Slice())

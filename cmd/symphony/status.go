@@ -14,7 +14,7 @@ func statusCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("status", "[WORKFLOW]"),
 		Description: `It prints the last line of symphony ps.
 
-Exit code 0: all is well; 1: something waits for a person, or the state can't be read;
+Exit code 0: everything is OK; 1: something waits for you, or the state can't be read;
 2: no schedule runs passes; 3: WORKFLOW.md can't be read. Wrong usage also exits with 2, but prints nothing to stdout.
 
 ` + exampleText("symphony status -w ~/web-shop/WORKFLOW.md", "symphony status --project all || mail -s attention ann@example.com"),
