@@ -34,7 +34,9 @@ Example:
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed, and remove nothing"},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
 			&cli.BoolFlag{Name: "force", Usage: "discard work of ISSUE that exists nowhere else"},
-			&cli.DurationFlag{Name: "older-than", Usage: "keep runs that began or ended less than `TIME` ago", Value: cleanup.KeepRuns, DefaultText: "168h"},
+			&cli.DurationFlag{
+				Name: "older-than", Usage: "keep runs that began or ended less than `TIME` ago", Value: cleanup.KeepRuns, DefaultText: "168h",
+			},
 		)...),
 		Action: func(c *cli.Context) error {
 			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
