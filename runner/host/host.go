@@ -35,6 +35,10 @@ type Machine interface {
 	End(ctx context.Context, r LeftRequest) (LeftAnswer, error)
 	// Facts reads the requested facts about a directory. It changes nothing, and runs no program that a repository names.
 	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
+	// Inspect describes a workspace for operators. Diff writes what its work has changed since its base commit, as git diff does, and
+	// reports whether there is a repository. Neither changes anything, or runs a program that a repository names.
+	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
+	Diff(ctx context.Context, r WorkspaceRequest, w io.Writer) (found bool, err error)
 	// Purge deletes removed workspaces whose time in the trash is over.
 	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
 	// Root reads the state of a workspace root. The error names the records that can't be read; the others are returned.
@@ -294,6 +298,39 @@ type FactsAnswer struct {
 	GitWritable []string
 	RepoRoot    string
 	Launcher    Launcher
+}
+
+// WorkspaceRequest names the directory of a workspace.
+type WorkspaceRequest struct{ Path string }
+
+// InspectAnswer describes a workspace.
+type InspectAnswer struct {
+	Exists bool       // as a directory
+	Git    *GitStatus // nil without a repository
+}
+
+// GitStatus describes a workspace's repository for operators.
+type GitStatus struct {
+	Branch *string `json:"branch"` // nil if HEAD is detached
+	Commit *string `json:"commit"` // nil if there is none yet
+	// Base is what the work is compared with: the default branch of origin, otherwise main or master; nil if there is none.
+	// Ahead counts the commits of HEAD that Base does not contain.
+	Base  *string `json:"base"`
+	Ahead *int    `json:"commits_ahead"`
+	// Remote is origin's branch of the same name, as of the last push or fetch here; nil if there is none. Unpushed counts
+	// the commits of HEAD that it does not contain.
+	Remote   *string `json:"remote_branch"`
+	Unpushed *int    `json:"commits_not_pushed"`
+	// Count is the number of files in the work tree with changes that are not committed, Changed the first of them.
+	Count   int         `json:"changed_count"`
+	Changed []GitChange `json:"changed"`
+}
+
+// GitChange is one file with its git status: "?" if it is untracked, "u" if it is in conflict, otherwise the two letters of the
+// short format for the index and the work tree, with a dot for no change.
+type GitChange struct {
+	Status string `json:"status"`
+	Path   string `json:"path"`
 }
 
 // RemovalRequest asks for the workspace of an issue to be removed.

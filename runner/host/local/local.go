@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -276,6 +277,25 @@ func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnsw
 		answer.TrashDue, err = len(expired) > 0, errors.Join(err, trashErr)
 	}
 	return answer, err
+}
+
+// Inspect implements host.Machine.
+func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer host.InspectAnswer, err error) {
+	info, err := os.Stat(r.Path)
+	if answer.Exists = err == nil && info.IsDir(); !answer.Exists {
+		return answer, nil
+	}
+	g, found, err := git.Inspect(ctx, r.Path, workspace.OriginOf(r.Path))
+	if found {
+		answer.Git = &g
+	}
+	return answer, host.WithCode(err)
+}
+
+// Diff implements host.Machine.
+func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (found bool, err error) {
+	found, err = git.Diff(ctx, r.Path, w)
+	return found, host.WithCode(err)
 }
 
 // Facts implements host.Machine.

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -32,33 +33,9 @@ const (
 	maxIndex  = 512 << 20 // bytes of git's index that are copied
 )
 
-// Status describes a workspace's repository for operators.
-type Status struct {
-	Branch *string `json:"branch"` // nil if HEAD is detached
-	Commit *string `json:"commit"` // nil if there is none yet
-	// Base is what the work is compared with: the default branch of origin, otherwise main or master; nil if there is none.
-	// Ahead counts the commits of HEAD that Base does not contain.
-	Base  *string `json:"base"`
-	Ahead *int    `json:"commits_ahead"`
-	// Remote is origin's branch of the same name, as of the last push or fetch here; nil if there is none. Unpushed counts
-	// the commits of HEAD that it does not contain.
-	Remote   *string `json:"remote_branch"`
-	Unpushed *int    `json:"commits_not_pushed"`
-	// Count is the number of files in the work tree with changes that are not committed, Changed the first of them.
-	Count   int       `json:"changed_count"`
-	Changed []Changed `json:"changed"`
-}
-
-// Changed is one file with its git status: "?" if it is untracked, "u" if it is in conflict, otherwise the two letters of the
-// short format for the index and the work tree, with a dot for no change.
-type Changed struct {
-	Status string `json:"status"`
-	Path   string `json:"path"`
-}
-
 // Inspect describes the repository of dir; ok is false if there is none. It runs no program that the repository names and
 // changes nothing in it. origin is that of Unsaved, by which a branch counts as pushed.
-func Inspect(ctx context.Context, dir, origin string) (g Status, ok bool, err error) {
+func Inspect(ctx context.Context, dir, origin string) (g host.GitStatus, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, inspectFor)
 	defer cancel()
 	r, ok, err := openToCompare(dir)
@@ -66,7 +43,7 @@ func Inspect(ctx context.Context, dir, origin string) (g Status, ok bool, err er
 		return g, ok, readFailed(ctx, dir, err)
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
-	g.Changed = []Changed{}
+	g.Changed = []host.GitChange{}
 	if r.commit != "" {
 		g.Commit = &r.commit
 	}
@@ -78,7 +55,7 @@ func Inspect(ctx context.Context, dir, origin string) (g Status, ok bool, err er
 		if g.Count++; g.Count > maxListed {
 			return
 		}
-		c := Changed{Status: entry[:1], Path: path}
+		c := host.GitChange{Status: entry[:1], Path: path}
 		if entry[0] == '1' {
 			c.Status = entry[2:4]
 		}
@@ -160,7 +137,7 @@ func (r *reader) base() (name, commit string, err error) {
 	return "", "", nil
 }
 
-// Diff writes what the work in dir has changed since it left its base (see Status), committed or not, new files with it, as git diff does;
+// Diff writes what the work in dir has changed since it left its base (see host.GitStatus), committed or not, new files with it, as git diff does;
 // ok is false where git has no repository there. Nothing that the repository names is run, and nothing in it is written.
 func Diff(ctx context.Context, dir string, w io.Writer) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, diffFor)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -29,7 +30,7 @@ func wantStatus(t *testing.T, dir, want string, changed ...string) {
 	if got := fmt.Sprintf("%s %s %d %s %d", orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed)); !ok || got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	list := test.Map(g.Changed, func(c Changed) string { return c.Status + " " + c.Path })
+	list := test.Map(g.Changed, func(c host.GitChange) string { return c.Status + " " + c.Path })
 	test.Equal(t, "changed files and their number", []any{list, g.Count}, []any{changed, len(changed)})
 }
 

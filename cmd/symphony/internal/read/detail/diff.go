@@ -6,7 +6,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // WriteDiff writes what has changed in the workspace of an issue since its base commit, as git diff does, and returns the issue's
@@ -16,7 +16,7 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer)
 	if err != nil {
 		return "", err
 	}
-	found, err := git.Diff(ctx, path, w)
+	found, err := project.NewMachine(p.StateDir, "").Diff(ctx, host.WorkspaceRequest{Path: path}, w)
 	if err == nil && !found {
 		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+path, "symphony show "+identifier+" says what is there")
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"time"
 
@@ -17,8 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -115,7 +113,7 @@ type WorkspaceRow struct {
 	Path   string           `json:"path"`
 	Host   *string          `json:"host"`
 	Exists bool             `json:"exists"`
-	Git    *git.Status      `json:"git"`   // null without a repository
+	Git    *host.GitStatus  `json:"git"`   // null without a repository
 	Kept   *view.KeptRow    `json:"kept"`  // why it is kept although the issue is finished
 	Error  *reconcile.Error `json:"error"` // why the repository can't be read
 }
@@ -377,8 +375,8 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 		return nil, nil
 	}
 	row := &WorkspaceRow{Path: r.runs[i].WorkspacePath, Host: text.OrNull(r.runs[i].Host)}
-	info, err := os.Stat(row.Path)
-	if row.Exists = err == nil && info.IsDir(); !row.Exists {
+	found, inspectErr := project.NewMachine(r.Project.StateDir, "").Inspect(ctx, host.WorkspaceRequest{Path: row.Path})
+	if row.Exists = found.Exists; !row.Exists {
 		return row, nil
 	}
 	kept, err := view.Kept(ctx, r.Project.StateDir, r.DB, r.Recorded)
@@ -390,13 +388,10 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 			row.Kept = new(r.KeptRow(k, r.runs[i]))
 		}
 	}
-	g, found, err := git.Inspect(ctx, row.Path, workspace.OriginOf(row.Path))
-	if err != nil {
-		row.Error = exit.From(err)
+	if inspectErr != nil {
+		row.Error = exit.From(inspectErr)
 	}
-	if found {
-		row.Git = &g
-	}
+	row.Git = found.Git
 	return row, ctx.Err()
 }
 

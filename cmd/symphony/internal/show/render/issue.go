@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Issue prints what is known of one issue, with --json as JSON: what it is, its status and what to do, then what came of it, and at
@@ -371,7 +371,7 @@ func printWorkspace(w *term.Env, p *detail.WorkspaceRow) {
 	}
 }
 
-func gitLine(g *git.Status) string {
+func gitLine(g *host.GitStatus) string {
 	line := "no branch"
 	if g.Branch != nil {
 		line = "branch " + *g.Branch

@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // evil is what an agent or a tracker may write.
@@ -85,8 +85,8 @@ func hostile() Issue {
 		HookFailures: []detail.HookFailure{{Hook: evil, Output: []string{evil}}},
 		Delivered:    &reconcile.Delivered{Branch: evil, Commit: evil, At: moment, PullRequest: "javascript:alert(1)"},
 		Links:        []reconcile.Link{{URL: "data:text/html," + evil}, {URL: "https://example.com/\"><script>"}}, ThreadID: new(evil), LogDir: new(evil),
-		Workspace: &detail.WorkspaceRow{Path: evil, Host: new(evil), Kept: &view.KeptRow{Unsaved: evil, Identifier: evil}, Git: &git.Status{
-			Branch: new(evil), Base: new(evil), Ahead: new(1), Count: 1, Changed: []git.Changed{{Status: evil, Path: evil}},
+		Workspace: &detail.WorkspaceRow{Path: evil, Host: new(evil), Kept: &view.KeptRow{Unsaved: evil, Identifier: evil}, Git: &host.GitStatus{
+			Branch: new(evil), Base: new(evil), Ahead: new(1), Count: 1, Changed: []host.GitChange{{Status: evil, Path: evil}},
 		}},
 		Totals: view.Totals{Tokens: view.Tokens{Input: 3, Cached: 1, Output: 1, Total: 4}}, Cost: &view.Cost{Currency: evil, Unpriced: 1, Models: []string{evil}},
 		Requests: []view.RequestRow{{ID: "ABC-1.1", Identifier: "ABC-1", Kind: reconcile.CommandRequest, Summary: evil, Title: evil, Request: reconcile.Request{
