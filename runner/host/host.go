@@ -28,6 +28,7 @@ import (
 
 // Machine is a computer on which runs work.
 type Machine interface {
+	Roots
 	// Run returns a run, by its id, for the worker that carries it out. Nothing happens before the first call of a method of it.
 	Run(id string) Run
 	// Left lists the processes that a run has left whose worker has exited, and End ends them.
@@ -35,14 +36,6 @@ type Machine interface {
 	End(ctx context.Context, r LeftRequest) (LeftAnswer, error)
 	// Facts reads the requested facts about a directory. It changes nothing, and runs no program that a repository names.
 	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
-	// Inspect describes a workspace for operators. Diff writes what its work has changed since its base commit, as git diff does, and
-	// reports whether there is a repository. Neither changes anything, or runs a program that a repository names.
-	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
-	Diff(ctx context.Context, r WorkspaceRequest, w io.Writer) (found bool, err error)
-	// Purge deletes removed workspaces whose time in the trash is over.
-	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
-	// Root reads the state of a workspace root. The error names the records that can't be read; the others are returned.
-	Root(ctx context.Context, r RootRequest) (RootAnswer, error)
 }
 
 // Run is what a machine holds for one run. The calls are sequential, except for Observe.
@@ -300,39 +293,6 @@ type FactsAnswer struct {
 	Launcher    Launcher
 }
 
-// WorkspaceRequest names the directory of a workspace.
-type WorkspaceRequest struct{ Path string }
-
-// InspectAnswer describes a workspace.
-type InspectAnswer struct {
-	Exists bool       // as a directory
-	Git    *GitStatus // nil without a repository
-}
-
-// GitStatus describes a workspace's repository for operators.
-type GitStatus struct {
-	Branch *string `json:"branch"` // nil if HEAD is detached
-	Commit *string `json:"commit"` // nil if there is none yet
-	// Base is what the work is compared with: the default branch of origin, otherwise main or master; nil if there is none.
-	// Ahead counts the commits of HEAD that Base does not contain.
-	Base  *string `json:"base"`
-	Ahead *int    `json:"commits_ahead"`
-	// Remote is origin's branch of the same name, as of the last push or fetch here; nil if there is none. Unpushed counts
-	// the commits of HEAD that it does not contain.
-	Remote   *string `json:"remote_branch"`
-	Unpushed *int    `json:"commits_not_pushed"`
-	// Count is the number of files in the work tree with changes that are not committed, Changed the first of them.
-	Count   int         `json:"changed_count"`
-	Changed []GitChange `json:"changed"`
-}
-
-// GitChange is one file with its git status: "?" if it is untracked, "u" if it is in conflict, otherwise the two letters of the
-// short format for the index and the work tree, with a dot for no change.
-type GitChange struct {
-	Status string `json:"status"`
-	Path   string `json:"path"`
-}
-
 // RemovalRequest asks for the workspace of an issue to be removed.
 type RemovalRequest struct {
 	PrepareRequest
@@ -356,37 +316,6 @@ type RemoveAnswer struct {
 	Unsaved string
 	// Trash is its path in the trash, empty if there was nothing to move there.
 	Trash string
-}
-
-// PurgeAnswer counts what was deleted, and names what could not be deleted and what is kept because of unsaved work.
-type PurgeAnswer struct {
-	Removed     int
-	Undeletable []string
-	Unsaved     map[string]string // path to work
-}
-
-// RootRequest asks about a workspace root, which need not exist, or for a purge of its trash.
-type RootRequest struct {
-	Root, Project string
-	// KeepRemoved is how long removed workspaces of the project are kept. With less than MinFree bytes of free space they are deleted at once.
-	KeepRemoved time.Duration
-	MinFree     int64
-	Now         time.Time
-	// Records asks for the workspaces, Trash whether an entry of the trash is due. Purge ignores both.
-	Records, Trash bool
-}
-
-// RootAnswer is the state of a root.
-type RootAnswer struct {
-	Workspaces []WorkspaceRecord
-	TrashDue   bool
-	FreeBytes  int64 // negative: unknown
-}
-
-// WorkspaceRecord is a workspace that some run has used.
-type WorkspaceRecord struct {
-	reconcile.Workspace
-	StateDir string
 }
 
 // Leftover returns an error for processes that could not be ended, nil if there are none.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,74 +227,6 @@ func (r *run) Remove(ctx context.Context) (answer host.RemoveAnswer, err error) 
 	answer, err = r.space.EndRemoval(ctx)
 	r.hold(nil, false) // EndRemoval has released the lease
 	return answer, err
-}
-
-// Purge implements host.Machine.
-func (Machine) Purge(ctx context.Context, r host.RootRequest) (answer host.PurgeAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
-	root, err := workspace.OpenRoot(r.Root)
-	if err != nil {
-		return answer, err
-	}
-	root.Trash = trash(r)
-	return root.PurgeTrash(ctx, r.Now)
-}
-
-// trash returns how the project of a request keeps removed workspaces.
-func trash(r host.RootRequest) workspace.Trash {
-	free, err := workspace.FreeBytes(r.Root)
-	return workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: err == nil && free < r.MinFree}
-}
-
-// Root implements host.Machine.
-func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
-	answer.FreeBytes = -1
-	if free, err := workspace.FreeBytes(r.Root); err == nil {
-		answer.FreeBytes = free
-	}
-	if !r.Records && !r.Trash {
-		return answer, nil
-	}
-	root, found, err := workspace.FindRoot(r.Root)
-	if err != nil || !found {
-		return answer, err
-	}
-	if r.Records {
-		var records []workspace.Record
-		records, err = root.List()
-		for _, rec := range records {
-			answer.Workspaces = append(answer.Workspaces, host.WorkspaceRecord{StateDir: rec.StateDir, Workspace: reconcile.Workspace{
-				IssueID: rec.IssueID, Identifier: rec.Identifier, Key: rec.Key, Root: root.Path, Path: rec.Path,
-				Project: rec.Project, Unsaved: rec.Unsaved, UnsavedAt: rec.UnsavedAt, KeptSince: rec.KeptSince, Restored: rec.Restored,
-			}})
-		}
-	}
-	if r.Trash {
-		root.Trash = trash(r)
-		expired, trashErr := root.ExpiredTrash(r.Now)
-		answer.TrashDue, err = len(expired) > 0, errors.Join(err, trashErr)
-	}
-	return answer, err
-}
-
-// Inspect implements host.Machine.
-func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer host.InspectAnswer, err error) {
-	info, err := os.Stat(r.Path)
-	if answer.Exists = err == nil && info.IsDir(); !answer.Exists {
-		return answer, nil
-	}
-	g, found, err := git.Inspect(ctx, r.Path, workspace.OriginOf(r.Path))
-	if found {
-		answer.Git = &g
-	}
-	return answer, host.WithCode(err)
-}
-
-// Diff implements host.Machine.
-func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (found bool, err error) {
-	found, err = git.Diff(ctx, r.Path, w)
-	return found, host.WithCode(err)
 }
 
 // Facts implements host.Machine.

@@ -121,7 +121,7 @@ func wantHeld(t *testing.T, r *Root, key string, want bool) {
 // wantRecord checks the state of a recorded workspace and its last holder.
 func wantRecord(t *testing.T, r *Root, key string, state State, run string) Record {
 	t.Helper()
-	rec, ok, err := r.readRecord(key)
+	rec, ok, err := r.Record(key)
 	test.Equal(t, "found, error, state and run", []any{ok, err, rec.State, rec.RunID}, []any{true, nil, state, run})
 	return rec
 }

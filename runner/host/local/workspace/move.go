@@ -31,7 +31,7 @@ func OriginOf(path string) string {
 	if err != nil || !ok {
 		return ""
 	}
-	rec, _, _ := root.readRecord(filepath.Base(path)) // without it git's own address counts
+	rec, _, _ := root.Record(filepath.Base(path)) // without it git's own address counts
 	return rec.Origin.URL
 }
 

@@ -77,8 +77,8 @@ const (
 	maxRecord   = 1 << 20 // bytes
 )
 
-// readRecord returns the record of a key; ok is false if there is none.
-func (r *Root) readRecord(key string) (rec Record, ok bool, err error) {
+// Record returns the record of a key; ok is false if there is none.
+func (r *Root) Record(key string) (rec Record, ok bool, err error) {
 	b, err := files.ReadRegular(r.record(key), maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {
 		return rec, false, nil
@@ -135,7 +135,7 @@ func (r *Root) List() (recs []Record, err error) {
 	}
 	for _, e := range entries {
 		if key, ok := strings.CutSuffix(e.Name(), ".json"); ok {
-			rec, ok, readErr := r.readRecord(key)
+			rec, ok, readErr := r.Record(key)
 			if ok {
 				recs = append(recs, rec)
 			}

@@ -78,7 +78,7 @@ func TestRemoveOfAHalfMadeWorkspaceRunsNoHook(t *testing.T) {
 	test.OK(t, acquire(t, r, owner("A", "r1")).Release())
 	test.ErrorIs(t, "error", test.Err(remove(ended(t), r, owner("A", "r2"), noHook(t))), context.Canceled)
 	test.OK(t, test.Err(remove(t.Context(), r, owner("A", "r3"), noHook(t))))
-	if list := test.Must(r.Removed(t.Context(), day, "")); len(list) != 1 || list[0].Record != nil {
+	if list := test.Must(r.Removed(t.Context(), day, "")); len(list) != 1 || list[0].Restorable {
 		t.Errorf("%+v: a run would work in it if it were restored", list)
 	}
 }
@@ -157,7 +157,7 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 		wantExist(t, true, w.Path)
 	}
 	test.ErrorIs(t, "without knowing why", test.Err(r.Remove(ended(t), owner("A", "r2"), day, false)), context.Canceled)
-	rec, _, err := r.readRecord("A")
+	rec, _, err := r.Record("A")
 	test.OK(t, err)
 	if hooks != 1 || rec.State != Prepared || rec.Unsaved != "1 commit not on any remote" || !rec.UnsavedAt.Equal(day) {
 		t.Errorf("%d hooks, %+v", hooks, rec)
@@ -322,7 +322,7 @@ func TestRemoveLeavesFilesInNoRepository(t *testing.T) {
 	w := ready(t, r, owner("A", "r1"))
 	test.OK(t, acquire(t, r, owner("A", "r2")).Release()) // a run that changes nothing
 	test.Equal(t, "without a change", removeAs(t, r, "r3").Unsaved, "")
-	test.OK(t, test.Err(r.Restore(test.Must(r.Removed(t.Context(), day, ""))[0])))
+	test.OK(t, test.Err(r.Restore(test.Must(r.Removed(t.Context(), day, ""))[0].Path)))
 	test.Write(t, filepath.Join(w.Path, "report"), "x")
 	test.Equal(t, "changed", removeAs(t, r, "r4"), host.RemoveAnswer{Unsaved: "2 files in no repository"})
 	test.OK(t, os.Remove(filepath.Join(w.Path, "report")))
@@ -336,14 +336,14 @@ func TestRemoveLeavesFilesInNoRepository(t *testing.T) {
 func TestTrashDeletedWhileRestored(t *testing.T) {
 	r := newRoot(t)
 	entry := removedOne(t, r, "A")
-	path := test.Must(r.Restore(entry))
+	path := test.Must(r.Restore(entry.Path))
 	test.OK(t, r.DeleteTrash(t.Context(), entry.Path)) // the purge has listed it before
 	wantExist(t, true, filepath.Join(path, "work"))
 	wantTrash(t, r, 0)
 
 	entry = removedOne(t, r, "B")
 	test.ErrorIs(t, "a deletion that has begun", r.DeleteTrash(ended(t), entry.Path), context.Canceled)
-	test.Equal(t, "restored what is being deleted", test.Err(r.Restore(entry)) == nil, false)
+	test.Equal(t, "restored what is being deleted", test.Err(r.Restore(entry.Path)) == nil, false)
 	wantExist(t, false, filepath.Join(r.Path, "B"))
 	wantPurged(t, r, day, 1)
 }

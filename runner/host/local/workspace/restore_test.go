@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // removedOne removes a new workspace, and returns its entry in the trash.
-func removedOne(t *testing.T, r *Root, identifier string) Removed {
+func removedOne(t *testing.T, r *Root, identifier string) host.Removed {
 	t.Helper()
 	trashed(t, r, identifier, day)
 	list := test.Must(r.Removed(t.Context(), day, r.Trash.Project))
-	if len(list) != 1 || list[0].Record == nil {
+	if len(list) != 1 || !list[0].Restorable {
 		t.Fatalf("%+v", list)
 	}
 	return list[0]
@@ -29,7 +30,7 @@ func TestRestore(t *testing.T) {
 	wantExist(t, false, w.GitFile())
 	entry := test.Must(r.Removed(t.Context(), day, r.Trash.Project))[0]
 	test.Equal(t, "time and due time", []any{entry.At, entry.Due}, []any{day, day.Add(time.Hour)})
-	wantExist(t, true, filepath.Join(test.Must(r.Restore(entry)), "work"), w.GitFile())
+	wantExist(t, true, filepath.Join(test.Must(r.Restore(entry.Path)), "work"), w.GitFile())
 	wantTrash(t, r, 0)
 	rec := wantRecord(t, r, "A", Prepared, "r2")
 	test.Equal(t, "restored", rec.Restored, true)
@@ -44,13 +45,13 @@ func TestRestoreInterrupted(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		r := newRoot(t)
 		entry := removedOne(t, r, "A")
-		rec := *entry.Record
+		rec := *r.Trash.readNote(entry.Path).Workspace
 		rec.State, rec.Restored = Prepared, true
 		test.OK(t, r.writeRecord(rec))
 		if !again {
 			test.OK(t, acquire(t, r, owner("A", "r3")).Release())
 		}
-		_, err := r.Restore(entry)
+		_, err := r.Restore(entry.Path)
 		if again {
 			test.OK(t, err)
 			wantExist(t, true, filepath.Join(r.Path, "A", "work"))
@@ -65,15 +66,15 @@ func TestRestoreInterrupted(t *testing.T) {
 func TestRestoreRefuses(t *testing.T) {
 	r := newRoot(t)
 	entry := removedOne(t, r, "A")
+	held := acquire(t, r, owner("A", "r3"))
+	wantCode(t, test.Err(r.Restore(entry.Path)), CodeBusy)
+	test.OK(t, held.Release())
 	test.OK(t, os.Remove(entry.Path+noteSuffix))
 	list := test.Must(r.Removed(t.Context(), day, r.Trash.Project))
-	if len(list) != 1 || list[0].Key != "A" {
+	if len(list) != 1 || list[0].Identifier != "A" {
 		t.Fatalf("%+v", list)
 	}
-	wantCode(t, test.Err(r.Restore(list[0])), CodeFailed)
-	held := acquire(t, r, owner("A", "r3"))
-	wantCode(t, test.Err(r.Restore(entry)), CodeBusy)
-	test.OK(t, held.Release())
+	wantCode(t, test.Err(r.Restore(list[0].Path)), CodeFailed)
 	wantExist(t, true, entry.Path)
 	r.Trash.Project = "another"
 	r.Trash.Keep = time.Minute

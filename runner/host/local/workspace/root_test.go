@@ -118,7 +118,7 @@ func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 				if !os.SameFile(before, after) || !test.Exists(t, filepath.Join(outside, "precious")) {
 					t.Fatal("it was touched")
 				}
-				rec, ok, err := r.readRecord("A")
+				rec, ok, err := r.Record("A")
 				test.OK(t, err)
 				wantHeld(t, r, "A", false)
 				test.Equal(t, "found and state", []any{ok, rec.State}, []any{state != "", state})

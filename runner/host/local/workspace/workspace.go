@@ -67,7 +67,7 @@ func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 		Hooks: host.Dirs{Tmp: own("hooks", "tmp"), Cache: own("hooks", "cache")},
 		Codex: host.Dirs{Tmp: own("codex", "tmp"), Cache: own("codex", "cache")},
 	}}
-	w.rec, found, err = r.readRecord(key)
+	w.rec, found, err = r.Record(key)
 	if err == nil && found && (w.rec.IssueID != o.IssueID || w.rec.Project != o.Project) {
 		err = reconcile.NewError(CodeForeign, fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
 			path, w.rec.Identifier, w.rec.IssueID, w.rec.Project, w.rec.StateDir),
@@ -354,7 +354,7 @@ func (r *Root) lease(key string, o Owner) (*os.File, error) {
 		Hint:    "its run, or a process that the run left, still holds the lease " + r.lock(key),
 		Err:     err,
 	}
-	if rec, ok, err := r.readRecord(key); err == nil && ok {
+	if rec, ok, err := r.Record(key); err == nil && ok {
 		e.Message += " by run " + rec.RunID
 		if rec.StateDir != o.StateDir {
 			e.Message += " of " + rec.StateDir

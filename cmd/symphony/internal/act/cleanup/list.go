@@ -18,7 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -65,8 +65,7 @@ type Space struct {
 	Bytes      int64  `json:"bytes"`
 	Why        string `json:"why"`    // it may be removed
 	InUse      bool   `json:"in_use"` // its lease is held
-	root       *workspace.Root
-	rec        workspace.Record
+	rec        host.WorkspaceRecord
 }
 
 // Remark is the size of the workspace and the reasons to keep it, in parentheses.
@@ -81,65 +80,30 @@ func (s Space) Remark() string {
 	return remark + ")"
 }
 
-// openRoots opens those of the workspace roots that exist.
-func openRoots(paths []string) (list []*workspace.Root, err error) {
-	for _, path := range paths {
-		root, found, err := workspace.FindRoot(path)
-		if err != nil {
-			return nil, err
-		}
-		if found {
-			list = append(list, root)
-		}
-	}
-	return list, nil
-}
-
 // listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
-func listSpaces(ctx context.Context, stateDir string, roots []*workspace.Root) (list []Space, err error) {
-	for _, root := range roots {
-		records, err := root.List()
+func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Space, err error) {
+	machine := project.NewMachine(stateDir, "")
+	for _, path := range roots {
+		root, err := machine.Root(ctx, host.RootRequest{Root: path, Records: true})
 		if err != nil {
 			return nil, err
 		}
-		for _, rec := range records {
+		for _, rec := range root.Workspaces {
 			_, err := os.Stat(filepath.Join(rec.StateDir, "state.db")) // a database that can't be examined may exist
 			if gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR); rec.StateDir != stateDir && !gone {
 				continue
 			}
-			s := Space{loss: loss{Path: rec.Path}, IssueID: rec.IssueID, Identifier: rec.Identifier, root: root, rec: rec}
-			s.Unsaved, s.Items = root.Unsaved(ctx, rec)
-			if s.InUse, err = root.Held(rec.Key); err != nil {
+			found, err := machine.Examine(ctx, host.ExamineRequest{Root: rec.Root, Key: rec.Key})
+			if err != nil {
 				return nil, err
 			}
-			if s.Bytes, err = diskUsage(ctx, rec.Path); err != nil {
-				return nil, err
-			}
-			list = append(list, s)
+			list = append(list, Space{
+				loss: newLoss(rec.Path, found.Unsaved), IssueID: rec.IssueID, Identifier: rec.Identifier,
+				Bytes: found.Bytes, InUse: found.InUse, rec: rec,
+			})
 		}
 	}
 	return list, nil
-}
-
-// diskUsage returns the bytes that a path occupies on disk. Files that vanish or can't be read count as empty.
-func diskUsage(ctx context.Context, path string) (size int64, err error) {
-	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil && at == path && !errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("size of %s: %w", path, err)
-		case err != nil:
-			return nil //nolint:nilerr // see above
-		}
-		if info, err := d.Info(); err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				size += st.Blocks * 512
-			}
-		}
-		return nil
-	})
-	return size, err
 }
 
 // lockProject takes the project lock, which keeps passes out until release is called.

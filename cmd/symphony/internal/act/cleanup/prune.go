@@ -19,7 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -272,7 +272,7 @@ func (c *pruner) missing(f *PruneJSON) error {
 }
 
 // findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
-func (c *pruner) findTrash(ctx context.Context, f *PruneJSON, roots []*workspace.Root) error {
+func (c *pruner) findTrash(ctx context.Context, f *PruneJSON, roots []string) error {
 	rows, err := trashOf(ctx, c.p, c.cfg, roots)
 	for _, r := range rows {
 		if !c.wants(r.IssueID, r.Identifier) {
@@ -326,9 +326,10 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		return project.NoState(c.p, err)
 	}
 	defer db.Close()
+	machine := project.NewMachine(c.p.StateDir, "")
 	for _, t := range f.Trash {
 		for _, r := range t.rows {
-			if err := r.root.DeleteTrash(ctx, r.Path); err != nil {
+			if err := machine.DeleteTrash(ctx, host.TrashRequest{Root: r.root, Path: r.Path}); err != nil {
 				f.Warnings = append(f.Warnings, "could not be deleted: "+err.Error())
 			}
 		}
@@ -338,10 +339,10 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	for _, s := range selected {
 		issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
 		// It moves a workspace to the trash as a cleanup run does.
-		hand := project.NewTakeover(c.p, c.cfg, issue, s.root.Path, c.options.Log)
+		hand := project.NewTakeover(c.p, c.cfg, issue, s.rec.Root, c.options.Log)
 		unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
 		switch {
-		case err != nil && exit.From(err).Code == workspace.CodeBusy: // its lease has been taken since
+		case err != nil && exit.From(err).Code == reconcile.CodeWorkspaceBusy: // its lease has been taken since
 			err, s.InUse = nil, true
 			f.Kept = append(f.Kept, s)
 		case unsaved != "": // for instance by before_remove

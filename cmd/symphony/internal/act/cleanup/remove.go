@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -142,38 +141,47 @@ func (r *remover) check(ctx context.Context) (err error) {
 		return reconcile.NewError(r.row.Error.Code, r.row.Error.Message+"; without the database its workspaces can't be found",
 			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself")
 	}
-	roots, err := openRoots(r.row.Roots)
-	if err != nil {
-		return err
-	}
-	if r.spaces, err = listSpaces(ctx, r.row.StateDir, roots); err != nil || !r.options.Workspaces {
+	if r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots); err != nil || !r.options.Workspaces {
 		return err
 	}
 	for _, s := range r.spaces {
 		if s.InUse {
-			return reconcile.NewError(workspace.CodeBusy, s.Path+" is in use by run "+s.rec.RunID, "stop the run first: symphony stop "+s.Identifier)
+			return reconcile.NewError(reconcile.CodeWorkspaceBusy, s.Path+" is in use by run "+s.rec.RunID, "stop the run first: symphony stop "+s.Identifier)
 		}
 		if s.Unsaved != "" && !r.options.Force {
 			return unsavedError(s.loss)
 		}
 	}
+	return r.checkTrash(ctx, p)
+}
+
+// checkTrash collects what the project has in the trash and exists nowhere else.
+func (r *remover) checkTrash(ctx context.Context, p *project.Project) error {
 	r.trash = nil
-	for _, root := range roots {
-		rows, err := listTrash(ctx, r.w, root, slices.Collect(maps.Values(root.Projects().Of(r.row.StateDir)))...)
+	for _, path := range r.row.Roots {
+		root, err := r.machine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
 		if err != nil {
 			return err
 		}
-		for _, row := range rows {
-			if row.Unsaved != nil && !r.options.Force && !row.Discarded {
-				return unsavedError(row.loss)
+		for _, identity := range root.Projects {
+			rows, err := listTrash(ctx, p, host.RootRequest{Root: path, Project: identity, Now: r.w.Now()})
+			if err != nil {
+				return err
 			}
-			if row.Unsaved != nil {
-				r.trash = append(r.trash, row)
+			for _, row := range rows {
+				if row.Unsaved != nil && !r.options.Force && !row.Discarded {
+					return unsavedError(row.loss)
+				}
+				if row.Unsaved != nil {
+					r.trash = append(r.trash, row)
+				}
 			}
 		}
 	}
 	return nil
 }
+
+func (r *remover) machine() host.Machine { return project.NewMachine(r.row.StateDir, "") }
 
 func unsavedError(l loss) error {
 	return reconcile.NewError("unsaved_work", l.Path+" has "+l.Unsaved,
@@ -255,20 +263,17 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 		}
 	}
 	for _, path := range r.row.Roots {
-		root, found, err := workspace.FindRoot(path)
-		if found && err == nil {
-			for _, identity := range root.Projects().Of(r.row.StateDir) {
-				err = errors.Join(err, project.UnclaimFolder(r.w, identity))
-			}
-			err = errors.Join(err, root.Projects().Unclaim(r.row.StateDir))
+		root, err := r.machine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
+		for _, identity := range root.Projects {
+			err = errors.Join(err, project.UnclaimFolder(r.w, identity))
 		}
-		if found && err == nil && r.options.Workspaces {
-			err = root.Dissolve(ctx)
+		if err == nil {
+			err = r.machine().Leave(ctx, host.LeaveRequest{Root: path, StateDir: r.row.StateDir, Dissolve: r.options.Workspaces})
 		}
 		if err != nil {
 			return nil, err
 		}
-		if r.options.Workspaces && !found {
+		if r.options.Workspaces && !root.Found {
 			_ = os.Remove(path) // the last step of an interrupted removal; it fails unless the folder is empty
 		}
 		if r.options.Workspaces && filepath.Dir(path) == paths.Real(filepath.Join(r.w.Home, project.RootsFolder)) {
@@ -308,21 +313,24 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 // removeWorkspaces deletes the workspaces of the project, and those in the trash.
 func (r *remover) removeWorkspaces(ctx context.Context) error {
 	for _, s := range r.spaces {
-		owner := s.rec.Owner
-		owner.RunID = "by-hand"
-		answer, err := s.root.Remove(ctx, owner, r.w.Now(), s.Unsaved != "")
+		answer, err := r.machine().RemoveWorkspace(ctx, host.RemovalRequest{
+			PrepareRequest: host.PrepareRequest{Root: s.rec.Root, Issue: host.Issue{
+				ID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir,
+			}},
+			Now: r.w.Now(), Discard: s.Unsaved != "",
+		})
 		switch {
 		case err == nil && answer.Unsaved != "":
 			err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
 		case err == nil && answer.Trash != "":
-			err = s.root.DeleteTrash(ctx, answer.Trash)
+			err = r.machine().DeleteTrash(ctx, host.TrashRequest{Root: s.rec.Root, Path: answer.Trash})
 		}
 		if err != nil {
 			return err
 		}
 	}
 	for _, row := range r.trash {
-		if err := row.root.DeleteTrash(ctx, row.Path); err != nil {
+		if err := r.machine().DeleteTrash(ctx, host.TrashRequest{Root: row.root, Path: row.Path}); err != nil {
 			return err
 		}
 	}

@@ -9,12 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -23,6 +22,10 @@ type loss struct {
 	Path    string   `json:"path"`
 	Unsaved string   `json:"unsaved,omitempty"`
 	Items   []string `json:"unsaved_items,omitempty"`
+}
+
+func newLoss(path string, u host.Unsaved) loss {
+	return loss{Path: path, Unsaved: u.Work, Items: u.Items}
 }
 
 // work describes and names the work.
@@ -54,8 +57,7 @@ type TrashRow struct {
 	Discarded  bool `json:"discarded"`
 	Restorable bool `json:"restorable"`
 	loss       loss
-	root       *workspace.Root
-	entry      workspace.Removed
+	root       string
 }
 
 // RestoreJSON is a restored workspace, as restore --json prints it.
@@ -94,7 +96,8 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 		return "", reconcile.NewError("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
 	}
 	last := slices.MaxFunc(rows, func(a, b TrashRow) int { return a.RemovedAt.Compare(b.RemovedAt) })
-	return last.root.Restore(last.entry)
+	restored, err := project.NewMachine(p.StateDir, "").Restore(ctx, host.TrashRequest{Root: last.root, Path: last.Path})
+	return restored.Path, err
 }
 
 // Trash returns the removed workspaces of a project, in all roots that it has used.
@@ -116,11 +119,12 @@ func Trash(ctx context.Context, p *project.Project) (TrashJSON, error) {
 }
 
 // trashOf lists what a project has in the trash of its roots.
-func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []*workspace.Root) ([]TrashRow, error) {
+func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []string) ([]TrashRow, error) {
 	rows := []TrashRow{} // in JSON an empty list
 	for _, root := range roots {
-		root.Trash = workspace.Trash{Project: cfg.Policy.Project, Keep: cfg.Workspace.KeepRemoved}
-		list, err := listTrash(ctx, p.Env, root, cfg.Policy.Project)
+		list, err := listTrash(ctx, p, host.RootRequest{
+			Root: root, Project: cfg.Policy.Project, KeepRemoved: cfg.Workspace.KeepRemoved, Now: p.Env.Now(),
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -129,36 +133,27 @@ func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, root
 	return rows, nil
 }
 
-// listTrash lists what projects have in the trash of a root.
-func listTrash(ctx context.Context, w *environ.Env, root *workspace.Root, projects ...string) (rows []TrashRow, err error) {
-	entries, err := root.Removed(ctx, w.Now(), projects...)
+// listTrash lists what a project of the tracker has in the trash of a root.
+func listTrash(ctx context.Context, p *project.Project, r host.RootRequest) (rows []TrashRow, err error) {
+	entries, err := project.NewMachine(p.StateDir, "").ListTrash(ctx, r)
 	for _, e := range entries {
-		r := TrashRow{
-			Identifier: e.Key, Path: e.Path, RemovedAt: e.At.UTC(), Unsaved: text.OrNull(e.Unsaved), Discarded: e.Discarded,
-			Restorable: e.Record != nil, loss: loss{e.Path, e.Unsaved, e.Items}, root: root, entry: e,
+		row := TrashRow{
+			IssueID: e.IssueID, Identifier: e.Identifier, Path: e.Path, Bytes: e.Bytes, RemovedAt: e.At.UTC(), Unsaved: text.OrNull(e.Unsaved.Work),
+			Discarded: e.Discarded, Restorable: e.Restorable, loss: newLoss(e.Path, e.Unsaved), root: r.Root,
 		}
-		if e.Record != nil { // otherwise the key has to do
-			r.IssueID, r.Identifier = e.Record.IssueID, e.Record.Identifier
+		if e.Unsaved.Work == "" || e.Discarded {
+			row.DeletedAt = new(e.Due.UTC())
 		}
-		if e.Unsaved == "" || e.Discarded {
-			r.DeletedAt = new(e.Due.UTC())
-		}
-		if r.Bytes, err = diskUsage(ctx, e.Path); err != nil {
-			return nil, err
-		}
-		rows = append(rows, r)
+		rows = append(rows, row)
 	}
 	return rows, err
 }
 
-// allRoots opens the workspace roots that a project has used, and the one that it uses now.
-func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]*workspace.Root, error) {
+// allRoots returns the workspace roots that a project has used, and the one that it uses now.
+func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]string, error) {
 	roots, err := project.RootsOf(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	if current := project.Policy(cfg).WorkspaceRoot; !slices.Contains(roots, current) {
+	if current := project.Policy(cfg).WorkspaceRoot; err == nil && !slices.Contains(roots, current) {
 		roots = append([]string{current}, roots...)
 	}
-	return openRoots(roots)
+	return roots, err
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/confine"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
@@ -154,12 +154,17 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	if err := project.RootFits(ctx, e.p, e.config, true); err != nil {
 		return failWith(err)
 	}
-	if err := workspace.TryRoot(root); err != nil {
+	machine := project.NewMachine(e.p.StateDir, "")
+	if err := machine.TryRoot(ctx, host.RootRequest{Root: root}); err != nil {
 		return failWith(err)
 	}
-	free, err := workspace.FreeBytes(root)
+	found, err := machine.Root(ctx, host.RootRequest{Root: root})
 	if err != nil {
 		return failWith(err)
+	}
+	free := found.FreeBytes
+	if free < 0 {
+		return warn("the free space of "+root+" can't be read", "see what df says about it")
 	}
 	if least := e.config.Policy.MinFreeBytes; free < least {
 		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)",

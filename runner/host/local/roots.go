@@ -1,0 +1,196 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+)
+
+// Purge implements host.Roots.
+func (Machine) Purge(ctx context.Context, r host.RootRequest) (answer host.PurgeAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	root, err := workspace.OpenRoot(r.Root)
+	if err != nil {
+		return answer, err
+	}
+	root.Trash = trash(r)
+	return root.PurgeTrash(ctx, r.Now)
+}
+
+// trash returns how the project of a request keeps removed workspaces.
+func trash(r host.RootRequest) workspace.Trash {
+	free, err := workspace.FreeBytes(r.Root)
+	return workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: err == nil && free < r.MinFree}
+}
+
+// Root implements host.Roots.
+func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	answer.FreeBytes = -1
+	if free, err := workspace.FreeBytes(r.Root); err == nil {
+		answer.FreeBytes = free
+	}
+	if !r.Records && !r.Trash && r.StateDir == "" {
+		return answer, nil
+	}
+	root, found, err := workspace.FindRoot(r.Root)
+	if answer.Found = found; err != nil || !found {
+		return answer, err
+	}
+	if r.StateDir != "" {
+		answer.Projects = slices.Sorted(maps.Values(root.Projects().Of(r.StateDir)))
+	}
+	if r.Records {
+		var records []workspace.Record
+		records, err = root.List()
+		for _, rec := range records {
+			answer.Workspaces = append(answer.Workspaces, host.WorkspaceRecord{StateDir: rec.StateDir, RunID: rec.RunID, Workspace: reconcile.Workspace{
+				IssueID: rec.IssueID, Identifier: rec.Identifier, Key: rec.Key, Root: root.Path, Path: rec.Path,
+				Project: rec.Project, Unsaved: rec.Unsaved, UnsavedAt: rec.UnsavedAt, KeptSince: rec.KeptSince, Restored: rec.Restored,
+			}})
+		}
+	}
+	if r.Trash {
+		root.Trash = trash(r)
+		expired, trashErr := root.ExpiredTrash(r.Now)
+		answer.TrashDue, err = len(expired) > 0, errors.Join(err, trashErr)
+	}
+	return answer, err
+}
+
+// Inspect implements host.Roots.
+func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer host.InspectAnswer, err error) {
+	info, err := os.Stat(r.Path)
+	if answer.Exists = err == nil && info.IsDir(); !answer.Exists {
+		return answer, nil
+	}
+	g, found, err := git.Inspect(ctx, r.Path, workspace.OriginOf(r.Path))
+	if found {
+		answer.Git = &g
+	}
+	return answer, host.WithCode(err)
+}
+
+// Diff implements host.Roots.
+func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (found bool, err error) {
+	found, err = git.Diff(ctx, r.Path, w)
+	return found, host.WithCode(err)
+}
+
+// TryRoot implements host.Roots.
+func (Machine) TryRoot(_ context.Context, r host.RootRequest) error {
+	return host.WithCode(workspace.TryRoot(r.Root))
+}
+
+// Examine implements host.Roots.
+func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.ExamineAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	root, _, err := workspace.FindRoot(r.Root)
+	if err != nil {
+		return answer, err
+	}
+	rec, found, err := root.Record(r.Key)
+	if err != nil || !found { // it has been removed since
+		return answer, err
+	}
+	answer.Unsaved.Work, answer.Unsaved.Items = root.Unsaved(ctx, rec)
+	if answer.InUse, err = root.Held(r.Key); err == nil {
+		answer.Bytes, err = diskUsage(ctx, rec.Path)
+	}
+	return answer, err
+}
+
+// RemoveWorkspace implements host.Roots.
+func (Machine) RemoveWorkspace(ctx context.Context, r host.RemovalRequest) (answer host.RemoveAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	root, err := workspace.OpenRoot(r.Root)
+	if err != nil {
+		return answer, err
+	}
+	root.Trash = workspace.Trash{Project: r.Issue.Project, Keep: r.KeepRemoved}
+	i := r.Issue
+	owner := workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: "by-hand"}
+	return root.Remove(ctx, owner, r.Now, r.Discard)
+}
+
+// ListTrash implements host.Roots.
+func (Machine) ListTrash(ctx context.Context, r host.RootRequest) (list []host.Removed, err error) {
+	defer func() { err = host.WithCode(err) }()
+	root, found, err := workspace.FindRoot(r.Root)
+	if err != nil || !found {
+		return nil, err
+	}
+	root.Trash = workspace.Trash{Project: r.Project, Keep: r.KeepRemoved}
+	if list, err = root.Removed(ctx, r.Now, r.Project); err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if list[i].Bytes, err = diskUsage(ctx, list[i].Path); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Restore implements host.Roots.
+func (Machine) Restore(_ context.Context, r host.TrashRequest) (answer host.RestoreAnswer, err error) {
+	root, err := workspace.OpenRoot(r.Root)
+	if err == nil {
+		answer.Path, err = root.Restore(r.Path)
+	}
+	return answer, host.WithCode(err)
+}
+
+// DeleteTrash implements host.Roots.
+func (Machine) DeleteTrash(ctx context.Context, r host.TrashRequest) error {
+	root, err := workspace.OpenRoot(r.Root)
+	if err == nil {
+		err = root.DeleteTrash(ctx, r.Path)
+	}
+	return host.WithCode(err)
+}
+
+// Leave implements host.Roots.
+func (Machine) Leave(ctx context.Context, r host.LeaveRequest) error {
+	root, found, err := workspace.FindRoot(r.Root)
+	if err == nil && found {
+		err = root.Projects().Unclaim(r.StateDir)
+	}
+	if err == nil && found && r.Dissolve {
+		err = root.Dissolve(ctx)
+	}
+	return host.WithCode(err)
+}
+
+// diskUsage returns the bytes that a path occupies on disk. Files that vanish or can't be read count as empty.
+func diskUsage(ctx context.Context, path string) (size int64, err error) {
+	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && at == path && !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("size of %s: %w", path, err)
+		case err != nil:
+			return nil //nolint:nilerr // see above
+		}
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				size += st.Blocks * 512
+			}
+		}
+		return nil
+	})
+	return size, err
+}

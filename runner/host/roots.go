@@ -1,0 +1,146 @@
+package host
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Roots is what a machine does with workspace roots, and with workspaces that no run holds.
+type Roots interface {
+	// Root reads the state of a workspace root. The error names the records that can't be read; the others are returned.
+	Root(ctx context.Context, r RootRequest) (RootAnswer, error)
+	// TryRoot returns an error if a root does not exist and can't be created. It tries.
+	TryRoot(ctx context.Context, r RootRequest) error
+	// Inspect describes a workspace for operators. Diff writes what its work has changed since its base commit, as git diff does, and
+	// reports whether there is a repository. Neither changes anything, or runs a program that a repository names.
+	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
+	Diff(ctx context.Context, r WorkspaceRequest, w io.Writer) (found bool, err error)
+	// Examine looks for work in a workspace that exists nowhere else.
+	Examine(ctx context.Context, r ExamineRequest) (ExamineAnswer, error)
+	// RemoveWorkspace removes a workspace as a run does, but without before_remove.
+	RemoveWorkspace(ctx context.Context, r RemovalRequest) (RemoveAnswer, error)
+	// ListTrash lists what a project has in the trash of a root, sorted by name, and examines it as Examine does.
+	ListTrash(ctx context.Context, r RootRequest) ([]Removed, error)
+	// Restore moves a workspace from the trash back to its path. If it is interrupted it can be repeated.
+	Restore(ctx context.Context, r TrashRequest) (RestoreAnswer, error)
+	// DeleteTrash deletes an entry of the trash.
+	DeleteTrash(ctx context.Context, r TrashRequest) error
+	// Purge deletes removed workspaces whose time in the trash is over.
+	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
+	// Leave gives up the projects that a state directory has claimed in a root.
+	Leave(ctx context.Context, r LeaveRequest) error
+}
+
+// RootRequest asks about a workspace root, which need not exist, or for a purge of its trash.
+type RootRequest struct {
+	Root, Project string
+	// KeepRemoved is how long removed workspaces of the project are kept. With less than MinFree bytes of free space they are deleted at once.
+	KeepRemoved time.Duration
+	MinFree     int64
+	Now         time.Time
+	// Records asks for the workspaces, Trash whether an entry of the trash is due. Only Root uses them and StateDir.
+	Records, Trash bool
+	// StateDir, if set, asks for the projects that it has claimed in the root.
+	StateDir string
+}
+
+// RootAnswer is the state of a root.
+type RootAnswer struct {
+	// Found: workspaces are or have been there. It is set if the request asks for more than free space.
+	Found      bool
+	Projects   []string // claimed by StateDir
+	Workspaces []WorkspaceRecord
+	TrashDue   bool
+	FreeBytes  int64 // negative: unknown
+}
+
+// WorkspaceRecord is a workspace that some run has used.
+type WorkspaceRecord struct {
+	reconcile.Workspace
+	StateDir, RunID string // of the last run that held it
+}
+
+// WorkspaceRequest names the directory of a workspace.
+type WorkspaceRequest struct{ Path string }
+
+// InspectAnswer describes a workspace.
+type InspectAnswer struct {
+	Exists bool       // as a directory
+	Git    *GitStatus // nil without a repository
+}
+
+// GitStatus describes a workspace's repository for operators.
+type GitStatus struct {
+	Branch *string `json:"branch"` // nil if HEAD is detached
+	Commit *string `json:"commit"` // nil if there is none yet
+	// Base is what the work is compared with: the default branch of origin, otherwise main or master; nil if there is none.
+	// Ahead counts the commits of HEAD that Base does not contain.
+	Base  *string `json:"base"`
+	Ahead *int    `json:"commits_ahead"`
+	// Remote is origin's branch of the same name, as of the last push or fetch here; nil if there is none. Unpushed counts
+	// the commits of HEAD that it does not contain.
+	Remote   *string `json:"remote_branch"`
+	Unpushed *int    `json:"commits_not_pushed"`
+	// Count is the number of files in the work tree with changes that are not committed, Changed the first of them.
+	Count   int         `json:"changed_count"`
+	Changed []GitChange `json:"changed"`
+}
+
+// GitChange is one file with its git status: "?" if it is untracked, "u" if it is in conflict, otherwise the two letters of the
+// short format for the index and the work tree, with a dot for no change.
+type GitChange struct {
+	Status string `json:"status"`
+	Path   string `json:"path"`
+}
+
+// ExamineRequest names a workspace by its root and its key.
+type ExamineRequest struct{ Root, Key string }
+
+// Unsaved is work that exists nowhere else: its description, empty if there is none, and names.
+type Unsaved struct {
+	Work  string
+	Items []string
+}
+
+// ExamineAnswer describes a workspace that may be removed.
+type ExamineAnswer struct {
+	Unsaved Unsaved
+	InUse   bool  // a process holds its lease
+	Bytes   int64 // that it occupies on disk
+}
+
+// TrashRequest names an entry of a root's trash by its path.
+type TrashRequest struct{ Root, Path string }
+
+// Removed is a workspace in the trash.
+type Removed struct {
+	// IssueID is empty, and Identifier the key of the workspace, if its record is lost. Then it is not Restorable.
+	IssueID, Identifier string
+	Path                string
+	Bytes               int64
+	At                  time.Time // when it was moved there
+	Due                 time.Time // from then on a pass deletes it, unless it contains unsaved work
+	Unsaved             Unsaved
+	Discarded           bool // an operator has accepted the loss of Unsaved
+	Restorable          bool
+}
+
+// RestoreAnswer is the path of the restored workspace.
+type RestoreAnswer struct{ Path string }
+
+// PurgeAnswer counts what was deleted, and names what could not be deleted and what is kept because of unsaved work.
+type PurgeAnswer struct {
+	Removed     int
+	Undeletable []string
+	Unsaved     map[string]string // path to work
+}
+
+// LeaveRequest names a root and a state directory. Dissolve also removes what symphony has made in the root, unless something is left
+// there that is not symphony's.
+type LeaveRequest struct {
+	Root, StateDir string
+	Dissolve       bool
+}
