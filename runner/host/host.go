@@ -262,6 +262,8 @@ type FactsRequest struct {
 	Path string
 	// Fingerprint asks for a text that changes when the work progresses, GitDirs for the directories that git commit writes.
 	Fingerprint, GitDirs bool
+	// Around asks for the git directory that Path is in.
+	Around bool
 	// Opened are directories that the agent can write besides the workspace.
 	Opened []string
 	// Launch, if set, asks what a command starts. Then Path may be empty.
@@ -290,6 +292,8 @@ type FactsAnswer struct {
 	// GitWritable are the directories that git commit writes, RepoRoot the root of the main repository.
 	GitWritable []string
 	RepoRoot    string
+	// GitAround is the nearest directory, from Path upwards, that looks like a git directory; empty for none.
+	GitAround string
 	Launcher    Launcher
 }
 

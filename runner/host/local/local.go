@@ -243,6 +243,9 @@ func (Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fact
 			answer.Launcher.Direct = l.direct()
 		}
 	}
+	if r.Around {
+		answer.GitAround = git.DirAround(r.Path)
+	}
 	if r.GitDirs {
 		if answer.GitWritable, err = git.Writable(r.Path, r.Opened...); err != nil {
 			return answer, fmt.Errorf("git directories of %s: %w", r.Path, err)

@@ -21,7 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/confine"
-	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Files in the directory of an agent's run.
@@ -87,9 +87,13 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 				"choose a directory that is neither inside nor around it")
 		}
 	}
-	if repository := git.DirAround(s.Cwd); repository != "" {
+	facts, err := project.NewMachine(p.StateDir, "").Facts(ctx, host.FactsRequest{Path: s.Cwd, Around: true})
+	if err != nil {
+		return err
+	}
+	if facts.GitAround != "" {
 		return reconcile.NewError(CodeInvalid,
-			fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", s.Cwd, repository), "name the work tree")
+			fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", s.Cwd, facts.GitAround), "name the work tree")
 	}
 	if err := p.Nested(); err != nil {
 		return err
