@@ -294,7 +294,7 @@ type FactsAnswer struct {
 	RepoRoot    string
 	// GitAround is the nearest directory, from Path upwards, that looks like a git directory; empty for none.
 	GitAround string
-	Launcher    Launcher
+	Launcher  Launcher
 }
 
 // RemovalRequest asks for the workspace of an issue to be removed.

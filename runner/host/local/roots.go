@@ -56,10 +56,11 @@ func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnsw
 		var records []workspace.Record
 		records, err = root.List()
 		for _, rec := range records {
-			answer.Workspaces = append(answer.Workspaces, host.WorkspaceRecord{StateDir: rec.StateDir, RunID: rec.RunID, Workspace: reconcile.Workspace{
+			space := reconcile.Workspace{
 				IssueID: rec.IssueID, Identifier: rec.Identifier, Key: rec.Key, Root: root.Path, Path: rec.Path,
 				Project: rec.Project, Unsaved: rec.Unsaved, UnsavedAt: rec.UnsavedAt, KeptSince: rec.KeptSince, Restored: rec.Restored,
-			}})
+			}
+			answer.Workspaces = append(answer.Workspaces, host.WorkspaceRecord{Workspace: space, StateDir: rec.StateDir, RunID: rec.RunID})
 		}
 	}
 	if r.Trash {

@@ -137,8 +137,8 @@ func (r *reader) base() (name, commit string, err error) {
 	return "", "", nil
 }
 
-// Diff writes what the work in dir has changed since it left its base (see host.GitStatus), committed or not, new files with it, as git diff does;
-// ok is false where git has no repository there. Nothing that the repository names is run, and nothing in it is written.
+// Diff writes what the work in dir has changed since it left its base (see host.GitStatus), committed or not, with new files, as git
+// diff does; ok is false where git has no repository there. Nothing that the repository names is run, and nothing in it is written.
 func Diff(ctx context.Context, dir string, w io.Writer) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, diffFor)
 	defer cancel()

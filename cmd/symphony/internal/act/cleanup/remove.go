@@ -146,7 +146,8 @@ func (r *remover) check(ctx context.Context) (err error) {
 	}
 	for _, s := range r.spaces {
 		if s.InUse {
-			return reconcile.NewError(reconcile.CodeWorkspaceBusy, s.Path+" is in use by run "+s.rec.RunID, "stop the run first: symphony stop "+s.Identifier)
+			return reconcile.NewError(reconcile.CodeWorkspaceBusy, s.Path+" is in use by run "+s.rec.RunID,
+				"stop the run first: symphony stop "+s.Identifier)
 		}
 		if s.Unsaved != "" && !r.options.Force {
 			return unsavedError(s.loss)
