@@ -354,7 +354,7 @@ type handsOff struct{ reconcile.Runners }
 func (handsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { return nil, nil }
 
 // TrashDue implements reconcile.Runners.
-func (handsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, nil }
+func (handsOff) TrashDue(time.Time, int64) (bool, error) { return false, nil }
 
 // dryRun plans a pass and changes nothing: no lock, no directory, no row.
 func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error) (r Result, err error) {
