@@ -288,7 +288,7 @@ func (r *Result) take(report reconcile.Report) {
 func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o Options) error {
 	asking, skips := map[string]bool{}, r.Skips
 	if db == nil {
-		r.Counts = reconcile.Count(r.Claims, asking, skips)
+		r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
 		return nil
 	}
 	if skips == nil || o.Only != "" {
@@ -305,7 +305,7 @@ func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o 
 	for _, request := range open {
 		asking[request.RunID] = true
 	}
-	r.Counts = reconcile.Count(r.Claims, asking, skips)
+	r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
 	return err
 }
 

@@ -47,7 +47,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Next = r.nextRun(v.Why, f)
 		switch {
 		case c != nil:
-			if v.Status = c.Standing(false); v.Status == reconcile.StatusUndelivered {
+			if v.Status = c.IssueStatus(false, r.Obstacle() != ""); v.Status == reconcile.StatusUndelivered {
 				v.Since = text.OrNull(c.Delivery.FailedAt)
 			}
 		case f.action == reconcile.ActDispatch:
@@ -55,7 +55,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		case v.Why.Code == whyUnclaimed:
 			v.Status = StatusUnknown
 		default:
-			v.Status = reconcile.Skip{Reason: v.Why.Code}.Status()
+			v.Status = reconcile.Skip{Reason: v.Why.Code}.IssueStatus(r.Obstacle() != "")
 			if r.ConfigErr != nil {
 				v.Status = reconcile.StatusWaiting
 			}

@@ -51,7 +51,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	v := Overview{
 		GeneratedAt: f.Now, Claims: f.Claims(), Kept: kept, Requests: []RequestRow{}, Issues: o.Issues, Paused: f.Recorded.Paused,
 		Blocked: f.Block, Budget: f.Budget, Schedule: f.Schedule, NextPass: f.NextPass, Project: f.ProjectRow(),
-		scheduledAt: f.rhythm.Last.StartedAt,
+		scheduledAt: f.rhythm.Last.StartedAt, obstacle: f.Obstacle(),
 	}
 	v.claims = only(f.Recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })
 	if f.Low.After(f.Now) {
@@ -157,7 +157,7 @@ func (v *Overview) addEnded(ctx context.Context, f Facts, o Options) error {
 func placesOf(skipped []state.StoredSkip, claimed map[string]reconcile.Claim) map[string]int {
 	queue := slices.DeleteFunc(slices.Clone(skipped), func(s state.StoredSkip) bool {
 		c, is := claimed[s.IssueID]
-		return s.Place == 0 || is && c.Standing(false) != reconcile.StatusQueued
+		return s.Place == 0 || is && c.IssueStatus(false, false) != reconcile.StatusQueued
 	})
 	slices.SortFunc(queue, func(a, b state.StoredSkip) int { return cmp.Compare(a.Place, b.Place) })
 	places := map[string]int{}
