@@ -220,7 +220,7 @@ func TestCountsAfterAFailure(t *testing.T) {
 	report := Tick(t.Context(), w.deps(s.Policy), Options{})
 	equal(t, "actions that failed", len(report.Errors), 1)
 	equal(t, "claims", len(w.claims), 0)
-	equal(t, "running", Count(report.Claims, nil, nil).Running, 0)
+	equal(t, "running", Count(report.Claims, nil, nil, false).Running, 0)
 }
 
 // Updates share transactions. A conflict of one update does not affect the others.

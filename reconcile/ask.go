@@ -27,23 +27,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	t.loadWorkspaces(work)
 	// The requests depend on the claims after the local half, which a dry run has not stored.
 	claims := compute(t.snapshot).remaining()
-	ids := t.idsToAsk(claims)
-	tracked := &Tracked{Asked: make(map[string]bool, len(ids)), Fetched: t.wantCandidates(claims)}
-	bounded, cancel := context.WithTimeout(ctx, trackerBound)
-	defer cancel()
-
-	var wg sync.WaitGroup
-	var refreshErr, candidatesErr error
-	if len(ids) > 0 {
-		wg.Go(func() { tracked.ByID, refreshErr = t.Tracker.ByIDs(bounded, ids) })
-	}
-	if tracked.Fetched {
-		wg.Go(func() { tracked.Candidates, candidatesErr = t.Tracker.Candidates(bounded, t.Policy.ActiveStates) })
-	}
-	wg.Wait()
-	if t.stillEmpty(refreshErr) {
-		refreshErr = nil
-	}
+	tracked, refreshErr, candidatesErr := t.request(ctx, t.idsToAsk(claims), t.wantCandidates(claims))
 	if ctx.Err() != nil {
 		// The pass was interrupted, which is no fault of the tracker.
 		_ = t.fail("", &Error{
@@ -59,7 +43,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		known := t.fail("tracker_error", err)
 		t.blockTracker(work, known, resetOf(err))
 		t.report.Obstacle = &Obstacle{Reason: known.Code, Message: known.Message, Until: resetOf(err)}
-	} else if requested := len(ids) > 0 || tracked.Fetched; requested && t.snapshot.TrackerBlock != nil {
+	} else if requested := len(tracked.Asked) > 0 || tracked.Fetched; requested && t.snapshot.TrackerBlock != nil {
 		t.store(work, Change{TrackerBlock: &Block{}})
 	}
 	if refreshErr != nil {
@@ -69,15 +53,34 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		t.wrote(t.Store.SaveSweep(work, t.snapshot.Now))
 	}
 	t.savePullRequests(work, tracked.ByID)
-	for _, id := range ids {
-		tracked.Asked[id] = true
-	}
 	if candidatesErr != nil {
 		tracked.Fetched, t.snapshot.DispatchOff = false, true
 	}
 	tracked.Low = t.snapshot.TrackerLow || t.Tracker.Low(t.Now())
 	t.report.TrackerLow = tracked.Low
 	return tracked
+}
+
+// request makes both requests, that for the issues with these ids unless there are none, that for the candidates if they are wanted.
+func (t *tick) request(ctx context.Context, ids []string, candidates bool) (tracked *Tracked, refreshErr, candidatesErr error) {
+	ctx, cancel := context.WithTimeout(ctx, trackerBound)
+	defer cancel()
+	tracked = &Tracked{Asked: make(map[string]bool, len(ids)), Fetched: candidates}
+	for _, id := range ids {
+		tracked.Asked[id] = true
+	}
+	var wg sync.WaitGroup
+	if len(ids) > 0 {
+		wg.Go(func() { tracked.ByID, refreshErr = t.Tracker.ByIDs(ctx, ids) })
+	}
+	if candidates {
+		wg.Go(func() { tracked.Candidates, candidatesErr = t.Tracker.Candidates(ctx, t.Policy.ActiveStates) })
+	}
+	wg.Wait()
+	if t.stillEmpty(refreshErr) {
+		refreshErr = nil // the issues are gone
+	}
+	return tracked, refreshErr, candidatesErr
 }
 
 // savePullRequests stores the pull requests that the refresh has found, for the views.
@@ -103,7 +106,7 @@ func (t *tick) loadWorkspaces(ctx context.Context) {
 	if since := s.Now.Sub(s.LastSweep); since >= 0 && since < sweepEvery {
 		return
 	}
-	if s.TrashDue, err = t.Runners.TrashDue(s.Now, s.FreeBytes, t.Policy.MinFreeBytes); err != nil {
+	if s.TrashDue, err = t.Runners.TrashDue(s.Now, t.Policy.MinFreeBytes); err != nil {
 		_ = t.fail("trash", err)
 	}
 	s.SweepDue = len(list) > 0 && !s.TrackerLow || s.TrashDue

@@ -8,15 +8,15 @@ const (
 	longestProbe      = 10 * time.Minute
 )
 
-// Delay returns how long the given attempt (from 1) waits after a failure: 10 s, doubled with each attempt, at most max
-// (specification 8.4).
-func Delay(attempt int, max time.Duration) time.Duration {
+// Delay returns how long the given attempt (from 1) waits after a failure: 10 s, doubled with each attempt, at most
+// longest (specification 8.4).
+func Delay(attempt int, longest time.Duration) time.Duration {
 	d := firstBackoff
 	for i := 1; i < attempt; i++ {
-		if d > max/2 {
-			return max // before doubling could overflow
+		if d > longest/2 {
+			return longest // before doubling could overflow
 		}
 		d *= 2
 	}
-	return min(d, max)
+	return min(d, longest)
 }

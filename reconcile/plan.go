@@ -181,6 +181,11 @@ func (s *Snapshot) hold(c Claim, reason, message string) Claim {
 	return c
 }
 
+// holdByOperator returns the claim held for an operator.
+func (s *Snapshot) holdByOperator(c Claim) Claim {
+	return s.hold(c, HoldOperator, "held by an operator")
+}
+
 // freshStart returns the claim due now, without its hold, its last error and its counters.
 func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 	c.Status, c.Kind, c.DueAt = Waiting, kind, s.Now
@@ -272,46 +277,58 @@ func (p *planner) unblock(cmd Command) {
 	p.update(&Change{AgentBlock: &Block{}, TrackerBlock: &Block{}, Unblocked: p.s.Now, Commands: []int64{cmd.ID}})
 }
 
+// issueCommand carries out a command about an issue: stop, hold, retry or deliver.
 func (p *planner) issueCommand(cmd Command) {
-	c := Claim{
-		IssueID: cmd.IssueID, Identifier: cmd.Identifier, Project: p.s.Policy.Project, ClaimedAt: p.s.Now,
-		Issue: Issue{ID: cmd.IssueID, Identifier: cmd.Identifier},
-	}
 	claimed := p.claims[cmd.IssueID]
-	if claimed != nil {
-		c = *claimed
+	var next Claim
+	kind, message, possible := ActRetry, "", true
+	switch cmd.Verb {
+	case VerbDeliver:
+		next, possible = p.deliverNow(claimed)
+	case VerbRetry:
+		next, message, possible = p.retryNow(claimed)
+	default:
+		kind = ActHold
+		next, message = p.holdNow(claimed, cmd)
 	}
-	running := c.Status == Running
-	kind, message := ActHold, ""
-	switch {
-	case cmd.Verb == VerbDeliver:
-		due, possible := p.deliverNow(claimed)
-		if !possible {
-			p.update(&Change{Commands: []int64{cmd.ID}})
-			return
-		}
-		kind, c = ActRetry, due
-	case cmd.Verb == VerbRetry && claimed == nil:
+	if !possible { // there is nothing to deliver or to retry
 		p.update(&Change{Commands: []int64{cmd.ID}})
 		return
-	case cmd.Verb == VerbRetry && running:
-		c = p.s.freshStart(c, c.Kind)
-		c.Status = Running
-		kind, message = ActRetry, "counters cleared, its run continues"
-	case cmd.Verb == VerbRetry:
-		c = p.s.freshStart(c, Requested)
-		kind = ActRetry
-	case running:
-		c.HoldNext = true
-		message = "after its current run"
-	default:
-		c = p.s.hold(c, HoldOperator, "held by an operator")
 	}
-	change := p.put(c)
+	change := p.put(next)
 	change.Commands = []int64{cmd.ID}
-	if running && cmd.Verb == VerbStop {
-		p.stop(c, StopOperator, change)
+	if cmd.Verb == VerbStop && next.Status == Running {
+		p.stop(next, StopOperator, change)
 		return
 	}
-	p.act(kind, c, HoldOperator, message, change)
+	p.act(kind, next, HoldOperator, message, change)
+}
+
+// retryNow carries out the command retry. It returns the claim due now, or with cleared counters if it has a run; false without a claim.
+func (p *planner) retryNow(c *Claim) (next Claim, message string, possible bool) {
+	switch {
+	case c == nil:
+		return Claim{}, "", false
+	case c.Status == Running:
+		next = p.s.freshStart(*c, c.Kind)
+		next.Status = Running
+		return next, "counters cleared, its run continues", true
+	}
+	return p.s.freshStart(*c, Requested), "", true
+}
+
+// holdNow carries out the commands hold and stop. It returns the claim held, or to be held after its run. Without a claim it is a new one.
+func (p *planner) holdNow(c *Claim, cmd Command) (next Claim, message string) {
+	switch {
+	case c == nil:
+		c = &Claim{
+			IssueID: cmd.IssueID, Identifier: cmd.Identifier, Project: p.s.Policy.Project, ClaimedAt: p.s.Now,
+			Issue: Issue{ID: cmd.IssueID, Identifier: cmd.Identifier},
+		}
+	case c.Status == Running:
+		next = *c
+		next.HoldNext = true
+		return next, "after its current run"
+	}
+	return p.s.holdByOperator(*c), ""
 }

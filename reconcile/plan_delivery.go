@@ -98,7 +98,7 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	}
 	switch {
 	case c.HoldNext:
-		return s.hold(c, HoldOperator, "held by an operator")
+		return s.holdByOperator(c)
 	case c.HoldReason != "":
 		c.Status = Held
 	}

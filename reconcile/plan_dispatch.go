@@ -20,14 +20,10 @@ type dispatch struct {
 	*planner
 	taken   int
 	byState map[string]int
-	probes  int       // how many runs may start: at most one while the agent or the account is blocked, otherwise any number
-	block   *Block    // the one that lets no run start now, nil for none
-	budget  *Obstacle // the day's budget is used up, nil if it is not
-	tester  string    // the issue whose run tests whether a block is over, empty for none
-	// obstacle keeps every issue from starting, nil for none. Blocks and the budget are not among them: runs that an operator asks
-	// for start.
-	obstacle   *Obstacle
-	candidates map[string]Issue // by id; nil until a candidate is blocked
+	// obstacle keeps every issue from starting. The block of the agent or the account, and the budget of the day, keep all but those
+	// that an operator asks for. Each is nil if it is not in the way.
+	obstacle, block, budget *Obstacle
+	candidates              map[string]Issue // by id; nil until a candidate is blocked
 }
 
 // MessageNoSlot is the specification's text for a due retry without a slot (8.4).
@@ -40,7 +36,7 @@ func (p *planner) dispatch() {
 	}
 	d := p.newDispatch()
 	queued := 0
-	began, obstacle := d.taken, cmp.Or(d.obstacle, d.blocked(), d.budget)
+	began, obstacle := d.taken, cmp.Or(d.obstacle, d.block, d.budget)
 	for _, c := range d.contenders() {
 		reason, subject, message := d.refuse(c)
 		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Title: c.issue.Title}
@@ -77,9 +73,9 @@ func (p *planner) dispatch() {
 }
 
 // newDispatch counts the slots that are taken (specification 8.3): by running claims, and by ended runs with remaining
-// processes, because it is not certain yet that these can be ended. It also counts how many runs may start under a block.
+// processes, because it is not certain yet that these can be ended. It also finds out whether a block lets a run start, as a test.
 func (p *planner) newDispatch() *dispatch {
-	d := &dispatch{planner: p, byState: map[string]int{}, probes: math.MaxInt, obstacle: p.s.obstacle(), budget: p.s.budget()}
+	d := &dispatch{planner: p, byState: map[string]int{}, obstacle: p.s.obstacle(), budget: p.s.budget()}
 	for _, c := range p.claims {
 		if c.Status == Running && !c.delivering() {
 			d.take(c.Issue.State)
@@ -90,19 +86,24 @@ func (p *planner) newDispatch() *dispatch {
 			d.take(r.Issue.State)
 		}
 	}
+	tester := ""
 	for _, b := range p.dispatchBlocks() {
-		d.probes = min(d.probes, 1)
 		waits := p.s.Now.Before(b.NextTry) || b == p.s.Account.Block && p.s.Account.Probing
 		for _, r := range p.s.Runs {
 			if p.runs[r.ID] != nil && b.startedUnder(r) {
-				waits, d.tester = true, r.Identifier
+				waits, tester = true, r.Identifier
 			}
 		}
 		if waits {
-			d.probes, d.block = 0, b
+			d.block = b.obstacle(tester)
 		}
 	}
 	return d
+}
+
+// obstacle returns a block under which no further run starts. The run of the issue tester, if any, tests whether it is over.
+func (b Block) obstacle(tester string) *Obstacle {
+	return &Obstacle{Reason: SkipBlocked, Message: b.Code + ": " + b.Message, Until: b.NextTry, Tester: tester}
 }
 
 // dispatchBlocks returns the blocks under which only one run may start at a time.
@@ -212,21 +213,13 @@ func (s *Snapshot) budget() *Obstacle {
 	return &Obstacle{Reason: SkipBudget, Message: b.Text(s.Now), Until: DayEnd(s.Now)}
 }
 
-// blocked returns the block under which no run starts now, nil for none.
-func (d *dispatch) blocked() *Obstacle {
-	if d.block == nil {
-		return nil
-	}
-	return &Obstacle{Reason: SkipBlocked, Message: d.block.Code + ": " + d.block.Message, Until: d.block.NextTry, Tester: d.tester}
-}
-
 // later returns what keeps a later pass from starting a run, nil for nothing.
 func (d *dispatch) later() *Obstacle {
 	asked := func(c *Claim) bool { return c.Status == Waiting && d.s.insists(contender{issue: c.Issue, claim: c}) }
 	if d.obstacle == nil && slices.ContainsFunc(d.byAge(), asked) {
 		return nil
 	}
-	return cmp.Or(d.obstacle, d.blocked(), d.budget)
+	return cmp.Or(d.obstacle, d.block, d.budget)
 }
 
 // insists reports whether an operator asks for this run. It starts in spite of a budget that is used up, and in spite of a block,
@@ -262,11 +255,10 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return SkipElsewhere, "", s.Claimed[issue.ID]
 	case d.removing[issue.ID]:
 		return SkipWorkspaceBusy, "", "its old workspace is being removed"
-	case d.probes <= 0 && !s.insists(c):
-		b := cmp.Or(d.block, d.dispatchBlocks()[0])
-		return SkipBlocked, "", b.Code + ": " + b.Message
+	case d.block != nil && !s.insists(c):
+		return d.block.Reason, "", d.block.Message
 	case d.budget != nil && !s.insists(c):
-		return SkipBudget, "", d.budget.Message
+		return d.budget.Reason, "", d.budget.Message
 	case !anySlot && d.taken >= pol.MaxConcurrent:
 		return SkipNoSlot, "", takenText(pol.MaxConcurrent, "")
 	case !anySlot && limited && d.byState[state] >= limit:
@@ -352,7 +344,9 @@ func (d *dispatch) start(c contender) {
 		Issue: c.issue, Fingerprint: c.issue.Fingerprint(), StartedAt: s.Now, WorkspaceRoot: claim.WorkspaceRoot,
 	}
 	d.take(c.issue.State)
-	d.probes--
+	if blocks := d.dispatchBlocks(); len(blocks) > 0 && d.block == nil {
+		d.block = blocks[0].obstacle(c.issue.Identifier)
+	}
 	if slots := s.Account.Slots; slots != nil {
 		s.Account.Slots = &Slots{Free: slots.Free - 1, Taken: slots.Taken + 1, Max: slots.Max}
 	}

@@ -12,7 +12,7 @@ func (p *planner) refresh() {
 			continue
 		}
 		issue, visible := p.s.Tracker.ByID[c.IssueID]
-		reason, message := p.s.leave(issue, visible)
+		reason, message := p.s.Policy.StopReason(issue, visible)
 		switch {
 		case issue.Malformed != "": // nothing else is known of it: a run goes on, and none starts
 			p.eligible[c.IssueID] = c.Status == Waiting && !p.s.undelivered(*c)
@@ -60,23 +60,23 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 // MessageArchived is the message of an action about an issue that was archived.
 const MessageArchived = "it is archived"
 
-// leave returns the reason to stop working on an issue, empty if there is none.
-func (s *Snapshot) leave(issue Issue, visible bool) (reason, message string) {
+// StopReason returns the reason to stop working on an issue, empty if there is none. A pass uses it, and a worker between two turns.
+func (p Policy) StopReason(issue Issue, visible bool) (reason, message string) {
 	switch {
 	case !visible:
 		return StopMissing, "the tracker no longer returns it"
-	case s.Policy.Terminal(issue.State):
+	case p.Terminal(issue.State):
 		return StopTerminal, "is " + issue.State
 	case issue.Elsewhere:
 		return StopMoved, "it is now in another project"
 	case issue.Archived:
 		return StopInactive, MessageArchived
-	case !s.Policy.Active(issue.State):
+	case !p.Active(issue.State):
 		return StopInactive, "is " + issue.State
-	case !s.Policy.Labelled(issue):
+	case !p.Labelled(issue):
 		return StopLabel, "lost a required label"
-	case !s.Policy.Ours(issue):
-		return StopAssignee, "is not assigned to " + s.Policy.Assignee
+	case !p.Ours(issue):
+		return StopAssignee, "is not assigned to " + p.Assignee
 	}
 	return "", ""
 }

@@ -122,7 +122,7 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 	uncounted := max(c.Runs-1, 0) // for a run that is no evidence about the issue
 	switch {
 	case c.HoldNext: // not the run's stop reason, because a later retry clears HoldNext
-		return s.hold(c, HoldOperator, "held by an operator")
+		return s.holdByOperator(c)
 	case r.Outcome == Succeeded:
 		c.Kind, c.Attempt, c.DueAt = Continuation, 1, ended.Add(continuationDelay)
 		c.Failures, c.Interruptions, c.ErrorCode, c.ErrorMessage = 0, 0, "", ""

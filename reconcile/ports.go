@@ -261,8 +261,8 @@ type Runners interface {
 	Reap(ctx context.Context, run Run, record func(left []Process) error) (left []Process, err error)
 	// Workspaces lists the recorded workspaces.
 	Workspaces(ctx context.Context) ([]Workspace, error)
-	// TrashDue reports whether removed workspaces must be deleted: because they are old enough, or because less space is free than wanted.
-	TrashDue(now time.Time, free, wanted int64) (bool, error)
+	// TrashDue reports whether removed workspaces must be deleted: because they are old enough, or because less than minFree bytes are free.
+	TrashDue(now time.Time, minFree int64) (bool, error)
 	// FreeBytes returns the free space of the workspaces' volume; negative if unknown.
 	FreeBytes() int64
 }

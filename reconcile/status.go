@@ -24,8 +24,9 @@ const (
 // Label is the status as people read it.
 func (s Status) Label() string { return strings.ReplaceAll(string(s), "_", " ") }
 
-// Standing is the status of the claim. asking is set if its run has an open request.
-func (c Claim) Standing(asking bool) Status {
+// IssueStatus is the status of the claim's issue. asking is set if its run has an open request, stopped if nothing starts at present,
+// whatever the issue: then none waits for a slot.
+func (c Claim) IssueStatus(asking, stopped bool) Status {
 	switch {
 	case c.Status == Running && asking:
 		return StatusNeedsAnswer
@@ -35,16 +36,19 @@ func (c Claim) Standing(asking bool) Status {
 		return StatusHeld
 	case c.Delivery.Code != "":
 		return StatusUndelivered
-	case c.Kind == NoSlot:
+	case c.Kind == NoSlot && !stopped:
 		return StatusQueued
 	}
 	return StatusWaiting
 }
 
-// Status is the status of a candidate that the pass did not start.
-func (s Skip) Status() Status {
+// IssueStatus is the status of a candidate that the pass did not start. stopped is set if nothing starts at present.
+func (s Skip) IssueStatus(stopped bool) Status {
 	switch s.Reason {
 	case SkipNoSlot, SkipNoSlotInState:
+		if stopped {
+			return StatusWaiting
+		}
 		return StatusQueued
 	case SkipBlockedBy:
 		return StatusBlocked
@@ -70,19 +74,20 @@ type Counts struct {
 	Skipped int `json:"skipped"`
 }
 
-// Count counts claims, and the skips of issues without a claim. asking has the ids of runs with an open request.
-func Count(claims []Claim, asking map[string]bool, skips []Skip) (n Counts) {
+// Count counts claims, and the skips of issues without a claim. asking has the ids of runs with an open request; stopped is that of
+// IssueStatus.
+func Count(claims []Claim, asking map[string]bool, skips []Skip, stopped bool) (n Counts) {
 	claimed := map[string]bool{}
 	for _, c := range claims {
 		claimed[c.IssueID] = true
 		if c.Status == Waiting {
 			n.Retrying++
 		}
-		n.Add(c.Standing(asking[c.RunID]))
+		n.Add(c.IssueStatus(asking[c.RunID], stopped))
 	}
 	for _, s := range skips {
 		if !claimed[s.IssueID] && s.Reason != SkipUnsavedWork {
-			n.Add(s.Status())
+			n.Add(s.IssueStatus(stopped))
 		}
 	}
 	return n

@@ -20,9 +20,11 @@ func TestCount(t *testing.T) {
 		{IssueID: "10", Reason: SkipLabel},
 		{IssueID: "11", Reason: SkipUnsavedWork},
 	}
-	n := Count(claims, map[string]bool{"r2": true}, skips)
+	n := Count(claims, map[string]bool{"r2": true}, skips, false)
 	equal(t, "the sum", n.Text(), "2 running (1 needs an answer), 2 queued, 1 blocked, 2 waiting, 1 skipped, 1 held, 1 undelivered")
 	equal(t, "twice that", n.Plus(n).GoingOn(), "4 running (2 need an answer), 4 queued, 2 blocked, 4 waiting, 2 skipped")
 	equal(t, "the claims that wait", n.Retrying, 3)
-	equal(t, "nothing", Count(nil, nil, nil).Text(), "")
+	n = Count(claims, map[string]bool{"r2": true}, skips, true)
+	equal(t, "the sum while nothing starts", n.Text(), "2 running (1 needs an answer), 1 blocked, 4 waiting, 1 skipped, 1 held, 1 undelivered")
+	equal(t, "nothing", Count(nil, nil, nil, false).Text(), "")
 }

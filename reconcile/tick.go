@@ -47,6 +47,7 @@ type tick struct {
 	reaped           map[string]bool // the runs whose remaining processes this pass has failed to end
 	host, hostBefore *Block          // the host block that this pass has found, and the stored one
 	slots            *Slots          // the account's slots that this pass has reserved
+	unlockIssues     func()          // set by othersAllow
 }
 
 // localHalf plans without the tracker, applies the plan, and then loads the snapshot again. It returns false if the database
@@ -150,25 +151,17 @@ func (t *tick) silent(l Liveness) bool {
 	return l.Alive && l.BeatAt > 0 && t.Mono()-l.BeatAt >= patience
 }
 
-// planAndApply computes a plan from the snapshot and applies it. It plans again if the host or the account allows less than the
-// plan starts. It returns whether anything was applied.
+// planAndApply computes a plan from the snapshot and applies it. It plans again if the host, other projects or the account allow less
+// than the plan starts. It returns whether anything was applied.
 func (t *tick) planAndApply(ctx context.Context) bool {
 	s := &t.snapshot
-	t.planned = s.Now
+	t.planned, t.unlockIssues = s.Now, func() {}
+	defer func() { t.unlockIssues() }()
 	planned := compute(*s)
-	switch starts := slices.ContainsFunc(planned.plan.Actions, Action.starts); {
-	case starts && !t.hostAllows(ctx):
-		planned = compute(*s)
-	case !starts && s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.Only == "":
-		t.setHostBlock(ctx, nil) // there is nothing to start
-	}
-	again, unlock := t.lockIssues(ctx, planned.plan)
-	defer unlock()
-	if again {
-		planned = compute(*s)
-	}
-	if t.takeSlots(ctx, planned.plan) {
-		planned = compute(*s)
+	for _, allows := range []func(context.Context, Plan) bool{t.hostAllows, t.othersAllow, t.accountAllows} {
+		if !allows(ctx, planned.plan) {
+			planned = compute(*s) // the snapshot now has the reason
+		}
 	}
 	plan := planned.plan
 	s.Claims, t.report.Waits, t.report.Obstacle = planned.remaining(), plan.Waits, cmp.Or(t.report.Obstacle, plan.Obstacle)
@@ -208,10 +201,15 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	return len(plan.Actions) > 0
 }
 
-// hostAllows reports whether a worker started now would outlive the pass. If not, it blocks the host in the snapshot, so that the
-// pass continues without starting workers.
-func (t *tick) hostAllows(ctx context.Context) bool {
-	if t.CheckHost == nil {
+// hostAllows reports whether the workers that a plan starts would outlive the pass. If not, it blocks the host in the snapshot, so that
+// the pass continues without starting workers.
+func (t *tick) hostAllows(ctx context.Context, plan Plan) bool {
+	s := &t.snapshot
+	switch starts := slices.ContainsFunc(plan.Actions, Action.starts); {
+	case !starts && s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.Only == "":
+		t.setHostBlock(ctx, nil) // there is nothing to start
+		return true
+	case !starts, t.CheckHost == nil:
 		return true
 	}
 	err := t.CheckHost(ctx)
@@ -220,7 +218,7 @@ func (t *tick) hostAllows(ctx context.Context) bool {
 		return true
 	}
 	known := t.fail(CodeWorkersWouldDie, err)
-	b := &Block{Code: known.Code, Message: known.Message, Since: t.snapshot.Now}
+	b := &Block{Code: known.Code, Message: known.Message, Since: s.Now}
 	if t.hostBefore != nil {
 		b.Since = t.hostBefore.Since
 	}
@@ -236,34 +234,37 @@ func (t *tick) setHostBlock(ctx context.Context, b *Block) {
 	}
 }
 
-// lockIssues finds out which issues other projects have claimed, if the plan starts any, and reports whether the pass must plan again.
-// Until unlock no other project starts a run for an issue of the same tracker. A dry run only looks.
-func (t *tick) lockIssues(ctx context.Context, plan Plan) (again bool, unlock func()) {
-	none := func() {}
+// othersAllow reports whether no other project has claimed an issue that a plan starts. Until unlockIssues no other project starts a run
+// for an issue of the same tracker. A dry run only looks.
+func (t *tick) othersAllow(ctx context.Context, plan Plan) bool {
 	if t.Others == nil || !slices.ContainsFunc(plan.Actions, func(a Action) bool { return a.Kind == ActDispatch }) {
-		return false, none
+		return true
+	}
+	if !t.snapshot.DryRun {
+		unlock, err := t.Others.LockIssues(ctx, t.Policy.Project)
+		if err != nil {
+			return t.startNothing(err)
+		}
+		t.unlockIssues = unlock
 	}
 	var err error
-	if unlock = none; !t.snapshot.DryRun {
-		unlock, err = t.Others.LockIssues(ctx, t.Policy.Project)
-	}
-	if err != nil {
-		unlock = none
-	} else {
-		t.snapshot.Claimed, err = t.Others.Claimed(ctx, t.Policy.Project)
-	}
-	if err != nil {
-		_ = t.fail("account_state", err)
-		t.snapshot.DispatchOff = true
-		return true, unlock
+	if t.snapshot.Claimed, err = t.Others.Claimed(ctx, t.Policy.Project); err != nil {
+		return t.startNothing(err)
 	}
 	taken := func(a Action) bool { return a.Kind == ActDispatch && t.snapshot.Claimed[a.IssueID] != "" }
-	return slices.ContainsFunc(plan.Actions, taken), unlock
+	return !slices.ContainsFunc(plan.Actions, taken)
 }
 
-// takeSlots reserves slots of the account for the agents that the plan starts, and reports whether the pass must plan again
-// because there are fewer. It is called after the tracker's answer, so that the slots are not reserved while the pass waits.
-func (t *tick) takeSlots(ctx context.Context, plan Plan) bool {
+// startNothing lets the pass continue without starting agents after an error about what projects share. It returns false.
+func (t *tick) startNothing(err error) bool {
+	_ = t.fail("account_state", err)
+	t.snapshot.DispatchOff = true
+	return false
+}
+
+// accountAllows reserves slots of the account for the agents that a plan starts, and reports whether there are enough. It is called
+// after the tracker's answer, so that the slots are not reserved while the pass waits.
+func (t *tick) accountAllows(ctx context.Context, plan Plan) bool {
 	want := 0
 	for _, a := range plan.Actions {
 		if a.Kind == ActDispatch {
@@ -271,16 +272,14 @@ func (t *tick) takeSlots(ctx context.Context, plan Plan) bool {
 		}
 	}
 	if t.Accounts == nil || want == 0 {
-		return false
+		return true
 	}
 	slots, err := t.Accounts.TakeSlots(ctx, want, t.snapshot.DryRun)
 	if err != nil {
-		_ = t.fail("account_state", err)
-		t.snapshot.DispatchOff = true
-		return true
+		return t.startNothing(err)
 	}
 	t.slots, t.snapshot.Account.Slots = slots, slots
-	return slots != nil && slots.Free < want
+	return slots == nil || slots.Free >= want
 }
 
 // fail adds an error to the report, with this code if it has none.

@@ -512,6 +512,6 @@ func TestFrozen(t *testing.T) {
 
 // countsOf are the numbers of running, waiting and held claims.
 func countsOf(r Report) string {
-	n := Count(r.Claims, nil, nil)
+	n := Count(r.Claims, nil, nil, false)
 	return fmt.Sprint(n.Running, n.Retrying, n.Held)
 }

@@ -455,7 +455,7 @@ func (w *world) Workspaces(context.Context) ([]Workspace, error) { return w.work
 
 func (w *world) FreeBytes() int64 { return w.free }
 
-func (w *world) TrashDue(time.Time, int64, int64) (bool, error) { return w.trash, nil }
+func (w *world) TrashDue(time.Time, int64) (bool, error) { return w.trash, nil }
 
 func (w *world) ByIDs(_ context.Context, ids []string) (map[string]Issue, error) {
 	w.mu.Lock()

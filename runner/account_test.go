@@ -126,7 +126,7 @@ func TestUsageInOrder(t *testing.T) {
 	var total atomic.Int64
 	total.Store(1)
 	var both sync.WaitGroup
-	count := func() { r.usage(t.Context(), usageSession{used: total.Load}) }
+	count := func() { r.storeTokens(t.Context(), usageSession{used: total.Load}) }
 	both.Go(count)
 	<-j.entered
 	both.Go(count)
@@ -143,7 +143,7 @@ func TestUsageStoredLater(t *testing.T) {
 	m.fails["Thread"] = 1
 	w, _ := bare(m)
 	j := w.newJob(reconcile.Run{}, nil)
-	j.rec.usage(t.Context(), usageSession{used: func() int64 { return 50 }})
+	j.rec.storeTokens(t.Context(), usageSession{used: func() int64 { return 50 }})
 	if err := j.conclude(t.Context()); err != nil || len(m.finished) != 1 || m.finished[0].Tokens.Total != 50 || m.threads["T"].Total != 50 {
 		t.Errorf("%+v %+v %v", m.finished, m.threads, err)
 	}
@@ -156,7 +156,7 @@ func TestResumedThreadThatCantBeRead(t *testing.T) {
 	w, _ := bare(m)
 	r := w.newJob(reconcile.Run{}, nil).rec
 	for _, row := range []struct{ total, used int64 }{{950, 0}, {1000, 100}} {
-		r.usage(t.Context(), usageSession{used: func() int64 { return row.total }})
+		r.storeTokens(t.Context(), usageSession{used: func() int64 { return row.total }})
 		test.Equal(t, "tokens", r.get().Tokens, reconcile.Tokens{Input: row.used, Total: row.used})
 	}
 }

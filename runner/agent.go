@@ -2,19 +2,14 @@ package runner
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -41,6 +36,37 @@ const (
 	stderrLimit   = 256 << 10 // bytes kept of the agent's stderr
 	lastWordsKept = 4 << 10   // bytes at its end that are searched for the last line
 )
+
+// openAgent launches an agent and opens its session. It returns the agent also with the error of open. An agent that collided with
+// another is replaced once.
+func openAgent(
+	ctx context.Context, j *job, options func(*agentProcess) agent.Options, open func(*agentProcess) error,
+) (g *agentProcess, err error) {
+	for replaced := false; ; replaced = true {
+		if g, err = launchAgent(ctx, j, options); err != nil {
+			return nil, err
+		}
+		if err = open(g); err == nil {
+			return g, nil
+		}
+		if err = g.explainStart(ctx, err); replaced || ctx.Err() != nil || !Collided(err) {
+			return g, err
+		}
+		j.Log.Info("the agent collided with another and is replaced once", "error", err)
+		g.end(ctx)
+	}
+}
+
+// Collided reports whether an agent failed because another started at the same moment. They can delete each other's helper program,
+// codex-linux-sandbox, and up to codex 0.166 they can't both create the database of a new codex home.
+func Collided(err error) bool {
+	if err == nil {
+		return false
+	}
+	code, message := codeOf(err)
+	return code == string(agent.CodeSandboxUnavailable) && strings.Contains(message, "No such file") ||
+		strings.Contains(message, "failed to initialize sqlite state runtime")
+}
 
 // launchAgent starts codex.command in the workspace (specification 10.1). Only the worker has the other end of its stdin open, so
 // that the agent exits when the worker dies. options is called before the session of the process is set.
@@ -76,6 +102,20 @@ func (c Config) OtherHome(reported string) string {
 	}
 	return fmt.Sprintf("codex uses the home %s, not that of agents, %s: its rules and programs work outside the sandbox",
 		reported, c.AgentHome)
+}
+
+// initialize opens the session, and checks what the agent reports and that it can sandbox commands.
+func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
+	server, err := g.session.Initialize(ctx)
+	if err != nil {
+		return server, err
+	}
+	g.Log.Info("agent ready", "user_agent", server.UserAgent)
+	if warning := g.Config.OtherHome(server.Home); warning != "" {
+		g.Log.Warn(warning)
+	}
+	g.readEnviron(ctx)
+	return server, g.probeSandbox(ctx)
 }
 
 // drain reads stderr to its end, so that an agent never blocks on it, even if the disk is full.
@@ -139,187 +179,15 @@ func (g *agentProcess) busy() bool {
 	return err != nil || slices.ContainsFunc(below, func(p reconcile.Process) bool { return !slices.Contains(g.before, p) })
 }
 
-// Timeouts of the steps that end an agent. Their sum is shorter than a stop may take.
-const (
-	interruptBound = 2 * time.Second
-	stdinBound     = 1500 * time.Millisecond
-	termBound      = time.Second
-	lockBound      = 2 * time.Second // after SIGTERM, for programs that may have to remove a lock: those of hooks and login profiles
-	outputBound    = 500 * time.Millisecond
-)
-
-// exitWait is how long the worker waits for a signal after the agent has exited: a shutdown, or a stopped scope, ends both, and
-// then the agent has not failed.
-const exitWait = time.Second
-
-// explainStart is like explain, and adds the last line of the agent's stderr.
-func (g *agentProcess) explainStart(ctx context.Context, err error) error {
-	err = g.explain(ctx, err)
-	var e *agent.Error
-	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
-	if !errors.As(err, &e) || strings.HasSuffix(e.Message, words) {
-		return err
-	}
-	explained := *e
-	explained.Message += "; the last line of its stderr: " + words
-	return &explained
-}
-
-// explain returns why the agent exited if that ended the session, else err.
-func (g *agentProcess) explain(ctx context.Context, err error) error {
-	var e *agent.Error
-	if !errors.As(err, &e) || e.Code != agent.CodePortExit || ctx.Err() != nil || !g.endedWithin(ctx, exitWait) {
-		return err
-	}
-	awaitAll(exitWait, g.drained)
-	exit, closeErr := g.child.Close()
-	select {
-	case <-ctx.Done():
-		return err
-	case <-time.After(exitWait):
-	}
-	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
-	switch {
-	case closeErr != nil:
-		return err
-	case (exit.Code == 127 || exit.Code == 126) && g.Free != nil:
-		return reconcile.NewError("codex_not_found", fmt.Sprintf("%q can't be run: %s", g.Config.Command, words),
-			"install codex so that a login shell finds it, or set CODEX_BIN to its path")
-	case exit.Code == 127 || exit.Code == 126:
-		return reconcile.NewError("codex_not_found", fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),
-			"install codex so that bash -lc finds it, or give its path in codex.command")
-	case words != "":
-		words = ": " + words
-	}
-	return &agent.Error{Code: agent.CodePortExit, Message: "the agent exited unexpectedly, " + exit.Text + words}
-}
-
-// killed reports whether a signal has ended the agent, perhaps below a wrapper, or it is not known to have exited.
-func (g *agentProcess) killed() bool {
-	exit, err := g.child.Close()
-	return err != nil || exit.Code < 0 || exit.Code > 128
-}
-
-// awaitAll waits until all channels are closed, but no longer than bound, because another process may keep the streams open.
-func awaitAll(bound time.Duration, channels ...<-chan struct{}) {
-	end := time.After(bound)
-	for _, c := range channels {
-		select {
-		case <-c:
-		case <-end:
-			return
+// asker passes requests of the agent to an operator. ending is closed when the run must end.
+func (g *agentProcess) asker(ending <-chan struct{}) agent.Asker {
+	return func(ctx context.Context, ask agent.Request) agent.Decision {
+		<-g.ready
+		desk := agent.Desk{
+			Store: g.Requests, Timeout: g.Config.AnswerTimeout, Redactor: g.Redactor, Log: g.Log, Now: g.Now, Notify: g.Attend,
+			Instant: func() reconcile.Instant { return reconcile.Instant{Boot: g.Boot, Mono: g.Mono()} },
+			Run:     g.rec.get, Ending: ending, Gone: g.session.Done(),
 		}
+		return desk.Decide(ctx, ask)
 	}
-}
-
-// end ends the agent in steps: turn/interrupt, so that the thread can be resumed; closing stdin, which makes codex exit; SIGTERM;
-// SIGKILL. The signals go to the process group. A program that has not answered may be another one than codex, such as one of a
-// login profile or a package manager: it gets SIGTERM at once and more time, because a lock that it leaves would delay later runs.
-func (g *agentProcess) end(ctx context.Context) {
-	if g == nil {
-		return
-	}
-	bounded, cancel := context.WithTimeout(ctx, interruptBound)
-	g.warn("turn not interrupted", g.session.Interrupt(bounded))
-	cancel()
-	g.rec.usage(ctx, g.session)
-	g.observe()
-	g.warn("agent's stdin", g.session.Close())
-	stdin, term := stdinBound, termBound
-	if g.environ == nil {
-		stdin, term = 0, lockBound
-	}
-	if !g.endedWithin(ctx, stdin) {
-		g.warn("agent not signalled", g.child.SignalGroup(unix.SIGTERM))
-		if !g.endedWithin(ctx, term) {
-			g.warn("agent not killed", g.child.SignalGroup(unix.SIGKILL))
-		}
-	}
-	awaitAll(outputBound, g.session.Done(), g.drained)
-	_, err := g.child.Close()
-	g.warn("agent", err)
-	<-g.session.Done() // stdout is closed: the events that are still queued are stored before the log is closed
-	g.warn("agent's stderr", g.stderr.Close())
-}
-
-func (g *agentProcess) endedWithin(ctx context.Context, d time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	return g.child.Wait(ctx) == nil
-}
-
-// Inspection is an agent that was started like that of a run, in a temporary workspace, to query it. Close must be called.
-type Inspection struct {
-	Session agent.Session
-	// Server is what codex reported about itself.
-	Server agent.Server
-	// Cwd is the temporary workspace, Policy the sandbox policy of a turn.
-	Cwd    string
-	Policy json.RawMessage
-
-	dir     string
-	process *agentProcess
-}
-
-// Inspect starts codex.command in a temporary workspace below parent, which must exist. env is the environment of a worker. Codex
-// writes to its home as in a run. The errors are those of a run whose agent does not start.
-func (c Config) Inspect(ctx context.Context, m host.Machine, env []string, parent, version string) (_ *Inspection, err error) {
-	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
-	}
-	i := &Inspection{dir: dir, Cwd: filepath.Join(dir, "workspace")}
-	space := &host.Workspace{Path: i.Cwd, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache")}
-	space.Codex = host.Dirs{Tmp: filepath.Join(dir, "codex-tmp"), Cache: filepath.Join(dir, "codex-cache")}
-	space.Hooks = space.Codex
-	for _, d := range []string{i.Cwd, space.TmpDir, space.CacheDir, space.Codex.Tmp, space.Codex.Cache} {
-		if err == nil {
-			err = os.Mkdir(d, 0o700)
-		}
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("temporary workspace for codex: %w", err), i.Close())
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, i.Close())
-		}
-	}()
-	w := &Worker{
-		Config: c, Machine: m, Dir: dir, Env: env, Version: version,
-		Log: slog.New(slog.DiscardHandler), Redactor: agent.NewRedactor(c.SecretValues),
-	}
-	// The name of the directory serves as the run's id, which marks the processes.
-	j := w.newJob(reconcile.Run{ID: filepath.Base(dir)}, func(error) {})
-	j.space = space
-	if i.Policy, err = c.TurnPolicy(ctx, w.Machine, *space); err != nil {
-		return nil, err
-	}
-	noOptions := func(*agentProcess) agent.Options { return agent.Options{} }
-	i.process, err = openAgent(ctx, j, noOptions, func(g *agentProcess) (err error) {
-		i.Session = g.session
-		i.Server, err = g.session.Initialize(ctx)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	i.process.environ = i.process.started // it has answered: see end
-	return i, nil
-}
-
-// TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable, agent.ErrNoProbe.
-func (i *Inspection) TrySandbox(ctx context.Context) error {
-	return confine.TrySandbox(ctx, i.Session, i.Cwd, i.dir, i.Policy)
-}
-
-// Close ends the agent and all processes that it left, and removes the temporary workspace.
-func (i *Inspection) Close() (err error) {
-	if i.process != nil {
-		ctx := context.Background()
-		i.process.end(ctx)
-		// MCP servers, and programs that a login profile starts, are not in the process group.
-		err = i.process.ended(i.process.host.Kill(ctx, host.KillRequest{}))
-	}
-	return errors.Join(err, os.RemoveAll(i.dir))
 }

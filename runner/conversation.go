@@ -49,33 +49,33 @@ type runningTurn struct {
 }
 
 // awaitOpened waits until the conversation is open. It returns why it could not be opened.
-func (t *conversation) awaitOpened(ctx context.Context) error {
-	if t == nil || t.opened == nil {
+func (c *conversation) awaitOpened(ctx context.Context) error {
+	if c == nil || c.opened == nil {
 		return nil
 	}
 	select {
-	case <-t.opened:
+	case <-c.opened:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if t.failed == nil {
+	if c.failed == nil {
 		return nil
 	}
-	code, message := codeOf(t.failed)
+	code, message := codeOf(c.failed)
 	return &reconcile.Error{Code: code, Message: "the conversation was not opened: " + message}
 }
 
 // converse opens the conversation of a call.
-func (t *conversation) converse(ctx context.Context, call *reconcile.Call, p ConversationCall) (ConversationResult, error) {
+func (c *conversation) converse(ctx context.Context, call *reconcile.Call, p ConversationCall) (ConversationResult, error) {
 	if err := refuseSettings(p.Config); err != nil {
 		return ConversationResult{}, err
 	}
-	t.params = p
-	g, err := t.ensure(ctx)
+	c.params = p
+	g, err := c.ensure(ctx)
 	if err != nil {
 		return ConversationResult{}, err
 	}
-	call.ThreadID = t.params.ThreadID
+	call.ThreadID = c.params.ThreadID
 	return ConversationResult{
 		ThreadID: call.ThreadID, Model: g.session.Model(), UserAgent: g.server.UserAgent, Resumed: p.ThreadID != "",
 	}, nil
@@ -102,65 +102,65 @@ func refuseSettings(config map[string]any) error {
 
 // dir returns the directory in which a turn or a command starts: the one that the call names, that of the conversation, or the agent's.
 // It is in that of the agent, and where it leads may change: the sandbox is that of the agent's directory.
-func (t *conversation) dir(named string) string { return cmp.Or(named, t.params.Cwd, t.space.Path) }
+func (c *conversation) dir(named string) string { return cmp.Or(named, c.params.Cwd, c.space.Path) }
 
 // profiles returns the flags that give all commands of codex the profiles of the agent's directory. They protect its git directory, and
 // that of a repository in it where the conversation starts.
-func (t *conversation) profiles(ctx context.Context) (flags string, err error) {
-	guarded, err := t.Free.Guarded(ctx)
+func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
+	guarded, err := c.Free.Guarded(ctx)
 	if err != nil {
 		return "", err
 	}
-	if unclear := t.Config.Patterns(*t.space); len(unclear) > 0 {
+	if unclear := c.Config.Patterns(*c.space); len(unclear) > 0 {
 		return "", reconcile.NewError("invalid_argument", "codex's sandbox takes these paths for patterns: "+strings.Join(unclear, ", "),
 			"use directories without *?[]{} in their paths")
 	}
-	for dir := t.dir(""); dir != t.space.Path && paths.Inside(t.space.Path, dir); dir = filepath.Dir(dir) {
+	for dir := c.dir(""); dir != c.space.Path && paths.Inside(c.space.Path, dir); dir = filepath.Dir(dir) {
 		git := filepath.Join(dir, ".git")
 		if _, err := os.Lstat(git); err == nil {
 			guarded = append(guarded, git)
 		}
 	}
-	return confine.ProfileFlags(t.Config.DirectoryProfiles(t.space.Path, *t.space, guarded)), nil
+	return confine.ProfileFlags(c.Config.DirectoryProfiles(c.space.Path, *c.space, guarded)), nil
 }
 
 // endOutdated ends codex before a turn if it was started with other profiles than now: a project may have been added since.
-func (t *conversation) endOutdated(ctx context.Context) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.live == nil {
+func (c *conversation) endOutdated(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live == nil {
 		return nil
 	}
-	flags, err := t.profiles(ctx)
-	if err == nil && flags != t.flags {
-		t.live.end(context.WithoutCancel(ctx))
-		t.live = nil
+	flags, err := c.profiles(ctx)
+	if err == nil && flags != c.flags {
+		c.live.end(context.WithoutCancel(ctx))
+		c.live = nil
 	}
 	return err
 }
 
 // ensure starts codex, and opens the thread of the conversation, unless both are done.
-func (t *conversation) ensure(ctx context.Context) (*liveCodex, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.live != nil {
+func (c *conversation) ensure(ctx context.Context) (*liveCodex, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live != nil {
 		select {
-		case <-t.live.session.Done(): // it has exited
-			t.live.end(context.WithoutCancel(ctx))
-			t.live = nil
+		case <-c.live.session.Done(): // it has exited
+			c.live.end(context.WithoutCancel(ctx))
+			c.live = nil
 		default:
-			return t.live, nil
+			return c.live, nil
 		}
 	}
 	var err error
-	if t.flags, err = t.profiles(ctx); err != nil {
+	if c.flags, err = c.profiles(ctx); err != nil {
 		return nil, err
 	}
 	live := &liveCodex{}
-	g, err := openAgent(ctx, t.job, t.options, func(g *agentProcess) (err error) {
+	g, err := openAgent(ctx, c.job, c.options, func(g *agentProcess) (err error) {
 		live.agentProcess = g
-		if live.server, err = g.initialize(ctx); err == nil && t.opened != nil {
-			err = t.openThread(ctx, live)
+		if live.server, err = g.initialize(ctx); err == nil && c.opened != nil {
+			err = c.openThread(ctx, live)
 		}
 		return err
 	})
@@ -168,31 +168,31 @@ func (t *conversation) ensure(ctx context.Context) (*liveCodex, error) {
 		g.end(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	t.live = live
+	c.live = live
 	return live, nil
 }
 
 // openThread starts the thread of the conversation, or resumes it.
-func (t *conversation) openThread(ctx context.Context, g *liveCodex) error {
-	where := *t.space
-	where.Path = t.dir("")
-	config, err := t.Config.ThreadConfig(ctx, t.Machine, t.run.ID, where, g.environ)
+func (c *conversation) openThread(ctx context.Context, g *liveCodex) error {
+	where := *c.space
+	where.Path = c.dir("")
+	config, err := c.Config.ThreadConfig(ctx, c.Machine, c.run.ID, where, g.environ)
 	if err != nil {
 		return err
 	}
-	maps.Copy(config, t.params.Config)
+	maps.Copy(config, c.params.Config)
 	params := agent.ThreadParams{
-		Name: t.run.Identifier, Cwd: where.Path, ApprovalPolicy: firstGiven(t.params.ApprovalPolicy, t.Config.ApprovalPolicy), Config: config,
-		Model: t.params.Model, BaseInstructions: t.params.BaseInstructions, DeveloperInstructions: t.params.DeveloperInstructions,
+		Name: c.run.Identifier, Cwd: where.Path, ApprovalPolicy: firstGiven(c.params.ApprovalPolicy, c.Config.ApprovalPolicy), Config: config,
+		Model: c.params.Model, BaseInstructions: c.params.BaseInstructions, DeveloperInstructions: c.params.DeveloperInstructions,
 	}
-	if t.params.ThreadID != "" {
-		err = g.session.ResumeThread(ctx, t.params.ThreadID, params)
+	if c.params.ThreadID != "" {
+		err = g.session.ResumeThread(ctx, c.params.ThreadID, params)
 	} else {
-		t.params.ThreadID, err = g.session.StartThread(ctx, params)
+		c.params.ThreadID, err = g.session.StartThread(ctx, params)
 	}
 	if err == nil {
-		t.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = t.params.ThreadID, g.session.Model() })
-		t.rec.flush(ctx)
+		c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = c.params.ThreadID, g.session.Model() })
+		c.rec.flush(ctx)
 	}
 	return err
 }
@@ -209,8 +209,8 @@ func firstGiven(values ...json.RawMessage) json.RawMessage {
 
 // sandbox returns the permission profile of a turn or a command, or the policy that replaces it: what the call itself names, or the
 // conversation, or the profile of the agent's directory.
-func (t *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, profile string) {
-	switch policy = firstGiven(own, t.params.SandboxPolicy); {
+func (c *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, profile string) {
+	switch policy = firstGiven(own, c.params.SandboxPolicy); {
 	case policy == nil:
 		return nil, confine.ProfileName
 	case confine.ReadsOnly(policy):
@@ -219,63 +219,63 @@ func (t *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, pro
 	return policy, ""
 }
 
-func (t *conversation) options(g *agentProcess) agent.Options {
-	listener := newListener(t.job)
+func (c *conversation) options(g *agentProcess) agent.Options {
+	listener := newListener(c.job)
 	return agent.Options{
-		TurnTimeout: t.Config.TurnTimeout, StallTimeout: t.Config.StallTimeout, OnApproval: t.Config.OnApproval, OnQuestion: t.Config.OnQuestion,
-		Busy: g.busy, Ask: g.asker(nil), Now: t.Now,
+		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout, OnApproval: c.Config.OnApproval, OnQuestion: c.Config.OnQuestion,
+		Busy: g.busy, Ask: g.asker(nil), Now: c.Now,
 		OnEvent: func(e agent.Event) {
 			<-g.ready
-			listener.heard(g, e)
+			listener.store(g, e)
 		},
 	}
 }
 
 // turn carries out one turn. If ctx ends first, it interrupts the turn.
-func (t *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error) {
-	if err := t.endOutdated(ctx); err != nil {
+func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error) {
+	if err := c.endOutdated(ctx); err != nil {
 		return TurnResult{}, err
 	}
-	g, err := t.ensure(ctx)
+	g, err := c.ensure(ctx)
 	if err != nil {
 		return TurnResult{}, err
 	}
-	policy, profile := t.sandbox(p.SandboxPolicy)
-	t.rec.change(func(r *reconcile.Run) { r.Turns++ })
+	policy, profile := c.sandbox(p.SandboxPolicy)
+	c.rec.change(func(r *reconcile.Run) { r.Turns++ })
 	g.beginTurn()
 	turn, err := g.session.RunTurn(ctx, agent.TurnParams{
-		Items: p.Items, Model: p.Model, Effort: p.Effort, Cwd: t.dir(p.Cwd),
-		ApprovalPolicy: firstGiven(p.ApprovalPolicy, t.params.ApprovalPolicy, t.Config.ApprovalPolicy),
+		Items: p.Items, Model: p.Model, Effort: p.Effort, Cwd: c.dir(p.Cwd),
+		ApprovalPolicy: firstGiven(p.ApprovalPolicy, c.params.ApprovalPolicy, c.Config.ApprovalPolicy),
 		SandboxPolicy:  policy, Permissions: profile,
 	})
-	t.rec.usage(ctx, g.session)
+	c.rec.storeTokens(ctx, g.session)
 	err = g.explain(ctx, err)
 	switch {
 	case err == nil:
-		t.rec.change(func(r *reconcile.Run) { r.TurnsDone++ })
-		t.shareSuccess(ctx)
+		c.rec.change(func(r *reconcile.Run) { r.TurnsDone++ })
+		c.shareSuccess(ctx)
 	case turn.Status == "": // it goes on
-		t.interrupt(g)
+		c.interrupt(g)
 	}
-	t.rec.flush(ctx)
+	c.rec.flush(ctx)
 	return TurnResult{TurnID: turn.ID, LastMessage: turn.LastMessage}, err
 }
 
 // interrupt ends the running turn of codex, or codex.
-func (t *conversation) interrupt(g *liveCodex) {
+func (c *conversation) interrupt(g *liveCodex) {
 	ctx, cancel := context.WithTimeout(context.Background(), interruptBound)
 	defer cancel()
 	if err := g.session.Interrupt(ctx); err != nil {
-		t.warn("turn not interrupted: codex is ended", err)
-		t.stop(context.Background())
+		c.warn("turn not interrupted: codex is ended", err)
+		c.stop(context.Background())
 	}
 }
 
 // steer adds input to the running turn. Error: agent.ErrNoTurn.
-func (t *conversation) steer(ctx context.Context, items []agent.Input) error {
-	t.mu.Lock()
-	g := t.live
-	t.mu.Unlock()
+func (c *conversation) steer(ctx context.Context, items []agent.Input) error {
+	c.mu.Lock()
+	g := c.live
+	c.mu.Unlock()
 	if g == nil {
 		return agent.ErrNoTurn
 	}
@@ -283,25 +283,25 @@ func (t *conversation) steer(ctx context.Context, items []agent.Input) error {
 }
 
 // ask carries out a call that needs no turn.
-func (t *conversation) ask(ctx context.Context, call reconcile.Call) (any, error) {
-	g, err := t.ensure(ctx)
+func (c *conversation) ask(ctx context.Context, call reconcile.Call) (any, error) {
+	g, err := c.ensure(ctx)
 	if err != nil {
 		return nil, err
 	}
 	switch call.Verb {
 	case reconcile.CallLogin:
-		login, err := g.session.Login(ctx, t.dir(""))
+		login, err := g.session.Login(ctx, c.dir(""))
 		return LoginResult{login, g.server.UserAgent}, err
 	case reconcile.CallDiff:
 		return decoded(call, func(p ExecCall) (any, error) {
-			return g.session.DiffToRemote(ctx, t.dir(p.Cwd))
+			return g.session.DiffToRemote(ctx, c.dir(p.Cwd))
 		})
 	case reconcile.CallExec:
 		return decoded(call, func(p ExecCall) (any, error) {
-			policy, profile := t.sandbox(p.SandboxPolicy)
+			policy, profile := c.sandbox(p.SandboxPolicy)
 			limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
 			return g.session.Exec(ctx, agent.ExecParams{
-				Command: p.Command, Cwd: t.dir(p.Cwd), Env: t.Config.ExecEnv(t.run.ID, *t.space, g.environ), SandboxPolicy: policy,
+				Command: p.Command, Cwd: c.dir(p.Cwd), Env: c.Config.ExecEnv(c.run.ID, *c.space, g.environ), SandboxPolicy: policy,
 				Permissions: profile, Timeout: limit,
 			})
 		})
@@ -311,11 +311,11 @@ func (t *conversation) ask(ctx context.Context, call reconcile.Call) (any, error
 }
 
 // stop ends codex.
-func (t *conversation) stop(ctx context.Context) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.live != nil {
-		t.live.end(ctx)
-		t.live = nil
+func (c *conversation) stop(ctx context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.live != nil {
+		c.live.end(ctx)
+		c.live = nil
 	}
 }

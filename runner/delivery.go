@@ -154,7 +154,7 @@ func pullRequestTitle(issue reconcile.Issue) string {
 // pullRequestBody contains nothing from outside but the address of the issue, without characters that have a meaning in Markdown.
 func pullRequestBody(issue reconcile.Issue) string {
 	const body = "Opened by symphony"
-	u, err := url.Parse(textOf(issue.URL))
+	u, err := url.Parse(text.OrEmpty(issue.URL))
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsAny(u.String(), "<>()[]`\\\"") {
 		return body + "."
 	}

@@ -116,32 +116,32 @@ func newClientCalls(j *job) *clientCalls {
 }
 
 // serve is the work of a free run.
-func (c *clientCalls) serve(ctx context.Context) error {
-	defer c.end(ctx)
-	if err := c.prepare(ctx); err != nil {
+func (cc *clientCalls) serve(ctx context.Context) error {
+	defer cc.end(ctx)
+	if err := cc.prepare(ctx); err != nil {
 		return err
 	}
-	c.rec.phase(ctx, reconcile.StreamingTurn)
-	c.idle = c.Mono()
+	cc.rec.phase(ctx, reconcile.StreamingTurn)
+	cc.idle = cc.Mono()
 	look := time.NewTicker(missedWake)
 	defer look.Stop()
 	for {
-		calls, err := c.free.Calls.QueuedCalls(ctx, c.run.ID)
-		c.warn("calls not read", err) // the next look tries again
+		calls, err := cc.free.Calls.QueuedCalls(ctx, cc.run.ID)
+		cc.warn("calls not read", err) // the next look tries again
 		for _, call := range calls {
-			c.begin(ctx, call)
+			cc.begin(ctx, call)
 		}
-		if err == nil && c.idleFor() {
-			return runEnd{reconcile.Succeeded, "idle", fmt.Sprintf("it had nothing to do for %v", c.free.Idle)}
+		if err == nil && cc.idleFor() {
+			return runEnd{reconcile.Succeeded, "idle", fmt.Sprintf("it had nothing to do for %v", cc.free.Idle)}
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-c.free.Wake:
+		case <-cc.free.Wake:
 		case <-look.C:
 		}
-		if c.free.Orphaned != nil && c.free.Orphaned() {
-			c.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
+		if cc.free.Orphaned != nil && cc.free.Orphaned() {
+			cc.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
 		}
 	}
 }
@@ -150,105 +150,105 @@ func (c *clientCalls) serve(ctx context.Context) error {
 func (j *job) freeDir() string { return filepath.Join(j.Dir, "work") }
 
 // prepare makes the directories that programs of the run get.
-func (c *clientCalls) prepare(ctx context.Context) error {
-	dir := c.freeDir()
-	c.space = &host.Workspace{
-		Path: c.run.WorkspacePath, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache"),
+func (cc *clientCalls) prepare(ctx context.Context) error {
+	dir := cc.freeDir()
+	cc.space = &host.Workspace{
+		Path: cc.run.WorkspacePath, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache"),
 		Codex: host.Dirs{Tmp: filepath.Join(dir, "codex-tmp"), Cache: filepath.Join(dir, "codex-cache")},
 	}
-	c.space.Hooks = c.space.Codex
-	for _, d := range []string{c.space.TmpDir, c.space.CacheDir, c.space.Codex.Tmp, c.space.Codex.Cache} {
+	cc.space.Hooks = cc.space.Codex
+	for _, d := range []string{cc.space.TmpDir, cc.space.CacheDir, cc.space.Codex.Tmp, cc.space.Codex.Cache} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return fmt.Errorf("directories of the agent: %w", err)
 		}
 	}
-	return c.host.Open(ctx)
+	return cc.host.Open(ctx)
 }
 
 // idleFor reports whether the agent has been without a call for too long.
-func (c *clientCalls) idleFor() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.free.Idle > 0 && c.open == 0 && c.Mono()-c.idle >= c.free.Idle
+func (cc *clientCalls) idleFor() bool {
+	cc.mu.Lock()
+	defer cc.mu.Unlock()
+	return cc.free.Idle > 0 && cc.open == 0 && cc.Mono()-cc.idle >= cc.free.Idle
 }
 
 // maxConversations is how many conversations one agent may have, because slots count agents and not their processes.
 const maxConversations = 16
 
 // begin hands a call to a goroutine, once.
-func (c *clientCalls) begin(ctx context.Context, call reconcile.Call) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.begun[call.ID] {
+func (cc *clientCalls) begin(ctx context.Context, call reconcile.Call) {
+	cc.mu.Lock()
+	defer cc.mu.Unlock()
+	if cc.begun[call.ID] {
 		return
 	}
-	c.begun[call.ID] = true
-	c.open++
-	t := c.conversations[call.Conversation]
+	cc.begun[call.ID] = true
+	cc.open++
+	c := cc.conversations[call.Conversation]
 	refuse := func(code, message, hint string) {
-		c.working.Go(func() { c.finish(ctx, call, nil, reconcile.NewError(code, message, hint)) })
+		cc.working.Go(func() { cc.finish(ctx, call, nil, reconcile.NewError(code, message, hint)) })
 	}
 	switch {
-	case call.Verb == reconcile.CallConversation && len(c.conversations) >= maxConversations:
+	case call.Verb == reconcile.CallConversation && len(cc.conversations) >= maxConversations:
 		refuse("too_many_conversations", fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxConversations),
 			"spawn another agent")
 		return
 	case call.Verb == reconcile.CallConversation:
-		t = c.newConversation()
-		t.opened = make(chan struct{})
-		c.conversations[call.ID] = t
-	case t == nil && (call.Conversation != "" ||
+		c = cc.newConversation()
+		c.opened = make(chan struct{})
+		cc.conversations[call.ID] = c
+	case c == nil && (call.Conversation != "" ||
 		call.Verb == reconcile.CallTurn || call.Verb == reconcile.CallSteer || call.Verb == reconcile.CallInterrupt):
 		refuse("unknown_conversation", fmt.Sprintf("the agent has no conversation %q", call.Conversation), "")
 		return
 	case call.Verb == reconcile.CallTurn:
-		t.turns = append(t.turns, call)
-		if !t.runsTurns {
-			t.runsTurns = true
-			c.working.Go(func() { c.runTurns(ctx, t) })
+		c.turns = append(c.turns, call)
+		if !c.runsTurns {
+			c.runsTurns = true
+			cc.working.Go(func() { cc.runTurns(ctx, c) })
 		}
 		return
 	}
-	c.working.Go(func() { c.carryOut(ctx, t, call) })
+	cc.working.Go(func() { cc.carryOut(ctx, c, call) })
 }
 
 // carryOut carries out a call that is not a turn.
-func (c *clientCalls) carryOut(ctx context.Context, t *conversation, call reconcile.Call) {
+func (cc *clientCalls) carryOut(ctx context.Context, c *conversation, call reconcile.Call) {
 	var result any
-	err := c.free.Calls.BeginCall(ctx, call.ID, c.Now())
+	err := cc.free.Calls.BeginCall(ctx, call.ID, cc.Now())
 	if err == nil && call.Verb != reconcile.CallConversation && call.Verb != reconcile.CallInterrupt {
-		err = t.awaitOpened(ctx)
+		err = c.awaitOpened(ctx)
 	}
 	switch {
 	case err != nil:
 	case call.Verb == reconcile.CallConversation:
-		result, err = decoded(call, func(p ConversationCall) (any, error) { return t.converse(ctx, &call, p) })
+		result, err = decoded(call, func(p ConversationCall) (any, error) { return c.converse(ctx, &call, p) })
 	case call.Verb == reconcile.CallSteer:
-		result, err = decoded(call, func(p TurnCall) (any, error) { return struct{}{}, c.steer(ctx, t, p.Items) })
+		result, err = decoded(call, func(p TurnCall) (any, error) { return struct{}{}, cc.steer(ctx, c, p.Items) })
 	case call.Verb == reconcile.CallInterrupt:
-		c.interrupt(ctx, t)
+		cc.interrupt(ctx, c)
 		result = struct{}{}
 	default:
-		result, err = c.conversationFor(t).ask(ctx, call)
+		result, err = cc.conversationFor(c).ask(ctx, call)
 	}
 	if call.Verb == reconcile.CallConversation {
-		t.failed = err
-		close(t.opened)
+		c.failed = err
+		close(c.opened)
 		if err != nil {
-			c.forget(call.ID, t)
+			cc.forget(call.ID, c)
 		}
 	}
-	c.finish(ctx, call, result, err)
+	cc.finish(ctx, call, result, err)
 }
 
 // forget lets a conversation that could not be opened count no more.
-func (c *clientCalls) forget(id string, t *conversation) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (cc *clientCalls) forget(id string, c *conversation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t.live == nil {
-		delete(c.conversations, id)
+	cc.mu.Lock()
+	defer cc.mu.Unlock()
+	if c.live == nil {
+		delete(cc.conversations, id)
 	}
 }
 
@@ -262,10 +262,10 @@ func decoded[P any](call reconcile.Call, do func(P) (any, error)) (any, error) {
 }
 
 // finish stores how a call ended.
-func (c *clientCalls) finish(ctx context.Context, call reconcile.Call, result any, err error) {
+func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result any, err error) {
 	if err == nil {
 		call.Result, err = json.Marshal(result)
-		call.Result = c.Redactor.Bytes(call.Result)
+		call.Result = cc.Redactor.Bytes(call.Result)
 	}
 	call.Status = reconcile.CallCompleted
 	if err != nil {
@@ -277,28 +277,28 @@ func (c *clientCalls) finish(ctx context.Context, call reconcile.Call, result an
 		} else if errors.Is(err, errInterrupted) {
 			call.Status = reconcile.CallInterrupted
 		}
-		call.ErrorText = c.Redactor.Text(call.ErrorText)
-		c.shareFault(ctx, call.ErrorCode, call.ErrorText)
+		call.ErrorText = cc.Redactor.Text(call.ErrorText)
+		cc.shareFault(ctx, call.ErrorCode, call.ErrorText)
 	}
-	c.store(ctx, call)
+	cc.store(ctx, call)
 	details := map[string]string{"call": call.ID, "conversation": call.Conversation, "error": call.ErrorText}
-	c.note("call_"+string(call.Status), string(call.Verb), details)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open--; c.open == 0 {
-		c.idle = c.Mono()
+	cc.note("call_"+string(call.Status), string(call.Verb), details)
+	cc.mu.Lock()
+	defer cc.mu.Unlock()
+	if cc.open--; cc.open == 0 {
+		cc.idle = cc.Mono()
 	}
 }
 
 // store stores an ended call. It tries again until the run ends, because a client waits for the call. Then the call ends with the run.
-func (c *clientCalls) store(ctx context.Context, call reconcile.Call) {
+func (cc *clientCalls) store(ctx context.Context, call reconcile.Call) {
 	for {
-		call.EndedAt = c.Now()
-		err := c.free.Calls.EndCall(context.WithoutCancel(ctx), call)
+		call.EndedAt = cc.Now()
+		err := cc.free.Calls.EndCall(context.WithoutCancel(ctx), call)
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return
 		}
-		c.warn("end of a call not stored", err)
+		cc.warn("end of a call not stored", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -311,45 +311,45 @@ func (c *clientCalls) store(ctx context.Context, call reconcile.Call) {
 var errInterrupted = &reconcile.Error{Code: "interrupted", Message: "a client has interrupted the turn"}
 
 // runTurns carries out the turns of a conversation, one after the other, until none waits.
-func (c *clientCalls) runTurns(ctx context.Context, t *conversation) {
+func (cc *clientCalls) runTurns(ctx context.Context, c *conversation) {
 	for {
-		c.mu.Lock()
-		if len(t.turns) == 0 {
-			t.running, t.runsTurns = nil, false
-			c.mu.Unlock()
+		cc.mu.Lock()
+		if len(c.turns) == 0 {
+			c.running, c.runsTurns = nil, false
+			cc.mu.Unlock()
 			return
 		}
-		call := t.turns[0]
-		t.turns = t.turns[1:]
+		call := c.turns[0]
+		c.turns = c.turns[1:]
 		turn, cancel := context.WithCancel(ctx)
 		done := make(chan struct{})
-		t.running = &runningTurn{cancel: cancel, done: done}
-		c.mu.Unlock()
+		c.running = &runningTurn{cancel: cancel, done: done}
+		cc.mu.Unlock()
 		var result any
-		err := c.free.Calls.BeginCall(ctx, call.ID, c.Now())
+		err := cc.free.Calls.BeginCall(ctx, call.ID, cc.Now())
 		if err == nil {
-			err = t.awaitOpened(turn)
+			err = c.awaitOpened(turn)
 		}
 		if err == nil {
-			result, err = decoded(call, func(p TurnCall) (any, error) { return t.turn(turn, p) })
+			result, err = decoded(call, func(p TurnCall) (any, error) { return c.turn(turn, p) })
 		}
 		if err != nil && turn.Err() != nil {
 			err = errInterrupted
 		}
 		cancel()
-		c.finish(ctx, call, result, err)
+		cc.finish(ctx, call, result, err)
 		close(done)
 	}
 }
 
 // interrupt ends the running turn of a conversation, and drops those that wait.
-func (c *clientCalls) interrupt(ctx context.Context, t *conversation) {
-	c.mu.Lock()
-	waiting, running := t.turns, t.running
-	t.turns = nil
-	c.mu.Unlock()
+func (cc *clientCalls) interrupt(ctx context.Context, c *conversation) {
+	cc.mu.Lock()
+	waiting, running := c.turns, c.running
+	c.turns = nil
+	cc.mu.Unlock()
 	for _, call := range waiting {
-		c.finish(ctx, call, nil, errInterrupted)
+		cc.finish(ctx, call, nil, errInterrupted)
 	}
 	if running != nil {
 		running.cancel()
@@ -361,15 +361,15 @@ func (c *clientCalls) interrupt(ctx context.Context, t *conversation) {
 const steerStep = 10 * time.Millisecond
 
 // steer adds input to the running turn of a conversation. If the turn is about to begin, it waits for that.
-func (c *clientCalls) steer(ctx context.Context, t *conversation, items []agent.Input) error {
-	c.mu.Lock()
-	running := t.running
-	c.mu.Unlock()
+func (cc *clientCalls) steer(ctx context.Context, c *conversation, items []agent.Input) error {
+	cc.mu.Lock()
+	running := c.running
+	cc.mu.Unlock()
 	if running == nil {
 		return errNoTurn
 	}
 	for {
-		if err := t.steer(ctx, items); !errors.Is(err, agent.ErrNoTurn) {
+		if err := c.steer(ctx, items); !errors.Is(err, agent.ErrNoTurn) {
 			return err
 		}
 		select {
@@ -385,35 +385,35 @@ func (c *clientCalls) steer(ctx context.Context, t *conversation, items []agent.
 var errNoTurn = reconcile.NewError("no_turn", "no turn is running in the conversation", "send the input as a turn")
 
 // conversationFor returns the conversation of a call that needs no thread: t, or one whose codex is only started for such calls.
-func (c *clientCalls) conversationFor(t *conversation) *conversation {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t == nil && c.spare == nil {
-		c.spare = c.newConversation()
+func (cc *clientCalls) conversationFor(c *conversation) *conversation {
+	cc.mu.Lock()
+	defer cc.mu.Unlock()
+	if c == nil && cc.spare == nil {
+		cc.spare = cc.newConversation()
 	}
-	return cmp.Or(t, c.spare)
+	return cmp.Or(c, cc.spare)
 }
 
 // newConversation returns a conversation without a process. c.mu is held.
-func (c *clientCalls) newConversation() *conversation {
+func (cc *clientCalls) newConversation() *conversation {
 	j := &job{
-		Worker: c.Worker, host: c.host, run: c.run, cancel: c.cancel, rec: c.rec, events: c.events, space: c.space,
-		agentRedactor: c.agentRedactor, stderr: stderrFile,
+		Worker: cc.Worker, host: cc.host, run: cc.run, cancel: cc.cancel, rec: cc.rec, events: cc.events, space: cc.space,
+		agentRedactor: cc.agentRedactor, stderr: stderrFile,
 	}
-	if n := len(c.all) + 1; n > 1 {
+	if n := len(cc.all) + 1; n > 1 {
 		j.stderr = fmt.Sprintf("agent-%d.stderr", n)
 	}
-	t := &conversation{job: j}
-	c.all = append(c.all, t)
-	return t
+	c := &conversation{job: j}
+	cc.all = append(cc.all, c)
+	return c
 }
 
 // end waits for the calls and ends all processes of codex.
-func (c *clientCalls) end(ctx context.Context) {
-	c.working.Wait()
+func (cc *clientCalls) end(ctx context.Context) {
+	cc.working.Wait()
 	var ending sync.WaitGroup
-	for _, t := range c.all {
-		ending.Go(func() { t.stop(context.WithoutCancel(ctx)) })
+	for _, c := range cc.all {
+		ending.Go(func() { c.stop(context.WithoutCancel(ctx)) })
 	}
 	ending.Wait()
 }

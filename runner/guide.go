@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -29,34 +30,12 @@ type pendingUpdate struct {
 	answers []reconcile.Request
 }
 
-// openedThread is the thread of a run.
-type openedThread struct {
-	id      string
-	resumed bool // an earlier run worked on it
-	worked  bool // an earlier run worked in this workspace
-	// replaces is set for a new thread if the issue had another one before.
-	replaces bool
-	// elsewhere is set if the issue's last thread is in another codex home.
-	elsewhere bool
-}
-
-// note returns the note about earlier threads for a new one.
-func (t openedThread) note() string {
-	switch {
-	case !t.worked:
-		return ""
-	case t.elsewhere:
-		return agent.WorkElsewhere
-	}
-	return agent.EarlierWork
-}
-
 // firstTurnText returns the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. The guidance
 // contains the prompt if that has changed with the workflow's template, the attempt or the issue.
 func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread) (string, error) {
 	issue := g.rec.get().Issue
 	if !t.resumed {
-		seen := reconcile.LastSeen{Description: hashOf(textOf(issue.Description)), Prompt: hashOf(prompt)}
+		seen := reconcile.LastSeen{Description: hashOf(text.OrEmpty(issue.Description)), Prompt: hashOf(prompt)}
 		return g.agentRedactor.Text(agent.FirstTurn(prompt, t.note(), g.updateForNewThread(ctx, issue, seen, t))), nil
 	}
 	seen, last, err := g.lastRun(ctx, t.id, issue)
@@ -108,7 +87,7 @@ func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issu
 		last.StartedAt, last.Issue = g.run.StartedAt, issue
 	}
 	if !known {
-		seen = reconcile.LastSeen{CommentAt: last.StartedAt, Description: hashOf(textOf(last.Issue.Description))}
+		seen = reconcile.LastSeen{CommentAt: last.StartedAt, Description: hashOf(text.OrEmpty(last.Issue.Description))}
 	}
 	if !found {
 		return seen, nil, err
@@ -120,7 +99,7 @@ func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issu
 func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
 	issue := g.rec.get().Issue
 	u := agent.Update{Answers: g.lateAnswers(ctx)}
-	description := textOf(issue.Description)
+	description := text.OrEmpty(issue.Description)
 	if hash := hashOf(description); hash != seen.Description {
 		u.Description, seen.Description = &description, hash
 	}
@@ -229,14 +208,14 @@ func (g *guide) noteDescription(ctx context.Context, issue reconcile.Issue) {
 	if p == nil {
 		p = &pendingUpdate{seen: g.seen}
 	}
-	p.seen.Description = hashOf(textOf(issue.Description))
+	p.seen.Description = hashOf(text.OrEmpty(issue.Description))
 	if g.pending == nil && p.seen != g.seen {
 		g.store(ctx, *p)
 	}
 }
 
 // hashOf returns a hash of a text. It is never "", even for an empty text.
-func hashOf(text string) string {
-	h := sha256.Sum256([]byte(text))
+func hashOf(s string) string {
+	h := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(h[:12])
 }

@@ -86,7 +86,7 @@ func (j *job) conclude(run context.Context) error {
 	defer cancel()
 	var last error
 	for {
-		j.rec.saveUsage(ctx)
+		j.rec.retryTokens(ctx)
 		err := j.Journal.Finish(ctx, j.Now(), j.rec.get())
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return err

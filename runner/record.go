@@ -1,12 +1,9 @@
 package runner
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -36,7 +33,7 @@ type record struct {
 	count      sync.Mutex                  // held from reading token totals until they are stored
 	base       map[string]reconcile.Tokens // what resumed threads had used before this run
 	used       map[string]reconcile.Tokens // what this run has used, by thread
-	unsaved    agent.Session               // whose totals could not be stored
+	unstored   agent.Session               // the one whose totals could not be stored; nil if all are stored
 }
 
 // change alters the copy; the next heartbeat writes it.
@@ -130,9 +127,9 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 	}
 }
 
-// usage stores the token totals of the agent's threads, and computes what this run has used: totals of a resumed thread include
+// storeTokens stores the token totals of the agent's threads, and computes what this run has used: totals of a resumed thread include
 // those of earlier runs. It reads the totals itself, so that of two calls at once the later one stores the newer totals.
-func (r *record) usage(ctx context.Context, session agent.Session) {
+func (r *record) storeTokens(ctx context.Context, session agent.Session) {
 	r.count.Lock()
 	defer r.count.Unlock()
 	ctx = context.WithoutCancel(ctx)
@@ -141,7 +138,7 @@ func (r *record) usage(ctx context.Context, session agent.Session) {
 	if len(byThread) == 0 {
 		return
 	}
-	r.unsaved = session
+	r.unstored = session
 	for id, u := range byThread {
 		base, known := r.base[id]
 		if !known {
@@ -164,52 +161,18 @@ func (r *record) usage(ctx context.Context, session agent.Session) {
 	for _, used := range r.used {
 		sum = sum.Plus(used)
 	}
-	r.unsaved = nil
+	r.unstored = nil
 	r.change(func(run *reconcile.Run) { run.Tokens = sum })
 	r.checkBudget(ctx)
 }
 
-// saveUsage stores the totals again if that has failed, for instance because the disk was full.
-func (r *record) saveUsage(ctx context.Context) {
+// retryTokens stores the totals that could not be stored before, for instance because the disk was full.
+func (r *record) retryTokens(ctx context.Context) {
 	r.count.Lock()
-	session := r.unsaved
+	session := r.unstored
 	r.count.Unlock()
 	if session != nil {
-		r.usage(ctx, session)
-	}
-}
-
-// limitsReporter stores codex's rate limits in the account. Only the handler of events uses it.
-type limitsReporter struct {
-	*job
-	last   []byte                     // the latest limits
-	shared map[string]json.RawMessage // the members of the limits that were stored last
-}
-
-// report stores the members that have changed, with the id of their limit. An old value of this worker must not replace a newer
-// one of another worker. What could not be stored is stored with the next change.
-func (r *limitsReporter) report(ctx context.Context, record []byte) {
-	if r.Account == nil || record == nil || bytes.Equal(record, r.last) {
-		return
-	}
-	r.last = bytes.Clone(record)
-	var members map[string]json.RawMessage
-	err := json.Unmarshal(record, &members)
-	changed := maps.Clone(members)
-	if bytes.Equal(members["limitId"], r.shared["limitId"]) { // otherwise all members are new
-		maps.DeleteFunc(changed, func(name string, value json.RawMessage) bool {
-			return name != "limitId" && bytes.Equal(value, r.shared[name])
-		})
-	}
-	var data []byte
-	if err == nil {
-		data, err = json.Marshal(changed)
-	}
-	if err == nil {
-		err = r.Account.SaveLimits(ctx, r.Now(), data)
-	}
-	if r.warn("rate limits not shared", err); err == nil {
-		r.shared = members
+		r.storeTokens(ctx, session)
 	}
 }
 

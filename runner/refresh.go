@@ -15,22 +15,12 @@ func (j *job) refresh(ctx context.Context) error {
 		return err
 	}
 	issue, visible := found[j.run.IssueID]
-	switch p := j.Config.Policy; {
-	case !visible:
-		return movedOn(reconcile.StopMissing)
-	case issue.Malformed != "":
+	if issue.Malformed != "" {
 		return reconcile.NewError("tracker_malformed", "the tracker's record of "+j.run.Identifier+" is malformed: "+issue.Malformed,
 			"correct it in the tracker")
-	case p.Terminal(issue.State):
-		return movedOn(reconcile.StopTerminal)
-	case issue.Elsewhere:
-		return movedOn(reconcile.StopMoved)
-	case issue.Archived || !p.Active(issue.State):
-		return movedOn(reconcile.StopInactive)
-	case !p.Labelled(issue):
-		return movedOn(reconcile.StopLabel)
-	case !p.Ours(issue):
-		return movedOn(reconcile.StopAssignee)
+	}
+	if reason, _ := j.Config.Policy.StopReason(issue, visible); reason != "" {
+		return movedOn(reason)
 	}
 	j.rec.change(func(r *reconcile.Run) { r.Issue = issue })
 	return nil

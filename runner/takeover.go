@@ -11,7 +11,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -171,7 +170,7 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 		args = append(args, "--ask-for-approval", approval)
 	}
 	for _, key := range slices.Sorted(maps.Keys(config)) {
-		args = append(args, "-c", key+"="+toml(config[key]))
+		args = append(args, "-c", key+"="+confine.TOML(config[key]))
 	}
 	// Newer releases share a server between sessions. It would have neither this environment nor the lease.
 	line := `alone=; case "$(` + before + `resume --help 2>&1)" in *--no-daemon*) alone=--no-daemon ;; esac; ` + before
@@ -220,20 +219,4 @@ func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (flags []
 	}
 	return nil, incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
 		"symphony show prints the workspace and the thread: run codex yourself")
-}
-
-// toml encodes a value as TOML: maps as inline tables, other values as JSON, which is the same in TOML.
-func toml(value any) string {
-	if table, ok := value.(map[string]any); ok {
-		pairs := make([]string, 0, len(table))
-		for _, key := range slices.Sorted(maps.Keys(table)) {
-			pairs = append(pairs, toml(key)+"="+toml(table[key]))
-		}
-		return "{" + strings.Join(pairs, ",") + "}"
-	}
-	data, err := json.Marshal(value)
-	if err != nil {
-		return `""` // strings, booleans and lists of strings always encode
-	}
-	return string(data)
 }

@@ -296,13 +296,6 @@ func codeOf(err error) (code, message string) {
 	return "run_failed", err.Error()
 }
 
-func textOf(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
-}
-
 // note writes an event of the worker.
 func (j *job) note(name, message string, payload any) {
 	run := j.rec.get()

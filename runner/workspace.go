@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -99,8 +100,8 @@ func (w *workspaceStep) hookEnv(outcome reconcile.Outcome) []string {
 		"SYMPHONY_ISSUE_IDENTIFIER="+issue.Identifier,
 		"SYMPHONY_ISSUE_TITLE="+value(issue.Title),
 		"SYMPHONY_ISSUE_STATE="+value(issue.State),
-		"SYMPHONY_ISSUE_URL="+value(textOf(issue.URL)),
-		"SYMPHONY_ISSUE_BRANCH="+value(textOf(issue.BranchName)),
+		"SYMPHONY_ISSUE_URL="+value(text.OrEmpty(issue.URL)),
+		"SYMPHONY_ISSUE_BRANCH="+value(text.OrEmpty(issue.BranchName)),
 		"SYMPHONY_ATTEMPT="+strconv.Itoa(w.run.Attempt),
 		"SYMPHONY_WORKSPACE="+w.space.Path,
 	)

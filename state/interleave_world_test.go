@@ -414,8 +414,8 @@ func (r *modelRunners) Workspaces(context.Context) ([]reconcile.Workspace, error
 	return nil, nil
 }
 
-func (r *modelRunners) TrashDue(time.Time, int64, int64) (bool, error) { return false, nil }
-func (r *modelRunners) FreeBytes() int64                               { return -1 }
+func (r *modelRunners) TrashDue(time.Time, int64) (bool, error) { return false, nil }
+func (r *modelRunners) FreeBytes() int64                        { return -1 }
 
 func (r *modelRunners) ByIDs(_ context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	found := maps.Clone(r.answer)

@@ -44,37 +44,23 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		return args, nil
 	}
 	var flags, plain []string
-	rest := slices.Concat(args[1:at], args[at+1:])
-	for i := 0; i < len(rest); i++ {
-		arg := rest[i]
+	for rest := slices.Concat(args[1:at], args[at+1:]); len(rest) > 0; {
+		word := rest[0]
+		rest = rest[1:]
 		switch {
-		case arg == "--":
-			plain = append(plain, rest[i+1:]...)
-			i = len(rest)
-		case arg == "--help" || arg == "-help" || arg == "-h":
+		case word == "--":
+			plain, rest = append(plain, rest...), nil
+		case word == "--help" || word == "-help" || word == "-h":
 			// With an argument the library would show help on the argument.
 			return []string{args[0], command.Name, "--help"}, nil
-		case len(arg) > 1 && arg[0] == '-':
-			flags = append(flags, arg)
-			name, value, given := strings.Cut(arg, "=")
-			if v := jsonValueOf(command); v != nil && arg == "--json" && i+1 < len(rest) && v.accepts(rest[i+1]) {
-				i++
-				flags[len(flags)-1] = arg + "=" + rest[i]
+		case len(word) > 1 && word[0] == '-':
+			flag, taken, err := readFlag(command, word, rest)
+			if err != nil {
+				return nil, err
 			}
-			if takesValue(command, arg) {
-				if i+1 == len(rest) {
-					usage := flagOf(command, strings.TrimLeft(arg, "-")).(cli.DocGenerationFlag).GetUsage()
-					return nil, exit.Usage("%s: %s needs a value: %s", command.Name, arg, strings.ReplaceAll(usage, "`", ""))
-				}
-				i++
-				value, given = rest[i], true
-				flags = append(flags, value)
-			}
-			if given && value == "" && !command.Hidden {
-				return nil, exit.Usage("%s: %s is empty; check the variables of your script", command.Name, name)
-			}
+			flags, rest = append(flags, flag...), rest[taken:]
 		default:
-			plain = append(plain, arg)
+			plain = append(plain, word)
 		}
 	}
 	// stop "$ISSUE" with an unset variable must not become stop --all. Only an answer may be empty.
@@ -84,7 +70,36 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	return slices.Concat([]string{args[0], command.Name}, flags, []string{"--"}, plain), nil
 }
 
-// commandAt returns the index of the first word that is neither a flag nor the value of a shared flag, -1 if there is none.
+// readFlag returns the words of a flag, and how many of the words behind it are its value.
+func readFlag(command *cli.Command, flag string, behind []string) (words []string, taken int, err error) {
+	if v := jsonValueOf(command); v != nil && flag == "--json" && len(behind) > 0 && v.accepts(behind[0]) {
+		return []string{flag + "=" + behind[0]}, 1, nil
+	}
+	words = []string{flag}
+	name, value, given := strings.Cut(flag, "=")
+	if takesValue(command, flag) {
+		if len(behind) == 0 {
+			usage := flagOf(command, strings.TrimLeft(flag, "-")).(cli.DocGenerationFlag).GetUsage()
+			return nil, 0, exit.Usage("%s: %s needs a value: %s", command.Name, flag, strings.ReplaceAll(usage, "`", ""))
+		}
+		value, given = behind[0], true
+		words, taken = append(words, value), 1
+	}
+	if given && value == "" && !command.Hidden {
+		err = exit.Usage("%s: %s is empty; check the variables of your script", command.Name, name)
+	}
+	return words, taken, err
+}
+
+// commandOf returns the first word that is neither a flag nor the value of a shared flag, empty if there is none.
+func commandOf(args []string) string {
+	if at := commandAt(args); at >= 0 {
+		return args[at]
+	}
+	return ""
+}
+
+// commandAt returns the index of that word, -1 if there is none.
 func commandAt(args []string) int {
 	shared := &cli.Command{Flags: workflowFlags(jsonFlags[struct{}](serverFlags("")...)...)}
 	for i := 1; i < len(args); i++ {

@@ -22,31 +22,21 @@ func main() {
 
 // mainCode is main without os.Exit. Tests change the environment.
 func mainCode(change func(*term.Env)) int {
-	command := ""
-	if at := commandAt(os.Args); at >= 0 {
-		command = os.Args[at]
-	}
 	w, err := term.NewEnv()
 	if err != nil {
 		bare := &term.Env{Stdout: os.Stdout, Stderr: os.Stderr, JSON: wantsJSON(os.Args)}
 		return bare.Exit(err)
 	}
 	change(w)
-	ctx, stop := signals(command)
+	ctx, stop := signals(commandOf(os.Args))
 	defer stop()
 	return run(ctx, w, os.Args)
 }
 
 // run runs a command line, prints its error and returns its exit code. Errors are printed here and nowhere else.
 func run(ctx context.Context, w *term.Env, args []string) int {
-	if len(args) > 1 && (args[1] == "--version" || args[1] == "-version") {
-		args = slices.Concat(args[:1], []string{"version"}, args[2:])
-	}
-	args = tickLoopArguments(args)
-	command := ""
-	if at := commandAt(args); at >= 0 {
-		command = args[at]
-	}
+	args = inFull(args)
+	command := commandOf(args)
 	app := newApp(w)
 	w.JSON = wantsJSON(args)
 	arranged, err := arrange(app, args)
@@ -65,6 +55,19 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 		code = cmp.Or(code, exit.Failed)
 	}
 	return code
+}
+
+// inFull spells out the two short forms of a command line: "symphony --version", and "symphony WORKFLOW.md" of specification 17.7 for
+// "symphony tick --loop WORKFLOW.md".
+func inFull(args []string) []string {
+	at := commandAt(args)
+	switch {
+	case len(args) > 1 && (args[1] == "--version" || args[1] == "-version"):
+		return slices.Concat(args[:1], []string{"version"}, args[2:])
+	case at >= 0 && strings.HasSuffix(args[at], ".md"):
+		return slices.Concat(args[:at], []string{"tick", "--loop"}, args[at:])
+	}
+	return args
 }
 
 // wantsJSON looks for --json before the command line is parsed, so that a mistake in it is printed as JSON, too. A reader of --jq or

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
@@ -85,20 +82,10 @@ func tickAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
-
 	return tick.Tick(c.Context, w, p, o)
 }
 
 // fieldsFlag is -v of the commands that run a pass.
 func fieldsFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print fields instead of sentences, for scripts"}
-}
-
-// tickLoopArguments turns "symphony WORKFLOW.md", the command line of specification 17.7, into "symphony tick --loop WORKFLOW.md".
-func tickLoopArguments(args []string) []string {
-	at := commandAt(args)
-	if at < 0 || !strings.HasSuffix(args[at], ".md") {
-		return args
-	}
-	return slices.Concat(args[:at:at], []string{"tick", "--loop"}, args[at:])
 }

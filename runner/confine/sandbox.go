@@ -98,28 +98,21 @@ func AddProfile(config, profile map[string]any) {
 // and commands start in: with one of them commands may write that directory and those of w, with the other nothing. No command may
 // write what is guarded, or replace a directory above it. Of a path that does not exist, its first part that does not exist is guarded.
 func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string) map[string]any {
-	all := guarded
-	guarded = nil
-	for _, path := range all {
-		// What is in another guarded directory is guarded with it: codex could not put an empty file in its place there.
-		if !slices.ContainsFunc(all, func(other string) bool { return other != path && paths.Inside(other, path) }) {
-			guarded = append(guarded, firstMissing(dir, path))
-		}
-	}
 	readOnly := map[string]any{":root": "read"}
 	files := map[string]any{":root": "read", dir: "write", w.TmpDir: "write", w.CacheDir: "write"}
-	for _, path := range guarded {
-		files[path] = "read"
+	var guards []string
+	for _, path := range outermost(guarded) {
+		guards = append(guards, firstMissing(dir, path))
 	}
-	isGuarded := func(path string) bool {
-		return slices.ContainsFunc(guarded, func(g string) bool { return paths.Inside(g, path) })
-	}
-	for _, path := range guarded {
-		for path = filepath.Dir(path); path != dir && paths.Inside(dir, path); path = filepath.Dir(path) {
-			if info, err := os.Lstat(path); err == nil && info.IsDir() && !isGuarded(path) {
-				files[path] = "write" // as a mount point it can't be renamed
+	for _, guard := range guards {
+		for above := filepath.Dir(guard); above != dir && paths.Inside(dir, above); above = filepath.Dir(above) {
+			if info, err := os.Lstat(above); err == nil && info.IsDir() {
+				files[above] = "write" // as a mount point it can't be renamed
 			}
 		}
+	}
+	for _, guard := range guards {
+		files[guard] = "read"
 	}
 	for _, path := range c.Unreadable {
 		if _, err := os.Lstat(path); err == nil {
@@ -130,6 +123,14 @@ func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string
 		return map[string]any{"filesystem": files, "network": map[string]any{"enabled": false}}
 	}
 	return map[string]any{ProfileName: profile(files), ReadOnlyProfileName: profile(readOnly)}
+}
+
+// outermost returns the paths that are in no other one. What is in a guarded directory is guarded with it: codex could not put an empty
+// file in its place there.
+func outermost(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(path string) bool {
+		return slices.ContainsFunc(all, func(other string) bool { return other != path && paths.Inside(other, path) })
+	})
 }
 
 // firstMissing returns the first directory below dir on the way to path that does not exist; path itself if they all do. While a command
@@ -151,19 +152,19 @@ func (c Config) Patterns(w host.Workspace) []string {
 
 // ProfileFlags are the arguments of codex app-server that give all its commands these profiles, and the first one by default.
 func ProfileFlags(profiles map[string]any) string {
-	return "-c " + text.ShellWord("permissions="+toml(profiles)) + " -c " + text.ShellWord("default_permissions="+toml(ProfileName))
+	return "-c " + text.ShellWord("permissions="+TOML(profiles)) + " -c " + text.ShellWord("default_permissions="+TOML(ProfileName))
 }
 
-// toml encodes a value of maps, texts and truth values as an inline value of TOML, whose texts are those of JSON.
-func toml(value any) string {
+// TOML encodes a setting of codex: maps as inline tables, other values as JSON, which is the same in TOML.
+func TOML(value any) string {
 	table, ok := value.(map[string]any)
 	if !ok {
-		encoded, _ := json.Marshal(value) // texts and truth values can be encoded
+		encoded, _ := json.Marshal(value) // texts, truth values and lists of texts can be encoded
 		return string(encoded)
 	}
 	var pairs []string
 	for _, key := range slices.Sorted(maps.Keys(table)) {
-		pairs = append(pairs, toml(key)+"="+toml(table[key]))
+		pairs = append(pairs, TOML(key)+"="+TOML(table[key]))
 	}
 	return "{" + strings.Join(pairs, ",") + "}"
 }

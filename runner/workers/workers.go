@@ -154,13 +154,19 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fail("stop run "+run.ID, err)
 	}
+	_ = waitWhile(ctx, func() bool { return Alive(l.StateDir, run.ID) }) // the next pass finds out
+	return nil
+}
+
+// waitWhile waits as long as a condition holds, or until ctx ends, whose error it returns then.
+func waitWhile(ctx context.Context, holds func() bool) error {
 	step := time.NewTicker(stopStep)
 	defer step.Stop()
-	for Alive(l.StateDir, run.ID) {
+	for holds() {
 		select {
 		case <-step.C:
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		}
 	}
 	return nil
@@ -182,17 +188,8 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	if err == nil { // a worker that has not begun to work yet is unknown to the machine
 		err = proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGKILL)
 	}
-	if errors.Is(err, os.ErrProcessDone) {
-		err = nil
-	}
-	step := time.NewTicker(stopStep)
-	defer step.Stop()
-	for err == nil && proc.SameProcess(run.Worker) {
-		select {
-		case <-step.C:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+	if err == nil || errors.Is(err, os.ErrProcessDone) {
+		err = waitWhile(ctx, func() bool { return proc.SameProcess(run.Worker) })
 	}
 	return fail(what, errors.Join(err, host.Leftover("run "+run.ID, killed.Processes)))
 }
@@ -232,9 +229,9 @@ func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, fai
 }
 
 // TrashDue implements reconcile.Runners.
-func (l *Local) TrashDue(now time.Time, _, wanted int64) (bool, error) {
+func (l *Local) TrashDue(now time.Time, minFree int64) (bool, error) {
 	answer, err := l.Machine.Root(context.Background(), host.RootRequest{
-		Root: l.Root, Project: l.Project, KeepRemoved: l.KeepRemoved, Trash: true, MinFree: wanted, Now: now,
+		Root: l.Root, Project: l.Project, KeepRemoved: l.KeepRemoved, Trash: true, MinFree: minFree, Now: now,
 	})
 	return answer.TrashDue, err
 }

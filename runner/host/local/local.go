@@ -103,7 +103,7 @@ func (r *run) Prepare(ctx context.Context, q host.PrepareRequest) (answer host.P
 		return answer, err
 	}
 	r.hold(space, q.KeepGit)
-	return r.takeOver(ctx)
+	return r.endPrevious(ctx)
 }
 
 // begin opens the files of the run and the workspace root, and returns the owner of the workspace.
@@ -120,8 +120,8 @@ func (r *run) begin(ctx context.Context, q host.PrepareRequest) (root *workspace
 	return root, owner, nil
 }
 
-// takeOver ends the processes that the previous holders of the workspace left, and restores git settings.
-func (r *run) takeOver(ctx context.Context) (answer host.PrepareAnswer, err error) {
+// endPrevious ends the processes that the previous holders of the workspace left, and restores git settings.
+func (r *run) endPrevious(ctx context.Context) (answer host.PrepareAnswer, err error) {
 	space := r.space
 	answer.Workspace = space.Workspace
 	// This run has the lease, so the workers of those runs are dead, whichever state directory they belonged to.
@@ -213,7 +213,7 @@ func (r *run) PrepareRemoval(ctx context.Context, q host.RemovalRequest) (answer
 	r.hold(space, q.KeepGit)
 	answer.Found, answer.HookDue = true, space.HookDue()
 	if answer.HookDue {
-		answer.PrepareAnswer, err = r.takeOver(ctx)
+		answer.PrepareAnswer, err = r.endPrevious(ctx)
 	}
 	return answer, err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
@@ -100,15 +98,16 @@ func Stop(ctx context.Context, p *project.Project, o StopOptions) (Result, error
 	return r, err
 }
 
-// setDefaults makes functions that do nothing of those that are missing.
+// setDefaults replaces missing functions by some that do nothing.
 func (o *StopOptions) setDefaults() {
-	for _, f := range []*func(string){&o.Ended, &o.Killed} {
-		if *f == nil {
-			*f = func(string) {}
-		}
-	}
 	if o.Applied == nil {
 		o.Applied = func(Result) {}
+	}
+	if o.Ended == nil {
+		o.Ended = func(string) {}
+	}
+	if o.Killed == nil {
+		o.Killed = func(string) {}
 	}
 	if o.Warn == nil {
 		o.Warn = func(error) {}
@@ -129,15 +128,8 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	if err != nil {
 		return err
 	}
-	short, cancel := context.WithTimeout(ctx, lookStep)
-	defer cancel()
+	s.stopCleanups(ctx, after)
 	for _, a := range after {
-		// A cleanup run has no claim, so no command reaches it. A later pass starts the removal again.
-		if s.only == "" && a.Kind == reconcile.CleanupRun && a.Outcome == "" {
-			if err := s.local.Stop(short, a); err != nil {
-				s.tell.Warn(err)
-			}
-		}
 		if !slices.ContainsFunc(runs, func(b reconcile.Run) bool { return a.ID == b.ID }) {
 			runs = append(runs, a)
 		}
@@ -150,7 +142,7 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	needsPass := func(run reconcile.Run) bool { // its worker is dead, so only a pass can settle it
 		return !project.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
 	}
-	settledAt := proc.Monotonic() - settleEvery + settleAfter
+	nextPass := proc.Monotonic() + settleAfter
 	for {
 		if runs, err = s.collectEnded(ctx, runs); err != nil {
 			return err
@@ -161,12 +153,12 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 		switch now := proc.Monotonic(); {
 		case now-s.began > patience:
 			return s.notEnded(ctx, runs)
-		case now-settledAt > settleEvery && (now-s.began > grace || slices.ContainsFunc(runs, needsPass)):
+		case now > nextPass && (now-s.began > grace || slices.ContainsFunc(runs, needsPass)):
 			options := pass.Options{Trigger: project.TriggerCommand, Only: s.only, LockTimeout: settleEvery}
 			if _, err := pass.Run(ctx, s.p, options); err != nil {
 				return err
 			}
-			settledAt = proc.Monotonic()
+			nextPass = proc.Monotonic() + settleEvery
 		}
 		if !project.Sleep(signalled, lookStep) {
 			var names []string
@@ -175,6 +167,20 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 			}
 			return reconcile.NewError("canceled", "ended by a signal; these runs are still ending: "+strings.Join(names, ", "),
 				"they end without this command; symphony ps shows them")
+		}
+	}
+}
+
+// stopCleanups asks the cleanup runs among runs to end, if every run is to end. They have no claim, so that no command reaches them. A
+// later pass starts the removals again.
+func (s *stopping) stopCleanups(ctx context.Context, runs []reconcile.Run) {
+	short, cancel := context.WithTimeout(ctx, lookStep)
+	defer cancel()
+	for _, run := range runs {
+		if s.only == "" && run.Kind == reconcile.CleanupRun && run.Outcome == "" {
+			if err := s.local.Stop(short, run); err != nil {
+				s.tell.Warn(err)
+			}
 		}
 	}
 }
@@ -378,7 +384,7 @@ func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause er
 			continue
 		}
 		// In a backup of the database the run is still running. This note keeps its end from counting against the issue.
-		if err := proc.NoteUnstarted(filepath.Join(runner.RunDir(p.StateDir, id), "alive"), known.Code); err != nil {
+		if err := proc.NoteUnstarted(project.AliveFile(p.StateDir, id), known.Code); err != nil {
 			o.Warn(fmt.Errorf("run %s: %w", id, err))
 		}
 		o.Killed(fmt.Sprintf("ended the worker of run %s (pid %d)", id, workers[id].PID))

@@ -22,21 +22,21 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// monitored reports one pass to those who watch that passes run. A failure to do so is a warning, and never changes the pass.
-type monitored struct {
+// passMonitor reports one pass to those who watch that passes run. A failure to do so is a warning, and never changes the pass.
+type passMonitor struct {
 	p    *project.Project
 	o    Options
 	cfg  *workflow.Config // nil if the workflow is invalid
 	ping *monitor.Ping
-	// brief is set if a loop has just reported a success, so that this pass is reported only if it fails.
-	brief bool
-	// told are the keys whose fault an earlier pass has reported; known is whether they could be read.
-	told  string
-	known bool
+	// onlyFailure is set if a loop has just reported a success, so that this pass is reported only if it fails.
+	onlyFailure bool
+	// reported are the keys whose fault an earlier pass has reported; reportedRead is whether they could be read.
+	reported     string
+	reportedRead bool
 }
 
 // scheduled reports whether a schedule runs the pass. Only such passes send pings: those of workers would hide that it has ended.
-func (m *monitored) scheduled() bool {
+func (m *passMonitor) scheduled() bool {
 	return slices.Contains([]string{project.TriggerCron, project.TriggerTimer, project.TriggerLoop}, m.o.Trigger)
 }
 
@@ -44,29 +44,29 @@ func (m *monitored) scheduled() bool {
 const reportPause = 15 * time.Second
 
 // begin tells the check that the pass has the lock.
-func (m *monitored) begin(cfg *workflow.Config) {
+func (m *passMonitor) begin(cfg *workflow.Config) {
 	last := m.o.Reported
-	m.brief = last != nil && !last.IsZero() && m.p.Env.Now().Sub(*last) < reportPause
-	if m.cfg = cfg; cfg != nil && m.scheduled() && !m.brief {
+	m.onlyFailure = last != nil && !last.IsZero() && m.p.Env.Now().Sub(*last) < reportPause
+	if m.cfg = cfg; cfg != nil && m.scheduled() && !m.onlyFailure {
 		m.ping = monitor.Start(cfg.Monitor.PingURL)
 	}
 }
 
-// toldKey names the keys in the database whose fault has been reported, so that each is reported once.
-const toldKey = "monitor_faults"
+// reportedKey names the keys in the database whose fault has been reported, so that each is reported once.
+const reportedKey = "monitor_faults"
 
-// recall reads what earlier passes have reported.
-func (m *monitored) recall(ctx context.Context, db *state.DB, cfg *workflow.Config) {
+// readReported reads what earlier passes have reported.
+func (m *passMonitor) readReported(ctx context.Context, db *state.DB, cfg *workflow.Config) {
 	if cfg != nil && m.scheduled() && cfg.Monitor != (workflow.Monitor{}) {
 		var err error
-		m.told, _, err = db.Meta(ctx, toldKey)
-		m.known = err == nil
+		m.reported, _, err = db.Meta(ctx, reportedKey)
+		m.reportedRead = err == nil
 	}
 }
 
 // end writes the metrics and tells the check how the pass has ended. It is called without the lock, so that a slow check delays no
 // other pass.
-func (m *monitored) end(ctx context.Context, r Result, err error) {
+func (m *passMonitor) end(ctx context.Context, r Result, err error) {
 	if ctx.Err() != nil { // a signal is no failure of the pass
 		r.Errors = slices.DeleteFunc(slices.Clone(r.Errors), func(e *reconcile.Error) bool { return e.Code == "canceled" })
 		if errors.Is(err, context.Canceled) {
@@ -88,7 +88,7 @@ func (m *monitored) end(ctx context.Context, r Result, err error) {
 		return
 	}
 	failed := err != nil || r.ExitCode() != nil
-	if m.ping == nil && (failed || !m.brief) { // if the workflow is invalid, this is the last valid one
+	if m.ping == nil && (failed || !m.onlyFailure) { // if the workflow is invalid, this is the last valid one
 		m.ping = monitor.Start(cfg.Monitor.PingURL)
 	}
 	switch {
@@ -105,14 +105,14 @@ func (m *monitored) end(ctx context.Context, r Result, err error) {
 	case cfg.Monitor.PingURL == "" && cfg.Monitor.PingVar != "":
 		faults["monitor.ping_url"] = "the environment variable " + cfg.Monitor.PingVar + " is not set, or empty"
 	}
-	m.tell(ctx, faults)
+	m.reportFaults(ctx, faults)
 }
 
 // metricsMode lets node_exporter read the file, which runs as another account.
 const metricsMode = 0o644
 
 // writeMetrics replaces the file with the metrics of the project.
-func (m *monitored) writeMetrics(ctx context.Context, path string) error {
+func (m *passMonitor) writeMetrics(ctx context.Context, path string) error {
 	all, err := view.ReadEach(ctx, view.Name(ctx, []*project.Project{m.p}), view.Options{Health: true})
 	if err != nil {
 		return err
@@ -120,15 +120,15 @@ func (m *monitored) writeMetrics(ctx context.Context, path string) error {
 	return durable.WriteFile(path, metrics.Text(all, project.Version()), metricsMode)
 }
 
-// tell reports the faults that earlier passes have not.
-func (m *monitored) tell(ctx context.Context, faults map[string]string) {
+// reportFaults reports the faults that earlier passes have not.
+func (m *passMonitor) reportFaults(ctx context.Context, faults map[string]string) {
 	keys := slices.Sorted(maps.Keys(faults))
 	now := strings.Join(keys, " ")
-	if now == m.told || !m.known {
+	if now == m.reported || !m.reportedRead {
 		return
 	}
 	for _, key := range keys {
-		if !strings.Contains(m.told, key) {
+		if !strings.Contains(m.reported, key) {
 			m.p.Env.Warn(key + ": " + faults[key] + " (passes continue; this is reported once)")
 		}
 	}
@@ -137,11 +137,11 @@ func (m *monitored) tell(ctx context.Context, faults map[string]string) {
 		return // the next pass reports it again
 	}
 	defer db.Close()
-	_ = db.SetMeta(ctx, toldKey, now) // likewise
+	_ = db.SetMeta(ctx, reportedKey, now) // likewise
 }
 
 // summary is what the check stores of the pass, without secrets: the counts, and the errors.
-func (m *monitored) summary(cfg *workflow.Config, r Result, err error) string {
+func (m *passMonitor) summary(cfg *workflow.Config, r Result, err error) string {
 	lines := []string{fmt.Sprintf("%s, by %s: %s", m.p.Path, m.o.Trigger, r.Summary(m.p.Env.Now()))}
 	if err != nil {
 		lines = []string{m.p.Path + ": " + exit.From(err).Error()}

@@ -124,7 +124,7 @@ func (r Result) ExitCode() error {
 // Run runs one pass, and reports it to monitor.ping_url and in monitor.metrics_file. It returns an error if no pass took place; errors
 // during the pass are in the Result.
 func Run(ctx context.Context, p *project.Project, o Options) (Result, error) {
-	m := &monitored{p: p, o: o}
+	m := &passMonitor{p: p, o: o}
 	r, err := run(ctx, p, o, m)
 	if err == nil && r.Holder == nil && !o.DryRun {
 		// Agents without an issue need no schedule, but what a dead one has left should not wait for the next client.
@@ -137,7 +137,7 @@ func Run(ctx context.Context, p *project.Project, o Options) (Result, error) {
 }
 
 // run runs one pass.
-func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Result, err error) {
+func run(ctx context.Context, p *project.Project, o Options, m *passMonitor) (r Result, err error) {
 	r.Project = cmp.Or(o.Name, p.Name())
 	if err := errors.Join(p.Nested(), proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
@@ -182,7 +182,7 @@ func run(ctx context.Context, p *project.Project, o Options, m *monitored) (r Re
 
 	reconcileOnce(ctx, p, db, o, cfg, cfgErr, &r)
 	r.addError(r.count(context.WithoutCancel(ctx), p, db, o))
-	m.recall(ctx, db, r.Config)
+	m.readReported(ctx, db, r.Config)
 	if err := project.Register(p); err != nil {
 		r.warn(err.Error() + "; symphony projects will not list this project")
 	}
@@ -288,7 +288,7 @@ func (r *Result) take(report reconcile.Report) {
 func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o Options) error {
 	asking, skips := map[string]bool{}, r.Skips
 	if db == nil {
-		r.Counts = reconcile.Count(r.Claims, asking, skips)
+		r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
 		return nil
 	}
 	if skips == nil || o.Only != "" {
@@ -305,7 +305,7 @@ func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o 
 	for _, request := range open {
 		asking[request.RunID] = true
 	}
-	r.Counts = reconcile.Count(r.Claims, asking, skips)
+	r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
 	return err
 }
 
@@ -354,7 +354,7 @@ type handsOff struct{ reconcile.Runners }
 func (handsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { return nil, nil }
 
 // TrashDue implements reconcile.Runners.
-func (handsOff) TrashDue(time.Time, int64, int64) (bool, error) { return false, nil }
+func (handsOff) TrashDue(time.Time, int64) (bool, error) { return false, nil }
 
 // dryRun plans a pass and changes nothing: no lock, no directory, no row.
 func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error) (r Result, err error) {

@@ -101,7 +101,7 @@ func TestLoopReportsInMeasure(t *testing.T) {
 	} {
 		now = now.Add(pass.after)
 		before := len(s.Pings())
-		m := &monitored{p: p, o: o}
+		m := &passMonitor{p: p, o: o}
 		m.begin(cfg)
 		m.end(pass.ctx, Result{Config: cfg}, pass.err)
 		var kinds []string

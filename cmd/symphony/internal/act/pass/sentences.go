@@ -286,16 +286,21 @@ func (r Result) ObstacleText(now time.Time) string {
 	if slices.ContainsFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == o.Reason }) {
 		line = "nothing new starts until this is over: " + o.Reason
 	}
+	return line + obstacleEnd(o, now, ", in ")
+}
+
+// obstacleEnd is when an obstacle ends, as the end of a sentence; empty if that is not known. before precedes the time that is left.
+func obstacleEnd(o *reconcile.Obstacle, now time.Time, before string) string {
 	switch left := o.Until.Sub(now); {
 	case o.Tester != "":
-		line += "; the run of " + o.Tester + " tests whether it is over"
+		return "; the run of " + o.Tester + " tests whether it is over"
 	case o.Until.IsZero() || left <= 0:
+		return ""
 	case o.Reason == reconcile.SkipBlocked:
-		line += "; next try in " + text.Duration(left) + ", or now with symphony unblock"
+		return "; next try in " + text.Duration(left) + ", or now with symphony unblock"
 	default:
-		line += ", in " + text.Duration(left)
+		return before + text.Duration(left)
 	}
-	return line
 }
 
 // counts returns how many issues run, wait and are held after the pass.
@@ -340,11 +345,11 @@ func (r Result) Summary(now time.Time) string {
 	default:
 		sum += ", one is due"
 	}
-	return sum + text.Visible(r.obstacleText(now))
+	return sum + text.Visible(r.whyNothing(now))
 }
 
-// obstacleText is the end of the summary: why the pass started nothing, and until when; empty if nothing was in the way.
-func (r Result) obstacleText(now time.Time) string {
+// whyNothing is the end of the summary: why the pass started nothing, and until when; empty if nothing was in the way.
+func (r Result) whyNothing(now time.Time) string {
 	o := r.Obstacle
 	if o == nil {
 		return ""
@@ -354,13 +359,5 @@ func (r Result) obstacleText(now time.Time) string {
 	if !slices.ContainsFunc(r.Errors, said) {
 		line += ": " + o.Message
 	}
-	switch left := o.Until.Sub(now); {
-	case o.Tester != "":
-		line += "; the run of " + o.Tester + " tests whether it is over"
-	case !o.Until.IsZero() && left > 0 && o.Reason == reconcile.SkipBlocked:
-		line += "; next try in " + text.Duration(left) + ", or now with symphony unblock"
-	case !o.Until.IsZero() && left > 0:
-		line += "; for another " + text.Duration(left)
-	}
-	return line
+	return line + obstacleEnd(o, now, "; for another ")
 }

@@ -162,7 +162,7 @@ type loginShell struct {
 // read its files, and ends what the profile has left in the background.
 func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
 	id, env := "doctor-"+project.NewRunID(e.p.Env.Now()), project.RunnerConfig(e.p, e.config).HookEnv(e.p.Environ())
-	run := project.NewMachine("", "").Run(id) // marks the processes
+	run := project.ThisMachine().Run(id) // marks the processes
 	for range 2 {
 		began := time.Now()
 		profile, err := run.Login(ctx, host.LoginRequest{Env: append(env, host.RunMark+"="+id), Timeout: loginBound})

@@ -266,27 +266,7 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 	}
 	if known {
 		r.id, r.identifier = id, identifier
-		var errs [8]error
-		r.runs, errs[0] = r.DB.Runs.OfIssue(ctx, id, shownRuns)
-		v.RunsKept, errs[1] = r.DB.Runs.Count(ctx, id)
-		totals, err := r.DB.Runs.TotalsOf(ctx, id)
-		v.Totals, errs[2] = view.Totals{Tokens: view.Tokens(totals.Tokens), Seconds: totals.Runtime.Seconds()}, err
-		r.skip, r.skipped, errs[3] = r.DB.Views.SkipOf(ctx, id)
-		delivered, found, err := r.DB.Views.Delivered(ctx, id)
-		if errs[4] = err; found {
-			v.Delivered = &delivered
-		}
-		all, err := r.DB.Views.PullRequests(ctx)
-		if p, found := all[id]; found {
-			v.PullRequest = &p
-		}
-		errs[5] = err
-		r.releases, errs[6] = r.DB.Views.Releases(ctx, id, shownMoments)
-		if len(r.releases) > 0 {
-			r.released = &r.releases[0]
-		}
-		r.uses, errs[7] = r.DB.Runs.UseOf(ctx, id)
-		if err := errors.Join(errs[:]...); err != nil {
+		if err := errors.Join(r.readRuns(ctx, v), r.readOutside(ctx, v)); err != nil {
 			return err
 		}
 	}
@@ -299,6 +279,38 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 		}
 	}
 	return nil
+}
+
+// readRuns reads the runs of the issue, and what all of them have used.
+func (r *issueReader) readRuns(ctx context.Context, v *Issue) error {
+	var errs [4]error
+	r.runs, errs[0] = r.DB.Runs.OfIssue(ctx, r.id, shownRuns)
+	v.RunsKept, errs[1] = r.DB.Runs.Count(ctx, r.id)
+	r.uses, errs[2] = r.DB.Runs.UseOf(ctx, r.id)
+	var totals state.Totals
+	totals, errs[3] = r.DB.Runs.TotalsOf(ctx, r.id)
+	v.Totals = view.Totals{Tokens: view.Tokens(totals.Tokens), Seconds: totals.Runtime.Seconds()}
+	return errors.Join(errs[:]...)
+}
+
+// readOutside reads what passes have found in the tracker and in the repository: the skip, the releases, the pull request, the delivery.
+func (r *issueReader) readOutside(ctx context.Context, v *Issue) error {
+	var errs [4]error
+	r.skip, r.skipped, errs[0] = r.DB.Views.SkipOf(ctx, r.id)
+	r.releases, errs[1] = r.DB.Views.Releases(ctx, r.id, shownMoments)
+	if len(r.releases) > 0 {
+		r.released = &r.releases[0]
+	}
+	all, err := r.DB.Views.PullRequests(ctx)
+	if p, found := all[r.id]; found {
+		v.PullRequest = &p
+	}
+	errs[2] = err
+	delivered, found, err := r.DB.Views.Delivered(ctx, r.id)
+	if errs[3] = err; found {
+		v.Delivered = &delivered
+	}
+	return errors.Join(errs[:]...)
 }
 
 // askTracker asks the tracker about an issue without a claim. If it does not answer, what the database knows is shown.

@@ -50,3 +50,15 @@ func TestReleasedIssue(t *testing.T) {
 		test.Equal(t, c.what, got, c.want)
 	}
 }
+
+// An issue without a run goes on by itself if something runs passes, whatever it waits for, unless only a person can end that.
+func TestGoesOn(t *testing.T) {
+	for status, want := range map[reconcile.Status]bool{
+		reconcile.StatusQueued: true, reconcile.StatusBlocked: true, reconcile.StatusWaiting: true, reconcile.StatusUndelivered: true,
+		StatusReady: true, reconcile.StatusSkipped: true, reconcile.StatusHeld: false, reconcile.StatusNeedsAnswer: false, StatusHandedOver: false,
+	} {
+		test.Equal(t, string(status)+", with a schedule", Issue{Status: status, Schedule: true}.GoesOn(), want)
+		test.Equal(t, string(status)+", without one", Issue{Status: status}.GoesOn(), false)
+		test.Equal(t, string(status)+", paused", Issue{Status: status, Schedule: true, Why: Why{Code: reconcile.SkipPaused}}.GoesOn(), false)
+	}
+}

@@ -25,7 +25,8 @@ func (v Issue) GoesOn() bool {
 	switch v.Status {
 	case reconcile.StatusRunning:
 		return v.Why.Code != "ended" && v.Why.Code != "worker_lost" || v.Schedule || v.endedWithin(settleTime)
-	case reconcile.StatusWaiting, reconcile.StatusUndelivered, StatusReady, reconcile.StatusSkipped:
+	case reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusUndelivered, StatusReady,
+		reconcile.StatusSkipped:
 		return (v.Schedule || v.endedWithin(decideTime)) && !slices.Contains(byPerson, v.Why.Code)
 	default:
 		return false

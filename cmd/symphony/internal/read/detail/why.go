@@ -47,7 +47,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Next = r.nextRun(v.Why, f)
 		switch {
 		case c != nil:
-			if v.Status = c.Standing(false); v.Status == reconcile.StatusUndelivered {
+			if v.Status = c.IssueStatus(false, r.Obstacle() != ""); v.Status == reconcile.StatusUndelivered {
 				v.Since = text.OrNull(c.Delivery.FailedAt)
 			}
 		case f.action == reconcile.ActDispatch:
@@ -55,7 +55,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		case v.Why.Code == whyUnclaimed:
 			v.Status = StatusUnknown
 		default:
-			v.Status = reconcile.Skip{Reason: v.Why.Code}.Status()
+			v.Status = reconcile.Skip{Reason: v.Why.Code}.IssueStatus(r.Obstacle() != "")
 			if r.ConfigErr != nil {
 				v.Status = reconcile.StatusWaiting
 			}
@@ -303,100 +303,4 @@ func (r *issueReader) atPass(message string) Next {
 		at = latest(at, r.NextPass.At)
 	}
 	return Next{Message: message, At: new(latest(at, r.Now)), NeedsPass: true}
-}
-
-// forecast is what a pass would do with one issue, as far as is known now. The zero value means unknown.
-type forecast struct {
-	action reconcile.ActionKind // dispatch, hold, release or none
-	// reason and message say why it would not start: a Skip of the planner, or that no pass sees the issue at all. Then
-	// next says what has to change.
-	reason, message string
-	next            string
-	limit           *reconcile.Limit // of codex's account, where it stops every issue
-	accountFull     bool             // all slots of the account are taken
-}
-
-// forecast asks the planner about an issue that waits or is not claimed, at the time at which it is due. Nothing of the
-// plan is carried out.
-func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
-	if r.Config == nil || r.issue == nil || r.claim != nil && r.claim.Status != reconcile.Waiting {
-		return f, nil
-	}
-	policy := project.Policy(r.Config)
-	if r.claim == nil {
-		const never = "nothing to do: no agent works on such an issue"
-		switch state, slug := r.issue.State, r.Config.Tracker.Place; {
-		case r.issue.Elsewhere:
-			next := "a pass starts it once it is in the project " + slug
-			return forecast{reason: "other_project", message: "it is not in the project " + slug, next: next}, nil
-		case r.issue.Archived:
-			return forecast{reason: "archived", message: reconcile.MessageArchived, next: never}, nil
-		case policy.Terminal(state):
-			return forecast{reason: "terminal", message: "its state is " + state, next: never}, nil
-		case !policy.Active(state):
-			next := "a pass starts it once its state is " + strings.Join(r.Config.Policy.ActiveStates, " or ")
-			return forecast{reason: "not_active", message: "its state is " + state, next: next}, nil
-		case r.source != SourceTracker:
-			return f, nil // the issue may have changed since
-		}
-	}
-	s, err := r.snapshot(ctx, policy)
-	if err != nil {
-		return f, err
-	}
-	f.limit = s.Account.Limit
-	f.accountFull = s.Account.Slots != nil && s.Account.Slots.Free <= 0
-	plan := reconcile.Compute(s)
-	for _, skip := range slices.Concat(plan.Skips, plan.Waits) {
-		if skip.IssueID == r.id {
-			f.reason, f.message = skip.Reason, words.Skip(skip)
-			return f, nil
-		}
-	}
-	for _, a := range plan.Actions {
-		switch {
-		case a.IssueID != r.id || f.action != "":
-		case a.Kind == reconcile.ActDispatch, a.Kind == reconcile.ActDeliver:
-			f.action = a.Kind
-		case a.Kind == reconcile.ActHold && a.Change != nil && a.Change.Claim != nil:
-			f.action, f.reason, f.message = a.Kind, "hold_"+a.Reason, a.Change.Claim.HoldMessage
-		case a.Kind == reconcile.ActRelease:
-			f.action, f.reason, f.message = a.Kind, "release_"+a.Reason, a.Message
-		}
-	}
-	return f, nil
-}
-
-// snapshot returns the snapshot of a pass for this issue alone at the time at which the issue is due.
-func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (reconcile.Snapshot, error) {
-	runners, err := project.NewRunners(r.Project, r.Config)
-	if err != nil {
-		return reconcile.Snapshot{}, err
-	}
-	account := project.OpenPassAccount(r.Project, r.Config.Codex.Home, func(string) {}) // ps shows the account's faults
-	s := reconcile.Snapshot{
-		Now: latest(r.due(), r.Now).In(r.Project.Env.Now().Location()), Boot: r.Instant.Boot, Mono: r.Instant.Mono, Policy: policy,
-		State: r.Recorded, Options: reconcile.Options{Only: r.id},
-		Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
-		Tracker: &reconcile.Tracked{
-			Asked: map[string]bool{r.id: true}, ByID: map[string]reconcile.Issue{r.id: *r.issue},
-			Candidates: []reconcile.Issue{*r.issue}, Fetched: true,
-		},
-	}
-	if s.Commands = nil; reconcile.DayOf(s.Now) == reconcile.DayOf(r.Now) {
-		s.Today = r.Today
-	}
-	s.Account, s.Tracker.Low = account.Look(ctx, s.Now), r.Low.After(s.Now)
-	if s.Account.Slots, err = account.TakeSlots(ctx, 1, true); err != nil {
-		return s, err
-	}
-	others := project.NewOthers(r.Project, func(string) {}) // the next pass says which can't be read
-	if s.Claimed, err = others.Claimed(ctx, policy.Project); err != nil {
-		return s, err
-	}
-	for _, run := range r.Recorded.Runs {
-		alive := project.Alive(r.Project.StateDir, run.ID)
-		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Unknown: !alive && !project.WorkerDead(r.Project, run)}
-	}
-	return s, nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -115,7 +114,7 @@ func (a *PassAccount) Release() {
 
 // Probe implements reconcile.Accounts.
 func (a *PassAccount) Probe(ctx context.Context, b reconcile.Block, run reconcile.Run) error {
-	return a.Account.Probe(ctx, run.StartedAt, b, filepath.Join(runner.RunDir(a.stateDir, run.ID), "alive"))
+	return a.Account.Probe(ctx, run.StartedAt, b, AliveFile(a.stateDir, run.ID))
 }
 
 // OpenPassAccount opens the account for a pass. A wrong limit counts as none here: the pass reports it and starts nothing.

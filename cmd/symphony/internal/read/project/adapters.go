@@ -42,8 +42,11 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 	return p
 }
 
+// ThisMachine returns this machine, to examine what belongs to no run.
+func ThisMachine() host.Machine { return NewMachine("", "") }
+
 // NewMachine returns the machine on which the runs of a state directory work. accountDir has the locks that all projects of the account
-// share. Machines that no run works on need neither.
+// share; empty where no agent is started.
 func NewMachine(stateDir, accountDir string) host.Machine {
 	return local.Machine{StateDir: stateDir, AccountDir: accountDir}
 }
@@ -160,7 +163,7 @@ func SecretFiles(p *Project, account *state.Account) []string {
 // Launcher returns the launcher that codex.command starts in an environment, if any.
 func Launcher(ctx context.Context, p *Project, cfg *workflow.Config, env []string) host.Launcher {
 	request := RunnerConfig(p, cfg).LaunchRequest(env, paths.Real(cfg.Workspace.Root))
-	facts, err := NewMachine("", "").Facts(ctx, host.FactsRequest{Launch: request})
+	facts, err := ThisMachine().Facts(ctx, host.FactsRequest{Launch: request})
 	if err != nil {
 		return host.Launcher{} // without a workspace there is nothing to fail
 	}
@@ -175,7 +178,7 @@ func LauncherWarning(l host.Launcher) string {
 
 // Inspect starts codex as a worker does, in a temporary workspace below parent.
 func Inspect(ctx context.Context, p *Project, cfg *workflow.Config, parent string) (*runner.Inspection, error) {
-	return RunnerConfig(p, cfg).Inspect(ctx, NewMachine("", ""), p.Environ(), parent, Version())
+	return RunnerConfig(p, cfg).Inspect(ctx, ThisMachine(), p.Environ(), parent, Version())
 }
 
 // NewTakeover returns a takeover of an issue's workspace below root.

@@ -133,7 +133,7 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 		became[w.IssueID] = "running"
 	}
 	for _, w := range r.Waiting {
-		became[w.IssueID] = string(w.Claim.Standing(false))
+		became[w.IssueID] = string(w.Claim.IssueStatus(false, false))
 	}
 	for _, h := range r.Held {
 		became[h.IssueID] = "held"

@@ -115,7 +115,7 @@ func (v *Overview) count() {
 	for _, r := range v.Running {
 		asking[r.RunID] = len(r.WaitsFor) > 0
 	}
-	v.Counts = reconcile.Count(v.claims, asking, v.skips)
+	v.Counts = reconcile.Count(v.claims, asking, v.skips, v.obstacle != "")
 }
 
 // Claims makes a row of each claim.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -83,6 +84,23 @@ func (f *Facts) Read(ctx context.Context) (err error) {
 		f.NextPass = &NextPass{At: f.rhythm.Last.StartedAt.Add(f.rhythm.Gap), Trigger: f.rhythm.Last.Trigger}
 	}
 	return errors.Join(errs[:]...)
+}
+
+// Obstacle is what keeps every issue from starting at present, as a clause; empty if nothing is known to. A pass may find more.
+func (f *Facts) Obstacle() string {
+	switch {
+	case f.ConfigErr != nil:
+		return "the workflow is invalid"
+	case f.Recorded.Paused:
+		return words.Skip(reconcile.Skip{Reason: reconcile.SkipPaused})
+	case f.Block != nil:
+		return f.Block.Reason + ": " + f.Block.Message
+	case f.Low.After(f.Now):
+		return "less than a tenth of the tracker's allowance is left"
+	case f.Budget != nil && f.Budget.Reached:
+		return *f.Budget.Message
+	}
+	return ""
 }
 
 func (f *Facts) wants(issueID string) bool {

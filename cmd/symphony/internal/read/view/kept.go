@@ -36,7 +36,7 @@ func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile
 		return slices.ContainsFunc(recorded.Claims, func(c reconcile.Claim) bool { return c.IssueID == id })
 	}
 	for _, root := range roots {
-		answer, _ := project.NewMachine("", "").Root(ctx, host.RootRequest{Root: root, Records: true})
+		answer, _ := project.ThisMachine().Root(ctx, host.RootRequest{Root: root, Records: true})
 		for _, w := range answer.Workspaces {
 			if w.Unsaved != "" && w.StateDir == stateDir && !claimed(w.IssueID) {
 				list = append(list, w.Workspace)

@@ -52,6 +52,8 @@ type Overview struct {
 	claims []reconcile.Claim
 	places map[string]int // of claims in the queue for a slot
 	skips  []reconcile.Skip
+	// obstacle keeps every issue from starting: see Facts.Obstacle.
+	obstacle string
 	// Issues are the identifiers or ids that the overview was confined to, as the caller gave them.
 	Issues []string `json:"-"`
 }

@@ -51,7 +51,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	v := Overview{
 		GeneratedAt: f.Now, Claims: f.Claims(), Kept: kept, Requests: []RequestRow{}, Issues: o.Issues, Paused: f.Recorded.Paused,
 		Blocked: f.Block, Budget: f.Budget, Schedule: f.Schedule, NextPass: f.NextPass, Project: f.ProjectRow(),
-		scheduledAt: f.rhythm.Last.StartedAt,
+		scheduledAt: f.rhythm.Last.StartedAt, obstacle: f.Obstacle(),
 	}
 	v.claims = only(f.Recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })
 	if f.Low.After(f.Now) {
@@ -80,17 +80,29 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	return v, nil
 }
 
-// addHistory adds the last pass, the rate limits, the totals of settled runs, and what Options ask for.
+// addHistory adds the last passes and runs, what they used and left, and what Options ask for.
 func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
-	var errs [8]error
+	var errs [3]error
 	v.LastPass, errs[0] = project.LastPass(ctx, f.DB)
 	v.RateLimits, errs[1] = f.DB.Views.RateLimits(ctx)
+	if o.All || o.Health {
+		v.Health, errs[2] = f.health(ctx)
+	}
+	return errors.Join(errors.Join(errs[:]...), v.addTotals(ctx, f), v.addSkips(ctx, f, o), v.addPullRequests(ctx, f), v.addEnded(ctx, f, o))
+}
+
+// addTotals adds what settled runs have used.
+func (v *Overview) addTotals(ctx context.Context, f Facts) error {
 	totals, err := f.DB.Runs.Totals(ctx)
 	v.Totals.Tokens = Tokens(reconcile.Tokens(v.Totals.Tokens).Plus(totals.Tokens))
 	v.Totals.Seconds += totals.Runtime.Seconds()
-	errs[2] = err
+	return err
+}
+
+// addSkips adds the candidates that the last pass did not start, as far as they are not claimed since, and the places in the queue.
+func (v *Overview) addSkips(ctx context.Context, f Facts, o Options) error {
 	skipped, err := f.DB.Views.Skips(ctx)
-	claimed := map[string]reconcile.Claim{} // since the pass that skipped the issue
+	claimed := map[string]reconcile.Claim{}
 	for _, c := range f.Recorded.Claims {
 		claimed[c.IssueID] = c
 	}
@@ -109,9 +121,12 @@ func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
 	if o.All || len(o.Issues) > 0 {
 		v.Skipped = rows
 	}
-	errs[3] = err
+	return err
+}
+
+func (v *Overview) addPullRequests(ctx context.Context, f Facts) error {
 	pulls, err := f.DB.Views.PullRequests(ctx)
-	errs[5], v.PullRequests = err, []PullRequestRow{}
+	v.PullRequests = []PullRequestRow{}
 	for _, p := range pulls {
 		if f.wants(p.IssueID) {
 			v.PullRequests = append(v.PullRequests, PullRequestRow{f.Name, p})
@@ -120,26 +135,29 @@ func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
 	slices.SortFunc(v.PullRequests, func(a, b PullRequestRow) int {
 		return cmp.Or(b.SeenAt.Compare(a.SeenAt), cmp.Compare(a.Identifier, b.Identifier))
 	})
-	if o.All || o.Health {
-		v.Health, errs[6] = f.health(ctx)
+	return err
+}
+
+// addEnded adds the ended runs and the results, if they are asked for.
+func (v *Overview) addEnded(ctx context.Context, f Facts, o Options) error {
+	if !o.All {
+		return nil
 	}
-	if o.All {
-		runs, err := f.DB.Runs.Ended(ctx, f.Only, cmp.Or(o.Ended, project.PastRuns))
-		v.Ended = []RunRow{}
-		for _, r := range runs {
-			v.Ended = append(v.Ended, f.RunRow(r))
-		}
-		errs[4] = err
-		v.Results, errs[7] = f.results(ctx)
+	runs, err := f.DB.Runs.Ended(ctx, f.Only, cmp.Or(o.Ended, project.PastRuns))
+	v.Ended = []RunRow{}
+	for _, r := range runs {
+		v.Ended = append(v.Ended, f.RunRow(r))
 	}
-	return errors.Join(errs[:]...)
+	results, resultsErr := f.results(ctx)
+	v.Results = results
+	return errors.Join(err, resultsErr)
 }
 
 // placesOf numbers the issues that still wait for a slot in the order of the stored queue, by their ids.
 func placesOf(skipped []state.StoredSkip, claimed map[string]reconcile.Claim) map[string]int {
 	queue := slices.DeleteFunc(slices.Clone(skipped), func(s state.StoredSkip) bool {
 		c, is := claimed[s.IssueID]
-		return s.Place == 0 || is && c.Standing(false) != reconcile.StatusQueued
+		return s.Place == 0 || is && c.IssueStatus(false, false) != reconcile.StatusQueued
 	})
 	slices.SortFunc(queue, func(a, b state.StoredSkip) int { return cmp.Compare(a.Place, b.Place) })
 	places := map[string]int{}

@@ -90,10 +90,7 @@ func (v Overview) rows() []Row {
 		if r.Reason == reconcile.SkipUnsavedWork { // Kept has it
 			continue
 		}
-		list = append(list, Row{
-			Status: r.Status(), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: text.OrNull(r.URL), At: &r.Since,
-			Text: inQueue(r.Place, words.Skip(r.Skip)), Detail: r, place: r.Place,
-		})
+		list = append(list, v.skippedRow(r))
 	}
 	slices.SortStableFunc(list, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status)), cmp.Compare(a.place, b.place),
@@ -132,26 +129,37 @@ func (v Overview) runningRow(r RunningRow) Row {
 
 func (v Overview) retryingRow(r RetryingRow) Row {
 	row := Row{
-		Status: r.Claim.Standing(false), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.DueAt,
-		Text: cmp.Or(Plain(text.OrEmpty(r.Error)), words.Waits[r.Kind].Short), Detail: r,
+		Status: r.Claim.IssueStatus(false, v.obstacle != ""), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL,
+		At: &r.DueAt, Text: cmp.Or(Plain(text.OrEmpty(r.Error)), words.Waits[r.Kind].Short), Detail: r,
 	}
-	switch row.Status {
-	case reconcile.StatusUndelivered:
+	switch {
+	case row.Status == reconcile.StatusUndelivered:
 		row.At, row.Text = text.OrNull(r.Claim.Delivery.FailedAt), r.Claim.Delivery.Message
-	case reconcile.StatusQueued:
-		row.place = v.places[r.IssueID]
-		row.Text = inQueue(row.place, row.Text)
-	default: // it waits
+	case r.Kind == reconcile.NoSlot:
+		v.addQueue(&row, v.places[r.IssueID])
 	}
 	return row
 }
 
-// inQueue adds the place in the queue for a slot to why an issue waits.
-func inQueue(place int, why string) string {
-	if place == 0 {
-		return why
+func (v Overview) skippedRow(r SkippedRow) Row {
+	row := Row{
+		Status: r.IssueStatus(v.obstacle != ""), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: text.OrNull(r.URL),
+		At: &r.Since, Text: words.Skip(r.Skip), Detail: r,
 	}
-	return fmt.Sprintf("place %d in the queue: %s", place, why)
+	if r.Reason == reconcile.SkipNoSlot || r.Reason == reconcile.SkipNoSlotInState {
+		v.addQueue(&row, r.Place)
+	}
+	return row
+}
+
+// addQueue adds its place in the queue to the row of an issue without a slot. While nothing starts, that is the reason, and no queue.
+func (v Overview) addQueue(row *Row, place int) {
+	switch {
+	case v.obstacle != "":
+		row.Text = v.obstacle
+	case place > 0:
+		row.place, row.Text = place, fmt.Sprintf("place %d in the queue: %s", place, row.Text)
+	}
 }
 
 // doing is what a run does now.

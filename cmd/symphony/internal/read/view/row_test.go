@@ -58,6 +58,12 @@ func TestRows(t *testing.T) {
 		"web-shop | ended | WEB-8 | succeeded | ",
 	}
 	test.Equal(t, "the rows", got, want)
+	v.obstacle = "the project is paused"
+	for _, r := range v.rows() {
+		if r.Identifier == "WEB-3" {
+			test.Equal(t, "an issue without a slot while nothing starts", string(r.Status)+": "+r.Text, "waiting: the project is paused")
+		}
+	}
 	v.Rows, v.Schedule = rows, true
 	test.Equal(t, "the level", v.Verdict().Level, LevelNeedsPerson)
 	test.Equal(t, "the reasons", v.Verdict().Reasons, []string{"1 request to answer", "1 held", "1 undelivered"})

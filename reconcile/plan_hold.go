@@ -12,7 +12,7 @@ func (p *planner) caps() {
 		if c.Status != Waiting || !p.eligible[c.IssueID] {
 			continue
 		}
-		if reason, message := p.s.cap(*c); reason != "" {
+		if reason, message := p.s.reachedCap(*c); reason != "" {
 			next := p.s.hold(*c, reason, message)
 			p.act(ActHold, next, reason, message+"; "+next.HoldEnds(), p.put(next))
 			delete(p.eligible, c.IssueID)
@@ -20,8 +20,8 @@ func (p *planner) caps() {
 	}
 }
 
-// cap returns which limit a claim has reached; empty for none.
-func (s *Snapshot) cap(c Claim) (reason, message string) {
+// reachedCap returns the limit that a claim has reached, as the reason of a hold; empty for none.
+func (s *Snapshot) reachedCap(c Claim) (reason, message string) {
 	used := s.Tokens[c.IssueID] - c.TokenBase
 	switch pol := s.Policy; {
 	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:

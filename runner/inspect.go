@@ -1,0 +1,92 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Inspection is an agent that was started like that of a run, in a temporary workspace, to query it. Close must be called.
+type Inspection struct {
+	Session agent.Session
+	// Server is what codex reported about itself.
+	Server agent.Server
+	// Cwd is the temporary workspace, Policy the sandbox policy of a turn.
+	Cwd    string
+	Policy json.RawMessage
+
+	dir     string
+	process *agentProcess
+}
+
+// Inspect starts codex.command in a temporary workspace below parent, which must exist. env is the environment of a worker. Codex
+// writes to its home as in a run. The errors are those of a run whose agent does not start.
+func (c Config) Inspect(ctx context.Context, m host.Machine, env []string, parent, version string) (_ *Inspection, err error) {
+	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	i := &Inspection{dir: dir, Cwd: filepath.Join(dir, "workspace")}
+	space := &host.Workspace{Path: i.Cwd, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache")}
+	space.Codex = host.Dirs{Tmp: filepath.Join(dir, "codex-tmp"), Cache: filepath.Join(dir, "codex-cache")}
+	space.Hooks = space.Codex
+	for _, d := range []string{i.Cwd, space.TmpDir, space.CacheDir, space.Codex.Tmp, space.Codex.Cache} {
+		if err == nil {
+			err = os.Mkdir(d, 0o700)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("temporary workspace for codex: %w", err), i.Close())
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.Close())
+		}
+	}()
+	w := &Worker{
+		Config: c, Machine: m, Dir: dir, Env: env, Version: version,
+		Log: slog.New(slog.DiscardHandler), Redactor: agent.NewRedactor(c.SecretValues),
+	}
+	// The name of the directory serves as the run's id, which marks the processes.
+	j := w.newJob(reconcile.Run{ID: filepath.Base(dir)}, func(error) {})
+	j.space = space
+	if i.Policy, err = c.TurnPolicy(ctx, w.Machine, *space); err != nil {
+		return nil, err
+	}
+	noOptions := func(*agentProcess) agent.Options { return agent.Options{} }
+	i.process, err = openAgent(ctx, j, noOptions, func(g *agentProcess) (err error) {
+		i.Session = g.session
+		i.Server, err = g.session.Initialize(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	i.process.environ = i.process.started // it has answered: see end
+	return i, nil
+}
+
+// TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable, agent.ErrNoProbe.
+func (i *Inspection) TrySandbox(ctx context.Context) error {
+	return confine.TrySandbox(ctx, i.Session, i.Cwd, i.dir, i.Policy)
+}
+
+// Close ends the agent and all processes that it left, and removes the temporary workspace.
+func (i *Inspection) Close() (err error) {
+	if i.process != nil {
+		ctx := context.Background()
+		i.process.end(ctx)
+		// MCP servers, and programs that a login profile starts, are not in the process group.
+		err = i.process.ended(i.process.host.Kill(ctx, host.KillRequest{}))
+	}
+	return errors.Join(err, os.RemoveAll(i.dir))
+}

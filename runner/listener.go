@@ -1,0 +1,102 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// listener stores what the events of an agent report. Only the handler of events uses it.
+type listener struct {
+	*job
+	limits limitsReporter
+	used   agent.Usage // when an event last stored it
+}
+
+func newListener(j *job) *listener { return &listener{job: j, limits: limitsReporter{job: j}} }
+
+// store writes an event to the event log, and what it changes to the record.
+func (l *listener) store(g *agentProcess, e agent.Event) {
+	if !e.Fragment { // fragments would fill the log, and a secret in pieces is not recognised
+		l.warn("event not stored", l.events.Append(e))
+	}
+	ctx := context.Background()
+	if used := g.session.Usage(); used != l.used { // stored at once, so that no tokens are lost if the worker dies
+		l.used = used
+		l.rec.storeTokens(ctx, g.session)
+	}
+	l.keepLinks(linksInItem(e.Item))
+	model, message, activity := g.session.Model(), l.Redactor.Text(e.Message), l.activity(e.Item)
+	var limits []byte
+	if record := g.session.RateLimits(); record != nil {
+		if limits = l.Redactor.Bytes(record); !json.Valid(limits) {
+			limits = nil // redaction has replaced a number
+		}
+	}
+	l.rec.change(func(r *reconcile.Run) {
+		r.LastEvent, r.LastEventAt, r.Model = e.Name, e.At, model
+		if message != "" && !e.Fragment {
+			r.LastMessage = message
+		}
+		if activity != "" {
+			r.Activity = activity
+		}
+		if e.Name == agent.EventSessionStarted && e.ThreadID == r.ThreadID { // other events may come late, from an earlier turn
+			r.TurnID = e.TurnID
+		}
+		if limits != nil {
+			r.RateLimits = limits
+		}
+	})
+	l.limits.report(ctx, limits)
+}
+
+// maxActivity is how many characters are stored of what the agent does.
+const maxActivity = 200
+
+// activity describes in a line without secrets what the agent does from an item on; empty for an item without an activity.
+func (j *job) activity(i *agent.Item) string {
+	line := []rune(j.Redactor.Text(i.Activity()))
+	if len(line) > maxActivity {
+		return string(line[:maxActivity-1]) + "…"
+	}
+	return string(line)
+}
+
+// limitsReporter stores codex's rate limits in the account. Only the handler of events uses it.
+type limitsReporter struct {
+	*job
+	last   []byte                     // the latest limits
+	shared map[string]json.RawMessage // the members of the limits that were stored last
+}
+
+// report stores the members that have changed, with the id of their limit. An old value of this worker must not replace a newer
+// one of another worker. What could not be stored is stored with the next change.
+func (r *limitsReporter) report(ctx context.Context, record []byte) {
+	if r.Account == nil || record == nil || bytes.Equal(record, r.last) {
+		return
+	}
+	r.last = bytes.Clone(record)
+	var members map[string]json.RawMessage
+	err := json.Unmarshal(record, &members)
+	changed := maps.Clone(members)
+	if bytes.Equal(members["limitId"], r.shared["limitId"]) { // otherwise all members are new
+		maps.DeleteFunc(changed, func(name string, value json.RawMessage) bool {
+			return name != "limitId" && bytes.Equal(value, r.shared[name])
+		})
+	}
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(changed)
+	}
+	if err == nil {
+		err = r.Account.SaveLimits(ctx, r.Now(), data)
+	}
+	if r.warn("rate limits not shared", err); err == nil {
+		r.shared = members
+	}
+}

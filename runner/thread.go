@@ -1,0 +1,116 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
+)
+
+// openedThread is the thread of a run.
+type openedThread struct {
+	id      string
+	resumed bool // an earlier run worked on it
+	worked  bool // an earlier run worked in this workspace
+	// replaces is set for a new thread if the issue had another one before.
+	replaces bool
+	// elsewhere is set if the issue's last thread is in another codex home.
+	elsewhere bool
+}
+
+// note returns the note about earlier threads for a new one.
+func (t openedThread) note() string {
+	switch {
+	case !t.worked:
+		return ""
+	case t.elsewhere:
+		return agent.WorkElsewhere
+	}
+	return agent.EarlierWork
+}
+
+// maxThreadFailures is how many runs in a row may fail on a thread before a new thread is started.
+const maxThreadFailures = 2
+
+// handshake opens the session and the thread.
+func (t *turnLoop) handshake(ctx context.Context) (openedThread, error) {
+	t.rec.phase(ctx, reconcile.InitializingSession)
+	server, err := t.agent.initialize(ctx)
+	if err != nil {
+		return openedThread{}, err
+	}
+	if t.codexHome, err = filepath.EvalSymlinks(server.Home); err != nil {
+		t.codexHome = server.Home
+	}
+	params, err := t.threadParams(ctx)
+	if err != nil {
+		return openedThread{}, err
+	}
+	thread, err := t.openThread(ctx, params)
+	// Also after a failed resume, so that the failure counts for maxThreadFailures.
+	t.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = thread.id, t.agent.session.Model() })
+	return thread, err
+}
+
+func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error) {
+	config, err := t.Config.ThreadConfig(ctx, t.Machine, t.job.run.ID, *t.space, t.agent.environ)
+	if err != nil {
+		return agent.ThreadParams{}, err
+	}
+	policy, err := t.Config.TurnPolicy(ctx, t.Machine, *t.space)
+	if profile := t.Config.Profile(policy); profile != nil && err == nil {
+		confine.AddProfile(config, profile)
+		t.profile = confine.ProfileName
+	}
+	issue := t.job.run.Issue
+	return agent.ThreadParams{
+		Name: t.agentRedactor.Text(issue.Identifier + ": " + issue.Title),
+		Cwd:  t.space.Path, ApprovalPolicy: t.Config.ApprovalPolicy, Sandbox: t.Config.ThreadSandbox, Config: config,
+		Model: t.Config.Model,
+	}, err
+}
+
+// openThread resumes the thread of this workspace in this codex home, or starts a new one. With an error it returns the thread
+// that could not be resumed.
+func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
+	newest, here, err := t.Journal.LastThread(ctx, t.job.run.IssueID, t.codexHome)
+	if err != nil {
+		return openedThread{}, err
+	}
+	workedHere := func(thread reconcile.Thread) bool {
+		return thread.ID != "" && thread.WorkspaceID == t.space.ID && !t.space.Created
+	}
+	elsewhere := newest.ID != here.ID
+	if elsewhere {
+		t.Log.Info("the issue's last thread is in another codex home", "thread_id", newest.ID, "its_home", newest.CodexHome, "home", t.codexHome)
+	}
+	if workedHere(here) && t.Config.ResumeThread && !here.Ended && here.Failed < maxThreadFailures {
+		opened, err := t.resumeThread(ctx, here.ID, params)
+		if opened.elsewhere = elsewhere; opened.resumed || err != nil {
+			return opened, err
+		}
+	}
+	id, err := t.agent.session.StartThread(ctx, params)
+	return openedThread{id: id, worked: workedHere(newest), replaces: newest.ID != "", elsewhere: elsewhere}, err
+}
+
+// resumeThread resumes a thread. If the result is neither resumed nor an error, the caller should start a new thread.
+func (t *turnLoop) resumeThread(ctx context.Context, thread string, params agent.ThreadParams) (openedThread, error) {
+	err := t.agent.session.ResumeThread(ctx, thread, params)
+	if errors.Is(err, agent.ErrThreadBusy) {
+		// A process that an earlier run left may have it open. Other processes are left alone.
+		killErr := t.ended(t.agent.child.KillThread(context.WithoutCancel(ctx), thread))
+		if killErr != nil {
+			return openedThread{}, killErr // this is no evidence about the thread
+		}
+		err = t.agent.session.ResumeThread(ctx, thread, params)
+	}
+	if errors.Is(err, agent.ErrNoThread) || errors.Is(err, agent.ErrThreadBusy) {
+		t.Log.Info("thread not resumed, starting a new one", "thread_id", thread, "error", err)
+		return openedThread{}, nil
+	}
+	return openedThread{id: thread, resumed: err == nil, worked: true}, err
+}
