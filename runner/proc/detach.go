@@ -26,6 +26,7 @@ const (
 	// The descriptors that a worker gets from Detach. Its stdin is the secret.
 	answerFD = FirstExtra
 	extraFD  = FirstExtra + 1
+	sharedFD = FirstExtra + 2
 
 	// taken is the answer of a worker that has its run. Any other answer is its reason for refusing the run; none means that the
 	// worker has ended.
@@ -47,6 +48,8 @@ type Spawn struct {
 	Secret []byte
 	// Extra is a file that the worker gets as descriptor 4 (TakeExtra), nil for none. The caller must close its own copy.
 	Extra *os.File
+	// Shared is a file in memory (SharedFile) that the worker gets as Handover.Shared, nil for none.
+	Shared *os.File
 	// Scope is the systemd scope that the worker is started in, nil for none.
 	Scope *Scope
 	// Wait is how long Ready waits for the worker's answer, from Detach on.
@@ -91,13 +94,10 @@ func Detach(s Spawn) (d *Detached, err error) {
 	defer answering.Close()
 	cmd := &exec.Cmd{
 		Path: s.Exe, Args: s.Argv, Env: append([]string{}, s.Env...), Dir: "/", Stdin: stdin,
-		ExtraFiles: []*os.File{answering}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		ExtraFiles: []*os.File{answering, s.Extra, s.Shared}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if s.Log != nil {
 		cmd.Stdout, cmd.Stderr = s.Log, s.Log
-	}
-	if s.Extra != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, s.Extra)
 	}
 	if s.Scope != nil {
 		err = s.Scope.wrap(cmd)
@@ -151,6 +151,8 @@ func (d *Detached) Ready(ctx context.Context) error {
 type Handover struct {
 	// Secret is Spawn.Secret.
 	Secret []byte
+	// Shared is Spawn.Shared, nil for none.
+	Shared *os.File
 	answer *os.File
 }
 
@@ -166,7 +168,7 @@ func TakeOver() (*Handover, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secret of the pass: %w", err)
 	}
-	return &Handover{Secret: secret, answer: os.NewFile(answerFD, "answer")}, nil
+	return &Handover{Secret: secret, Shared: inheritedMemory(sharedFD), answer: os.NewFile(answerFD, "answer")}, nil
 }
 
 // Taken tells the pass that this worker has its run. An error means that the pass has stopped waiting, which does not affect the run.

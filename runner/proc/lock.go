@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -29,4 +30,21 @@ func Lock(f *os.File, how int, wait time.Duration) error {
 			return ErrHeld
 		}
 	}
+}
+
+// LockProcess takes a lock on a file for this process, even if other processes have inherited the same open file. It is released when
+// the process ends or closes the file. After trying for wait it returns ErrHeld, and if ctx ends, its error.
+func LockProcess(ctx context.Context, f *os.File, wait time.Duration) error {
+	for end := time.Now().Add(wait); ctx.Err() == nil; time.Sleep(lockStep) {
+		err := unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES):
+			return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
+		case time.Now().After(end):
+			return ErrHeld
+		}
+	}
+	return ctx.Err()
 }

@@ -53,6 +53,11 @@ func TempFile() (*os.File, error) {
 	return f, err
 }
 
+// SharedFile returns nil: this system has no files in memory, and what workers share must not be on a disk.
+func SharedFile() (*os.File, error) { return nil, nil }
+
+func inheritedMemory(int) *os.File { return nil }
+
 // CheckPidfds succeeds: pidfds are not needed here.
 func CheckPidfds() error { return nil }
 

@@ -168,10 +168,24 @@ func openPIDFD(pid int) (int, error) {
 	return fd, nil
 }
 
+const tempName = "symphony"
+
 // TempFile opens a file that has no name, in memory.
 func TempFile() (*os.File, error) {
-	fd, err := unix.MemfdCreate("symphony", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate(tempName, unix.MFD_CLOEXEC)
 	return os.NewFile(uintptr(fd), "temporary file"), err
+}
+
+// SharedFile opens a file in memory that the workers of one pass share (Spawn.Shared).
+func SharedFile() (*os.File, error) { return TempFile() }
+
+// inheritedMemory returns a descriptor that this process has inherited, if it is that of a SharedFile, and otherwise nil.
+func inheritedMemory(fd int) *os.File {
+	if name, _ := os.Readlink(ownDescriptors + "/" + strconv.Itoa(fd)); name != "/memfd:"+tempName+" (deleted)" {
+		return nil
+	}
+	unix.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "shared file")
 }
 
 // CheckPidfds returns an error if pidfds cannot be used. Then no process could be ended safely, so none may be started: each run

@@ -40,6 +40,8 @@ type Local struct {
 	// NextSlot returns the account's next free slot for an agent's worker (reconcile.Accounts), an error if there is none. It is
 	// nil or returns nil if the number of runs is not limited.
 	NextSlot func() (*os.File, error)
+	// Logins is a file that the workers share (proc.SharedFile), so that one login shell is enough for them; nil for none.
+	Logins *os.File
 	// Scopes starts workers in scopes of systemd; nil starts them without.
 	Scopes      *proc.ScopeManager
 	Stays       bool          // the pass waits for the runs that it starts, so that they need not outlive its unit
@@ -89,7 +91,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		defer slot.Close() // from then on only the worker holds it
 	}
 	worker, err := proc.Detach(proc.Spawn{
-		Exe: l.Exe, Argv: argv, Extra: slot,
+		Exe: l.Exe, Argv: argv, Extra: slot, Shared: l.Logins,
 		Env: host.Scrub(l.Env), Log: log, Secret: l.Secret, Wait: readyBound,
 		Scope: l.Scopes.Scope(run.ID, cmp.Or(run.Identifier, "removed workspaces")),
 	})

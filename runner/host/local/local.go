@@ -25,6 +25,8 @@ type Machine struct {
 	StateDir string
 	// AccountDir has the locks that all projects of an account share, "" if there are none.
 	AccountDir string
+	// Logins is the file by which the workers of one pass share a login shell, nil if they do not. The first login of a run closes it.
+	Logins *os.File
 }
 
 var (
@@ -33,7 +35,7 @@ var (
 )
 
 // Run implements host.Machine.
-func (m Machine) Run(id string) host.Run { return &run{machine: m, id: id} }
+func (m Machine) Run(id string) host.Run { return &run{machine: m, id: id, logins: m.Logins} }
 
 // procsFile is the file in the directory of a run with every process that the run started. What has host.TreeFile open belongs to it, too.
 const procsFile = "procs"
@@ -43,6 +45,7 @@ type run struct {
 	machine Machine
 	id      string
 	tree    *os.File // inherited by all processes of the run, to identify them; nil until it is open
+	logins  *os.File // Machine.Logins, nil after the first login
 
 	mu    sync.Mutex           // Observe reads the following fields concurrently with other calls
 	space *workspace.Workspace // nil until the lease is held

@@ -29,13 +29,32 @@ const (
 // have written those of its workspace. What the profile prints is discarded.
 func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.LoginAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
+	report, err := r.sharedLogin(ctx, q)
+	if err != nil {
+		return answer, err
+	}
+	head, environ, _ := strings.Cut(report, endOfHead)
+	answer.Umask, head, _ = strings.Cut(head, "\n")
+	if !regexp.MustCompile(`^[0-7]+$`).MatchString(answer.Umask) {
+		answer.Umask = ""
+	}
+	answer.Functions = strings.Fields(head)
+	answer.Set, answer.Unset = changed(q.Env, strings.Split(strings.TrimSuffix(environ, "\x00"), "\x00"))
+	return answer, nil
+}
+
+// endOfHead separates the umask and the functions in the report of a login shell from the environment.
+const endOfHead = "\n\n"
+
+// loginShell runs a login shell and returns its report.
+func (r *run) loginShell(ctx context.Context, q host.LoginRequest) (string, error) {
 	report, err := proc.TempFile()
 	if err == nil {
 		defer report.Close()
 		err = proc.SealDescriptors()
 	}
 	if err != nil {
-		return answer, fmt.Errorf("login shell: %w", err)
+		return "", fmt.Errorf("login shell: %w", err)
 	}
 	fd := ">&" + strconv.Itoa(proc.FirstExtra)
 	// exec: a login shell that ends would run ~/.bash_logout.
@@ -45,23 +64,16 @@ func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.Login
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", append([]string{}, q.Env...), tree.ExtraFiles(r.tree, report)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
-		return answer, loginFailed("bash can't be started: "+err.Error(), "install bash", err)
+		return "", loginFailed("bash can't be started: "+err.Error(), "install bash", err)
 	}
 	if err := waitLogin(ctx, cmd, q.Timeout); err != nil {
-		return answer, err
+		return "", err
 	}
 	text, err := io.ReadAll(io.NewSectionReader(report, 0, maxEnviron))
-	head, environ, complete := strings.Cut(string(text), "\n\n")
-	if err != nil || !complete {
-		return answer, loginFailed("it ended before the end of its profile", "run bash -lc true; the profile must not call exit or exec", err)
+	if err != nil || !strings.Contains(string(text), endOfHead) {
+		return "", loginFailed("it ended before the end of its profile", "run bash -lc true; the profile must not call exit or exec", err)
 	}
-	answer.Umask, head, _ = strings.Cut(head, "\n")
-	if !regexp.MustCompile(`^[0-7]+$`).MatchString(answer.Umask) {
-		answer.Umask = ""
-	}
-	answer.Functions = strings.Fields(head)
-	answer.Set, answer.Unset = changed(q.Env, strings.Split(strings.TrimSuffix(environ, "\x00"), "\x00"))
-	return answer, nil
+	return string(text), nil
 }
 
 // waitLogin waits for the end of a login shell. Programs of the profile that have to be ended get time to remove their locks: one

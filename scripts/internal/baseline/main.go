@@ -3,6 +3,7 @@
 //	baseline requests DATABASE ENDPOINT FILE   sends the request bodies in FILE, one per line, decodes the issues and stores each once
 //	baseline heartbeats DATABASE RUN           updates the heartbeat of a run every five seconds, until stdin ends
 //	baseline rows DATABASE SQL...              reads all rows of the queries
+//	baseline spin DURATION                     uses that much CPU time, as the programs of a slow login profile do
 package main
 
 import (
@@ -16,14 +17,18 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"syscall"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
 func main() {
-	err := errors.New("usage: baseline requests|heartbeats|rows DATABASE ARGUMENTS")
-	if len(os.Args) > 3 {
+	err := errors.New("usage: baseline requests|heartbeats|rows DATABASE ARGUMENTS, or baseline spin DURATION")
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == "spin":
+		err = spin(os.Args[2])
+	case len(os.Args) > 3:
 		err = run(os.Args[1], os.Args[2], os.Args[3:])
 	}
 	if err != nil {
@@ -53,6 +58,16 @@ func run(command, database string, args []string) (err error) {
 		return nil
 	}
 	return fmt.Errorf("unknown command %q", command)
+}
+
+func spin(text string) error {
+	limit, err := time.ParseDuration(text)
+	for used := time.Duration(0); err == nil && used < limit; {
+		var usage syscall.Rusage
+		err = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+		used = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	}
+	return err
 }
 
 // issue has the fields that the program requests and stores.

@@ -36,6 +36,28 @@ func BenchmarkBurst(b *testing.B) {
 	})
 }
 
+// BenchmarkSlowProfile compares that time for ten issues whose login shell needs 240 ms of CPU with the time for ten issues with an empty
+// login profile.
+func BenchmarkSlowProfile(b *testing.B) {
+	const agents, cost = 10, 240 * time.Millisecond
+	programs.build.Do(build)
+	report(b, func() []metric {
+		start := func(profile string) float64 {
+			p := newProject(b, agents)
+			must(os.WriteFile(filepath.Join(p.Home, ".profile"), []byte(profile), 0o600))
+			p.quietTick() // creates the database
+			defer p.stop()
+			return p.startAgents(agents).Seconds()
+		}
+		var slow, empty []float64
+		for range unlessShort(7, 2) {
+			slow = append(slow, start(fmt.Sprintf("'%s' spin %s\n", programs.baseline, cost)))
+			empty = append(empty, start(""))
+		}
+		return against(slow, empty, "wall", 1.2)
+	})
+}
+
 // startAgents runs a pass over issues whose agents then wait. It returns the time to the last answer to `initialize`, which is
 // that of the agent's first event in each run, because a notification follows the answer at once.
 func (p *project) startAgents(agents int) time.Duration {

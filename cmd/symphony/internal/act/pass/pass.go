@@ -246,10 +246,14 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		options.DispatchOff = options.DispatchOff || !alive
 	}
 	deps, runners, err := newDeps(p, db, cfg, o, askTracker, r)
+	if err == nil {
+		runners.Logins, err = proc.SharedFile()
+	}
 	if err != nil {
 		r.blockedBy(err)
 		return
 	}
+	defer runners.Logins.Close()
 	deps.Store = db.Store
 	r.addError(loadOldRoots(ctx, db, runners, rootErr != nil))
 	if rootErr != nil {

@@ -63,7 +63,7 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, id, stateDir, pa
 		log.Warn("run not taken", slog.String("error", err.Error()))
 		return errors.Join(err, ready.Refuse(err.Error()))
 	}
-	h.exe, h.slot, h.model = exe, heldSlot, model
+	h.exe, h.slot, h.model, h.logins = exe, heldSlot, model, ready.Shared
 	if err := ready.Taken(); err != nil {
 		log.Info("the pass has ended", slog.String("error", err.Error()))
 	}
@@ -98,6 +98,8 @@ type Held struct {
 	exe   string // the path of this program
 	model string
 	slot  *os.File // the account's slot, held while it is open; nil for none
+	// logins is what the workers of the same pass share of their login shells, nil for nothing.
+	logins *os.File
 }
 
 // takeRun makes this process the owner of the run. If it fails, it changes nothing.
@@ -178,7 +180,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
 		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker,
-		Machine: host.WithCrashPoints(project.NewMachine(p.StateDir, account.Dir)), Account: account,
+		Machine: host.WithCrashPoints(project.NewWorkersMachine(p.StateDir, account.Dir, h.logins)), Account: account,
 		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now,
 		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
 	}

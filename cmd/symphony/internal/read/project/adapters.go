@@ -51,6 +51,11 @@ func NewMachine(stateDir, accountDir string) host.Machine {
 	return local.Machine{StateDir: stateDir, AccountDir: accountDir}
 }
 
+// NewWorkersMachine returns the machine of a worker, which shares a login shell with the others that have logins, nil for no others.
+func NewWorkersMachine(stateDir, accountDir string, logins *os.File) host.Machine {
+	return local.Machine{StateDir: stateDir, AccountDir: accountDir, Logins: logins}
+}
+
 // NewCommands returns what starts commands of the operator on this machine.
 func NewCommands() host.Commands { return local.Machine{} }
 
