@@ -58,8 +58,9 @@ func (c *Client) forBoard(query string) (string, map[string]any) {
 
 func (c *Client) noBoard() error {
 	return &reconcile.Error{
-		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow, Message: c.Scrub("tracker.provider.project: GitHub shows no project " + c.o.Project),
-		Hint: "check the address, and that the token may read projects (read:project)",
+		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
+		Message: c.Scrub("tracker.provider.project: GitHub shows no project " + c.o.Project),
+		Hint:    "check the address, and that the token may read projects (read:project)",
 	}
 }
 
