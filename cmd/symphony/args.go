@@ -148,11 +148,20 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 		return nil, "", exit.Usage("%s: unexpected argument %q", c.Command.Name, args[len(names)+1])
 	}
 	workflow := strings.Join(args[len(names):], "") // at most one
-	if len(names) > 0 && workflow != "" && filepath.Base(workflow) == workflow && filepath.Ext(workflow) == "" && !project.Exists(workflow) {
+	switch {
+	case !isWord(workflow):
+	case len(names) == 0:
+		return nil, "", exit.Usage("%s: unexpected argument %q: only a workflow file may be given", c.Command.Name, workflow)
+	default:
 		return nil, "", exit.Usage("%s: unexpected argument %q: one %s is expected, and after it at most a workflow file",
 			c.Command.Name, workflow, names[len(names)-1])
 	}
 	return args[:len(names)], workflow, nil
+}
+
+// isWord reports whether an argument is no workflow but a word, such as the subcommand of another tool.
+func isWord(arg string) bool {
+	return arg != "" && filepath.Base(arg) == arg && filepath.Ext(arg) == "" && !project.Exists(arg)
 }
 
 // onProject is the action of a command about a project. It reads the named arguments and the workflow that may follow them.

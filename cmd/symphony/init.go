@@ -52,7 +52,7 @@ LINEAR_API_KEY. It stores the key in the environment file, mode 0600.
 
 With --tracker github it takes the repository from the git remote origin, and the token from GITHUB_TOKEN, GH_TOKEN or gh.
 Labels are states: it proposes those that exist, or In Progress and Human Review. Without a terminal it needs --project and
---repository only if origin is not on GitHub.
+--repository only if origin is not on GitHub. GitHub Enterprise needs --endpoint.
 
 Values of --example:
   branch         a branch for each issue, pushed after each run (the default)

@@ -46,8 +46,8 @@ reads its text from stdin.
 			switch verb := c.Args().First(); {
 			case verb == "new":
 				return issuesNew(c, w)
-			case c.NArg() > 1:
-				return exit.Usage("issues: unknown subcommand %q, did you mean new?", verb)
+			case isWord(verb):
+				return exit.Usage("issues: unknown subcommand %q: without one it lists the issues, new TITLE adds one", verb)
 			}
 			if c.IsSet("body") || c.IsSet("label") {
 				return exit.Usage("issues: --body and --label work only with issues new")

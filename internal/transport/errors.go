@@ -59,7 +59,8 @@ func (c *Client) Refusal(
 		e.Hint = c.CheckKey
 	case special(e):
 	case a.Status/100 == 3:
-		e.Hint = c.Redirected + ": set tracker.endpoint to the final URL"
+		e.Message += "; it leads to " + c.Scrub(a.Header.Get("Location"))
+		e.Hint = c.Redirected + ": correct tracker.endpoint"
 	case a.Status >= 500:
 		e.Hint, e.Err = c.Name+" has an internal error; the next pass asks again", ErrServer
 	case a.Status == http.StatusOK || a.Status == http.StatusBadRequest:

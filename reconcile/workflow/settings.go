@@ -54,6 +54,8 @@ func (r trackerReader) apiKey(f field) {
 	switch {
 	case isVar:
 		key = r.variable(name, canonical)
+	case slices.Contains(r.tracker.keyVars, written):
+		r.invalid(f, "is the name of a variable, not a key", "write $"+written)
 	case strings.HasPrefix(written, "$"):
 		r.invalid(f, "$ is not followed by the name of a variable", "write $"+cmp.Or(canonical, "NAME")+", or the key itself")
 		key = ""

@@ -51,7 +51,7 @@ var service = transport.Service{
 	SetKey:        "set GITHUB_TOKEN or GH_TOKEN, run `gh auth login`, or set tracker.api_key to the $VARIABLE that holds it",
 	CheckKey:      "check the GitHub token: it must be valid, and allow reading and writing issues of the repository",
 	CheckEndpoint: "leave it out to use " + DefaultEndpoint + "; on GitHub Enterprise it is https://HOST/api/v3",
-	Redirected:    "the answer leads to another host, and the token is not sent there",
+	Redirected:    "the token is not sent to another host or protocol",
 	Strange:       "the next pass asks again; if that does not help, a proxy has changed GitHub's answer, or its API has changed",
 	AskLess:       "ask for less, or for fewer entries at a time (per_page)",
 	Endless:       "github_unknown_payload", Narrow: "close or move old ones",

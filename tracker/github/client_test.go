@@ -112,7 +112,7 @@ func TestStatuses(t *testing.T) {
 		"gone":           {410, `{"message":"This issue was deleted"}`, "", reconcile.ErrGone, "deleted"},
 		"rejected":       {422, `{"message":"Validation Failed"}`, "", reconcile.ErrRejected, "Validation"},
 		"server":         {502, `<html>oops ` + testToken + `</html>`, "internal error", transport.ErrServer, "oops [token]"},
-		"elsewhere":      {302, ``, "another host", nil, "HTTP 302"},
+		"elsewhere":      {302, ``, "another host", nil, "it leads to http://other.example/"},
 		"empty":          {500, ``, "internal error", transport.ErrServer, "(empty)"},
 		"no rate limit!": {403, `{"message":"Must have admin rights"}`, "check the GitHub token", nil, "admin"},
 	} {
@@ -261,7 +261,7 @@ func TestLimits(t *testing.T) {
 func TestForeignLimitIsIgnored(t *testing.T) {
 	for _, stored := range []string{"", "soon", "99999999999999999", "-1", "9223372036854775807", fmt.Sprint(testNow.Add(3 * time.Hour).UnixMilli())} {
 		c := clientOf(t, serving(t, func(http.ResponseWriter, *http.Request) {}), func(o *Options) {
-			o.Memory = &memory{values: map[string]string{limitKey: stored}}
+			o.Memory = &memory{values: map[string]string{LimitKey: stored}}
 		})
 		if _, err := c.do(t.Context(), http.MethodGet, "/user", nil, nil); err != nil {
 			t.Errorf("with %q: %v", stored, err)

@@ -25,7 +25,7 @@ func (c *requests) refusal(a transport.Answer, errs []graphqlError) error {
 	return c.Refusal(a, errs, said, ofType("FORBIDDEN", "INSUFFICIENT_SCOPES"), func(e *reconcile.Error) bool {
 		switch {
 		case a.Status == http.StatusNotFound || a.Status == http.StatusGone || slices.ContainsFunc(errs, ofType("NOT_FOUND")):
-			e.Hint, e.Err = "check the name, and that the token may read it", reconcile.ErrGone
+			e.Hint, e.Err = "check tracker.endpoint and the name, and that the token may read it", reconcile.ErrGone
 		case a.Status < 500 && slices.ContainsFunc(errs, func(e graphqlError) bool { return e.Extensions.Code == "undefinedField" }):
 			e.Err = errUnknownField // Extensions.Code is set for a query that the server's schema does not allow
 		case a.Status == http.StatusUnprocessableEntity:

@@ -75,14 +75,14 @@ func FuzzAnswers(f *testing.F) {
 			for range 2 { // the second time with Memory
 				list, err := client().Candidates(t.Context(), []string{"open"})
 				judge("Candidates", list, err)
-				delete(memory.values, limitKey)
+				delete(memory.values, LimitKey)
 			}
 			found, err := client().ByIDs(t.Context(), []string{"1", "2"})
 			judge("ByIDs", found, err)
-			delete(memory.values, limitKey)
+			delete(memory.values, LimitKey)
 			names, err := client().Verify(t.Context(), reconcile.TrackerNames{States: []string{"open"}, Labels: []string{"x"}, Assignee: "kim"})
 			judge("Verify", names, err)
-			delete(memory.values, limitKey)
+			delete(memory.values, LimitKey)
 		}
 	})
 }

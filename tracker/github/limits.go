@@ -14,8 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// limitKey is where Memory has the end of a limit, in milliseconds since 1970.
-const limitKey = "github_limit"
+// LimitKey is where Memory has the end of a limit, in milliseconds since 1970.
+const LimitKey = "github_limit"
 
 // mayAsk returns an error while a limit lasts that this client or another process was told.
 func (c *requests) mayAsk(ctx context.Context) error {
@@ -24,7 +24,7 @@ func (c *requests) mayAsk(ctx context.Context) error {
 	c.mu.Unlock()
 	now := c.Now()
 	if c.memory != nil {
-		stored, _, err := c.memory.Meta(ctx, limitKey)
+		stored, _, err := c.memory.Meta(ctx, LimitKey)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (c *requests) reached(ctx context.Context, a transport.Answer) error {
 	c.mu.Unlock()
 	if c.memory != nil {
 		// The answer may have used up the time of the request.
-		if err := c.memory.SetMeta(context.WithoutCancel(ctx), limitKey, strconv.FormatInt(until.UnixMilli(), 10)); err != nil {
+		if err := c.memory.SetMeta(context.WithoutCancel(ctx), LimitKey, strconv.FormatInt(until.UnixMilli(), 10)); err != nil {
 			return err
 		}
 	}

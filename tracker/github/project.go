@@ -58,8 +58,9 @@ func (c *Client) forBoard(query string) (string, map[string]any) {
 
 func (c *Client) noBoard() error {
 	return &reconcile.Error{
-		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow, Message: c.Scrub("GitHub shows no project " + c.o.Project),
-		Hint: "check the address, and that the token may read projects (read:project)",
+		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
+		Message: c.Scrub("tracker.provider.project: GitHub shows no project " + c.o.Project),
+		Hint:    "check the address, and that the token may read projects (read:project)",
 	}
 }
 
@@ -174,6 +175,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 				Name      string                 `json:"nameWithOwner"`
 				URL       string                 `json:"url"`
 				HasIssues bool                   `json:"hasIssuesEnabled"`
+				Archived  bool                   `json:"isArchived"`
 				May       string                 `json:"viewerPermission"`
 				Labels    nodes[json.RawMessage] `json:"labels"`
 				Users     nodes[account]         `json:"assignableUsers"`
@@ -191,6 +193,9 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 		c.rename(repo, r.Name)
 		project = reconcile.TrackerProject{ID: r.ID, Name: r.Name, Slug: repo, URL: r.URL}
 		*user, logins = data.Viewer.Login, nil
+		if r.Archived {
+			c.WarnOnce(r.Name + " is archived, so that nothing in it can be changed: unarchive it in its settings")
+		}
 		if r.May == "READ" {
 			c.WarnOnce(fmt.Sprintf("%s may only read %s: give that account the role Triage or more", *user, r.Name))
 		}
@@ -246,7 +251,7 @@ func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProj
 	}
 	return nil, &reconcile.Error{
 		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
-		Message: c.Scrub(fmt.Sprintf("the project %s has no field %q with options", c.o.Project, c.o.StatusField)),
+		Message: c.Scrub(fmt.Sprintf("tracker.provider.status_field: the project %s has no field %q with options", c.o.Project, c.o.StatusField)),
 		Hint:    c.Scrub("set tracker.provider.status_field to one of these: " + strings.Join(fields, ", ")),
 	}
 }

@@ -335,6 +335,11 @@ func TestVerifyWarnsAboutRights(t *testing.T) {
 		test.Must(c.Verify(t.Context(), reconcile.TrackerNames{}))
 		test.Equal(t, "warnings with the scopes "+scopes, len(warned), want)
 	}
+	var warned []string
+	s := newScene(t, func(o *Options) { o.Warn = func(text string) { warned = append(warned, text) } })
+	s.Archived = true
+	test.Must(s.client().Verify(t.Context(), reconcile.TrackerNames{}))
+	test.Contains(t, "the warning", strings.Join(warned, "\n"), "is archived")
 }
 
 func TestVerifyFails(t *testing.T) {

@@ -232,7 +232,7 @@ func (s *Server) repositoryNode(r *repository) node {
 		labels = append(labels, r.labelNode(name))
 	}
 	return node{
-		"id": fmt.Sprint("R_", r.id), "nameWithOwner": r.name, "url": siteURL + r.name, "hasIssuesEnabled": !s.NoIssues,
+		"id": fmt.Sprint("R_", r.id), "nameWithOwner": r.name, "url": siteURL + r.name, "hasIssuesEnabled": !s.NoIssues, "isArchived": s.Archived,
 		"viewerPermission": "WRITE", "labels": labels,
 		"issue": resolver(func(args map[string]any) any {
 			i := r.find(number(args["number"]))

@@ -40,6 +40,7 @@ type Server struct {
 	// Errorf, if it is not nil, is called with each mistake in a request or an answer by GitHub's published descriptions.
 	Errorf   func(format string, args ...any)
 	NoIssues bool // the repositories have no issues
+	Archived bool // the repositories are archived
 
 	http *httptest.Server
 

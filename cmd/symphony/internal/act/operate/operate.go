@@ -172,7 +172,7 @@ func (o *operation) forgetLimits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(project.OpenAccount(o.p, cfg.Codex.Home).Forget(ctx, o.p.Env.Now()), o.db.SetMeta(ctx, project.LowKey, ""))
+	return errors.Join(project.OpenAccount(o.p, cfg.Codex.Home).Forget(ctx, o.p.Env.Now()), project.ForgetLimits(ctx, o.db))
 }
 
 // run stores the command and runs a pass for it. If another pass has the lock, the command stays for the next one.

@@ -419,7 +419,7 @@ func noteWorkflow(ctx context.Context, p *project.Project, db *state.DB, cfg *wo
 	if err == nil && known && last != string(cfg.Redacted) {
 		account := project.OpenAccount(p, cfg.Codex.Home)
 		_, addErr := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbUnblock, CreatedAt: p.Env.Now()})
-		err = errors.Join(db.SetMeta(ctx, project.LowKey, ""), account.TryNow(ctx, p.Env.Now()), addErr)
+		err = errors.Join(project.ForgetLimits(ctx, db), account.TryNow(ctx, p.Env.Now()), addErr)
 	}
 	return errors.Join(err, db.SetMeta(ctx, project.LastGoodKey, string(cfg.Redacted)))
 }

@@ -112,6 +112,9 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	if err := e.login().err; err != nil {
 		return nil, err
 	}
+	if e.other != nil && e.other.config != nil {
+		_, _ = e.other.agent() // codex may exit if another one makes its database in a new home at the same time
+	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
 	// In the workspace root, where codex works later, or else in a temporary directory.

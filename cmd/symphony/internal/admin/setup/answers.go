@@ -115,7 +115,11 @@ func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	for _, known := range s.project.States {
 		names = append(names, known.Name)
 	}
-	return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, names)})
+	nearest := text.Nearest(name, names)
+	if s.kind.ofGitHub && len(nearest) == 0 { // a label that does not exist is created when it is set
+		return reconcile.TrackerState{Name: name, Kind: reconcile.StateStarted}, nil
+	}
+	return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{Name: name, Nearest: nearest})
 }
 
 // partOf is what a state means for an agent: waiting, begun, rework or review, from its kind and the name of a started one.

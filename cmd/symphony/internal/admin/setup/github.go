@@ -27,6 +27,10 @@ func (s *starter) findRemote(ctx context.Context) error {
 		remote = workflow.WithoutPassword(s.git(ctx, dir, "remote", "get-url", "origin"))
 	}
 	api, name := workflow.OnGitHub(remote)
+	if s.options.Endpoint == "" && api != "" && !strings.HasPrefix(api, "https://api.") { // the token may be for another host
+		return exit.Usage("init: %q is not an address on github.com: give --endpoint %s, or %s if that is GitHub Enterprise",
+			remote, s.tracker.Endpoint, api)
+	}
 	if s.answers.Endpoint = cmp.Or(s.options.Endpoint, api); s.answers.Endpoint == s.tracker.Endpoint {
 		s.answers.Endpoint = ""
 	}
@@ -44,7 +48,7 @@ func (s *starter) findRemote(ctx context.Context) error {
 		name = ""
 	}
 	if name == "" && !s.interactive {
-		if err := s.missing([2]string{"--project OWNER/NAME, because origin is not on GitHub", s.options.Project}); err != nil {
+		if err := s.missing([2]string{"--project OWNER/NAME, because no git remote origin is on GitHub", s.options.Project}); err != nil {
 			return err
 		}
 	}

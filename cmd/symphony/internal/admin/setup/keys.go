@@ -112,7 +112,7 @@ func (k keys) read(path string) (string, error) {
 
 // try asks the tracker for the user of the key. Its errors never contain the key, but say that it comes from source.
 func (k keys) try(ctx context.Context, key, source string) error {
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`", r) }) {
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`=", r) }) {
 		return reconcile.NewError("missing_tracker_api_key", "the key contains characters that a key of "+k.tracker.Name+" can't contain",
 			"copy it again; a key file contains nothing but the key, without a name or quotes")
 	}

@@ -23,8 +23,12 @@ func (s *starter) checkLinear() error {
 	if err := (keys{s}).checkFile(); err != nil {
 		return err
 	}
-	return s.missing([2]string{"--project", s.options.Project}, [2]string{"--repository", s.options.Repository},
+	err := s.missing([2]string{"--project", s.options.Project}, [2]string{"--repository", s.options.Repository},
 		[2]string{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, keys{s}.known())})
+	if err != nil && s.options.Tracker == "" {
+		return exit.Usage("%s for Linear; --tracker github and --tracker file need less", exit.From(err).Message)
+	}
+	return err
 }
 
 // listed is how many projects are shown at once. The operator narrows a longer list down by a part of the name.

@@ -146,6 +146,9 @@ func (s *starter) check(ctx context.Context) error {
 	}
 	label := strings.TrimSpace(s.options.Label)
 	if s.kind.keyVars != nil {
+		if s.options.Path != "" {
+			return exit.Usage("init: --path works only with --tracker file")
+		}
 		s.tracker, label = project.TrackerSetup(s.kind.name), cmp.Or(label, DefaultLabel)
 	}
 	if label != "" {

@@ -3,6 +3,7 @@ package project
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/tracker/github"
 )
 
 // OpenAccount opens the codex account that the project's agents use. An account is identified by its codex home.
@@ -125,6 +127,11 @@ func OpenPassAccount(p *Project, codexHome string, warn func(string)) *PassAccou
 
 // LowKey names, in the database, the time until which the tracker's allowance counts as low.
 const LowKey = "tracker_low_until"
+
+// ForgetLimits makes the next pass ask the tracker, whatever its answers so far said about its allowance.
+func ForgetLimits(ctx context.Context, db *state.DB) error {
+	return errors.Join(db.SetMeta(ctx, LowKey, ""), db.SetMeta(ctx, github.LimitKey, ""))
+}
 
 // longestLow limits the effect of a wrong clock. The tracker's rate limit windows are an hour long.
 const longestLow = 2 * time.Hour

@@ -255,7 +255,10 @@ func (v *verified) check(ctx context.Context) error {
 		v.unchecked, names = true, refusedCheck+names
 		warn("the tracker refused to check the project, states and labels: " + err.Error())
 	case errors.As(err, &known) && known.Code == "tracker_project_not_found":
-		known.Message = v.path + ": " + v.cfg.Tracker.PlaceKey + ": " + known.Message
+		if !strings.HasPrefix(known.Message, "tracker.") { // it names no key
+			known.Message = v.cfg.Tracker.PlaceKey + ": " + known.Message
+		}
+		known.Message = v.path + ": " + known.Message
 		return err
 	case err != nil:
 		return err

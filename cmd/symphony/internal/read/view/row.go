@@ -192,7 +192,9 @@ func Plain(e string) string {
 		return e
 	case code == reconcile.StopOperator || code == reconcile.StopAll:
 		return "stopped by an operator"
+	case code == reconcile.StopInactive || code == reconcile.StopTerminal:
+		return "stopped: the issue left the active states"
 	default:
-		return reason
+		return "stopped: " + cmp.Or(words.Releases[code], code)
 	}
 }

@@ -36,9 +36,11 @@ func TestRows(t *testing.T) {
 			},
 			Held: []HeldRow{{IssueID: "2", Identifier: "WEB-2", Reason: reconcile.HoldOperator, text: "by an operator"}},
 		},
-		Requests:     []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
-		Skipped:      []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "it lacks the label x"}}}},
-		Ended:        []RunRow{{issueID: "8", Kind: reconcile.AgentRun, Identifier: "WEB-8", Outcome: new(reconcile.Succeeded)}},
+		Requests: []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
+		Skipped:  []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "it lacks the label x"}}}},
+		Ended: []RunRow{{issueID: "8", Kind: reconcile.AgentRun, Identifier: "WEB-8", Outcome: new(reconcile.Succeeded)}, {
+			issueID: "7", Kind: reconcile.AgentRun, Identifier: "WEB-7", Outcome: new(reconcile.Canceled), Error: new("missing: stopped: missing"),
+		}},
 		PullRequests: []PullRequestRow{{PullRequest: state.PullRequest{IssueID: "9", PullRequest: reconcile.PullRequest{URL: "https://example.com/pull/1"}}}},
 	}
 	v.Project = newProjectRow("/home/ann/web-shop/WORKFLOW.md", "")
@@ -56,6 +58,7 @@ func TestRows(t *testing.T) {
 		"web-shop | queued | WEB-3 | no slot is free | ",
 		"web-shop | skipped | WEB-1 | it lacks the label x | ",
 		"web-shop | ended | WEB-8 | succeeded | ",
+		"web-shop | ended | WEB-7 | canceled: stopped: the tracker no longer returns it | ",
 	}
 	test.Equal(t, "the rows", got, want)
 	v.obstacle = "the project is paused"

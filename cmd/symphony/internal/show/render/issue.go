@@ -164,7 +164,7 @@ func printNext(w *term.Env, v detail.Issue) {
 		printField(w, "command", "the next pass applies "+verb)
 	}
 	if e := v.TrackerErr; e != nil {
-		printField(w, "tracker", "did not answer: "+e.Code+": "+e.Message)
+		printField(w, "tracker", e.Code+": "+e.Message)
 	}
 }
 

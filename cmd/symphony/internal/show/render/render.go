@@ -166,7 +166,7 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 		line += fmt.Sprintf(", %s, %s tokens", text.Plural(run.Turns, "turn"), countText(w, run.Tokens.Total))
 	}
 	if e := view.ErrorText(run.ErrorCode, run.ErrorText); e != nil {
-		line += ": " + *e
+		line += ": " + view.Plain(*e)
 	}
 	if run.AfterRunError != "" {
 		line += "; hook failed: " + run.AfterRunError
