@@ -139,7 +139,7 @@ func flagOf(c *cli.Command, name string) cli.Flag {
 }
 
 // arguments returns the named arguments, and the workflow if one more argument is given.
-func arguments(c *cli.Context, names ...string) ([]string, string, error) {
+func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, error) {
 	args := c.Args().Slice()
 	switch {
 	case len(args) < len(names):
@@ -149,7 +149,7 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 	}
 	workflow := strings.Join(args[len(names):], "") // at most one
 	switch {
-	case !isWord(workflow):
+	case !isWord(w, workflow):
 	case len(names) == 0:
 		return nil, "", exit.Usage("%s: unexpected argument %q: only a workflow file may be given", c.Command.Name, workflow)
 	default:
@@ -160,8 +160,8 @@ func arguments(c *cli.Context, names ...string) ([]string, string, error) {
 }
 
 // isWord reports whether an argument is no workflow but a word, such as the subcommand of another tool.
-func isWord(arg string) bool {
-	return arg != "" && filepath.Base(arg) == arg && filepath.Ext(arg) == "" && !project.Exists(arg)
+func isWord(w *term.Env, arg string) bool {
+	return arg != "" && filepath.Base(arg) == arg && filepath.Ext(arg) == "" && !project.Exists(w.Absolute(arg))
 }
 
 // onProject is the action of a command about a project. It reads the named arguments and the workflow that may follow them.
@@ -170,7 +170,7 @@ func onProject(w *term.Env, names []string, do func(c *cli.Context, p *project.P
 		if w.Verbose = c.Bool("verbose"); w.JSON && w.Verbose {
 			return exit.Usage("%s: -v and --json cannot be combined", c.Command.Name)
 		}
-		args, positional, err := arguments(c, names...)
+		args, positional, err := arguments(w, c, names...)
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ reads its text from stdin.
 			switch verb := c.Args().First(); {
 			case verb == "new":
 				return issuesNew(c, w)
-			case isWord(verb):
+			case isWord(w, verb):
 				return exit.Usage("issues: unknown subcommand %q: without one it lists the issues, new TITLE adds one", verb)
 			}
 			if c.IsSet("body") || c.IsSet("label") {

@@ -73,7 +73,7 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 			return o, err
 		}
 	}
-	_, positional, err := arguments(c)
+	_, positional, err := arguments(w, c)
 	if err != nil {
 		return o, err
 	}

@@ -42,7 +42,7 @@ var statusCode = map[view.Level]error{view.LevelNeedsPerson: exit.Only(1), view.
 
 // statusOverviews reads the overview of the project, or those of all projects.
 func statusOverviews(w *term.Env, c *cli.Context) ([]view.Overview, error) {
-	_, positional, err := arguments(c)
+	_, positional, err := arguments(w, c)
 	switch {
 	case err != nil:
 		return nil, err

@@ -74,7 +74,7 @@ func tickAction(c *cli.Context, w *term.Env) error {
 			return exit.Usage("tick: --%s works only with --loop; symphony serve needs no loop", name)
 		}
 	}
-	_, positional, err := arguments(c)
+	_, positional, err := arguments(w, c)
 	if err != nil {
 		return err
 	}

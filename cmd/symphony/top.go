@@ -16,7 +16,7 @@ func topCommand(w *term.Env) *cli.Command {
 			"Keys:\n\n" + top.Keys() + "\n" + exampleText("symphony top"),
 		Flags: workflowFlags(),
 		Action: func(c *cli.Context) error {
-			_, positional, err := arguments(c)
+			_, positional, err := arguments(w, c)
 			if err != nil {
 				return err
 			}
