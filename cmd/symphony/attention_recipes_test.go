@@ -28,6 +28,7 @@ const (
 // TestAttentionRecipes runs the recipes of docs/workflow.md for hooks.on_attention from a worker and from a pass, with a server
 // of the test and a sendmail that stores its input.
 func TestAttentionRecipes(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	text := document(t, "docs/workflow.md")
 	hooks := attentionRecipes(t, text)

@@ -386,6 +386,7 @@ func TestCommandReference(t *testing.T) {
 // The README's steps for moving to a second machine, command by command: on one machine with a home, then on another
 // with another home in its place, another boot and other processes.
 func TestMovingToAnotherMachine(t *testing.T) {
+	test.Expensive(t)
 	const title = "## Backup, moving, upgrading\n"
 	var blocks []string
 	for _, block := range codeBlocks(between(t, document(t, "docs/operations.md"), title, "\n## ")) {

@@ -274,6 +274,7 @@ const plainAttacks = 9
 // What an agent writes into a git directory does not run in a hook of the workflow: it is put back, or no hook runs. That the
 // attack works without the guard is checked first.
 func TestGuardAttacks(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	for i, a := range attacks {
 		t.Run(a.name, func(t *testing.T) {

@@ -149,6 +149,7 @@ func TestInspectShallow(t *testing.T) {
 // Symphony runs no program that is in a workspace when it reads the progress, takes a snapshot of what git would run, or undoes it.
 // Plain git would run each of these programs, which is checked at the end.
 func TestReadingRunsNothing(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	const changed = `echo two > file; touch -d 2001-01-01 file`
 	for name, c := range map[string]struct {

@@ -13,6 +13,7 @@ import (
 // repositories elsewhere. The agent can write the files that say where the repository is, and nothing that it writes there
 // opens a directory outside its workspace.
 func TestWritable(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	const linked = "git -C repo worktree add -q ../ws; "
 	// forge makes ws look like a worktree with a git directory and a common one.

@@ -163,6 +163,7 @@ func TestLongNames(t *testing.T) {
 // The branches of a linked worktree remain in the main repository, but not the commits of a detached HEAD, nor the repository of a
 // submodule of the worktree. Commits in the workspace's directories for temporary files and caches are deleted with the workspace.
 func TestUnsavedInDirectoriesDeletedToo(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	const one = "1 commit not on any remote"
 	for _, c := range []struct{ name, script, want string }{

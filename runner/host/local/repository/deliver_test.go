@@ -30,6 +30,7 @@ func (p *place) hook(name, script string) {
 
 // A delivery that fails is repeated with the same result, whatever the remote did with the first one.
 func TestRemoteFails(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	for _, c := range []struct {
 		name, hook, script string
@@ -70,6 +71,7 @@ func TestRemoteFails(t *testing.T) {
 
 // Others change the branch between two deliveries.
 func TestBranchChangedByOthers(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	for i, c := range []struct {
 		name, change string
@@ -242,6 +244,7 @@ func TestRemoteOverHTTP(t *testing.T) {
 
 // Several runs clone and deliver at once.
 func TestAtOnce(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	p := newPlace(t)
 	var all sync.WaitGroup

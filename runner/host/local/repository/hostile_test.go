@@ -38,6 +38,7 @@ const programs = `
 
 // What an agent leaves in its repository neither runs nor changes what is pushed, and where.
 func TestHostileWorkspace(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	for i, c := range []struct {
 		name, script string

@@ -45,6 +45,7 @@ func TestCloneAndDeliver(t *testing.T) {
 
 // A clone begins where symphony has left the branch, or where someone else has continued it.
 func TestCloneContinues(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	p := newPlace(t)
 	p.mustClone("one")
