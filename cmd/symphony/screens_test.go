@@ -21,6 +21,7 @@ import (
 // TestScreens runs the scripts in testdata/screens. Each makes a situation from real runs, with the clock stopped, and compares
 // what commands show in a real terminal with the screens beside it. UPDATE_SCREENS=1 writes these.
 func TestScreens(t *testing.T) {
+	test.Expensive(t)
 	if !hasTmux() {
 		t.Skip("tmux is not installed")
 	}
