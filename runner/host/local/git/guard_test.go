@@ -468,6 +468,7 @@ func TestGuardTreeHooks(t *testing.T) {
 
 // An agent may replace a file by anything: no link is followed, no pipe blocks, and nothing is written through a second name.
 func TestGuardSpecialFiles(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	for name, put := range map[string]string{
 		"pipe": "mkfifo $F", "link": "ln -s $OUTSIDE $F", "hard link": "ln $OUTSIDE $F", "directory": "mkdir -m 500 $F", "loop": "ln -s $F $F",

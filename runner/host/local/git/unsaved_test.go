@@ -122,6 +122,7 @@ func TestUnsavedTakesTooLong(t *testing.T) {
 
 // What can't be read counts as unsaved.
 func TestUnsavedUnreadable(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	if !test.Unprivileged(t) {
 		return
@@ -186,6 +187,7 @@ func TestUnsavedInDirectoriesDeletedToo(t *testing.T) {
 
 // Files in no repository count, unless they are exactly those that after_create has left.
 func TestUnsavedOutside(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	for _, c := range []struct{ name, script, want string }{
 		{"unchanged", "true", ""},

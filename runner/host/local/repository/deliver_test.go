@@ -113,6 +113,7 @@ func TestBranchChangedByOthers(t *testing.T) {
 // A branch that existed before the first delivery belongs to someone else, also if an agent has built on it, unless it was pushed
 // from this mirror: then the record of an earlier delivery was lost.
 func TestBranchExists(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	p := newPlace(t)
 	p.mustClone("one")
@@ -134,6 +135,7 @@ func TestBranchExists(t *testing.T) {
 
 // Another address may lead to the same repository, or to one that lacks everything.
 func TestAddressChanges(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	p := newPlace(t)
 	main := p.mustClone("one").Commit
@@ -199,6 +201,7 @@ func (p *place) await(name string) {
 
 // Over HTTP a proxy or a broken server may answer anything.
 func TestRemoteOverHTTP(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	p := newPlace(t)
 	backend := filepath.Join(p.sh("git --exec-path"), "git-http-backend")

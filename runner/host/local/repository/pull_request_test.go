@@ -131,6 +131,7 @@ func TestGitHubRefuses(t *testing.T) {
 
 // TestGh opens a pull request with the real gh, which reaches GitHub by a proxy.
 func TestGh(t *testing.T) {
+	test.Expensive(t)
 	t.Parallel()
 	if _, err := exec.LookPath("gh"); err != nil {
 		t.Skip("gh is not installed")
