@@ -114,12 +114,17 @@ func (r *run) begin(ctx context.Context, q host.PrepareRequest) (root *workspace
 	if err = r.Open(ctx); err != nil {
 		return nil, owner, err
 	}
+	return openOwned(q, r.id)
+}
+
+// openOwned opens a workspace root, and returns the owner of the workspace for a run.
+func openOwned(q host.PrepareRequest, runID string) (root *workspace.Root, owner workspace.Owner, err error) {
 	if root, err = workspace.OpenRoot(q.Root); err != nil {
 		return nil, owner, err
 	}
 	root.Trash = workspace.Trash{Project: q.Issue.Project, Keep: q.KeepRemoved}
 	i := q.Issue
-	owner = workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: r.id}
+	owner = workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: runID}
 	return root, owner, nil
 }
 

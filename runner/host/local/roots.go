@@ -116,13 +116,10 @@ func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.
 // RemoveWorkspace implements host.Roots.
 func (Machine) RemoveWorkspace(ctx context.Context, r host.RemovalRequest) (answer host.RemoveAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	root, err := workspace.OpenRoot(r.Root)
+	root, owner, err := openOwned(r.PrepareRequest, "by-hand")
 	if err != nil {
 		return answer, err
 	}
-	root.Trash = workspace.Trash{Project: r.Issue.Project, Keep: r.KeepRemoved}
-	i := r.Issue
-	owner := workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: "by-hand"}
 	return root.Remove(ctx, owner, r.Now, r.Discard)
 }
 
@@ -133,7 +130,7 @@ func (Machine) ListTrash(ctx context.Context, r host.RootRequest) (list []host.R
 	if err != nil || !found {
 		return nil, err
 	}
-	root.Trash = workspace.Trash{Project: r.Project, Keep: r.KeepRemoved}
+	root.Trash = trash(r)
 	if list, err = root.Removed(ctx, r.Now, r.Project); err != nil {
 		return nil, err
 	}

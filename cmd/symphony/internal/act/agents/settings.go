@@ -87,7 +87,7 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 				"choose a directory that is neither inside nor around it")
 		}
 	}
-	facts, err := project.NewMachine(p.StateDir, "").Facts(ctx, host.FactsRequest{Path: s.Cwd, Around: true})
+	facts, err := project.ThisMachine().Facts(ctx, host.FactsRequest{Path: s.Cwd, Around: true})
 	if err != nil {
 		return err
 	}

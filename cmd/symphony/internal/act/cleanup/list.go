@@ -82,7 +82,7 @@ func (s Space) Remark() string {
 
 // listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
 func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Space, err error) {
-	machine := project.NewMachine(stateDir, "")
+	machine := project.ThisMachine()
 	for _, path := range roots {
 		root, err := machine.Root(ctx, host.RootRequest{Root: path, Records: true})
 		if err != nil {

@@ -326,7 +326,7 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		return project.NoState(c.p, err)
 	}
 	defer db.Close()
-	machine := project.NewMachine(c.p.StateDir, "")
+	machine := project.ThisMachine()
 	for _, t := range f.Trash {
 		for _, r := range t.rows {
 			if err := machine.DeleteTrash(ctx, host.TrashRequest{Root: r.root, Path: r.Path}); err != nil {

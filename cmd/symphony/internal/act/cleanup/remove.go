@@ -160,7 +160,7 @@ func (r *remover) check(ctx context.Context) (err error) {
 func (r *remover) checkTrash(ctx context.Context, p *project.Project) error {
 	r.trash = nil
 	for _, path := range r.row.Roots {
-		root, err := r.machine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
+		root, err := project.ThisMachine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
 		if err != nil {
 			return err
 		}
@@ -181,8 +181,6 @@ func (r *remover) checkTrash(ctx context.Context, p *project.Project) error {
 	}
 	return nil
 }
-
-func (r *remover) machine() host.Machine { return project.NewMachine(r.row.StateDir, "") }
 
 func unsavedError(l loss) error {
 	return reconcile.NewError("unsaved_work", l.Path+" has "+l.Unsaved,
@@ -264,12 +262,12 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 		}
 	}
 	for _, path := range r.row.Roots {
-		root, err := r.machine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
+		root, err := project.ThisMachine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
 		for _, identity := range root.Projects {
 			err = errors.Join(err, project.UnclaimFolder(r.w, identity))
 		}
 		if err == nil {
-			err = r.machine().Leave(ctx, host.LeaveRequest{Root: path, StateDir: r.row.StateDir, Dissolve: r.options.Workspaces})
+			err = project.ThisMachine().Leave(ctx, host.LeaveRequest{Root: path, StateDir: r.row.StateDir, Dissolve: r.options.Workspaces})
 		}
 		if err != nil {
 			return nil, err
@@ -314,7 +312,7 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 // removeWorkspaces deletes the workspaces of the project, and those in the trash.
 func (r *remover) removeWorkspaces(ctx context.Context) error {
 	for _, s := range r.spaces {
-		answer, err := r.machine().RemoveWorkspace(ctx, host.RemovalRequest{
+		answer, err := project.ThisMachine().RemoveWorkspace(ctx, host.RemovalRequest{
 			PrepareRequest: host.PrepareRequest{Root: s.rec.Root, Issue: host.Issue{
 				ID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir,
 			}},
@@ -324,14 +322,14 @@ func (r *remover) removeWorkspaces(ctx context.Context) error {
 		case err == nil && answer.Unsaved != "":
 			err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
 		case err == nil && answer.Trash != "":
-			err = r.machine().DeleteTrash(ctx, host.TrashRequest{Root: s.rec.Root, Path: answer.Trash})
+			err = project.ThisMachine().DeleteTrash(ctx, host.TrashRequest{Root: s.rec.Root, Path: answer.Trash})
 		}
 		if err != nil {
 			return err
 		}
 	}
 	for _, row := range r.trash {
-		if err := r.machine().DeleteTrash(ctx, host.TrashRequest{Root: row.root, Path: row.Path}); err != nil {
+		if err := project.ThisMachine().DeleteTrash(ctx, host.TrashRequest{Root: row.root, Path: row.Path}); err != nil {
 			return err
 		}
 	}

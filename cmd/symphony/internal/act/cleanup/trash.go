@@ -96,7 +96,7 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 		return "", reconcile.NewError("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
 	}
 	last := slices.MaxFunc(rows, func(a, b TrashRow) int { return a.RemovedAt.Compare(b.RemovedAt) })
-	restored, err := project.NewMachine(p.StateDir, "").Restore(ctx, host.TrashRequest{Root: last.root, Path: last.Path})
+	restored, err := project.ThisMachine().Restore(ctx, host.TrashRequest{Root: last.root, Path: last.Path})
 	return restored.Path, err
 }
 
@@ -135,7 +135,7 @@ func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, root
 
 // listTrash lists what a project of the tracker has in the trash of a root.
 func listTrash(ctx context.Context, p *project.Project, r host.RootRequest) (rows []TrashRow, err error) {
-	entries, err := project.NewMachine(p.StateDir, "").ListTrash(ctx, r)
+	entries, err := project.ThisMachine().ListTrash(ctx, r)
 	for _, e := range entries {
 		row := TrashRow{
 			IssueID: e.IssueID, Identifier: e.Identifier, Path: e.Path, Bytes: e.Bytes, RemovedAt: e.At.UTC(), Unsaved: text.OrNull(e.Unsaved.Work),

@@ -154,7 +154,7 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	if err := project.RootFits(ctx, e.p, e.config, true); err != nil {
 		return failWith(err)
 	}
-	machine := project.NewMachine(e.p.StateDir, "")
+	machine := project.ThisMachine()
 	if err := machine.TryRoot(ctx, host.RootRequest{Root: root}); err != nil {
 		return failWith(err)
 	}

@@ -16,7 +16,7 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer)
 	if err != nil {
 		return "", err
 	}
-	found, err := project.NewMachine(p.StateDir, "").Diff(ctx, host.WorkspaceRequest{Path: path}, w)
+	found, err := project.ThisMachine().Diff(ctx, host.WorkspaceRequest{Path: path}, w)
 	if err == nil && !found {
 		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+path, "symphony show "+identifier+" says what is there")
 	}

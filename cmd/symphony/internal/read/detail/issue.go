@@ -387,7 +387,7 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 		return nil, nil
 	}
 	row := &WorkspaceRow{Path: r.runs[i].WorkspacePath, Host: text.OrNull(r.runs[i].Host)}
-	found, inspectErr := project.NewMachine(r.Project.StateDir, "").Inspect(ctx, host.WorkspaceRequest{Path: row.Path})
+	found, inspectErr := project.ThisMachine().Inspect(ctx, host.WorkspaceRequest{Path: row.Path})
 	if row.Exists = found.Exists; !row.Exists {
 		return row, nil
 	}

@@ -42,7 +42,7 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 	return p
 }
 
-// ThisMachine returns this machine, to examine what belongs to no run.
+// ThisMachine returns this machine, for what belongs to no run: workspace roots and directories.
 func ThisMachine() host.Machine { return NewMachine("", "") }
 
 // NewMachine returns the machine on which the runs of a state directory work. accountDir has the locks that all projects of the account
