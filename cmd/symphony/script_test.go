@@ -347,15 +347,16 @@ func fillIn(env *testscript.Env) error {
 	return nil
 }
 
-// logWorkers logs what the workers of a failed script have written.
+// logWorkers logs what the workers of a failed script have written, and the outputs of their agents' tools if the script has kept them.
 func logWorkers(env *testscript.Env) {
 	if t, ok := env.T().(interface{ Failed() bool }); !ok || !t.Failed() {
 		return
 	}
 	logs, _ := filepath.Glob(filepath.Join(env.WorkDir, "state", "runs", "*", runner.LogFile))
-	for _, log := range logs {
-		data, _ := os.ReadFile(log)
-		env.T().Log(fmt.Sprintf("%s:\n%s", log, data))
+	for _, log := range append(logs, filepath.Join(env.WorkDir, "outputs")) {
+		if data, err := os.ReadFile(log); err == nil {
+			env.T().Log(fmt.Sprintf("%s:\n%s", log, data))
+		}
 	}
 }
 
