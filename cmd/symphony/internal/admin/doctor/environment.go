@@ -151,7 +151,7 @@ func (e *environment) codexHome() string {
 
 const (
 	loginBound = 20 * time.Second // for a login shell
-	slowLogin  = time.Second      // a login shell that takes longer delays each run noticeably
+	slowLogin  = 2 * time.Second  // a login shell that takes longer delays each run noticeably; on a busy machine every one takes a second
 )
 
 // loginShell is a login shell that was tried.
