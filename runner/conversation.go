@@ -300,9 +300,12 @@ func (c *conversation) ask(ctx context.Context, call reconcile.Call) (any, error
 		return decoded(call, func(p ExecCall) (any, error) {
 			policy, profile := c.sandbox(p.SandboxPolicy)
 			limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
+			env, err := c.Config.ExecEnv(ctx, c.Machine, c.run.ID, *c.space, g.environ)
+			if err != nil {
+				return nil, err
+			}
 			return g.session.Exec(ctx, agent.ExecParams{
-				Command: p.Command, Cwd: c.dir(p.Cwd), Env: c.Config.ExecEnv(c.run.ID, *c.space, g.environ), SandboxPolicy: policy,
-				Permissions: profile, Timeout: limit,
+				Command: p.Command, Cwd: c.dir(p.Cwd), Env: env, SandboxPolicy: policy, Permissions: profile, Timeout: limit,
 			})
 		})
 	default:

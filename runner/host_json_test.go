@@ -92,6 +92,10 @@ func (r encodedRun) Login(ctx context.Context, q host.LoginRequest) (host.LoginA
 	return through(ctx, r.t, r.Run.Login, q)
 }
 
+func (r encodedRun) MakeHome(ctx context.Context, q host.HomeRequest) error {
+	return passed(r.t, r.Run.MakeHome(ctx, recode(r.t, q)))
+}
+
 func (r encodedRun) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
 	return through(ctx, r.t, r.Run.Clone, q)
 }

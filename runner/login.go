@@ -46,7 +46,7 @@ func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 // codexShell returns the command and the environment that start a command of codex in the workspace. The command does not get
 // symphony's secrets, even if a startup file of the shell sets them.
 func (j *job) codexShell(ctx context.Context, command string) (argv, env []string, err error) {
-	if err := j.Config.prepareHome(); err != nil {
+	if err := j.makeHome(ctx); err != nil {
 		return nil, nil, err
 	}
 	profile, err := j.login(ctx)
@@ -68,12 +68,13 @@ func (j *job) codexShell(ctx context.Context, command string) (argv, env []strin
 
 func (j *job) codexEnv() []string { return j.Config.CodexEnv(j.Env, j.run.ID, *j.space) }
 
-// prepareHome makes the codex home of agents.
-func (c Config) prepareHome() error {
+// makeHome makes the codex home of agents.
+func (j *job) makeHome(ctx context.Context) error {
+	c := j.Config
 	if c.AgentHome == "" {
 		return nil
 	}
-	if err := c.PrepareHome(c.LoginHome, c.AgentHome); err != nil {
+	if err := j.host.MakeHome(ctx, host.HomeRequest{Agents: c.AgentHome, Operators: c.LoginHome}); err != nil {
 		return incompatible("codex home of agents: "+err.Error(), "correct the file in the message, so that codex can use it too")
 	}
 	return nil

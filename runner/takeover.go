@@ -191,7 +191,11 @@ func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (flags []
 	if err != nil {
 		return nil, err
 	}
-	if profile := t.step.Config.Profile(raw); profile != nil {
+	profile, err := t.step.Config.Profile(ctx, t.Machine, raw)
+	if err != nil {
+		return nil, err
+	}
+	if profile != nil {
 		confine.AddProfile(config, profile)
 		return nil, nil
 	}

@@ -61,7 +61,11 @@ func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error)
 		return agent.ThreadParams{}, err
 	}
 	policy, err := t.Config.TurnPolicy(ctx, t.Machine, *t.space)
-	if profile := t.Config.Profile(policy); profile != nil && err == nil {
+	if err != nil {
+		return agent.ThreadParams{}, err
+	}
+	profile, err := t.Config.Profile(ctx, t.Machine, policy)
+	if profile != nil {
 		confine.AddProfile(config, profile)
 		t.profile = confine.ProfileName
 	}

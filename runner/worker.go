@@ -72,8 +72,6 @@ type Config struct {
 
 	StartAgent agent.Starter // makes a session with the process of Command
 	Command    string        // codex.command, run by bash in the workspace, with what a login shell sets (specification 10.1)
-	// PrepareHome makes the codex home of agents, with the login of the operator's.
-	PrepareHome func(operators, dir string) error
 	// TrustLauncher starts Command even if files in the workspace decide which program that is.
 	TrustLauncher bool
 

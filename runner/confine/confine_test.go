@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -53,39 +51,50 @@ func TestAgentEnviron(t *testing.T) {
 	} {
 		config := Config{PassEnv: c.names, SecretValues: []string{"the-tracker's"}}
 		maps.Copy(c.passed, ownVariables)
-		test.Equal(t, "variables passed", config.commandEnv("run-7", testSpace, environ)["set"], any(c.passed))
+		test.Equal(t, "variables passed", config.commandEnv("run-7", testSpace, false, environ)["set"], any(c.passed))
 		test.Equal(t, "secrets", sorted(config.SecretsIn(environ)), sorted(c.secrets))
 	}
 }
 
-// TestBuildEnv checks that caches are moved only if the agent can't write them.
+// Caches are moved only if the agent can't write them.
 func TestBuildEnv(t *testing.T) {
-	home := t.TempDir()
-	const npm, mod, stamp = "npm_config_cache=/c/npm", "GOMODCACHE=/c/go-mod", "GOFLAGS=-buildvcs=false"
+	const npm, mod = "npm_config_cache=/c/npm", "GOMODCACHE=/c/go-mod"
 	for _, c := range []struct {
 		name   string
 		config Config
 		env    []string
-		git    bool // the workspace is a repository
 		want   []string
 	}{
-		{name: "no network", git: true, want: []string{npm}},
-		{name: "network", config: Config{Network: true}, git: true, want: []string{npm, mod}},
-		{name: "no repository", want: []string{npm, stamp}},
-		{name: "set by the operator", config: Config{Network: true}, env: []string{"NPM_CONFIG_CACHE=/n", "GOMODCACHE=/m", "GOFLAGS=-mod=mod"}},
-		{name: "set to nothing", env: []string{"npm_config_cache=", "GOFLAGS="}, want: []string{npm, stamp}},
-		{name: "the workflow's own policy", config: Config{TurnSandboxPolicy: []byte(`{"type":"workspaceWrite","networkAccess":true}`)}, git: true, want: []string{npm, mod}},
-		{name: "a policy without network", config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"workspaceWrite"}`)}, git: true, want: []string{npm}},
+		{name: "no network", want: []string{npm}},
+		{name: "network", config: Config{Network: true}, want: []string{npm, mod}},
+		{name: "set by the operator", config: Config{Network: true}, env: []string{"NPM_CONFIG_CACHE=/n", "GOMODCACHE=/m"}},
+		{name: "set to nothing", env: []string{"npm_config_cache="}, want: []string{npm}},
+		{name: "the workflow's own policy", config: Config{TurnSandboxPolicy: []byte(`{"type":"workspaceWrite","networkAccess":true}`)}, want: []string{npm, mod}},
+		{name: "a policy without network", config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"workspaceWrite"}`)}, want: []string{npm}},
 		{name: "no sandbox", config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"dangerFullAccess"}`)}},
 		{name: "a sandbox outside", config: Config{TurnSandboxPolicy: []byte(`{"type":"externalSandbox","networkAccess":"enabled"}`)}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			path := t.TempDir()
-			if c.git {
-				test.OK(t, os.Mkdir(filepath.Join(path, ".git"), 0o700))
-			}
-			test.Equal(t, "variables", c.config.buildEnv(append([]string{"HOME=" + home}, c.env...), path, host.Dirs{Cache: "/c"}), c.want)
-		})
+		test.Equal(t, c.name, c.config.buildEnv(append([]string{"HOME=/h"}, c.env...), host.Dirs{Cache: "/c"}), c.want)
+	}
+}
+
+// In a sandbox go build must not look for a repository if the workspace has none.
+func TestGoFlags(t *testing.T) {
+	open := Config{TurnSandboxPolicy: []byte(`{"type":"dangerFullAccess"}`)}
+	for _, c := range []struct {
+		name       string
+		config     Config
+		repository bool
+		env        []string
+		want       any
+	}{
+		{name: "no repository", want: "-buildvcs=false"},
+		{name: "set to nothing", env: []string{"GOFLAGS="}, want: "-buildvcs=false"},
+		{name: "set by the operator", env: []string{"GOFLAGS=-mod=mod"}},
+		{name: "repository", repository: true},
+		{name: "no sandbox", config: open},
+	} {
+		test.Equal(t, c.name, c.config.commandVars("run-7", testSpace, c.repository, c.env)["GOFLAGS"], c.want)
 	}
 }
 
@@ -186,7 +195,7 @@ func TestOwnDirectories(t *testing.T) {
 	config := Config{Network: true}
 	env := []string{"TMPDIR=/t", "npm_config_cache=/operators"}
 	codex := config.CodexEnv(env, "run-7", testSpace)
-	commands := config.commandEnv("run-7", testSpace, codex)["set"].(map[string]any)
+	commands := config.commandEnv("run-7", testSpace, false, codex)["set"].(map[string]any)
 	for name, want := range map[string][3]string{ // hooks, codex, commands
 		"TMPDIR":           {"/work/hooks/tmp", "/work/codex/tmp", "/work/tmp"},
 		"XDG_CACHE_HOME":   {"/work/hooks/cache", "/work/codex/cache", "/work/cache"},

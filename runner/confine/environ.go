@@ -13,9 +13,8 @@
 package confine
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,7 +69,7 @@ func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string 
 
 func (c Config) env(env []string, runID string, w host.Workspace, dirs host.Dirs) []string {
 	own := []string{host.RunMark + "=" + runID, "TMPDIR=" + dirs.Tmp, "XDG_CACHE_HOME=" + dirs.Cache}
-	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.codexHome(), c.buildEnv(env, w.Path, dirs)))
+	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.codexHome(), c.buildEnv(env, dirs)))
 }
 
 // AtHome returns a command of codex with a prefix that sets the codex home of agents, whatever a startup file of the shell sets.
@@ -192,30 +191,41 @@ func (c Config) SecretsIn(env []string) []string {
 // commandEnv returns codex's shell_environment_policy. It turns codex's exclusion of secrets on, and then sets the directories of
 // the agent's commands, and the variables that agent.pass_env names to the values in codexEnv. Codex writes these values neither
 // to its home nor to a command line.
-func (c Config) commandEnv(runID string, w host.Workspace, codexEnv []string) map[string]any {
-	return map[string]any{"ignore_default_excludes": false, "set": c.commandVars(runID, w, codexEnv)}
+func (c Config) commandEnv(runID string, w host.Workspace, repository bool, codexEnv []string) map[string]any {
+	return map[string]any{"ignore_default_excludes": false, "set": c.commandVars(runID, w, repository, codexEnv)}
 }
 
 // ExecEnv is how a command that codex runs without a turn differs from codexEnv, because the policy of commandEnv is that of a thread.
 // The value nil removes a variable.
-func (c Config) ExecEnv(runID string, w host.Workspace, codexEnv []string) map[string]any {
-	env := c.commandVars(runID, w, codexEnv)
+func (c Config) ExecEnv(
+	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
+) (map[string]any, error) {
+	git := filepath.Join(w.Path, ".git")
+	facts, err := m.Facts(ctx, host.FactsRequest{Exist: []string{git}})
+	if err != nil {
+		return nil, err
+	}
+	env := c.commandVars(runID, w, slices.Contains(facts.Exist, git), codexEnv)
 	for _, entry := range codexEnv {
 		if name := nameOf(entry); ExcludedByCodex(name) && env[name] == nil {
 			env[name] = nil
 		}
 	}
-	return env
+	return env, nil
 }
 
-// commandVars are the variables that commands of codex get besides those of codex.
-func (c Config) commandVars(runID string, w host.Workspace, codexEnv []string) map[string]any {
+// commandVars are the variables that commands of codex get besides those of codex. repository: the workspace has a .git.
+func (c Config) commandVars(runID string, w host.Workspace, repository bool, codexEnv []string) map[string]any {
 	set := map[string]any{"TMPDIR": w.TmpDir, "XDG_CACHE_HOME": w.CacheDir}
-	codexsOwn := c.buildEnv(nil, w.Path, w.Codex)
+	codexsOwn := c.buildEnv(nil, w.Codex)
 	operators := slices.DeleteFunc(slices.Clone(codexEnv), func(entry string) bool { return slices.Contains(codexsOwn, entry) })
-	for _, entry := range c.buildEnv(operators, w.Path, host.Dirs{Tmp: w.TmpDir, Cache: w.CacheDir}) {
+	for _, entry := range c.buildEnv(operators, host.Dirs{Tmp: w.TmpDir, Cache: w.CacheDir}) {
 		name, value, _ := strings.Cut(entry, "=")
 		set[name] = value
+	}
+	// While a command runs, codex keeps an empty .git in a workspace that is not a repository. go build takes it for a broken repository.
+	if !repository && c.confines() && !isSet(operators, "GOFLAGS") {
+		set["GOFLAGS"] = "-buildvcs=false"
 	}
 	for _, entry := range CleanEnv(codexEnv, nil, c.SecretValues, nil) {
 		if name, value, _ := strings.Cut(entry, "="); slices.Contains(c.PassEnv, name) {
@@ -228,26 +238,28 @@ func (c Config) commandVars(runID string, w host.Workspace, codexEnv []string) m
 
 // buildEnv returns the variables that build tools need in the sandbox. Caches that do not follow XDG_CACHE_HOME, as those of pip,
 // go build, yarn 1 and uv do, are moved to the cache directory of dirs. Variables that the operator has set do not change.
-func (c Config) buildEnv(env []string, workspace string, dirs host.Dirs) (vars []string) {
-	if c.TurnSandboxPolicy != nil && !agent.Confines(c.TurnSandboxPolicy) {
+func (c Config) buildEnv(env []string, dirs host.Dirs) (vars []string) {
+	if !c.confines() {
 		return nil // the agent can write what the account can write
 	}
-	set := func(name, value string) {
-		// Like npm, this ignores the case of the name.
-		if !slices.ContainsFunc(env, func(entry string) bool {
-			n, v, _ := strings.Cut(entry, "=")
-			return strings.EqualFold(n, name) && v != ""
-		}) {
-			vars = append(vars, name+"="+value)
-		}
+	if !isSet(env, "npm_config_cache") { // npm writes packages, locks and logs there
+		vars = append(vars, "npm_config_cache="+filepath.Join(dirs.Cache, "npm"))
 	}
-	set("npm_config_cache", filepath.Join(dirs.Cache, "npm")) // npm writes packages, locks and logs there
-	if c.ClosesNetwork() == "" {
-		set("GOMODCACHE", filepath.Join(dirs.Cache, "go-mod")) // without network go reads the account's modules
-	}
-	// While a command runs, codex keeps an empty .git in a workspace that is not a repository. go build takes it for a broken repository.
-	if _, err := os.Lstat(filepath.Join(workspace, ".git")); errors.Is(err, os.ErrNotExist) {
-		set("GOFLAGS", "-buildvcs=false")
+	if !isSet(env, "GOMODCACHE") && c.ClosesNetwork() == "" { // without network go reads the account's modules
+		vars = append(vars, "GOMODCACHE="+filepath.Join(dirs.Cache, "go-mod"))
 	}
 	return vars
+}
+
+// confines reports whether turns have a sandbox.
+func (c Config) confines() bool {
+	return c.TurnSandboxPolicy == nil || agent.Confines(c.TurnSandboxPolicy)
+}
+
+// isSet reports whether a variable has a value. Like npm, it ignores the case of the name.
+func isSet(env []string, name string) bool {
+	return slices.ContainsFunc(env, func(entry string) bool {
+		n, v, _ := strings.Cut(entry, "=")
+		return strings.EqualFold(n, name) && v != ""
+	})
 }

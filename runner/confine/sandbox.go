@@ -62,27 +62,28 @@ const (
 
 // Profile returns the permission profile that gives a turn the rights of its policy and denies it to read Unreadable. It returns
 // nil if the policy is the workflow's own, if there is nothing to deny, or if IsPattern is true of a path.
-func (c Config) Profile(policy json.RawMessage) map[string]any {
+func (c Config) Profile(ctx context.Context, m host.Machine, policy json.RawMessage) (map[string]any, error) {
 	var p struct {
 		WritableRoots []string `json:"writableRoots"`
 	}
 	if c.TurnSandboxPolicy != nil || json.Unmarshal(policy, &p) != nil {
-		return nil
+		return nil, nil
+	}
+	facts, err := m.Facts(ctx, host.FactsRequest{Exist: c.Unreadable}) // codex would create what is missing
+	if err != nil || len(facts.Exist) == 0 {
+		return nil, err
 	}
 	files := map[string]any{":root": "read", ":workspace_roots": map[string]any{".": "write"}}
 	for _, dir := range p.WritableRoots {
 		files[dir] = "write"
 	}
-	writable := len(files)
-	for _, path := range c.Unreadable {
-		if _, err := os.Lstat(path); err == nil { // codex would create what is missing
-			files[path] = "deny"
-		}
+	for _, path := range facts.Exist {
+		files[path] = "deny"
 	}
-	if len(files) == writable || slices.ContainsFunc(slices.Collect(maps.Keys(files)), IsPattern) {
-		return nil
+	if slices.ContainsFunc(slices.Collect(maps.Keys(files)), IsPattern) {
+		return nil, nil
 	}
-	return map[string]any{"filesystem": files, "network": map[string]any{"enabled": networkOf(policy)}}
+	return map[string]any{"filesystem": files, "network": map[string]any{"enabled": networkOf(policy)}}, nil
 }
 
 // IsPattern reports whether codex would take a path of a permission profile for a pattern.
@@ -220,6 +221,11 @@ func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 func (c Config) ThreadConfig(
 	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
 ) (map[string]any, error) {
+	git := filepath.Join(w.Path, ".git")
+	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Exist: []string{git}})
+	if err != nil {
+		return nil, err
+	}
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
@@ -227,7 +233,7 @@ func (c Config) ThreadConfig(
 		// have what the login shell exported that started codex.
 		"allow_login_shell":        false,
 		"features.shell_snapshot":  false,
-		"shell_environment_policy": c.commandEnv(runID, w, codexEnv),
+		"shell_environment_policy": c.commandEnv(runID, w, slices.Contains(facts.Exist, git), codexEnv),
 	}
 	if c.Model != "" {
 		config["model"] = c.Model
@@ -240,10 +246,6 @@ func (c Config) ThreadConfig(
 	}
 	if c.TrustRepository && c.ThreadSandbox != nil {
 		return config, nil
-	}
-	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true})
-	if err != nil {
-		return nil, err
 	}
 	untrusted := map[string]any{"trust_level": "untrusted"}
 	config["projects"] = map[string]any{w.Path: untrusted, facts.RepoRoot: untrusted}

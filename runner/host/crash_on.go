@@ -33,6 +33,10 @@ func (c crashingRun) Confirm(ctx context.Context, r ConfirmRequest) error {
 	return crash.AroundErr("host.Confirm", func() error { return c.Run.Confirm(ctx, r) })
 }
 
+func (c crashingRun) MakeHome(ctx context.Context, r HomeRequest) error {
+	return crash.AroundErr("host.MakeHome", func() error { return c.Run.MakeHome(ctx, r) })
+}
+
 func (c crashingRun) Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error) {
 	return crash.Around("host.Clone", func() (CloneAnswer, error) { return c.Run.Clone(ctx, r) })
 }

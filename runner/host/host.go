@@ -53,6 +53,8 @@ type Run interface {
 	// Login runs the account's login profile once and returns what it changes, for the hooks and the agent. The run need not be
 	// prepared. The errors are login_shell_failed and resource_limit.
 	Login(ctx context.Context, r LoginRequest) (LoginAnswer, error)
+	// MakeHome makes the codex home of agents. It shares the login of the operator's.
+	MakeHome(ctx context.Context, r HomeRequest) error
 	// Clone fills a new workspace with a clone of the repository. Deliver pushes the commits of a workspace. No program or
 	// setting of the workspace takes part in either.
 	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
@@ -266,9 +268,14 @@ type FactsRequest struct {
 	Around bool
 	// Opened are directories that the agent can write besides the workspace.
 	Opened []string
+	// Exist asks which of these paths exist. Links are not followed.
+	Exist []string
 	// Launch, if set, asks what a command starts. Then Path may be empty.
 	Launch *LaunchRequest
 }
+
+// HomeRequest names the codex home of agents, and the operator's.
+type HomeRequest struct{ Agents, Operators string }
 
 // LaunchRequest is a shell command, with the PATH and the home directory of its shell. Writable are directories that an agent can write.
 type LaunchRequest struct {
@@ -294,6 +301,7 @@ type FactsAnswer struct {
 	RepoRoot    string
 	// GitAround is the nearest directory, from Path upwards, that looks like a git directory; empty for none.
 	GitAround string
+	Exist     []string
 	Launcher  Launcher
 }
 

@@ -27,6 +27,8 @@ type Machine struct {
 	AccountDir string
 	// Logins is the file by which the workers of one pass share a login shell, nil if they do not. The first login of a run closes it.
 	Logins *os.File
+	// PrepareHome makes a codex home for agents, with the login of the operator's. Nil on machines that start no such agent.
+	PrepareHome func(operators, agents string) error
 }
 
 var (
@@ -167,6 +169,11 @@ func (r *run) Verify(context.Context) error {
 	return host.WithCode(err)
 }
 
+// MakeHome implements host.Run.
+func (r *run) MakeHome(_ context.Context, q host.HomeRequest) error {
+	return host.WithCode(r.machine.PrepareHome(q.Operators, q.Agents))
+}
+
 // GuardGit implements host.Run.
 func (r *run) GuardGit(ctx context.Context, q host.GuardGitRequest) (err error) {
 	defer func() { err = host.WithCode(err) }()
@@ -249,6 +256,11 @@ func (Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fact
 		l := launch{LaunchRequest: *r.Launch, dir: r.Path}
 		if answer.Launcher = l.find(r.Launch.Command, 0); answer.Launcher.Program != "" {
 			answer.Launcher.Direct = l.direct()
+		}
+	}
+	for _, path := range r.Exist {
+		if _, err := os.Lstat(path); err == nil {
+			answer.Exist = append(answer.Exist, path)
 		}
 	}
 	if r.Around {

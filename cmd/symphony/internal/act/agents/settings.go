@@ -197,7 +197,7 @@ func (s Settings) runnerConfig(p *project.Project) runner.Config {
 			ProtectGit: true,
 			Unreadable: project.SecretFiles(p, account), LoginHome: account.Home, AgentHome: account.AgentHome(),
 		},
-		StartAgent: codex.Start, Command: command, PrepareHome: codex.PrepareHome, TrustLauncher: s.Codex != "",
+		StartAgent: codex.Start, Command: command, TrustLauncher: s.Codex != "",
 		ReadTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout), InitializeTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout) / 2,
 		TurnTimeout: turnSilence, StallTimeout: turnStall,
 		OnApproval: agent.ApprovalAsk, AnswerTimeout: cmp.Or(s.ApprovalTimeout, DefaultApprovalTimeout),

@@ -48,12 +48,12 @@ func ThisMachine() host.Machine { return NewMachine("", "") }
 // NewMachine returns the machine on which the runs of a state directory work. accountDir has the locks that all projects of the account
 // share; empty where no agent is started.
 func NewMachine(stateDir, accountDir string) host.Machine {
-	return local.Machine{StateDir: stateDir, AccountDir: accountDir}
+	return NewWorkersMachine(stateDir, accountDir, nil)
 }
 
 // NewWorkersMachine returns the machine of a worker, which shares a login shell with the others that have logins, nil for no others.
 func NewWorkersMachine(stateDir, accountDir string, logins *os.File) host.Machine {
-	return local.Machine{StateDir: stateDir, AccountDir: accountDir, Logins: logins}
+	return local.Machine{StateDir: stateDir, AccountDir: accountDir, Logins: logins, PrepareHome: codex.PrepareHome}
 }
 
 // NewCommands returns what starts commands of the operator on this machine.
@@ -122,7 +122,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			OnQuestion: questions[cfg.Agent.OnQuestion], Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
 			TrustRepository: cfg.Agent.TrustRepository, PassEnv: cfg.Agent.PassEnv, Secrets: cfg.SecretVars, SecretValues: Secrets(p, cfg),
 		},
-		StartAgent: codex.Start, Command: cfg.Codex.Command, PrepareHome: codex.PrepareHome, TrustLauncher: cfg.Codex.TrustLauncher,
+		StartAgent: codex.Start, Command: cfg.Codex.Command, TrustLauncher: cfg.Codex.TrustLauncher,
 		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
 		OnApproval: approvals[cfg.Agent.OnApproval], AnswerTimeout: cfg.Agent.AnswerTimeout,
