@@ -27,9 +27,11 @@ import (
 )
 
 func init() {
-	// leaderless ends its first thread and continues with the others.
+	// leaderless ends its first thread, on which only initializations are sure to run, and continues with the others.
+	if slices.Contains(os.Args, "leaderless") {
+		runtime.LockOSThread()
+	}
 	proctest.Helpers["leaderless"] = func([]string) error {
-		runtime.LockOSThread() // main still runs on the first thread
 		go func() { _, _ = os.Stdin.Read(make([]byte, 1)); os.Exit(0) }()
 		err := proctest.SayUp()
 		syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
