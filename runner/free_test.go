@@ -387,6 +387,7 @@ func TestHostGone(t *testing.T) {
 // An end that can't be stored is stored later, because a client waits for it.
 func TestEndOfACallIsNotLost(t *testing.T) {
 	r := newFreeRig(t)
+	r.Machine = nil
 	synctest.Test(t, func(t *testing.T) {
 		r.book.refuse = 2
 		r.add(conversationCall("c"))

@@ -258,7 +258,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 			Command: text.ShellWord(exe) + " app-server --home " + text.ShellWord(filepath.Join(base, "codex")), ReadTimeout: 10 * time.Second,
 			InitializeTimeout: 10 * time.Second, TurnTimeout: time.Minute, StallTimeout: time.Minute, ResumeThread: true,
 		},
-		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Machine: encodedMachine{local.Machine{StateDir: filepath.Join(base, "state")}, t},
+		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(), Machine: newLinkedMachine(t, local.Machine{StateDir: filepath.Join(base, "state")}),
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
 		Mono: proc.Monotonic, Boot: "boot",
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")},

@@ -54,7 +54,8 @@ func (s *slowScans) Observe(context.Context) (host.ObserveAnswer, error) {
 func TestHeartbeatBeforeScan(t *testing.T) {
 	r := newRig(t, "say hm")
 	slow := &slowScans{}
-	r.Machine = withRuns{r.Machine, func(run host.Run) host.Run { slow.Run = run; return slow }}
+	here := r.Machine.(linkedMachine).local // a link has no part in the bubble
+	r.Machine = withRuns{here, func(run host.Run) host.Run { slow.Run = run; return slow }}
 	synctest.Test(t, func(t *testing.T) {
 		rec := r.newJob(r.run, func(error) {}).rec
 		_, stop := rec.startHeartbeat(t.Context())

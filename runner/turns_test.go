@@ -217,6 +217,7 @@ func (e exited) Close() (host.Exit, error) { return host.Exit{}, e.stdout.Close(
 // The events that a slow disk delays are stored before the end of the agent, after which the log is closed.
 func TestSlowEventsAreStored(t *testing.T) {
 	r := newRig(t, "")
+	r.Machine = nil
 	synctest.Test(t, func(t *testing.T) {
 		stdout, out := io.Pipe()
 		_, stdin := io.Pipe()

@@ -66,8 +66,11 @@ func (c Config) Profile(ctx context.Context, m host.Machine, policy json.RawMess
 	var p struct {
 		WritableRoots []string `json:"writableRoots"`
 	}
-	if c.TurnSandboxPolicy != nil || json.Unmarshal(policy, &p) != nil {
+	if c.TurnSandboxPolicy != nil {
 		return nil, nil
+	}
+	if err := json.Unmarshal(policy, &p); err != nil {
+		return nil, err
 	}
 	facts, err := m.Facts(ctx, host.FactsRequest{Exist: c.Unreadable}) // codex would create what is missing
 	if err != nil || len(facts.Exist) == 0 {

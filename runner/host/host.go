@@ -38,7 +38,7 @@ type Machine interface {
 	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
 }
 
-// Run is what a machine holds for one run. The calls are sequential, except for Observe.
+// Run is what a machine holds for one run. The calls are sequential, except for Observe, Login, MakeHome and Start.
 type Run interface {
 	// Prepare acquires the workspace of an issue: it takes the lease, creates the directory if it is missing, ends the processes of
 	// earlier runs, and restores git settings. If it returns both a workspace and an error, the lease is held, and the caller must

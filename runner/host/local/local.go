@@ -47,13 +47,13 @@ type run struct {
 	machine Machine
 	id      string
 	tree    *os.File // inherited by all processes of the run, to identify them; nil until it is open
-	logins  *os.File // Machine.Logins, nil after the first login
 
-	mu    sync.Mutex           // Observe reads the following fields concurrently with other calls
-	space *workspace.Workspace // nil until the lease is held
-	guard *git.Guard           // of space
-	procs *tree.ProcFile
-	locks tree.LockWatch
+	mu     sync.Mutex           // Observe reads the following fields concurrently with other calls
+	space  *workspace.Workspace // nil until the lease is held
+	guard  *git.Guard           // of space
+	procs  *tree.ProcFile
+	locks  tree.LockWatch
+	logins *os.File // Machine.Logins, nil after the first login
 }
 
 // Open implements host.Run. It opens the files that identify the run's processes, once.

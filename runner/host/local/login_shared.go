@@ -30,8 +30,11 @@ const fieldEnd = "\x00\x00"
 // shell has left processes, which end with the run of its worker. The lock of a worker that is killed is released, and the next one runs
 // the shell.
 func (r *run) sharedLogin(ctx context.Context, q host.LoginRequest) (report string, err error) {
+	r.mu.Lock()
 	file := r.logins
-	if r.logins = nil; file == nil {
+	r.logins = nil
+	r.mu.Unlock()
+	if file == nil {
 		return r.loginShell(ctx, q)
 	}
 	defer file.Close() // releases the lock

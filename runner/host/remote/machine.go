@@ -1,0 +1,331 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Machine is the machine of a client's server. It implements host.Machine. It knows one run: the one that the client has named.
+type Machine struct{ *Client }
+
+// run is the run of a client. It implements host.Run.
+type run struct{ *Client }
+
+var (
+	_ host.Machine = Machine{}
+	_ host.Run     = run{}
+	_ host.Process = &process{}
+)
+
+// Run implements host.Machine.
+func (m Machine) Run(string) host.Run { return run(m) }
+
+// Left implements host.Machine.
+func (m Machine) Left(ctx context.Context, r host.LeftRequest) (host.LeftAnswer, error) {
+	return ask[host.LeftAnswer](ctx, m.Client, "Left", r)
+}
+
+// End implements host.Machine.
+func (m Machine) End(ctx context.Context, r host.LeftRequest) (host.LeftAnswer, error) {
+	return ask[host.LeftAnswer](ctx, m.Client, "End", r)
+}
+
+// Facts implements host.Machine.
+func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
+	return ask[host.FactsAnswer](ctx, m.Client, "Facts", r)
+}
+
+// Root implements host.Roots.
+func (m Machine) Root(ctx context.Context, r host.RootRequest) (host.RootAnswer, error) {
+	return ask[host.RootAnswer](ctx, m.Client, "Root", r)
+}
+
+// TryRoot implements host.Roots.
+func (m Machine) TryRoot(ctx context.Context, r host.RootRequest) error {
+	return tell(ctx, m.Client, "TryRoot", r)
+}
+
+// Inspect implements host.Roots.
+func (m Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (host.InspectAnswer, error) {
+	return ask[host.InspectAnswer](ctx, m.Client, "Inspect", r)
+}
+
+// Diff implements host.Roots.
+func (m Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (found bool, err error) {
+	diff, err := ask[diffResult](ctx, m.Client, "Diff", r)
+	if err == nil {
+		_, err = io.WriteString(w, diff.Text)
+	}
+	return diff.Found, err
+}
+
+// Examine implements host.Roots.
+func (m Machine) Examine(ctx context.Context, r host.ExamineRequest) (host.ExamineAnswer, error) {
+	return ask[host.ExamineAnswer](ctx, m.Client, "Examine", r)
+}
+
+// RemoveWorkspace implements host.Roots.
+func (m Machine) RemoveWorkspace(ctx context.Context, r host.RemovalRequest) (host.RemoveAnswer, error) {
+	return ask[host.RemoveAnswer](ctx, m.Client, "RemoveWorkspace", r)
+}
+
+// ListTrash implements host.Roots.
+func (m Machine) ListTrash(ctx context.Context, r host.RootRequest) ([]host.Removed, error) {
+	return ask[[]host.Removed](ctx, m.Client, "ListTrash", r)
+}
+
+// Restore implements host.Roots.
+func (m Machine) Restore(ctx context.Context, r host.TrashRequest) (host.RestoreAnswer, error) {
+	return ask[host.RestoreAnswer](ctx, m.Client, "Restore", r)
+}
+
+// DeleteTrash implements host.Roots.
+func (m Machine) DeleteTrash(ctx context.Context, r host.TrashRequest) error {
+	return tell(ctx, m.Client, "DeleteTrash", r)
+}
+
+// Purge implements host.Roots.
+func (m Machine) Purge(ctx context.Context, r host.RootRequest) (host.PurgeAnswer, error) {
+	return ask[host.PurgeAnswer](ctx, m.Client, "Purge", r)
+}
+
+// Leave implements host.Roots.
+func (m Machine) Leave(ctx context.Context, r host.LeaveRequest) error {
+	return tell(ctx, m.Client, "Leave", r)
+}
+
+// Prepare implements host.Run.
+func (r run) Prepare(ctx context.Context, q host.PrepareRequest) (host.PrepareAnswer, error) {
+	return ask[host.PrepareAnswer](ctx, r.Client, "Prepare", q)
+}
+
+// Open implements host.Run.
+func (r run) Open(ctx context.Context) error { return tell(ctx, r.Client, "Open", nothing{}) }
+
+// Confirm implements host.Run.
+func (r run) Confirm(ctx context.Context, q host.ConfirmRequest) error {
+	return tell(ctx, r.Client, "Confirm", q)
+}
+
+// Verify implements host.Run.
+func (r run) Verify(ctx context.Context) error { return tell(ctx, r.Client, "Verify", nothing{}) }
+
+// Login implements host.Run.
+func (r run) Login(ctx context.Context, q host.LoginRequest) (host.LoginAnswer, error) {
+	return ask[host.LoginAnswer](ctx, r.Client, "Login", q)
+}
+
+// MakeHome implements host.Run.
+func (r run) MakeHome(ctx context.Context, q host.HomeRequest) error {
+	return tell(ctx, r.Client, "MakeHome", q)
+}
+
+// Clone implements host.Run.
+func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
+	return ask[host.CloneAnswer](ctx, r.Client, "Clone", q)
+}
+
+// Deliver implements host.Run.
+func (r run) Deliver(ctx context.Context, q host.DeliverRequest) (host.DeliverAnswer, error) {
+	return ask[host.DeliverAnswer](ctx, r.Client, "Deliver", q)
+}
+
+// OpenPullRequest implements host.Run.
+func (r run) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (host.PullRequestAnswer, error) {
+	return ask[host.PullRequestAnswer](ctx, r.Client, "OpenPullRequest", q)
+}
+
+// RunHook implements host.Run.
+func (r run) RunHook(ctx context.Context, q host.HookRequest) (host.HookAnswer, error) {
+	return ask[host.HookAnswer](ctx, r.Client, "RunHook", q)
+}
+
+// GuardGit implements host.Run.
+func (r run) GuardGit(ctx context.Context, q host.GuardGitRequest) error {
+	return tell(ctx, r.Client, "GuardGit", q)
+}
+
+// RestoreGit implements host.Run.
+func (r run) RestoreGit(ctx context.Context) (host.GitRestored, error) {
+	return ask[host.GitRestored](ctx, r.Client, "RestoreGit", nothing{})
+}
+
+// RunInTerminal implements host.Run. It refuses: a terminal needs a stream of its own.
+func (run) RunInTerminal(context.Context, []string, []string, host.Stdio, func(context.Context)) (int, error) {
+	return 0, reconcile.NewError("terminal_elsewhere", "a command at the terminal can't run on another machine",
+		"log in to that machine and work in the workspace there")
+}
+
+// Observe implements host.Run.
+func (r run) Observe(ctx context.Context) (host.ObserveAnswer, error) {
+	return ask[host.ObserveAnswer](ctx, r.Client, "Observe", nothing{})
+}
+
+// Kill implements host.Run.
+func (r run) Kill(ctx context.Context, q host.KillRequest) (host.LeftAnswer, error) {
+	return ask[host.LeftAnswer](ctx, r.Client, "Kill", q)
+}
+
+// Finish implements host.Run.
+func (r run) Finish(ctx context.Context) error { return tell(ctx, r.Client, "Finish", nothing{}) }
+
+// PrepareRemoval implements host.Run.
+func (r run) PrepareRemoval(ctx context.Context, q host.RemovalRequest) (host.RemovalAnswer, error) {
+	return ask[host.RemovalAnswer](ctx, r.Client, "PrepareRemoval", q)
+}
+
+// Remove implements host.Run.
+func (r run) Remove(ctx context.Context) (host.RemoveAnswer, error) {
+	return ask[host.RemoveAnswer](ctx, r.Client, "Remove", nothing{})
+}
+
+// Start implements host.Run.
+func (r run) Start(ctx context.Context, q host.StartRequest) (host.Process, error) {
+	s, err := ask[started](ctx, r.Client, "Start", q)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{client: r.Client, childCall: childCall{s.Child}, process: s.Process}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.stdin, p.outputs = &stdin{p: p}, [2]*reader{{p: p, stream: 0}, {p: p, stream: 1}}
+	return p, nil
+}
+
+// process is a process on the machine. It implements host.Process. Close may be called several times.
+type process struct {
+	client *Client
+	childCall
+	process reconcile.Process
+	ctx     context.Context // of the streams; ends with Close
+	cancel  context.CancelFunc
+	stdin   *stdin
+	outputs [2]*reader // as child.outputs
+
+	mu     sync.Mutex
+	closed bool
+	exit   host.Exit
+	err    error
+}
+
+// linkWait bounds calls without a context.
+const linkWait = 30 * time.Second
+
+func (p *process) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), linkWait)
+}
+
+// Process implements host.Process.
+func (p *process) Process() reconcile.Process { return p.process }
+
+// Stdin implements host.Process.
+func (p *process) Stdin() io.WriteCloser { return p.stdin }
+
+// Stdout implements host.Process.
+func (p *process) Stdout() io.Reader { return p.outputs[0] }
+
+// Stderr implements host.Process.
+func (p *process) Stderr() io.Reader { return p.outputs[1] }
+
+// Wait implements host.Process.
+func (p *process) Wait(ctx context.Context) error {
+	err := tell(ctx, p.client, "Wait", p.childCall)
+	if errors.Is(err, os.ErrProcessDone) { // it was closed
+		return nil
+	}
+	return err
+}
+
+// Descendants implements host.Process.
+func (p *process) Descendants(ctx context.Context) ([]reconcile.Process, error) {
+	list, err := ask[host.LeftAnswer](ctx, p.client, "Descendants", p.childCall)
+	return list.Processes, err
+}
+
+// Environ implements host.Process.
+func (p *process) Environ(ctx context.Context) ([]string, error) {
+	return ask[[]string](ctx, p.client, "Environ", p.childCall)
+}
+
+// KillThread implements host.Process.
+func (p *process) KillThread(ctx context.Context, threadID string) (host.LeftAnswer, error) {
+	return ask[host.LeftAnswer](ctx, p.client, "KillThread", threadCall{p.childCall, threadID})
+}
+
+// SignalGroup implements host.Process.
+func (p *process) SignalGroup(sig unix.Signal) error {
+	ctx, cancel := p.bounded()
+	defer cancel()
+	return tell(ctx, p.client, "SignalGroup", signalCall{p.childCall, sig})
+}
+
+// Close implements host.Process.
+func (p *process) Close() (host.Exit, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		ctx, cancel := p.bounded()
+		defer cancel()
+		p.exit, p.err = ask[host.Exit](ctx, p.client, "Close", p.childCall)
+		p.closed = true
+		p.cancel()
+	}
+	return p.exit, p.err
+}
+
+// stdin writes the stdin of a process.
+type stdin struct {
+	p *process
+
+	mu     sync.Mutex
+	offset int64
+}
+
+func (s *stdin) Write(data []byte) (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n < len(data) && err == nil {
+		part := data[n:min(len(data), n+maxRead)]
+		if err = tell(s.p.ctx, s.p.client, "Write", writeCall{s.p.childCall, s.offset, part}); err == nil {
+			n += len(part)
+			s.offset += int64(len(part))
+		}
+	}
+	return n, err
+}
+
+func (s *stdin) Close() error {
+	ctx, cancel := s.p.bounded()
+	defer cancel()
+	return tell(ctx, s.p.client, "CloseStdin", s.p.childCall)
+}
+
+// reader reads what a process writes.
+type reader struct {
+	p      *process
+	stream int
+	offset int64
+}
+
+func (r *reader) Read(buffer []byte) (int, error) {
+	result, err := ask[readResult](r.p.ctx, r.p.client, "Read", readCall{r.p.childCall, r.stream, r.offset, len(buffer)})
+	switch {
+	case r.p.ctx.Err() != nil:
+		return 0, os.ErrClosed
+	case errors.Is(err, os.ErrProcessDone):
+		return 0, io.EOF
+	case err == nil && len(result.Data) == 0:
+		return 0, io.EOF
+	}
+	n := copy(buffer, result.Data) // a host may answer more than was asked for
+	r.offset += int64(n)
+	return n, err
+}

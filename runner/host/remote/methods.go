@@ -1,0 +1,102 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// diffResult is a diff, as text.
+type diffResult struct {
+	Found bool   `json:"found"`
+	Text  string `json:"text"`
+}
+
+// methods are the calls of the port by name. Client and server call them by the names of the methods of host.Machine, host.Run and
+// host.Process.
+func methods(m host.Machine, run host.Run, c *children) map[string]method {
+	all := map[string]method{
+		"Left": methodOf(m.Left), "End": methodOf(m.End), "Facts": methodOf(m.Facts), "Root": methodOf(m.Root),
+		"TryRoot": methodOf(withoutAnswer(m.TryRoot)), "Inspect": methodOf(m.Inspect), "Examine": methodOf(m.Examine),
+		"RemoveWorkspace": methodOf(m.RemoveWorkspace), "ListTrash": methodOf(m.ListTrash), "Restore": methodOf(m.Restore),
+		"DeleteTrash": methodOf(withoutAnswer(m.DeleteTrash)), "Purge": methodOf(m.Purge), "Leave": methodOf(withoutAnswer(m.Leave)),
+		"Diff": methodOf(func(ctx context.Context, r host.WorkspaceRequest) (diffResult, error) {
+			var text limitedText
+			found, err := m.Diff(ctx, r, &text)
+			return diffResult{found, text.String()}, err
+		}),
+
+		"Prepare": methodOf(run.Prepare), "Open": methodOf(withoutParameters(run.Open)), "Confirm": methodOf(withoutAnswer(run.Confirm)),
+		"Verify": methodOf(withoutParameters(run.Verify)), "Login": methodOf(run.Login), "MakeHome": methodOf(withoutAnswer(run.MakeHome)),
+		"Clone": methodOf(run.Clone), "Deliver": methodOf(run.Deliver), "OpenPullRequest": methodOf(run.OpenPullRequest),
+		"RunHook": methodOf(run.RunHook), "GuardGit": methodOf(withoutAnswer(run.GuardGit)), "Kill": methodOf(run.Kill),
+		"RestoreGit": methodOf(func(ctx context.Context, _ nothing) (host.GitRestored, error) { return run.RestoreGit(ctx) }),
+		"Observe":    methodOf(func(ctx context.Context, _ nothing) (host.ObserveAnswer, error) { return run.Observe(ctx) }),
+		"Finish":     methodOf(withoutParameters(run.Finish)), "PrepareRemoval": methodOf(run.PrepareRemoval),
+		"Remove": methodOf(func(ctx context.Context, _ nothing) (host.RemoveAnswer, error) { return run.Remove(ctx) }),
+		"Start": methodOf(func(ctx context.Context, r host.StartRequest) (started, error) {
+			return c.start(ctx, run, r)
+		}),
+	}
+	for name, m := range c.methods() {
+		all[name] = m
+	}
+	return all
+}
+
+// methods are the calls about processes.
+func (c *children) methods() map[string]method {
+	return map[string]method{
+		"Write": ofChild(c, func(_ context.Context, p *child, w writeCall) (nothing, error) { return nothing{}, p.write(w) }),
+		"CloseStdin": ofChild(c, func(_ context.Context, p *child, _ childCall) (nothing, error) {
+			return nothing{}, p.Stdin().Close()
+		}),
+		"Read": ofChild(c, func(ctx context.Context, p *child, r readCall) (readResult, error) {
+			if r.Stream < 0 || r.Stream >= len(p.outputs) {
+				return readResult{}, fmt.Errorf("a process has no stream %d", r.Stream)
+			}
+			data, err := p.outputs[r.Stream].read(ctx, r.Offset, r.Max)
+			return readResult{data}, err
+		}),
+		"Wait": ofChild(c, func(ctx context.Context, p *child, _ childCall) (nothing, error) { return nothing{}, p.Wait(ctx) }),
+		"Descendants": ofChild(c, func(ctx context.Context, p *child, _ childCall) (host.LeftAnswer, error) {
+			list, err := p.Descendants(ctx)
+			return host.LeftAnswer{Processes: list}, err
+		}),
+		"Environ": ofChild(c, func(ctx context.Context, p *child, _ childCall) ([]string, error) { return p.Environ(ctx) }),
+		"KillThread": ofChild(c, func(ctx context.Context, p *child, t threadCall) (host.LeftAnswer, error) {
+			return p.KillThread(ctx, t.ThreadID)
+		}),
+		"SignalGroup": ofChild(c, func(_ context.Context, p *child, s signalCall) (nothing, error) {
+			return nothing{}, p.SignalGroup(s.Signal)
+		}),
+		"Close": methodOf(func(_ context.Context, r childCall) (host.Exit, error) { return c.end(r.Child) }),
+	}
+}
+
+// ofChild returns a method about a process that was not closed.
+func ofChild[Q interface{ child() int64 }, A any](c *children, f func(context.Context, *child, Q) (A, error)) method {
+	return methodOf(func(ctx context.Context, q Q) (result A, err error) {
+		p, err := c.find(q.child())
+		if err != nil {
+			return result, err
+		}
+		return f(ctx, p, q)
+	})
+}
+
+func (c childCall) child() int64 { return c.Child }
+
+// limitedText is a text of at most maxDiff bytes. What is longer fails.
+type limitedText struct{ strings.Builder }
+
+const maxDiff = maxLine / 8
+
+func (t *limitedText) Write(p []byte) (int, error) {
+	if t.Len()+len(p) > maxDiff {
+		return 0, fmt.Errorf("more than %d MiB", maxDiff>>20)
+	}
+	return t.Builder.Write(p)
+}
