@@ -79,7 +79,7 @@ var failureTests = []struct{ event, tests string }{
 	{"a request is not answered in time, or its run ends first", "TestScript/ask_ended"},
 	{"an operator answers by a comment", "TestScript/answers TestWhoseRepliesCount"},
 	{"symphony's comment can't be made or changed, or the pass is killed meanwhile", "TestFaults TestEditFails TestCrashPoints"},
-	{"the machine restarts while the agent waits for an answer", "TestScript/reboot TestRealCodex/ask_reboot"},
+	{"the machine restarts while the agent waits for an answer", "TestScript/reboot TestScript/guidance_answer"},
 	{
 		"the file state.db is lost or damaged",
 		"TestScript/state_broken TestScript/state_restored TestReplacedUnderAWriter",

@@ -38,7 +38,10 @@ func TestScript(t *testing.T) {
 	t.Parallel()
 	p := params(t, "script")
 	if test.All() {
-		p.Files = test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", "all", "*.txtar")))
+		p.Dir = "" // otherwise the files are ignored
+		for _, dir := range []string{"script", "all"} {
+			p.Files = append(p.Files, test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", dir, "*.txtar")))...)
+		}
 	}
 	testscript.Run(t, p)
 }

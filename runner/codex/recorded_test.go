@@ -41,7 +41,7 @@ func answered(question, answer string) agent.Decision {
 
 // flows returns those that need more than a session that approves.
 func flows() map[string]flow {
-	yes, no, late := agent.Decision{Approve: true}, agent.Decision{}, agent.Decision{Expired: true}
+	yes, no := agent.Decision{Approve: true}, agent.Decision{}
 	unanswered := asked()
 	unanswered.outcome = agent.CodePortExit
 	return map[string]flow{
@@ -53,13 +53,9 @@ func flows() map[string]flow {
 		"approval_fail":       {approval: agent.ApprovalFail, outcome: agent.CodeApprovalRequired},
 		"ask_approve":         asked(yes, agent.Decision{Approve: true, ForSession: true}),
 		"ask_deny":            asked(no, no),
-		"ask_expired":         asked(late, late),
-		"ask_file":            asked(yes),
 		"ask_form":            asked(answered("colour", "green")),
 		"ask_more":            asked(yes),
-		"ask_permissions":     asked(yes),
 		"ask_question":        asked(answered("q1", "No"), answered("q1", "by the river"), no),
-		"ask_reboot_1":        unanswered,
 		"ask_stopped_1":       {approval: agent.ApprovalAsk, stopped: true, outcome: agent.CodeTurnCancelled},
 		"ask_sub_agent":       asked(yes),
 		"ask_untrusted":       asked(yes, agent.Decision{Approve: true, ForSession: true}, yes),
