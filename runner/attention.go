@@ -63,7 +63,7 @@ func (h AttentionHook) OfPass(stateDir string) AttentionHook {
 
 // OfRun returns the hook for the worker of a run. Its processes are ended together with those of the run.
 func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
-	dir := RunDir(stateDir, runID)
+	dir := host.RunDir(stateDir, runID)
 	h.log, h.tree = filepath.Join(dir, HooksFile), filepath.Join(dir, host.TreeFile)
 	return h
 }

@@ -272,7 +272,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 func (r *rig) next(name string) {
 	r.t.Helper()
 	id := fmt.Sprintf("%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())
-	r.Dir = RunDir(r.StateDir, id)
+	r.Dir = host.RunDir(r.StateDir, id)
 	test.OK(r.t, os.MkdirAll(r.Dir, 0o700))
 	r.Alive = &pulse{}
 	r.run = reconcile.Run{

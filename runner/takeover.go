@@ -76,7 +76,7 @@ const takeoverDir = "directory of the takeover"
 
 // open creates the directory of the takeover, which is laid out like that of a run.
 func (t *Takeover) open() error {
-	dir := RunDir(t.StateDir, t.ID)
+	dir := host.RunDir(t.StateDir, t.ID)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		t.alive, err = t.Hold(dir)
@@ -136,7 +136,7 @@ func (t *Takeover) Close(ctx context.Context) error {
 		err = errors.Join(err, t.alive.Close())
 	}
 	if err == nil {
-		err = os.RemoveAll(RunDir(t.StateDir, t.ID))
+		err = os.RemoveAll(host.RunDir(t.StateDir, t.ID))
 	}
 	return err
 }

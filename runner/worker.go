@@ -223,9 +223,6 @@ const (
 	stderrFile   = "agent.stderr" // of a free run: of its first conversation
 )
 
-// RunDir is the directory of a run below the state directory.
-func RunDir(stateDir, runID string) string { return host.RunDir(stateDir, runID) }
-
 // job is what the steps of a run have in common.
 type job struct {
 	*Worker

@@ -21,7 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
@@ -98,7 +98,7 @@ func recordedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	var id string
 	ts.Check(db.QueryRow("UPDATE runs SET worker_pid = ?, worker_start = ? WHERE id = (SELECT min(id) FROM runs WHERE outcome IS NULL) RETURNING id",
 		args[0], args[1]).Scan(&id))
-	procs := filepath.Join(runner.RunDir(ts.Getenv("STATE"), id), "procs")
+	procs := filepath.Join(host.RunDir(ts.Getenv("STATE"), id), "procs")
 	text := ts.ReadFile(procs)
 	ts.Check(os.WriteFile(procs, []byte(text+args[0]+" "+args[1]+" \"stranger\"\n"), 0o600))
 }

@@ -51,7 +51,7 @@ type Local struct {
 	OldRoots    []string      // roots that the workflow named earlier; workspaces there are removed once their issues are done
 }
 
-func (l *Local) dir(run reconcile.Run) string { return runner.RunDir(l.StateDir, run.ID) }
+func (l *Local) dir(run reconcile.Run) string { return host.RunDir(l.StateDir, run.ID) }
 
 // Prepare implements reconcile.Runners.
 func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
@@ -275,6 +275,6 @@ func Hold(dir string) (io.Closer, error) {
 
 // Alive reports whether the worker of a run is alive, or may be.
 func Alive(stateDir, runID string) bool {
-	pulse, err := proc.ProbeAlive(filepath.Join(runner.RunDir(stateDir, runID), host.AliveFile))
+	pulse, err := proc.ProbeAlive(filepath.Join(host.RunDir(stateDir, runID), host.AliveFile))
 	return err != nil || pulse.Held
 }

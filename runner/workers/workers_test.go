@@ -55,7 +55,7 @@ func playWorker(how string, args []string) int {
 		return 9
 	}
 	at := func(flag string) string { return args[slices.Index(args, flag)+1] }
-	dir := runner.RunDir(at("--state-dir"), at("--run"))
+	dir := host.RunDir(at("--state-dir"), at("--run"))
 	switch how {
 	case "refuse":
 		if ready.Refuse("not today") != nil {
@@ -140,7 +140,7 @@ func started(t *testing.T, how string) (*Local, reconcile.Run) {
 
 func TestPrepareRun(t *testing.T) {
 	l, run := stand(t, "take")
-	dir := runner.RunDir(l.StateDir, run.ID)
+	dir := host.RunDir(l.StateDir, run.ID)
 	for name, mode := range map[string]fs.FileMode{"": fs.ModeDir | 0o700, runner.WorkflowFile: 0o600, host.AliveFile: 0o600} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		test.Equal(t, name+": error and mode", []any{err, info.Mode()}, []any{nil, mode})
@@ -155,7 +155,7 @@ func TestPrepareRun(t *testing.T) {
 func TestStartWorker(t *testing.T) {
 	l, run := started(t, "take")
 	test.Equal(t, "alive", []bool{l.Probe(t.Context(), run).Alive, Alive(l.StateDir, run.ID)}, []bool{true, true})
-	got, err := os.ReadFile(filepath.Join(runner.RunDir(l.StateDir, run.ID), "secret"))
+	got, err := os.ReadFile(filepath.Join(host.RunDir(l.StateDir, run.ID), "secret"))
 	test.Equal(t, "error, and the key that the worker was handed", []any{err, string(got)}, []any{nil, testKey})
 	at := func(name string) string {
 		text := test.Must(os.ReadFile(fmt.Sprintf("/proc/%d/%s", run.Worker.PID, name)))
@@ -214,7 +214,7 @@ func TestReapWorker(t *testing.T) {
 	record := func(left []reconcile.Process) error {
 		recorded++
 		test.Equal(t, "number of processes left", len(left), 0)
-		_, err := proc.LockDead(filepath.Join(runner.RunDir(l.StateDir, run.ID), host.AliveFile))
+		_, err := proc.LockDead(filepath.Join(host.RunDir(l.StateDir, run.ID), host.AliveFile))
 		test.ErrorIs(t, "the alive file while the end is recorded", err, proc.ErrHeld)
 		return nil
 	}

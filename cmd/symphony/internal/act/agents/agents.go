@@ -22,7 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
@@ -210,7 +210,7 @@ func (a *Agents) limits(ctx context.Context, now time.Time) error {
 }
 
 func (a *Agents) start(ctx context.Context, run reconcile.Run, s Settings) error {
-	dir := runner.RunDir(a.runners.StateDir, run.ID)
+	dir := host.RunDir(a.runners.StateDir, run.ID)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		err = s.write(dir)
@@ -277,7 +277,7 @@ func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
 }
 
 func (a *Agents) agent(run reconcile.Run) (Agent, error) {
-	s, err := readSettings(runner.RunDir(a.runners.StateDir, run.ID))
+	s, err := readSettings(host.RunDir(a.runners.StateDir, run.ID))
 	if errors.Is(err, os.ErrNotExist) { // it was never started, or pruned
 		s, err = Settings{ID: run.IssueID, Cwd: run.WorkspacePath}, nil
 	}
@@ -399,7 +399,7 @@ func (a *Agents) prune(ctx context.Context, now time.Time) error {
 		runs, failed := a.DB.Operator.ForgetIssue(ctx, agent.IssueID)
 		err = errors.Join(err, failed)
 		for _, id := range runs {
-			err = errors.Join(err, os.RemoveAll(runner.RunDir(a.runners.StateDir, id)))
+			err = errors.Join(err, os.RemoveAll(host.RunDir(a.runners.StateDir, id)))
 		}
 	}
 	return err

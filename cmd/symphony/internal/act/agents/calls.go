@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Call stores a call of an agent and wakes its worker. A call with an ID that is stored already is returned as it is, and not
@@ -53,7 +53,7 @@ func conflict(stored reconcile.Call, agentID string, call reconcile.Call) error 
 
 // wake tells a worker that there is a call. A worker that is not woken finds it a little later.
 func (a *Agents) wake(run reconcile.Run) {
-	path := filepath.Join(runner.RunDir(a.runners.StateDir, run.ID), wakeFile)
+	path := filepath.Join(host.RunDir(a.runners.StateDir, run.ID), wakeFile)
 	// Not by package os, whose write would wait for room in the FIFO.
 	if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
 		_, _ = unix.Write(fd, []byte{1})

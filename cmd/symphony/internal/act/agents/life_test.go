@@ -29,6 +29,7 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -591,7 +592,7 @@ func TestOldAgentsAreDeleted(t *testing.T) {
 	if _, found, err := r.DB.Clients.Call(t.Context(), "c"); found || err != nil {
 		t.Errorf("the call is left: %v", err)
 	}
-	test.Equal(t, "the files are left", exists(runner.RunDir(project.AgentsDir(r.env), old.ID)), false)
+	test.Equal(t, "the files are left", exists(host.RunDir(project.AgentsDir(r.env), old.ID)), false)
 }
 
 // A pass on a machine without agents creates nothing.

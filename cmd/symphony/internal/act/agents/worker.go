@@ -23,7 +23,7 @@ func CarryOut(
 	ctx context.Context, w *environ.Env, db *state.DB, alive runner.Alive, run reconcile.Run, redactor *agent.Redactor, log *slog.Logger,
 ) (reconcile.Run, error) {
 	p := openProject(w)
-	dir := runner.RunDir(p.StateDir, run.ID)
+	dir := host.RunDir(p.StateDir, run.ID)
 	s, err := readSettings(dir)
 	if err != nil {
 		return run, err

@@ -18,7 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -206,7 +205,7 @@ func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON, db *state.DB) er
 	for _, e := range dirs {
 		info, err := e.Info()
 		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge && !project.Alive(c.p.StateDir, e.Name()) {
-			f.RunDirs = append(f.RunDirs, runner.RunDir(c.p.StateDir, e.Name()))
+			f.RunDirs = append(f.RunDirs, host.RunDir(c.p.StateDir, e.Name()))
 		}
 	}
 	return err
@@ -362,7 +361,7 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		}
 		f.Runs[i].Runs = len(ids)
 		for _, id := range ids {
-			f.RunDirs = append(f.RunDirs, runner.RunDir(c.p.StateDir, id))
+			f.RunDirs = append(f.RunDirs, host.RunDir(c.p.StateDir, id))
 		}
 	}
 	for _, dir := range f.RunDirs {

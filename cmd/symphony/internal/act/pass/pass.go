@@ -21,7 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/runner/workers"
 	"github.com/symphony-cron/symphony/state"
@@ -491,7 +491,7 @@ func removeOldRuns(ctx context.Context, p *project.Project, db *state.DB, r *Res
 	r.addError(err)
 	for _, id := range ids {
 		crash.At("tidy.pruned")
-		if err := os.RemoveAll(runner.RunDir(p.StateDir, id)); err != nil {
+		if err := os.RemoveAll(host.RunDir(p.StateDir, id)); err != nil {
 			r.addError(fmt.Errorf("old run: %w", err))
 		}
 	}

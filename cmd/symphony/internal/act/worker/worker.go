@@ -108,7 +108,7 @@ func takeRun(ctx context.Context, w *environ.Env, id, stateDir string) (*Held, e
 	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
 	}
-	alive, err := proc.HoldAlive(filepath.Join(runner.RunDir(stateDir, id), host.AliveFile), takePatience)
+	alive, err := proc.HoldAlive(filepath.Join(host.RunDir(stateDir, id), host.AliveFile), takePatience)
 	if err != nil {
 		return nil, fmt.Errorf("alive file: %w", err)
 	}
@@ -151,7 +151,7 @@ func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 
 // carryOut loads the workflow as the pass found it and carries the run out.
 func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, redactor *agent.Redactor, log *slog.Logger) error {
-	dir := runner.RunDir(p.StateDir, h.Run.ID)
+	dir := host.RunDir(p.StateDir, h.Run.ID)
 	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
 	if err != nil {
 		return fmt.Errorf("workflow of the run: %w", err)

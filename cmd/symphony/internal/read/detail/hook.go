@@ -9,6 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // HookFailure is the end of the output of a hook that failed.
@@ -26,7 +27,7 @@ func HookFailures(p *project.Project, run reconcile.Run) []HookFailure {
 	if !slices.Contains([]string{"hook_failed", "hook_timeout"}, run.ErrorCode) && run.AfterRunError == "" {
 		return failures
 	}
-	log, err := os.ReadFile(filepath.Join(runner.RunDir(p.StateDir, run.ID), runner.HooksFile))
+	log, err := os.ReadFile(filepath.Join(host.RunDir(p.StateDir, run.ID), runner.HooksFile))
 	if err != nil {
 		return failures // it was removed with an old run; the run's error still has the reason
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -222,7 +221,7 @@ func (r *issueReader) addRuns(v *Issue) {
 			continue
 		}
 		if v.LogDir == nil {
-			v.LogDir = new(runner.RunDir(r.Project.StateDir, run.ID))
+			v.LogDir = new(host.RunDir(r.Project.StateDir, run.ID))
 			v.HookFailures = HookFailures(r.Project, run)
 		}
 		v.ThreadID = cmp.Or(v.ThreadID, text.OrNull(run.ThreadID))

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Path returns the path of the event log of a run.
 func Path(stateDir, runID string) string {
-	return File(runner.RunDir(stateDir, runID))
+	return File(host.RunDir(stateDir, runID))
 }
 
 // File is the path of the event log in the directory of a run.

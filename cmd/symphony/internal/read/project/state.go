@@ -15,7 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -381,7 +380,7 @@ const lookPatience = 500 * time.Millisecond
 
 // AliveFile is the file that the run's worker keeps open for writing while it lives.
 func AliveFile(stateDir, id string) string {
-	return filepath.Join(runner.RunDir(stateDir, id), host.AliveFile)
+	return filepath.Join(host.RunDir(stateDir, id), host.AliveFile)
 }
 
 // Alive reports whether the run's worker is alive.

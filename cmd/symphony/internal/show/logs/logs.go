@@ -17,8 +17,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -212,7 +212,7 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 	show := func(line []byte) { pr.printEvent(log, run, line) }
 	switch {
 	case pr.o.File != "":
-		f.Path, show = filepath.Join(runner.RunDir(pr.p.StateDir, runID), pr.o.File), pr.printText
+		f.Path, show = filepath.Join(host.RunDir(pr.p.StateDir, runID), pr.o.File), pr.printText
 	case pr.o.Raw:
 		show = pr.printRaw
 	}
