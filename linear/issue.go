@@ -161,11 +161,7 @@ func integer(raw json.RawMessage) *int {
 // labels returns the names of all labels, in lower case; none if the record's labels have a wrong type.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 	all, err := innerPages(ctx, c, w, "labels", moreLabelsQuery, func(w *wireIssue) list[wireName] { return deref(w.Labels.value) })
-	names := []string{}
-	for _, n := range all {
-		names = append(names, strings.ToLower(n.Name))
-	}
-	return text.Unique(names), err
+	return text.Unique(text.Map(all, func(n wireName) string { return strings.ToLower(n.Name) })), err
 }
 
 // blockers returns the issues that block this one.

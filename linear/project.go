@@ -172,11 +172,8 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	return found, nil
 }
 
-func namesOf(all list[wireName]) (names []string) {
-	for _, one := range all.Nodes {
-		names = append(names, one.Name)
-	}
-	return names
+func namesOf(all list[wireName]) []string {
+	return text.Map(all.Nodes, func(one wireName) string { return one.Name })
 }
 
 // unknownStates returns the states that no team of the project has. If not all of the teams' states were read, a state that

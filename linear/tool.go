@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/agenttool"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear/internal/graphql"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -165,11 +166,7 @@ func (in input) mutates() bool { return in.doc.Operations[0].Type == "mutation" 
 func (in input) fields() []graphql.Selection { return in.doc.Fields(in.doc.Operations[0].Selections) }
 
 func (in input) rootFields() []string {
-	names := []string{}
-	for _, f := range in.fields() {
-		names = append(names, f.Name)
-	}
-	return names
+	return text.Map(in.fields(), func(f graphql.Selection) string { return f.Name })
 }
 
 // readInput parses and checks the agent's arguments. The error is for the agent.

@@ -44,6 +44,15 @@ func Unique(list []string) []string {
 	return words
 }
 
+// Map returns f of each element of a list; an empty list for none, which is also empty in JSON.
+func Map[T, U any](list []T, f func(T) U) []U {
+	of := make([]U, len(list))
+	for i, v := range list {
+		of[i] = f(v)
+	}
+	return of
+}
+
 // Plural formats a count: "1 run", "3 runs".
 func Plural(n int, noun string) string {
 	if n == 1 {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // object is an entity or a payload, by its fields. A value is a string, float64, bool, time.Time, nil, object, connection, or a
@@ -66,11 +68,9 @@ func (w *workspace) projectObject(p SeedProject) object {
 }
 
 func (w *workspace) labelObjects(names []string) connection {
-	list := connection{}
-	for _, name := range names {
-		list = append(list, entity("IssueLabel", labelID(name), w.created, w.created, object{"name": name}))
-	}
-	return list
+	return text.Map(names, func(name string) object {
+		return entity("IssueLabel", labelID(name), w.created, w.created, object{"name": name})
+	})
 }
 
 func (w *workspace) issueObject(i *Issue) object {
@@ -81,20 +81,14 @@ func (w *workspace) issueObject(i *Issue) object {
 		"state":  func() any { return w.stateObject(w.team(i.Team), w.team(i.Team).state(i.State)) },
 		"labels": func() any { return w.labelObjects(i.Labels) },
 		"comments": func() any {
-			list := connection{}
-			for _, c := range i.Comments {
-				list = append(list, w.commentObject(c))
-			}
-			return list
+			return connection(text.Map(i.Comments, w.commentObject))
 		},
 		"inverseRelations": func() any {
-			list := connection{}
-			for _, blocker := range i.BlockedBy {
-				list = append(list, entity("IssueRelation", id("relation", blocker, i.Identifier), w.created, w.created, object{
+			return connection(text.Map(i.BlockedBy, func(blocker string) object {
+				return entity("IssueRelation", id("relation", blocker, i.Identifier), w.created, w.created, object{
 					"type": "blocks", "issue": func() any { return w.issueObject(w.find(blocker)) },
-				}))
-			}
-			return list
+				})
+			}))
 		},
 	})
 	if i.Description != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/linear/internal/graphql"
 )
 
@@ -98,7 +99,6 @@ func (q *query) beyond() string {
 
 // root answers a field of Query.
 func (w *workspace) root(name string, args map[string]any) any {
-	list := connection{}
 	switch name {
 	case "viewer":
 		return w.userObject(w.Users[0])
@@ -107,25 +107,19 @@ func (w *workspace) root(name string, args map[string]any) any {
 	case "issueLabels":
 		return w.labelObjects(w.Labels)
 	case "issues":
-		for _, i := range w.issues {
-			list = append(list, w.issueObject(i))
-		}
+		return connection(text.Map(w.issues, w.issueObject))
 	case "projects":
-		for _, p := range w.Projects {
-			list = append(list, w.projectObject(p))
-		}
+		return connection(text.Map(w.Projects, w.projectObject))
 	case "users":
-		for _, u := range w.Users {
-			list = append(list, w.userObject(u))
-		}
+		return connection(text.Map(w.Users, w.userObject))
 	case "workflowStates":
+		list := connection{}
 		for n := range w.Teams {
 			list = append(list, w.teamObject(&w.Teams[n])["states"].(connection)...)
 		}
-	default:
-		panic(inputError(name + " is not served here"))
+		return list
 	}
-	return list
+	panic(inputError(name + " is not served here"))
 }
 
 // fields lists the fields of selections, those of fragments included, without those that @skip and @include exclude. Fields with
@@ -172,11 +166,7 @@ func (q *query) value(v any) any {
 	case graphql.Enum:
 		return string(v)
 	case []any:
-		list := make([]any, len(v))
-		for i := range v {
-			list[i] = q.value(v[i])
-		}
-		return list
+		return text.Map(v, q.value)
 	case map[string]any:
 		object := map[string]any{}
 		for key, value := range v {
@@ -206,11 +196,7 @@ func (q *query) complete(value any, f selection) any {
 		}
 		return out
 	case []object:
-		out := []any{}
-		for _, o := range v {
-			out = append(out, q.complete(o, f))
-		}
-		return out
+		return text.Map(v, func(o object) any { return q.complete(o, f) })
 	}
 	return value
 }

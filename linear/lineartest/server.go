@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // DefaultKey is the API key of a Server whose Config names none.
@@ -174,11 +176,7 @@ func (s *Server) Issue(identifier string) (found Issue, err error) {
 func (s *Server) Issues() []Issue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := []Issue{}
-	for _, i := range s.w.issues {
-		all = append(all, i.clone())
-	}
-	return all
+	return text.Map(s.w.issues, (*Issue).clone)
 }
 
 // Move changes the state of an issue.

@@ -48,12 +48,7 @@ var trackers = []tracker{
 }
 
 // TrackerKinds are the allowed values of tracker.kind.
-func TrackerKinds() (names []string) {
-	for _, t := range trackers {
-		names = append(names, t.name)
-	}
-	return names
-}
+func TrackerKinds() []string { return text.Map(trackers, func(t tracker) string { return t.name }) }
 
 // trackerReader reads the keys below tracker: where the issues are, the key to them, and their states.
 type trackerReader struct{ *reader }

@@ -149,9 +149,5 @@ func words(name string) string {
 
 // baseNames lists the names of changed files without their directories.
 func baseNames(changes []wireChange) string {
-	names := make([]string, 0, len(changes))
-	for _, c := range changes {
-		names = append(names, path.Base(c.Path))
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(text.Map(changes, func(c wireChange) string { return path.Base(c.Path) }), ", ")
 }

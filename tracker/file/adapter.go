@@ -173,10 +173,7 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 		base := strings.TrimSuffix(filepath.Base(ref), ".md")
 		i := slices.IndexFunc(all.records, func(r *record) bool { return strings.EqualFold(strings.TrimSuffix(r.name, ".md"), base) })
 		if i < 0 || base == "" {
-			var ids []string
-			for _, r := range all.records {
-				ids = append(ids, r.issue.Identifier)
-			}
+			ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
 			return nil, nil, gone(fmt.Sprintf("%s contains no issue %q", t.Path, ref)+text.DidYouMean(ref, ids, "%s"),
 				"check the id; `symphony issues` lists what the folder contains")
 		}

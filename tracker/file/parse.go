@@ -175,15 +175,10 @@ func (r *record) fill(f fields, content []byte, body int) {
 	i := &r.issue
 	i.Title, i.State, i.Priority = f.text("title"), f.text("status"), f.priority()
 	i.CreatedAt, i.UpdatedAt = text.Time(f.text("created_date")), text.Time(f.text("updated_date"))
-	for _, label := range f.list("labels") {
-		i.Labels = append(i.Labels, strings.ToLower(label))
-	}
-	i.Labels = text.Unique(i.Labels)
+	i.Labels = text.Unique(text.Map(f.list("labels"), strings.ToLower))
 	i.BlockedBy = []reconcile.BlockerRef{}
 	r.dependencies = f.list("dependencies")
-	for _, name := range f.list("assignee") {
-		r.assignees = append(r.assignees, bare(name))
-	}
+	r.assignees = text.Map(f.list("assignee"), bare)
 	r.state = f.get("status")
 	if i := bytes.IndexByte(content[body:], '\n'); i >= 0 {
 		body += i + 1
@@ -290,9 +285,7 @@ func (f fields) list(key string) (items []string) {
 	case node.Kind == yaml.ScalarNode:
 		items = strings.Split(node.Value, ",")
 	case node.Kind == yaml.SequenceNode:
-		for _, item := range node.Content {
-			items = append(items, item.Value)
-		}
+		items = text.Map(node.Content, func(item *yaml.Node) string { return item.Value })
 	default:
 		f.ignored(key, node)
 	}

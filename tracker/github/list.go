@@ -133,12 +133,9 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 
 // sorted returns the records by their numbers.
 func sorted(records map[int]record) []record {
-	list := make([]record, 0, len(records))
-	for _, r := range records {
-		list = append(list, r)
-	}
-	slices.SortFunc(list, func(a, b record) int { return cmp.Or(a.Number-b.Number, strings.Compare(a.Malformed, b.Malformed)) })
-	return list
+	return slices.SortedFunc(maps.Values(records), func(a, b record) int {
+		return cmp.Or(a.Number-b.Number, strings.Compare(a.Malformed, b.Malformed))
+	})
 }
 
 // changed brings the list in Memory up to date, by one conditional request for each repository, and returns its records. me is the

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -240,10 +241,7 @@ func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProj
 	var fields []string
 	for _, f := range p.Fields.Nodes {
 		if f.Name == c.o.StatusField {
-			for _, o := range f.Options {
-				columns = append(columns, o.Name)
-			}
-			return columns, nil
+			return text.Map(f.Options, func(o label) string { return o.Name }), nil
 		}
 		if f.Name != "" {
 			fields = append(fields, f.Name)

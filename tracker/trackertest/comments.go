@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -44,11 +45,7 @@ func (b *backend) comments(id string, since time.Time) []reconcile.Comment {
 }
 
 func bodies(list []reconcile.Comment) []string {
-	texts := []string{}
-	for _, c := range list {
-		texts = append(texts, strings.TrimSpace(c.Body))
-	}
-	return texts
+	return text.Map(list, func(c reconcile.Comment) string { return strings.TrimSpace(c.Body) })
 }
 
 func checkComments(b *backend) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -143,9 +144,5 @@ func (b *backend) inOrder(ids []string) []string {
 }
 
 func idsOf(issues []reconcile.Issue) []string {
-	ids := []string{}
-	for _, i := range issues {
-		ids = append(ids, i.ID)
-	}
-	return ids
+	return text.Map(issues, func(i reconcile.Issue) string { return i.ID })
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // turn is a running turn. It has its own goroutine.
@@ -43,11 +45,7 @@ func (s *server) startTurn(p *params) reply {
 	t.here++
 	t.Prompt = cmp.Or(t.Prompt, prompt)
 	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"}) // until finish sets another
-	prompts := make([]string, 0, len(t.History))
-	for _, e := range t.History {
-		prompts = append(prompts, e.Prompt)
-	}
-	steps, err := Steps(prompts, t.here)
+	steps, err := Steps(text.Map(t.History, func(e exchange) string { return e.Prompt }), t.here)
 	s.running.Add(1)
 	answer := object{"turn": u.shape(nil)}
 	if slices.ContainsFunc(steps, func(s Step) bool { return s.Verb == "late-response" }) {
@@ -57,13 +55,7 @@ func (s *server) startTurn(p *params) reply {
 }
 
 // prompt is the input of a request as one text.
-func (p *params) prompt() string {
-	texts := make([]string, 0, len(p.Input))
-	for _, input := range p.Input {
-		texts = append(texts, input.prompt())
-	}
-	return strings.Join(texts, "\n")
-}
+func (p *params) prompt() string { return strings.Join(text.Map(p.Input, input.prompt), "\n") }
 
 // steer adds input to the running turn, which continues with its script.
 func (s *server) steer(p *params) reply {

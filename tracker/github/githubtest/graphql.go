@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // node is an object of the GraphQL API, with the fields that symphony asks for. Its values are what becomes JSON, a time, nodes, a
@@ -227,13 +229,9 @@ func (s *Server) userNode(login string) node {
 }
 
 func (s *Server) repositoryNode(r *repository) node {
-	labels := connection{}
-	for _, name := range r.labels {
-		labels = append(labels, r.labelNode(name))
-	}
 	return node{
 		"id": fmt.Sprint("R_", r.id), "nameWithOwner": r.name, "url": siteURL + r.name, "hasIssuesEnabled": !s.NoIssues, "isArchived": s.Archived,
-		"viewerPermission": "WRITE", "labels": labels,
+		"viewerPermission": "WRITE", "labels": connection(text.Map(r.labels, r.labelNode)),
 		"issue": resolver(func(args map[string]any) any {
 			i := r.find(number(args["number"]))
 			if i == nil || !i.exists() || i.Pull {
@@ -288,26 +286,18 @@ func (s *Server) issueNodes(r *repository, args map[string]any) connection {
 
 func (s *Server) issueNode(i *Issue) node {
 	r := s.repository(i.Repository)
-	assignees, labels, comments, blockers := connection{}, connection{}, connection{}, connection{}
-	for _, login := range i.Assignees {
-		assignees = append(assignees, s.userNode(login))
-	}
-	for _, name := range i.Labels {
-		labels = append(labels, r.labelNode(name))
-	}
-	for _, c := range i.Comments {
-		comments = append(comments, node{"id": nodeID("IC", c.ID), "createdAt": c.CreatedAt})
-	}
-	for _, b := range s.blockers(i) {
-		blockers = append(blockers, node{
+	comments := text.Map(i.Comments, func(c Comment) node { return node{"id": nodeID("IC", c.ID), "createdAt": c.CreatedAt} })
+	blockers := text.Map(s.blockers(i), func(b *Issue) node {
+		return node{
 			"id": nodeID("I", b.ID), "number": b.Number, "state": strings.ToUpper(b.State), "repository": node{"nameWithOwner": b.Repository},
-		})
-	}
+		}
+	})
 	n := node{
 		"__typename": "Issue", "id": nodeID("I", i.ID), "databaseId": i.ID, "fullDatabaseId": fmt.Sprint(i.ID), "number": i.Number,
 		"title": i.Title, "body": i.Body, "url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "state": strings.ToUpper(i.State),
 		"createdAt": i.CreatedAt, "updatedAt": i.UpdatedAt, "repository": node{"nameWithOwner": r.name},
-		"assignees": assignees, "labels": labels, "comments": comments, "blockedBy": blockers, "projectItems": s.itemsOf(i),
+		"assignees": connection(text.Map(i.Assignees, s.userNode)), "labels": connection(text.Map(i.Labels, r.labelNode)),
+		"comments": connection(comments), "blockedBy": connection(blockers), "projectItems": s.itemsOf(i),
 	}
 	if s.NoDependencies {
 		delete(n, "blockedBy")

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Pull is a pull request.
@@ -28,14 +30,11 @@ type pull struct {
 }
 
 // Pulls returns all pull requests of the first repository, the oldest first.
-func (s *Server) Pulls(ctx context.Context) (list []Pull) {
+func (s *Server) Pulls(ctx context.Context) []Pull {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.follow(ctx)
-	for _, p := range s.repos[0].pulls {
-		list = append(list, p.Pull)
-	}
-	return list
+	return text.Map(s.repos[0].pulls, func(p *pull) Pull { return p.Pull })
 }
 
 // AddPull creates a pull request of the first repository; its branch need not exist. It returns the number.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -142,11 +143,7 @@ func (d Desk) due(ctx context.Context) ([]*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]string, len(all))
-	for i, e := range all {
-		keys[i] = e.Key
-	}
-	stored, err := d.DB.Store.Comments(ctx, keys)
+	stored, err := d.DB.Store.Comments(ctx, text.Map(all, func(e *entry) string { return e.Key }))
 	if err != nil {
 		return nil, err
 	}
@@ -231,11 +228,7 @@ func (e *entry) compare(list []reconcile.Comment) {
 func (e *entry) text() string { return requestBody(e.request, e.Problem, e.needsID) }
 
 func idsOf(list []reconcile.Comment) []string {
-	ids := make([]string, len(list))
-	for i, c := range list {
-		ids[i] = c.ID
-	}
-	return ids
+	return text.Map(list, func(c reconcile.Comment) string { return c.ID })
 }
 
 // answerable reports whether a reply can decide a request: it is open, or a question whose answer the next run gets.
@@ -312,10 +305,7 @@ func choose(shown []*entry, said reply) (target *entry, problem string) {
 		return shown[at], ""
 	}
 	if len(shown) > 1 || shown[0].needsID {
-		ids := []string{}
-		for _, e := range shown {
-			ids = append(ids, span(e.request.ID()))
-		}
+		ids := text.Map(shown, func(e *entry) string { return span(e.request.ID()) })
 		return nil, "it does not say which of the requests of the last day it is about: " +
 			"write the id before the answer (" + strings.Join(ids, ", ") + ")"
 	}

@@ -161,10 +161,7 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 			nextPass = proc.Monotonic() + settleEvery
 		}
 		if !project.Sleep(signalled, lookStep) {
-			var names []string
-			for _, r := range runs {
-				names = append(names, r.Identifier)
-			}
+			names := text.Map(runs, func(r reconcile.Run) string { return r.Identifier })
 			return reconcile.NewError("canceled", "ended by a signal; these runs are still ending: "+strings.Join(names, ", "),
 				"they end without this command; symphony ps shows them")
 		}
@@ -272,11 +269,10 @@ func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 	return notStopped(list)
 }
 
-func (row StoppedRun) leftTexts() (list []string) {
-	for _, left := range row.Left {
-		list = append(list, fmt.Sprintf("process %d (%s) of run %s of %s", left.PID, left.Name, row.RunID, row.Identifier))
-	}
-	return list
+func (row StoppedRun) leftTexts() []string {
+	return text.Map(row.Left, func(left reconcile.Process) string {
+		return fmt.Sprintf("process %d (%s) of run %s of %s", left.PID, left.Name, row.RunID, row.Identifier)
+	})
 }
 
 func notStopped(list []string) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -300,10 +301,7 @@ func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o 
 		if err != nil {
 			return err
 		}
-		skips = nil
-		for _, s := range stored {
-			skips = append(skips, s.Skip)
-		}
+		skips = text.Map(stored, func(s state.StoredSkip) reconcile.Skip { return s.Skip })
 	}
 	open, err := view.OpenRequests(ctx, p, db)
 	for _, request := range open {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -80,10 +81,7 @@ func (s *files) wanted() (list []file) {
 
 // text implements scheduler.
 func (s *files) text() (string, error) {
-	var texts []string
-	for _, f := range s.wanted() {
-		texts = append(texts, "## "+f.path+"\n"+f.text)
-	}
+	texts := text.Map(s.wanted(), func(f file) string { return "## " + f.path + "\n" + f.text })
 	return strings.Join(texts, "\n"), nil
 }
 

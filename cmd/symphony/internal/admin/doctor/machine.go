@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -450,10 +451,7 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 		list = warn(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", run.Trigger, text.Age(now, run.StartedAt)), hint)
 	}
 	if last != nil && len(last.Errors) > 0 {
-		var errs []string
-		for _, e := range last.Errors {
-			errs = append(errs, e.Code+": "+e.Message)
-		}
+		errs := text.Map(last.Errors, func(e reconcile.Error) string { return e.Code + ": " + e.Message })
 		list = append(list, warn(fmt.Sprintf("the last pass (%s ago, by %s) had errors: %s",
 			text.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
 			"run symphony tick, which prints the next step")...)

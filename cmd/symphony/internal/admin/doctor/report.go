@@ -152,10 +152,7 @@ func (r *report) print(found result) {
 		return f.Cause != "" || !r.verbose && worst > statusOK && f.Status == statusOK
 	})
 	if !r.verbose && worst == statusOK {
-		var all []string
-		for _, f := range list {
-			all = append(all, f.Message)
-		}
+		all := text.Map(list, func(f finding) string { return f.Message })
 		list = []finding{{Message: strings.Join(all, "; ")}}
 	}
 	paint := [...]func(string) string{w.Green, w.Yellow, w.Red}

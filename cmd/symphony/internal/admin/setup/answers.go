@@ -111,10 +111,7 @@ func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	if ok {
 		return state, nil
 	}
-	var names []string
-	for _, known := range s.project.States {
-		names = append(names, known.Name)
-	}
+	names := text.Map(s.project.States, func(known reconcile.TrackerState) string { return known.Name })
 	nearest := text.Nearest(name, names)
 	if s.kind.ofGitHub && len(nearest) == 0 { // a label that does not exist is created when it is set
 		return reconcile.TrackerState{Name: name, Kind: reconcile.StateStarted}, nil

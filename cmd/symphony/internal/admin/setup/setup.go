@@ -64,12 +64,7 @@ type JSON struct {
 var kinds = []kind{linearKind, githubKind, fileKind}
 
 // TrackerNames are the values of --tracker; the first is the default.
-func TrackerNames() (names []string) {
-	for _, k := range kinds {
-		names = append(names, k.name)
-	}
-	return names
-}
+func TrackerNames() []string { return text.Map(kinds, func(k kind) string { return k.name }) }
 
 // dialog asks the operator.
 type dialog struct {

@@ -96,10 +96,7 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	case run.Kind == reconcile.DeliveryRun:
 		v.Why = Why{string(reconcile.Delivering), "its commits are being delivered"}
 	case len(v.Requests) > 0:
-		var ids []string
-		for _, request := range v.Requests {
-			ids = append(ids, request.ID)
-		}
+		ids := text.Map(v.Requests, func(r view.RequestRow) string { return r.ID })
 		first := v.Requests[0]
 		v.Status, v.Since = reconcile.StatusNeedsAnswer, &first.AskedAt
 		v.Why = Why{"needs_answer", "the agent waits for an answer to " + strings.Join(ids, ", ")}

@@ -191,14 +191,12 @@ func LastPass(ctx context.Context, db *state.DB) (*LastPassRow, error) {
 // LastPasses returns the newest passes of a project, whatever started them, at most limit of them.
 func LastPasses(ctx context.Context, db *state.DB, limit int) ([]LastPassRow, error) {
 	passes, err := db.Views.LastPasses(ctx, limit)
-	rows := []LastPassRow{}
-	for _, p := range passes {
-		rows = append(rows, LastPassRow{
+	return text.Map(passes, func(p state.Pass) LastPassRow {
+		return LastPassRow{
 			ID: p.ID, Trigger: p.Trigger, StartedAt: p.StartedAt.UTC(), DurationMS: p.Duration.Milliseconds(),
 			Errors: append([]reconcile.Error{}, p.Errors...),
-		})
-	}
-	return rows, err
+		}
+	}), err
 }
 
 // LockedError is the error of a command that could not get the project lock in time.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -144,12 +145,9 @@ func (v *Overview) addEnded(ctx context.Context, f Facts, o Options) error {
 		return nil
 	}
 	runs, err := f.DB.Runs.Ended(ctx, f.Only, cmp.Or(o.Ended, project.PastRuns))
-	v.Ended = []RunRow{}
-	for _, r := range runs {
-		v.Ended = append(v.Ended, f.RunRow(r))
-	}
-	results, resultsErr := f.results(ctx)
-	v.Results = results
+	v.Ended = text.Map(runs, f.RunRow)
+	var resultsErr error
+	v.Results, resultsErr = f.results(ctx)
 	return errors.Join(err, resultsErr)
 }
 

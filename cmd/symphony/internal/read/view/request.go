@@ -74,10 +74,7 @@ func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
 		},
 	}
 	for i, q := range r.Detail.Questions {
-		labels := []string{}
-		for _, o := range q.Options {
-			labels = append(labels, o.Label)
-		}
+		labels := text.Map(q.Options, func(o reconcile.RequestOption) string { return o.Label })
 		if i == 0 {
 			row.Options = labels
 		}
@@ -97,11 +94,7 @@ func RequestRows(ctx context.Context, p *project.Project, db *state.DB, name str
 	if err == nil {
 		f.Instant, err = Instant()
 	}
-	rows := []RequestRow{}
-	for _, r := range open {
-		rows = append(rows, f.RequestRow(r))
-	}
-	return rows, err
+	return text.Map(open, f.RequestRow), err
 }
 
 // HowToAnswer explains how to answer the request.

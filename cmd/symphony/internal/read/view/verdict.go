@@ -46,13 +46,11 @@ type JudgedProject struct {
 
 // NewJudgement judges projects. An account without a project does not tick.
 func NewJudgement(all []Overview) Judgement {
-	out := Judgement{Verdict: Judge(all), Projects: []JudgedProject{}}
+	out := Judgement{Verdict: Judge(all)}
 	if len(all) == 0 {
 		out.Verdict = Verdict{Level: LevelNotTicking, Reasons: []string{"no pass has run yet as this account"}}
 	}
-	for _, v := range all {
-		out.Projects = append(out.Projects, JudgedProject{v.Project, v.Verdict(), v.Counts})
-	}
+	out.Projects = text.Map(all, func(v Overview) JudgedProject { return JudgedProject{v.Project, v.Verdict(), v.Counts} })
 	return out
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 const (
@@ -57,10 +58,7 @@ func addEventTools(t *tools, a *agents.Agents) {
 			limit = defaultRead
 		}
 		read, err := a.Events(ctx, in.AgentID, in.Cursor, min(limit, maxRead))
-		out := readEventsOut{AgentID: in.AgentID, Events: []agentEvent{}, Lost: read.Lost, Cursor: read.Cursor}
-		for _, e := range read.List {
-			out.Events = append(out.Events, newAgentEvent(in.AgentID, e))
-		}
-		return out, err
+		events := text.Map(read.List, func(e agents.Event) agentEvent { return newAgentEvent(in.AgentID, e) })
+		return readEventsOut{AgentID: in.AgentID, Events: events, Lost: read.Lost, Cursor: read.Cursor}, err
 	}, "Read what an agent has done, event by event, from a cursor on. A streamed message is one event, not its pieces.")
 }

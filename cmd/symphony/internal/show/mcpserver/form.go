@@ -46,16 +46,11 @@ func questionSchema(q reconcile.RequestQuestion) *jsonschema.Schema {
 		}
 		return s
 	}
-	var labels []string
-	for _, o := range q.Options {
-		labels = append(labels, o.Label)
-	}
 	if !q.Other && !q.Several {
-		for _, label := range labels {
-			s.Enum = append(s.Enum, label)
-		}
+		s.Enum = text.Map(q.Options, func(o reconcile.RequestOption) any { return o.Label })
 		return s
 	}
+	labels := text.Map(q.Options, func(o reconcile.RequestOption) string { return o.Label })
 	s.Description += "\nOptions: " + text.Visible(strings.Join(labels, ", "))
 	if q.Several {
 		s.Description += ". Separate several by commas."

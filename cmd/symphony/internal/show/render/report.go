@@ -182,10 +182,7 @@ func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
 		if pull := r.PullRequest; pull != nil {
 			return pullRequestText(p.Env, p.GeneratedAt, pull.PullRequest, pull.SeenAt), ""
 		}
-		var all []string
-		for _, l := range r.Links {
-			all = append(all, l.URL)
-		}
+		all := text.Map(r.Links, func(l reconcile.Link) string { return l.URL })
 		return cmp.Or(strings.Join(all, " "), text.OrEmpty(r.URL)), ""
 	}
 	switch {

@@ -65,26 +65,16 @@ func (w *Env) templateFunctions(table *templateRows) template.FuncMap {
 		"color":     colourText,
 		"hyperlink": func(url string, v any) string { return w.Link(url, cmp.Or(templateText(v), url)) },
 		"join": func(separator string, list []any) string {
-			var words []string
-			for _, v := range list {
-				words = append(words, templateText(v))
-			}
-			return strings.Join(words, separator)
+			return strings.Join(text.Map(list, templateText), separator)
 		},
 		"pluck": func(member string, list []any) []any {
-			values := []any{}
-			for _, v := range list {
+			return text.Map(list, func(v any) any {
 				object, _ := v.(map[string]any)
-				values = append(values, object[member])
-			}
-			return values
+				return object[member]
+			})
 		},
 		"tablerow": func(cells ...any) string {
-			var row []string
-			for _, v := range cells {
-				row = append(row, templateText(v))
-			}
-			table.rows = append(table.rows, row)
+			table.rows = append(table.rows, text.Map(cells, templateText))
 			return ""
 		},
 		"tablerender": func() string { return w.renderRows(table) },
