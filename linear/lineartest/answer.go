@@ -8,6 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/symphony-cron/symphony/internal/graphqltest"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 type request struct {
@@ -85,9 +90,10 @@ func (s *Server) answer(h http.Header, r *http.Request) (out result) {
 	}
 	var req request
 	decodeErr := json.NewDecoder(r.Body).Decode(&req)
-	q, parseErr := parse(req)
+	asked, parseErr := graphqltest.Parse(req.Query, req.OperationName, req.Variables)
+	q := &query{Request: asked}
 	s.mu.Lock()
-	s.log = append(s.log[max(0, len(s.log)-maxLog+1):], Entry{q.op.Name, req.Query, req.Variables})
+	s.log = append(s.log[max(0, len(s.log)-maxLog+1):], Entry{q.Name, req.Query, req.Variables})
 	f := s.nextFailure(q)
 	s.mu.Unlock()
 	if out, ordered := s.instead(f, h); ordered {
@@ -102,14 +108,14 @@ func (s *Server) answer(h http.Header, r *http.Request) (out result) {
 	}
 	s.mu.Lock() // each request sees all effects of earlier ones
 	defer s.mu.Unlock()
-	out = s.execute(h, req, q, parseErr)
+	out = s.execute(h, q, parseErr)
 	data, _ := out.Data.(map[string]any)
 	f.alter(data)
 	return out
 }
 
 // execute answers a request under the lock.
-func (s *Server) execute(h http.Header, req request, q *query, parseErr error) result {
+func (s *Server) execute(h http.Header, q *query, parseErr error) result {
 	const bad = http.StatusBadRequest
 	enough := s.requests.take(1) && s.points.take(1)
 	defer s.limitHeaders(h)
@@ -118,16 +124,12 @@ func (s *Server) execute(h http.Header, req request, q *query, parseErr error) r
 		return refuse(bad, rateError())
 	case parseErr != nil:
 		return refuse(bad, graphqlError("GRAPHQL_PARSE_FAILED", parseErr.Error()))
-	case q.op.Type == "subscription":
+	case q.Operation == ast.Subscription:
 		return refuse(bad, graphqlError("GRAPHQL_VALIDATION_FAILED", "subscriptions are not served here"))
 	}
 	if s.config.Validate != nil {
-		var errs []apiError
-		for _, message := range s.config.Validate(req.Query, req.OperationName, req.Variables) {
-			errs = append(errs, graphqlError("GRAPHQL_VALIDATION_FAILED", message))
-		}
-		if len(errs) > 0 {
-			return refuse(bad, errs...)
+		if faults := s.config.Validate(q.Request); len(faults) > 0 {
+			return refuse(bad, text.Map(faults, func(e error) apiError { return graphqlError("GRAPHQL_VALIDATION_FAILED", e.Error()) })...)
 		}
 	}
 	if beyond := q.beyond(); s.strict && beyond != "" {

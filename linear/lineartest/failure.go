@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/vektah/gqlparser/v2/ast"
 )
 
 // The kinds of Failure.
@@ -71,8 +73,8 @@ func (s *Server) ClearFailures() {
 // nextFailure returns the failure that applies to a request, and counts it; nil for none.
 func (s *Server) nextFailure(q *query) *Failure {
 	for i, f := range s.failures {
-		isRoot := func(field selection) bool { return field.Name == f.Operation }
-		if f.Operation != "" && f.Operation != q.op.Name && !slices.ContainsFunc(q.fields(q.op.Selections), isRoot) {
+		isRoot := func(field *ast.Field) bool { return field.Name == f.Operation }
+		if f.Operation != "" && f.Operation != q.Name && !slices.ContainsFunc(q.fields(q.SelectionSet), isRoot) {
 			continue
 		}
 		if f.Skip > 0 {

@@ -2,16 +2,16 @@ package lineartest
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/symphony-cron/symphony/internal/graphqltest"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/linear/internal/graphql"
 )
 
 const (
@@ -21,30 +21,10 @@ const (
 	largestComplexity = 10000
 )
 
-type selection = graphql.Selection
-
 // query is a request while it is answered. Its methods panic with an apiError, which answer returns.
 type query struct {
-	w    *workspace
-	doc  graphql.Document
-	op   graphql.Operation
-	vars map[string]any
-}
-
-// parse parses a request. The operation is the only one, or the one that operationName names.
-func parse(req request) (*query, error) {
-	doc, err := graphql.Parse(req.Query, 50000)
-	if err != nil {
-		return &query{}, err
-	}
-	i := slices.IndexFunc(doc.Operations, func(o graphql.Operation) bool { return o.Name == req.OperationName || req.OperationName == "" })
-	if i < 0 || req.OperationName == "" && len(doc.Operations) > 1 {
-		return &query{}, errors.New("operationName must name one of the operations")
-	}
-	q := &query{doc: doc, op: doc.Operations[i], vars: map[string]any{}}
-	maps.Copy(q.vars, q.op.Defaults)
-	maps.Copy(q.vars, req.Variables)
-	return q, nil
+	w *workspace
+	*graphqltest.Request
 }
 
 // answer answers the operation's root fields. Their types are not nullable, so that after one error there is no data.
@@ -61,13 +41,13 @@ func (q *query) answer() (data map[string]any, errs []apiError) {
 		}
 	}()
 	resolve := q.w.root
-	if q.op.Type == "mutation" {
+	if q.Operation == ast.Mutation {
 		resolve = q.w.mutate
 	}
 	data = map[string]any{}
-	for _, f := range q.fields(q.op.Selections) {
+	for _, f := range q.fields(q.SelectionSet) {
 		path = []any{f.Alias}
-		data[f.Alias] = q.complete(resolve(f.Name, q.arguments(f)), f)
+		data[f.Alias] = q.complete(resolve(f.Name, q.Arguments(f.Arguments)), f)
 	}
 	return data, nil
 }
@@ -77,19 +57,19 @@ const specified = " id identifier title description priority state branchName ur
 
 // beyond returns what a query asks for beside issues with these fields, or that it asks for a list without $after; empty for neither.
 func (q *query) beyond() string {
-	for _, root := range q.fields(q.op.Selections) {
-		issue := q.fields(root.Selections)
+	for _, root := range q.fields(q.SelectionSet) {
+		issue := q.fields(root.SelectionSet)
 		if root.Name == "issues" {
-			if _, given := q.vars["after"]; !given { // null for the first page
+			if _, given := q.Arguments(root.Arguments)["after"]; !given { // null for the first page
 				return "a list without $after"
 			}
-			at := slices.IndexFunc(issue, func(f selection) bool { return f.Name == "nodes" })
-			issue = q.fields(issue[at].Selections)
-		} else if root.Name != "issue" && q.op.Type == "query" {
+			at := slices.IndexFunc(issue, func(f *ast.Field) bool { return f.Name == "nodes" })
+			issue = q.fields(issue[at].SelectionSet)
+		} else if root.Name != "issue" && q.Operation == ast.Query {
 			return root.Name
 		}
 		for _, f := range issue {
-			if !strings.Contains(specified, " "+f.Name+" ") && q.op.Type == "query" {
+			if !strings.Contains(specified, " "+f.Name+" ") && q.Operation == ast.Query {
 				return f.Name
 			}
 		}
@@ -122,76 +102,21 @@ func (w *workspace) root(name string, args map[string]any) any {
 	panic(inputError(name + " is not served here"))
 }
 
-// fields lists the fields of selections, those of fragments included, without those that @skip and @include exclude. Fields with
-// the same key are merged.
-func (q *query) fields(selections []selection) (merged []selection) {
-	var list []selection
-	for _, s := range selections {
-		switch {
-		case q.excluded(s):
-		case s.Name == "" && s.Spread == "":
-			list = append(list, q.fields(s.Selections)...)
-		case s.Name == "":
-			list = append(list, q.fields(q.doc.Fragments[s.Spread])...)
-		default:
-			list = append(list, s)
-		}
-	}
-	for _, s := range list {
-		same := func(m selection) bool { return m.Alias == s.Alias }
-		if i := slices.IndexFunc(merged, same); i >= 0 {
-			merged[i].Selections = slices.Concat(merged[i].Selections, s.Selections)
-		} else {
-			merged = append(merged, s)
-		}
-	}
-	return merged
-}
-
-func (q *query) excluded(s selection) bool {
-	skip, include := s.Directives["skip"], s.Directives["include"]
-	return skip != nil && q.value(skip["if"]) == true || include != nil && q.value(include["if"]) != true
-}
-
-// arguments returns a field's arguments with the values of the variables. A variable without a value is omitted.
-func (q *query) arguments(f selection) map[string]any {
-	args, _ := q.value(f.Arguments).(map[string]any)
-	return args
-}
-
-func (q *query) value(v any) any {
-	switch v := v.(type) {
-	case graphql.Variable:
-		return q.vars[string(v)]
-	case graphql.Enum:
-		return string(v)
-	case []any:
-		return text.Map(v, q.value)
-	case map[string]any:
-		object := map[string]any{}
-		for key, value := range v {
-			name, isVariable := value.(graphql.Variable)
-			if _, given := q.vars[string(name)]; given || !isVariable {
-				object[key] = q.value(value)
-			}
-		}
-		return object
-	}
-	return v
-}
+// fields lists the fields that a selection selects; of fragments on any type, because most payloads have no type here.
+func (q *query) fields(set ast.SelectionSet) []*ast.Field { return q.Fields(set, "") }
 
 // complete turns the value of a field into JSON: an object into its selected fields, a connection into a page.
-func (q *query) complete(value any, f selection) any {
+func (q *query) complete(value any, f *ast.Field) any {
 	switch v := value.(type) {
 	case func() any:
 		return q.complete(v(), f)
 	case time.Time:
 		return v.UTC().Format("2006-01-02T15:04:05.000Z")
 	case connection:
-		return q.complete(page(v, q.arguments(f)), f)
+		return q.complete(page(v, q.Arguments(f.Arguments)), f)
 	case object:
 		out := map[string]any{}
-		for _, sub := range q.fields(f.Selections) {
+		for _, sub := range q.fields(f.SelectionSet) {
 			out[sub.Alias] = q.complete(v.field(sub.Name), sub)
 		}
 		return out
@@ -245,7 +170,7 @@ func pageSize(args map[string]any) float64 {
 }
 
 func number(v any) float64 {
-	if n, ok := v.(int); ok {
+	if n, ok := v.(int64); ok {
 		return float64(n)
 	}
 	n, _ := v.(float64)
@@ -303,6 +228,9 @@ func compare(value any, op string, want any) bool {
 		}
 		value, want = float64(t.UnixNano()), float64(w.UnixNano())
 	}
+	if n, whole := want.(int64); whole {
+		want = float64(n)
+	}
 	if base, ok := strings.CutSuffix(op, "IgnoreCase"); ok {
 		return compare(strings.ToLower(fmt.Sprint(value)), base, strings.ToLower(fmt.Sprint(want)))
 	}
@@ -311,7 +239,7 @@ func compare(value any, op string, want any) bool {
 		return value == want
 	case "in":
 		list, _ := want.([]any)
-		return slices.Contains(list, value)
+		return slices.ContainsFunc(list, func(one any) bool { return compare(value, "eq", one) })
 	case "null":
 		return want != true
 	case "gt":
@@ -322,18 +250,18 @@ func compare(value any, op string, want any) bool {
 
 // complexity returns the price of a query as Linear computes it: a plain field costs 0.1 points, an object 1, and a connection
 // multiplies the price of its contents by its argument first, or by 50.
-func (q *query) complexity() float64 { return math.Ceil(q.price(q.op.Selections) - 1e-9) }
+func (q *query) complexity() float64 { return math.Ceil(q.price(q.SelectionSet) - 1e-9) }
 
-func (q *query) price(selections []selection) (points float64) {
-	for _, f := range q.fields(selections) {
-		if len(f.Selections) == 0 {
+func (q *query) price(set ast.SelectionSet) (points float64) {
+	for _, f := range q.fields(set) {
+		if len(f.SelectionSet) == 0 {
 			points += 0.1
 			continue
 		}
-		inner := q.price(f.Selections)
-		isList := func(s selection) bool { return s.Name == "nodes" || s.Name == "edges" }
-		if slices.ContainsFunc(q.fields(f.Selections), isList) {
-			inner *= pageSize(q.arguments(f))
+		inner := q.price(f.SelectionSet)
+		isList := func(s *ast.Field) bool { return s.Name == "nodes" || s.Name == "edges" }
+		if slices.ContainsFunc(q.fields(f.SelectionSet), isList) {
+			inner *= pageSize(q.Arguments(f.Arguments))
 		}
 		points += 1 + inner
 	}

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/graphqltest"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -30,7 +31,7 @@ type Config struct {
 	Now func() time.Time
 	// Validate checks a request against the API's schema and returns what is wrong with it. If it is nil, only the fields
 	// that are used are checked.
-	Validate func(query, operation string, variables map[string]any) []string
+	Validate func(*graphqltest.Request) []error
 	// RequestsPerHour and ComplexityPerHour are the allowance; 5,000 and 3,000,000 if 0. It is not renewed.
 	RequestsPerHour   int
 	ComplexityPerHour int

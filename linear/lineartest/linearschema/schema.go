@@ -3,13 +3,13 @@ package linearschema
 
 import (
 	_ "embed" // the schema
-	"encoding/json"
 	"os"
 	"sync"
 
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
-	"github.com/vektah/gqlparser/v2/validator"
+
+	"github.com/symphony-cron/symphony/internal/graphqltest"
 )
 
 //go:embed schema.graphql
@@ -36,29 +36,4 @@ var Load = sync.OnceValue(func() *ast.Schema {
 })
 
 // Validate returns what is wrong with a request.
-func Validate(query, operation string, variables map[string]any) (faults []string) {
-	doc, list := gqlparser.LoadQueryWithRules(Load(), query, nil)
-	for _, e := range list {
-		faults = append(faults, e.Message)
-	}
-	if len(faults) > 0 {
-		return faults
-	}
-	op := doc.Operations.ForName(operation)
-	if op == nil {
-		return []string{"operationName must name one of the operations"}
-	}
-	// The validator changes its argument.
-	given := map[string]any{}
-	data, err := json.Marshal(variables)
-	if err == nil {
-		err = json.Unmarshal(data, &given)
-	}
-	if err == nil {
-		_, err = validator.VariableValues(Load(), op, given)
-	}
-	if err != nil {
-		return []string{err.Error()}
-	}
-	return nil
-}
+func Validate(r *graphqltest.Request) []error { return r.Validate(Load()) }

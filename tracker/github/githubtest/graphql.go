@@ -3,6 +3,7 @@ package githubtest
 import (
 	"cmp"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
+	"github.com/symphony-cron/symphony/internal/graphqltest"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -40,8 +42,7 @@ func notFound(format string, args ...any) fault {
 // execution is a GraphQL request while it is answered.
 type execution struct {
 	*call
-	doc    *ast.QueryDocument
-	vars   map[string]any
+	asked  *graphqltest.Request
 	path   []any
 	faults []fault
 }
@@ -63,12 +64,15 @@ func (c *call) graphQL() (out answer) {
 		Variables     map[string]any
 	}
 	c.decode(&asked)
-	doc, err := c.parseQuery(asked.Query, asked.OperationName, asked.Variables)
+	r, err := graphqltest.Parse(asked.Query, asked.OperationName, asked.Variables)
+	if err == nil && schema() != nil {
+		err = errors.Join(r.Validate(schema())...)
+	}
 	if err != nil {
 		return c.mistake(err.Error() + ": " + asked.Query)
 	}
-	x := &execution{call: c, doc: doc, vars: asked.Variables}
-	body := object{"data": x.complete(c.query(), doc.Operations.ForName(asked.OperationName).SelectionSet, nil)}
+	x := &execution{call: c, asked: r}
+	body := object{"data": x.complete(c.query(), r.SelectionSet, nil)}
 	if len(x.faults) > 0 {
 		body["errors"] = x.faults
 	}
@@ -94,31 +98,15 @@ func (x *execution) complete(value any, set ast.SelectionSet, args map[string]an
 		if v == nil {
 			return nil
 		}
-		out := object{}
-		x.choose(v, set, out)
+		out, typ := object{}, fmt.Sprint(v["__typename"])
+		for _, f := range x.asked.Fields(set, typ) {
+			x.path = append(x.path, f.Alias)
+			out[f.Alias] = x.field(v, f)
+			x.path = x.path[:len(x.path)-1]
+		}
 		return out
 	}
 	return value
-}
-
-// choose adds the selected fields of an object to out, those of fragments on its type included.
-func (x *execution) choose(n node, set ast.SelectionSet, out object) {
-	for _, s := range set {
-		switch s := s.(type) {
-		case *ast.Field:
-			x.path = append(x.path, s.Alias)
-			out[s.Alias] = x.field(n, s)
-			x.path = x.path[:len(x.path)-1]
-		case *ast.InlineFragment:
-			if s.TypeCondition == n["__typename"] {
-				x.choose(n, s.SelectionSet, out)
-			}
-		case *ast.FragmentSpread:
-			if f := x.doc.Fragments.ForName(s.Name); f.TypeCondition == n["__typename"] {
-				x.choose(n, f.SelectionSet, out)
-			}
-		}
-	}
 }
 
 // field returns the value of one field of an object; nil after a fault, which it notes.
@@ -130,11 +118,7 @@ func (x *execution) field(n node, f *ast.Field) (value any) {
 			Extensions: object{"code": "undefinedField", "typeName": n["__typename"], "fieldName": f.Name},
 		})
 	}
-	args := map[string]any{}
-	for _, a := range f.Arguments {
-		args[a.Name], _ = a.Value.Value(x.vars)
-	}
-	depth := len(x.path)
+	args, depth := x.asked.Arguments(f.Arguments), len(x.path)
 	defer func() {
 		if r := recover(); r != nil {
 			e, is := r.(fault)

@@ -2,7 +2,6 @@ package githubtest
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
 	"github.com/vektah/gqlparser/v2/validator"
@@ -104,30 +102,6 @@ func (s *Server) Mistakes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.mistakes)
-}
-
-// parseQuery parses a GraphQL request and checks it by the schema, if there is one.
-func (c *call) parseQuery(text, operation string, variables map[string]any) (*ast.QueryDocument, error) {
-	if schema() == nil {
-		return parser.ParseQuery(&ast.Source{Input: text})
-	}
-	doc, errs := gqlparser.LoadQueryWithRules(schema(), text, nil)
-	if len(errs) > 0 {
-		return nil, errs
-	}
-	op := doc.Operations.ForName(operation)
-	if op == nil {
-		return nil, fmt.Errorf("operationName must name one of the operations")
-	}
-	given := map[string]any{} // the validator changes it
-	data, err := json.Marshal(variables)
-	if err == nil {
-		err = json.Unmarshal(data, &given)
-	}
-	if err == nil {
-		_, err = validator.VariableValues(schema(), op, given)
-	}
-	return doc, err
 }
 
 // conforms reports whether the value of a field has its type.
