@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -24,7 +23,6 @@ type Document struct {
 type Operation struct {
 	Type       string // query, mutation or subscription
 	Name       string // empty if the operation has none
-	Defaults   map[string]any
 	Selections []Selection
 }
 
@@ -33,18 +31,10 @@ type Selection struct {
 	Name       string
 	Alias      string // the key in the answer; Name if the document has no alias
 	Spread     string // the fragment's name
-	Arguments  map[string]any
-	Directives map[string]map[string]any
 	Selections []Selection
 	// Body is the byte offset after the brace that opens Selections; 0 if there is none.
 	Body int
 }
-
-// Variable and Enum are values of arguments. The other types of values are string, float64, bool, nil, []any and map[string]any.
-type (
-	Variable string
-	Enum     string
-)
 
 // Parse reads a document of at most maxTokens tokens.
 func Parse(text string, maxTokens int) (doc Document, err error) {
@@ -197,22 +187,21 @@ func (p *parser) operation() Operation {
 	if p.token == "{" {
 		return Operation{Type: "query", Selections: p.selections()}
 	}
-	op := Operation{Defaults: map[string]any{}}
 	if !slices.Contains([]string{"query", "mutation", "subscription"}, p.token) {
 		p.unexpected()
 	}
-	op.Type = p.name()
+	op := Operation{Type: p.name()}
 	if p.onName() {
 		op.Name = p.name()
 	}
 	if p.take("(") {
 		for done := false; !done; done = p.take(")") {
 			p.want("$")
-			variable := p.name()
+			p.name()
 			p.want(":")
 			p.typeReference()
 			if p.take("=") {
-				op.Defaults[variable] = p.value()
+				p.value()
 			}
 			p.directives()
 		}
@@ -245,13 +234,13 @@ func (p *parser) selection() (s Selection) {
 	if p.take("...") {
 		if p.onName() && p.token != "on" {
 			s.Spread = p.name()
-			s.Directives = p.directives()
+			p.directives()
 			return s
 		}
 		if p.take("on") {
 			p.name()
 		}
-		s.Directives = p.directives()
+		p.directives()
 		s.Body = p.at
 		s.Selections = p.selections()
 		return s
@@ -261,8 +250,8 @@ func (p *parser) selection() (s Selection) {
 	if p.take(":") {
 		s.Name = p.name()
 	}
-	s.Arguments = p.arguments()
-	s.Directives = p.directives()
+	p.arguments()
+	p.directives()
 	if p.token == "{" {
 		s.Body = p.at
 		s.Selections = p.selections()
@@ -270,72 +259,48 @@ func (p *parser) selection() (s Selection) {
 	return s
 }
 
-func (p *parser) arguments() map[string]any {
-	if !p.take("(") {
-		return nil
-	}
-	args := map[string]any{}
-	for done := false; !done; done = p.take(")") {
-		key := p.name()
-		p.want(":")
-		args[key] = p.value()
-	}
-	return args
-}
-
-func (p *parser) directives() map[string]map[string]any {
-	var list map[string]map[string]any
-	for p.take("@") {
-		if list == nil {
-			list = map[string]map[string]any{}
+// arguments consumes arguments. Their values are the server's business.
+func (p *parser) arguments() {
+	if p.take("(") {
+		for done := false; !done; done = p.take(")") {
+			p.member()
 		}
-		list[p.name()] = p.arguments()
 	}
-	return list
 }
 
-func (p *parser) value() (v any) {
+// member consumes an argument, or a field of an object.
+func (p *parser) member() {
+	p.name()
+	p.want(":")
+	p.value()
+}
+
+func (p *parser) directives() {
+	for p.take("@") {
+		p.name()
+		p.arguments()
+	}
+}
+
+// value consumes a value.
+func (p *parser) value() {
 	switch {
 	case p.take("$"):
-		return Variable(p.name())
+		p.name()
 	case p.take("["):
-		list := []any{}
 		for !p.take("]") {
-			list = append(list, p.value())
+			p.value()
 		}
-		return list
 	case p.take("{"):
-		object := map[string]any{}
 		for !p.take("}") {
-			key := p.name()
-			p.want(":")
-			object[key] = p.value()
+			p.member()
 		}
-		return object
-	case p.token == "true" || p.token == "false":
-		v = p.token == "true"
-	case p.token == "null":
-	case p.onName():
-		v = Enum(p.token)
-	case p.onNumber():
-		v, _ = strconv.ParseFloat(p.token, 64) // next has validated it; a number that is too large becomes infinite
-	case strings.HasPrefix(p.token, `"`):
-		v = p.stringValue()
-	default:
-		p.unexpected()
-	}
-	p.next()
-	return v
-}
-
-// stringValue returns the value of a string. A block string keeps its indentation.
-func (p *parser) stringValue() (value string) {
-	if strings.HasPrefix(p.token, quotes) {
-		return strings.ReplaceAll(p.token[len(quotes):len(p.token)-len(quotes)], `\`+quotes, quotes)
-	}
-	// The escapes are those of JSON, which does not allow literal tabs.
-	if json.Unmarshal([]byte(strings.ReplaceAll(p.token, "\t", `\t`)), &value) != nil {
+	// The escapes of a string are those of JSON, which does not allow literal tabs.
+	case strings.HasPrefix(p.token, `"`) && !strings.HasPrefix(p.token, quotes) && !json.Valid([]byte(strings.ReplaceAll(p.token, "\t", `\t`))):
 		p.fail("a string contains an invalid escape or character: %s", p.token)
+	case !p.onName() && !p.onNumber() && !strings.HasPrefix(p.token, `"`):
+		p.unexpected()
+	default:
+		p.next()
 	}
-	return value
 }

@@ -17,15 +17,11 @@ func TestParse(t *testing.T) {
 	test.OK(t, err)
 	op := doc.Operations[0]
 	test.Equal(t, "operation", []any{op.Type, op.Name, len(doc.Operations)}, []any{"query", "Q", 1})
-	test.Equal(t, "defaults", op.Defaults, map[string]any{"a": []any{1.0, "x"}, "b": map[string]any{"k": nil}})
 	var names []string
-	fields := doc.Fields(op.Selections)
-	for _, f := range fields {
+	for _, f := range doc.Fields(op.Selections) {
 		names = append(names, f.Alias+":"+f.Name)
 	}
 	test.Equal(t, "names", names, []string{"x:issue", "w:w", "y:y", "z:z"})
-	test.Equal(t, "arguments", fields[0].Arguments, map[string]any{"id": graphql.Variable("a"), "n": -150.0, "b": true, "s": `a """ b`})
-	test.Equal(t, "arguments", []any{fields[1].Arguments["t"], fields[0].Directives["include"]["if"]}, []any{"é\n", graphql.Variable("b")})
 }
 
 // FuzzParse compares with another parser: both read an operation of the same type with the same fields, or this one returns an
@@ -65,7 +61,7 @@ func compare(t *testing.T, query string, got []graphql.Selection, want ast.Selec
 	for i, s := range want {
 		switch s := s.(type) {
 		case *ast.Field:
-			if got[i].Name != s.Name || got[i].Alias != s.Alias || len(got[i].Arguments) > len(s.Arguments) {
+			if got[i].Name != s.Name || got[i].Alias != s.Alias {
 				t.Errorf("%q: %+v, want %s", query, got[i], s.Name)
 			}
 			compare(t, query, got[i].Selections, s.SelectionSet)
