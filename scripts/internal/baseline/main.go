@@ -12,7 +12,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,50 +23,52 @@ import (
 )
 
 func main() {
-	err := errors.New("usage: baseline requests|heartbeats|rows DATABASE ARGUMENTS, or baseline spin DURATION")
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == "spin":
-		err = spin(os.Args[2])
+		spin(must(time.ParseDuration(os.Args[2])))
 	case len(os.Args) > 3:
-		err = run(os.Args[1], os.Args[2], os.Args[3:])
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "baseline:", err)
-		os.Exit(1)
+		run(os.Args[1], os.Args[2], os.Args[3:])
+	default:
+		panic("usage: baseline requests|heartbeats|rows DATABASE ARGUMENTS, or baseline spin DURATION")
 	}
 }
 
-func run(command, database string, args []string) (err error) {
-	db, err := sql.Open("sqlite", "file:"+database+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=synchronous(normal)")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+func run(command, database string, args []string) {
+	db := must(sql.Open("sqlite", "file:"+database+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=synchronous(normal)"))
 	db.SetMaxOpenConns(1)
 	switch command {
 	case "requests":
-		return requests(db, args[0], args[1])
+		requests(db, args[0], args[1])
 	case "heartbeats":
-		return heartbeats(db, args[0])
+		heartbeats(db, args[0])
 	case "rows":
 		for _, query := range args {
-			if err := rows(db, query); err != nil {
-				return err
-			}
+			rows(db, query)
 		}
-		return nil
+	default:
+		panic("unknown command " + command)
 	}
-	return fmt.Errorf("unknown command %q", command)
+	check(db.Close())
 }
 
-func spin(text string) error {
-	limit, err := time.ParseDuration(text)
-	for used := time.Duration(0); err == nil && used < limit; {
+// check panics with an error: this program has no other way to handle one.
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func spin(limit time.Duration) {
+	for used := time.Duration(0); used < limit; {
 		var usage syscall.Rusage
-		err = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+		check(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 		used = time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	}
-	return err
 }
 
 // issue has the fields that the program requests and stores.
@@ -86,81 +87,55 @@ type issue struct {
 	Relations   struct{ Nodes []json.RawMessage } `json:"inverseRelations"`
 }
 
-func requests(db *sql.DB, endpoint, file string) error {
+func requests(db *sql.DB, endpoint, file string) {
 	var passes int
-	if err := db.QueryRow(`SELECT count(*) FROM passes`).Scan(&passes); err != nil {
-		return err
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
+	check(db.QueryRow(`SELECT count(*) FROM passes`).Scan(&passes))
+	f := must(os.Open(file))
 	defer f.Close()
 	stored := map[string]bool{}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		issues, err := fetch(endpoint, lines.Bytes())
-		if err != nil {
-			return err
-		}
-		if err := store(db, issues, stored); err != nil {
-			return err
-		}
+		store(db, fetch(endpoint, lines.Bytes()), stored)
 	}
-	return lines.Err()
+	check(lines.Err())
 }
 
-func fetch(endpoint string, body []byte) ([]issue, error) {
-	req, err := http.NewRequest(http.MethodPost, endpoint, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
+func fetch(endpoint string, body []byte) []issue {
+	req := must(http.NewRequest(http.MethodPost, endpoint, bytes.NewReader(body)))
 	req.Header.Set("Authorization", os.Getenv("LINEAR_API_KEY"))
 	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
+	resp := must(http.DefaultClient.Do(req))
 	defer resp.Body.Close()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return nil, errors.Join(err, fmt.Errorf("HTTP %s: %.200s", resp.Status, data))
+	data := must(io.ReadAll(resp.Body))
+	if resp.StatusCode != http.StatusOK {
+		panic(fmt.Sprintf("HTTP %s: %.200s", resp.Status, data))
 	}
 	var answer struct {
 		Data struct{ Issues struct{ Nodes []issue } }
 	}
-	err = json.Unmarshal(data, &answer)
-	return answer.Data.Issues.Nodes, err
+	check(json.Unmarshal(data, &answer))
+	return answer.Data.Issues.Nodes
 }
 
 // store writes the issues of a page that were not stored before in one transaction.
-func store(db *sql.DB, issues []issue, stored map[string]bool) error {
+func store(db *sql.DB, issues []issue, stored map[string]bool) {
 	if len(issues) == 0 {
-		return nil
+		return
 	}
-	tx, err := db.Begin()
-	if err != nil {
-		return err
-	}
+	tx := must(db.Begin())
 	for _, i := range issues {
 		if stored[i.ID] {
 			continue
 		}
 		stored[i.ID] = true
-		text, err := json.Marshal(i)
-		if err == nil {
-			_, err = tx.Exec(`UPDATE claims SET issue = ?, version = version + 1, updated_at = ? WHERE issue_id = ?`,
-				string(text), time.Now().UnixMilli(), i.ID)
-		}
-		if err != nil {
-			return errors.Join(err, tx.Rollback())
-		}
+		must(tx.Exec(`UPDATE claims SET issue = ?, version = version + 1, updated_at = ? WHERE issue_id = ?`,
+			string(must(json.Marshal(i))), time.Now().UnixMilli(), i.ID))
 	}
-	return tx.Commit()
+	check(tx.Commit())
 }
 
-func heartbeats(db *sql.DB, run string) error {
+func heartbeats(db *sql.DB, run string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // any end of stdin ends the program
@@ -172,37 +147,28 @@ func heartbeats(db *sql.DB, run string) error {
 		// Like a worker it waits for the write lock, and reads whether it has to stop.
 		err := db.QueryRowContext(ctx, `UPDATE runs SET heartbeat_at = ?, beats = beats + 1 WHERE id = ?
 			RETURNING coalesce(stop_reason, '')`, time.Now().UnixMilli(), run).Scan(&stop)
-		if err != nil && ctx.Err() == nil {
-			return err
+		if ctx.Err() == nil {
+			check(err)
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
 	}
 }
 
-func rows(db *sql.DB, query string) error {
-	list, err := db.Query(query)
-	if err != nil {
-		return err
-	}
+func rows(db *sql.DB, query string) {
+	list := must(db.Query(query))
 	defer list.Close()
-	columns, err := list.Columns()
-	if err != nil {
-		return err
-	}
-	values := make([]any, len(columns))
+	values := make([]any, len(must(list.Columns())))
 	for n := range values {
 		values[n] = new(any)
 	}
 	count := 0
 	for ; list.Next(); count++ {
-		if err := list.Scan(values...); err != nil {
-			return err
-		}
+		check(list.Scan(values...))
 	}
+	check(list.Err())
 	fmt.Println(count)
-	return list.Err()
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package stage
 
 import (
@@ -5,8 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Process is a running process of a project.
@@ -26,44 +29,22 @@ func Processes(dir, mark string) (list []Process, err error) {
 	if !filepath.IsAbs(dir) {
 		return nil, fmt.Errorf("list the processes of %q: not an absolute path", dir) // an empty one would match every process
 	}
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return nil, err
-	}
-	for _, proc := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(proc))
-		if err != nil || pid == os.Getpid() {
-			continue
+	entries, err := proc.Scan()
+	for _, e := range entries {
+		cmdline, err := os.ReadFile(proc.Path(e.PID, "cmdline"))
+		if err != nil || len(cmdline) == 0 || e.PID == os.Getpid() {
+			continue // it has ended, or is this one
 		}
-		cmdline, err := os.ReadFile(filepath.Join(proc, "cmdline"))
-		if err != nil || len(cmdline) == 0 {
-			continue // the process has ended
-		}
-		if bytes.Contains(cmdline, []byte(dir+"/")) || mark != "" && marked(proc, mark) {
-			list = append(list, Process{PID: pid, Parent: parentOf(proc), Args: Args(cmdline)})
+		if bytes.Contains(cmdline, []byte(dir+"/")) || mark != "" && marked(e.PID, mark) {
+			list = append(list, Process{e.PID, e.Parent, Args(cmdline)})
 		}
 	}
-	return list, nil
+	return list, err
 }
 
-func marked(proc, mark string) bool {
-	environ, err := os.ReadFile(filepath.Join(proc, "environ"))
+func marked(pid int, mark string) bool {
+	environ, err := os.ReadFile(proc.Path(pid, "environ"))
 	return err == nil && bytes.Contains(environ, []byte(mark)) // else it has ended, or belongs to another user
-}
-
-// parentOf returns 0 if the process has ended.
-func parentOf(proc string) int {
-	data, err := os.ReadFile(filepath.Join(proc, "stat"))
-	if err != nil {
-		return 0
-	}
-	// The name in parentheses may contain anything; state and parent follow it.
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	parent, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return 0
-	}
-	return parent
 }
 
 // Args splits the content of /proc/PID/cmdline.

@@ -1,4 +1,4 @@
-// Package stage contains the common parts of scripts/bench and scripts/chaos: the program built as for a release, a project with
+// Package stage contains the common parts of the programs that measure: the program built as for a release, a project with
 // an empty home, and the list of the project's processes.
 package stage
 

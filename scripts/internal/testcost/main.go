@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
 // cost is what a command and all its descendants used.
@@ -55,41 +57,27 @@ func main() {
 	n := flag.Int("n", 50, "the number of rows")
 	least := flag.Duration("least", 500*time.Millisecond, "look into packages and tests of at least this CPU")
 	flag.Parse()
-	if err := run(*packages, *n, *least, flag.Args()); err != nil {
+	if err := stage.Catch(func() { run(*packages, *n, *least, flag.Args()) }); err != nil {
 		fmt.Fprintln(os.Stderr, "testcost:", err)
 		os.Exit(1)
 	}
 }
 
-func run(packages bool, n int, least time.Duration, patterns []string) error {
-	dir, err := os.MkdirTemp("", "testcost-")
-	if err != nil {
-		return err
-	}
+func must[T any](value T, err error) T { return stage.Get(value, err) }
+
+func run(packages bool, n int, least time.Duration, patterns []string) {
+	dir := must(os.MkdirTemp("", "testcost-"))
 	defer os.RemoveAll(dir)
 	m := &meter{dir: dir, least: least}
 	// Processes whose parent has ended become children of this one, so that their CPU is counted.
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return err
-	}
+	stage.Must(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer m.account()()
 	var build, total time.Duration
 	if len(patterns) == 0 {
-		patterns = []string{"./..."}
-		if build, err = m.build(); err != nil {
-			return err
-		}
+		patterns, build = []string{"./..."}, m.build()
 	}
-	dirs, err := testDirs(patterns)
-	if err != nil {
-		return err
-	}
-	for _, d := range dirs {
-		c, err := m.pkg(d, !packages)
-		if err != nil {
-			return err
-		}
-		total += c.cpu()
+	for _, d := range testDirs(patterns) {
+		total += m.pkg(d, !packages).cpu()
 	}
 	m.print(n)
 	if build > 0 {
@@ -99,9 +87,8 @@ func run(packages bool, n int, least time.Duration, patterns []string) error {
 		m.failed = m.failed || ratio > most
 	}
 	if m.failed {
-		return errors.New("a test failed, or the budget is missed; see the table")
+		stage.Must(errors.New("a test failed, or the budget is missed; see the table"))
 	}
-	return nil
 }
 
 // account starts the accounting of the kernel, which writes one record for each process that ends. The function ends it.
@@ -122,46 +109,38 @@ func (m *meter) processes() int {
 }
 
 // build measures a build of the program with an empty cache, to compare with.
-func (m *meter) build() (time.Duration, error) {
+func (m *meter) build() time.Duration {
 	cmd := exec.Command("go", "build", "-o", filepath.Join(m.dir, "symphony"), "./cmd/symphony")
 	cmd.Env = append(os.Environ(), "GOCACHE="+filepath.Join(m.dir, "cache"))
 	c, out, err := m.measure(buildOnly, cmd)
 	if err != nil {
-		return 0, fmt.Errorf("go build: %w\n%s", err, out)
+		stage.Must(fmt.Errorf("go build: %w\n%s", err, out))
 	}
 	m.costs = append(m.costs, c)
-	return c.cpu(), nil
+	return c.cpu()
 }
 
-func testDirs(patterns []string) ([]string, error) {
+func testDirs(patterns []string) []string {
 	list := exec.Command("go", append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, patterns...)...)
 	list.Stderr = os.Stderr
-	out, err := list.Output()
-	dirs := strings.Split(string(out), "\n") // a package without tests has an empty line
-	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" }), err
+	dirs := strings.Split(string(must(list.Output())), "\n") // a package without tests has an empty line
+	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
 }
 
 // pkg measures the tests of a package, and those of an expensive one by name, too.
-func (m *meter) pkg(dir string, each bool) (cost, error) {
-	root, err := os.Getwd()
-	if err != nil {
-		return cost{}, err
-	}
-	name, err := filepath.Rel(root, dir)
-	if err != nil {
-		return cost{}, err
-	}
+func (m *meter) pkg(dir string, each bool) cost {
+	name := must(filepath.Rel(must(os.Getwd()), dir))
 	binary := filepath.Join(m.dir, "test")
 	compile := exec.Command("go", "test", "-c", "-vet=off", "-o", binary, dir)
 	compile.Stderr = os.Stderr
 	if err := compile.Run(); err != nil {
-		return cost{}, fmt.Errorf("compile the tests of %s: %w", name, err)
+		stage.Must(fmt.Errorf("compile the tests of %s: %w", name, err))
 	}
 	c, out := m.test(name, dir, binary, "")
 	if each && c.cpu() >= m.least {
 		m.children(name, dir, binary, "", out)
 	}
-	return c, nil
+	return c
 }
 
 // test runs the test of that name, or all without one.
@@ -294,19 +273,10 @@ func endChildren() (killed []string) {
 	return killed
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err) // proc(5) is not as documented
-	}
-	return v
-}
-
 // used returns the CPU of all ended descendants.
 func used() cost {
 	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &u); err != nil {
-		panic(err) // only for a wrong argument
-	}
+	stage.Must(unix.Getrusage(unix.RUSAGE_CHILDREN, &u))
 	return cost{user: time.Duration(u.Utime.Nano()), system: time.Duration(u.Stime.Nano())}
 }
 
