@@ -24,7 +24,7 @@ const UnknownID = "00000000-0000-4000-8000-000000000000"
 
 // Violation is a rule that a tracker does not keep.
 type Violation struct {
-	Rule    string `json:"rule"`    // the name of the rule, one of the constants
+	Rule    string `json:"rule"`    // the name of the rule
 	Message string `json:"message"` // what was seen, with the issue
 	Why     string `json:"why"`     // the rule, and what goes wrong without it
 	Err     error  `json:"-"`       // the error of a call that should have succeeded; nil for others
@@ -37,51 +37,31 @@ type Report struct {
 	Violations []Violation   // in the order of the rules; empty if the tracker keeps all
 }
 
-// The rules.
-const (
-	RuleReads       = "reads"        // the calls succeed
-	RuleErrors      = "errors"       // an error has a code and a class
-	RuleFields      = "fields"       // id, identifier, title and state are there
-	RuleMalformed   = "malformed"    // no record is malformed
-	RuleUnique      = "unique"       // no id or identifier twice
-	RuleStates      = "states"       // only issues in the given states
-	RuleCase        = "case"         // names of states ignore case
-	RuleOrder       = "order"        // the order is stable
-	RuleLabels      = "labels"       // in lower case, each once
-	RuleBlockers    = "blockers"     // a blocker has an id or identifier, and is another issue
-	RuleTimes       = "times"        // of the past, the creation first, in UTC
-	RuleByIDs       = "by-ids"       // ByIDs returns what Candidates returned
-	RuleOnlyAsked   = "only-asked"   // ByIDs returns no other issue
-	RuleUnknownID   = "unknown-id"   // an id that does not exist is absent, and no error
-	RuleNothing     = "nothing"      // without states or ids there is no issue and no error
-	RuleFind        = "find"         // Find knows identifiers and ids
-	RuleComments    = "comments"     // the newest first, with id and time
-	RuleSince       = "since"        // only comments after the given time
-	RuleLastComment = "last-comment" // the time of the newest comment
-)
+// Rule is a rule for trackers: its name, and what it is good for.
+type Rule struct{ Name, Why string }
 
-// whys explain what each rule is good for.
-var whys = map[string]string{
-	RuleReads:       "every pass reads the candidates and the issues that it works on; a failed read starts, stops and releases nothing",
-	RuleErrors:      "the code and the class of an error decide what a pass does and what people read",
-	RuleFields:      "an issue needs id, identifier, title and state, none empty",
-	RuleMalformed:   "a malformed record is never worked on; asked for by its id, it fails the call or is returned as malformed",
-	RuleUnique:      "runs, workspaces and branches belong to one id and identifier; two issues must not share them",
-	RuleStates:      "only issues in the given states may be returned: others would be started",
-	RuleCase:        "names of states are compared without regard to case and outer blanks",
-	RuleOrder:       "two calls return the same issues in the same order, so that issues of equal rank do not overtake each other",
-	RuleLabels:      "labels are in lower case, without blanks around them, and each only once",
-	RuleBlockers:    "a blocker needs an id or an identifier and is never the issue itself; a blocker without a state counts as open",
-	RuleTimes:       "times are in UTC and not in the future, and no issue was updated before it was created: they decide order and progress",
-	RuleByIDs:       "the same issue has the same values in both reads; one that is missing here is stopped and released",
-	RuleOnlyAsked:   "by id, only the issues that were asked for are returned, each under its own id",
-	RuleUnknownID:   "an id that does not exist is left out of the answer and is not an error: otherwise one deleted issue fails every pass",
-	RuleNothing:     "without states or ids there is nothing to read, and no error",
-	RuleFind:        "symphony run, hold and show find an issue by its identifier or id; an unknown one is the error issue_not_found",
-	RuleComments:    "comments have an id and a time, and the newest comes first",
-	RuleSince:       "only comments after the given time are returned: others would be given to the agent again",
-	RuleLastComment: "last_comment_at is the time of the newest comment: a later comment ends a hold",
-}
+// The rules.
+var (
+	RuleReads       = Rule{"reads", "every pass reads the candidates and the issues that it works on; a failed read starts, stops and releases nothing"}
+	RuleErrors      = Rule{"errors", "the code and the class of an error decide what a pass does and what people read"}
+	RuleFields      = Rule{"fields", "an issue needs id, identifier, title and state, none empty"}
+	RuleMalformed   = Rule{"malformed", "a malformed record is never worked on; asked for by its id, it fails the call or is returned as malformed"}
+	RuleUnique      = Rule{"unique", "runs, workspaces and branches belong to one id and identifier; two issues must not share them"}
+	RuleStates      = Rule{"states", "only issues in the given states may be returned: others would be started"}
+	RuleCase        = Rule{"case", "names of states are compared without regard to case and outer blanks"}
+	RuleOrder       = Rule{"order", "two calls return the same issues in the same order, so that issues of equal rank do not overtake each other"}
+	RuleLabels      = Rule{"labels", "labels are in lower case, without blanks around them, and each only once"}
+	RuleBlockers    = Rule{"blockers", "a blocker needs an id or an identifier and is never the issue itself; a blocker without a state counts as open"}
+	RuleTimes       = Rule{"times", "times are in UTC and not in the future, and no issue was updated before it was created: they decide order and progress"}
+	RuleByIDs       = Rule{"by-ids", "the same issue has the same values in both reads; one that is missing here is stopped and released"}
+	RuleOnlyAsked   = Rule{"only-asked", "by id, only the issues that were asked for are returned, each under its own id"}
+	RuleUnknownID   = Rule{"unknown-id", "an id that does not exist is left out of the answer and is not an error: otherwise one deleted issue fails every pass"}
+	RuleNothing     = Rule{"nothing", "without states or ids there is nothing to read, and no error"}
+	RuleFind        = Rule{"find", "symphony run, hold and show find an issue by its identifier or id; an unknown one is the error issue_not_found"}
+	RuleComments    = Rule{"comments", "comments have an id and a time, and the newest comes first"}
+	RuleSince       = Rule{"since", "only comments after the given time are returned: others would be given to the agent again"}
+	RuleLastComment = Rule{"last-comment", "last_comment_at is the time of the newest comment: a later comment ends a hold"}
+)
 
 // Check reads the issues in the given states, and everything else that a pass and its commands read, and returns the violations.
 // It changes nothing. now is the current time.
@@ -112,19 +92,19 @@ type check struct {
 	full   map[string]reconcile.Issue // what ByIDs returned for the candidates
 }
 
-func (c *check) violated(rule, format string, args ...any) {
-	c.Violations = append(c.Violations, Violation{Rule: rule, Message: fmt.Sprintf(format, args...), Why: whys[rule]})
+func (c *check) violated(rule Rule, format string, args ...any) {
+	c.Violations = append(c.Violations, Violation{Rule: rule.Name, Message: fmt.Sprintf(format, args...), Why: rule.Why})
 }
 
 // call makes one call. It returns false if the call failed, which is a violation.
-func (c *check) call(rule, what string, call func() error) bool {
+func (c *check) call(rule Rule, what string, call func() error) bool {
 	began := time.Now()
 	err := call()
 	c.Longest = max(c.Longest, time.Since(began))
 	if err == nil {
 		return true
 	}
-	c.Violations = append(c.Violations, Violation{Rule: rule, Message: what + ": " + err.Error(), Why: whys[rule], Err: err})
+	c.Violations = append(c.Violations, Violation{Rule: rule.Name, Message: what + ": " + err.Error(), Why: rule.Why, Err: err})
 	c.classified(what, err)
 	return false
 }
@@ -264,7 +244,7 @@ func (c *check) byIDs(issues []reconcile.Issue) {
 			asked = append(asked, i.ID)
 		}
 	}
-	read := func(rule, what string, ids []string) (found map[string]reconcile.Issue, ok bool) {
+	read := func(rule Rule, what string, ids []string) (found map[string]reconcile.Issue, ok bool) {
 		ok = c.call(rule, what, func() (err error) {
 			found, err = c.t.ByIDs(c.ctx, ids)
 			return err

@@ -55,7 +55,7 @@ func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 			r.code = max(r.code, exit.Code(known))
 			shown.Hint += "; " + known.Hint
 		}
-		if known != nil && v.Rule == contract.RuleReads {
+		if known != nil && v.Rule == contract.RuleReads.Name {
 			shown = known
 		}
 		r.Errors = append(r.Errors, shown)
