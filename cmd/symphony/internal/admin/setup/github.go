@@ -15,9 +15,9 @@ import (
 var githubKind = kind{
 	name: "github", keyVars: []string{workflow.GitHubTokenVar, "GH_TOKEN"}, ofGitHub: true,
 	find: []func(*starter, context.Context) error{
-		(*starter).findRemote, findKey, (*starter).checkToken, (*starter).findProject, (*starter).findStates,
+		(*starter).findRemote, (*starter).findKey, (*starter).checkToken, (*starter).findProject, (*starter).findStates,
 	},
-	write: writeKey, summary: (*starter).githubSummary,
+	write: (*starter).writeKey, summary: (*starter).githubSummary,
 }
 
 // findRemote finds the repository on GitHub, and its API, from the git remote origin, unless flags name them.
@@ -65,7 +65,7 @@ func (s *starter) checkToken(context.Context) error {
 	if s.keyFromGh {
 		return nil
 	}
-	return keys{s}.checkFile()
+	return s.checkKeyFile()
 }
 
 // StateLabels are the labels that are states. The latest comes first, so that an agent moves an issue by adding one.
@@ -79,12 +79,12 @@ func (a answers) StateLabels() (labels []string) {
 }
 
 func (s *starter) githubSummary() (lines []string, more JSON) {
-	token := "the token is in " + keys{s}.path()
+	token := "the token is in " + s.keyPath()
 	if s.keyFromGh {
 		token = fmt.Sprintf("the token comes from gh; if gh gives none to scheduled passes, put %s=… into %s (mode 0600)",
-			s.kind.keyVars[0], keys{s}.path())
+			s.kind.keyVars[0], s.keyPath())
 	}
 	return []string{
 		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", s.labelTask(s.project.Name),
-	}, JSON{EnvironmentFile: keys{s}.path(), Repository: s.project.Name, LabelExists: &s.project.HasLabel}
+	}, JSON{EnvironmentFile: s.keyPath(), Repository: s.project.Name, LabelExists: &s.project.HasLabel}
 }

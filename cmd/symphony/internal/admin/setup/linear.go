@@ -15,16 +15,16 @@ import (
 
 var linearKind = kind{
 	name: "linear", keyVars: []string{workflow.APIKeyVar}, check: (*starter).checkLinear,
-	find:  []func(*starter, context.Context) error{findKey, (*starter).findProject, (*starter).findStates},
-	write: writeKey, summary: (*starter).linearSummary,
+	find:  []func(*starter, context.Context) error{(*starter).findKey, (*starter).findProject, (*starter).findStates},
+	write: (*starter).writeKey, summary: (*starter).linearSummary,
 }
 
 func (s *starter) checkLinear() error {
-	if err := (keys{s}).checkFile(); err != nil {
+	if err := s.checkKeyFile(); err != nil {
 		return err
 	}
 	err := s.missing([2]string{"--project", s.options.Project}, [2]string{"--repository", s.options.Repository},
-		[2]string{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, keys{s}.known())})
+		[2]string{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.knownKey())})
 	if err != nil && s.options.Tracker == "" {
 		return exit.Usage("%s for Linear; --tracker github and --tracker file need less", exit.From(err).Message)
 	}
@@ -105,7 +105,7 @@ func matchingProjects(all []reconcile.TrackerProject, text string) (matching []r
 
 func (s *starter) linearSummary() (lines []string, more JSON) {
 	return []string{
-		"wrote " + s.p.Path + ", for the project " + s.project.Name, "the key is in " + keys{s}.path(), "",
+		"wrote " + s.p.Path + ", for the project " + s.project.Name, "the key is in " + s.keyPath(), "",
 		s.labelTask(s.tracker.Name),
-	}, JSON{EnvironmentFile: keys{s}.path(), ProjectSlug: s.project.Slug, LabelExists: &s.project.HasLabel}
+	}, JSON{EnvironmentFile: s.keyPath(), ProjectSlug: s.project.Slug, LabelExists: &s.project.HasLabel}
 }
