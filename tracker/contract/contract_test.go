@@ -107,14 +107,14 @@ func TestViolations(t *testing.T) {
 		rules string
 		broke func(a *reconcile.TrackerAdapter, m *memory)
 	}{
-		"no answer": {RuleReads, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"no answer": {RuleReads.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.candidates = func([]string) ([]reconcile.Issue, error) { return nil, failed }
 		}},
-		"an error without code": {RuleReads + " " + RuleErrors, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"an error without code": {RuleReads.Name + " " + RuleErrors.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.candidates = func([]string) ([]reconcile.Issue, error) { return nil, errors.New("gone") }
 		}},
-		"no title": {RuleFields, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].Title = " " }},
-		"malformed": {RuleMalformed, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"no title": {RuleFields.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].Title = " " }},
+		"malformed": {RuleMalformed.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.candidates = func(states []string) ([]reconcile.Issue, error) {
 				list := m.inStates(states)
 				if len(states) > 0 {
@@ -123,8 +123,8 @@ func TestViolations(t *testing.T) {
 				return list, nil
 			}
 		}},
-		"an identifier twice": {RuleUnique, func(a *reconcile.TrackerAdapter, m *memory) { m.issues[1].Identifier = "A-1" }},
-		"another state": {RuleStates, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"an identifier twice": {RuleUnique.Name, func(a *reconcile.TrackerAdapter, m *memory) { m.issues[1].Identifier = "A-1" }},
+		"another state": {RuleStates.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.candidates = func(states []string) ([]reconcile.Issue, error) {
 				if len(states) == 0 {
 					return nil, nil
@@ -132,12 +132,12 @@ func TestViolations(t *testing.T) {
 				return m.issues, nil
 			}
 		}},
-		"exact states": {RuleCase, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"exact states": {RuleCase.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.candidates = func(states []string) ([]reconcile.Issue, error) {
 				return slices.DeleteFunc(m.inStates(states), func(i reconcile.Issue) bool { return !slices.Contains(states, i.State) }), nil
 			}
 		}},
-		"another order": {RuleOrder, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"another order": {RuleOrder.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			calls := 0
 			m.candidates = func(states []string) ([]reconcile.Issue, error) {
 				list := m.inStates(states)
@@ -147,7 +147,7 @@ func TestViolations(t *testing.T) {
 				return list, nil
 			}
 		}},
-		"issues without states": {RuleNothing, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"issues without states": {RuleNothing.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.candidates = func(states []string) ([]reconcile.Issue, error) {
 				if len(states) == 0 {
 					states = active
@@ -155,25 +155,25 @@ func TestViolations(t *testing.T) {
 				return m.inStates(states), nil
 			}
 		}},
-		"labels": {RuleLabels, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].Labels = []string{"Bug"} }},
-		"blocked by itself": {RuleBlockers, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"labels": {RuleLabels.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].Labels = []string{"Bug"} }},
+		"blocked by itself": {RuleBlockers.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.issues[0].BlockedBy = []reconcile.BlockerRef{{ID: &m.issues[0].ID}}
 		}},
-		"a blocker of nothing": {RuleBlockers, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].BlockedBy = []reconcile.BlockerRef{{}} }},
-		"the future":           {RuleTimes, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[1].UpdatedAt = ago(-48 * time.Hour) }},
-		"updated before":       {RuleTimes, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[1].UpdatedAt = ago(5 * time.Hour) }},
-		"another time zone": {RuleTimes, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"a blocker of nothing": {RuleBlockers.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].BlockedBy = []reconcile.BlockerRef{{}} }},
+		"the future":           {RuleTimes.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[1].UpdatedAt = ago(-48 * time.Hour) }},
+		"updated before":       {RuleTimes.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[1].UpdatedAt = ago(5 * time.Hour) }},
+		"another time zone": {RuleTimes.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			local := now.Add(-time.Hour).In(time.FixedZone("x", 3600))
 			m.issues[1].UpdatedAt = &local
 		}},
-		"missing by id": {RuleByIDs, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"missing by id": {RuleByIDs.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.byIDs = func(ids []string) (map[string]reconcile.Issue, error) {
 				found := m.known(ids)
 				delete(found, "2")
 				return found, nil
 			}
 		}},
-		"another value by id": {RuleByIDs, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"another value by id": {RuleByIDs.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.byIDs = func(ids []string) (map[string]reconcile.Issue, error) {
 				found := m.known(ids)
 				if i, there := found["1"]; there {
@@ -183,7 +183,7 @@ func TestViolations(t *testing.T) {
 				return found, nil
 			}
 		}},
-		"more than was asked for": {RuleOnlyAsked, func(_ *reconcile.TrackerAdapter, m *memory) {
+		"more than was asked for": {RuleOnlyAsked.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.byIDs = func(ids []string) (map[string]reconcile.Issue, error) {
 				found := m.known(ids)
 				if len(ids) == 2 {
@@ -192,14 +192,14 @@ func TestViolations(t *testing.T) {
 				return found, nil
 			}
 		}},
-		"no answer by id": {RuleReads, func(a *reconcile.TrackerAdapter, m *memory) {
+		"no answer by id": {RuleReads.Name, func(a *reconcile.TrackerAdapter, m *memory) {
 			m.byIDs = func([]string) (map[string]reconcile.Issue, error) { return nil, failed }
 			a.Find = func(context.Context, string) (*reconcile.Issue, error) { return nil, failed }
 		}},
-		"no comments": {RuleReads, func(a *reconcile.TrackerAdapter, _ *memory) {
+		"no comments": {RuleReads.Name, func(a *reconcile.TrackerAdapter, _ *memory) {
 			a.Comments = func(context.Context, string, time.Time) ([]reconcile.Comment, error) { return nil, failed }
 		}},
-		"an unknown id is an error": {RuleUnknownID, func(a *reconcile.TrackerAdapter, m *memory) {
+		"an unknown id is an error": {RuleUnknownID.Name, func(a *reconcile.TrackerAdapter, m *memory) {
 			a.Find = func(context.Context, string) (*reconcile.Issue, error) { return nil, failed }
 			m.byIDs = func(ids []string) (map[string]reconcile.Issue, error) {
 				if slices.Contains(ids, UnknownID) {
@@ -208,16 +208,16 @@ func TestViolations(t *testing.T) {
 				return m.known(ids), nil
 			}
 		}},
-		"find": {RuleFind, func(a *reconcile.TrackerAdapter, m *memory) {
+		"find": {RuleFind.Name, func(a *reconcile.TrackerAdapter, m *memory) {
 			a.Find = func(context.Context, string) (*reconcile.Issue, error) { return nil, failed }
 		}},
-		"old comments": {RuleSince, func(a *reconcile.TrackerAdapter, _ *memory) {
+		"old comments": {RuleSince.Name, func(a *reconcile.TrackerAdapter, _ *memory) {
 			all := a.Comments
 			a.Comments = func(ctx context.Context, id string, _ time.Time) ([]reconcile.Comment, error) {
 				return all(ctx, id, time.Time{})
 			}
 		}},
-		"the oldest comment first": {RuleComments, func(a *reconcile.TrackerAdapter, _ *memory) {
+		"the oldest comment first": {RuleComments.Name, func(a *reconcile.TrackerAdapter, _ *memory) {
 			right := a.Comments
 			a.Comments = func(ctx context.Context, id string, since time.Time) ([]reconcile.Comment, error) {
 				list, err := right(ctx, id, since)
@@ -225,7 +225,7 @@ func TestViolations(t *testing.T) {
 				return list, err
 			}
 		}},
-		"the time of an older comment": {RuleLastComment, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].LastCommentAt = ago(2 * time.Hour) }},
+		"the time of an older comment": {RuleLastComment.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].LastCommentAt = ago(2 * time.Hour) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, m := keeping()
@@ -244,7 +244,7 @@ func TestViolations(t *testing.T) {
 				}
 				test.Equal(t, v.Rule+" is expected", slices.Contains(strings.Fields(c.rules), v.Rule), true)
 			}
-			if errs > 1 && c.rules != RuleFind {
+			if errs > 1 && c.rules != RuleFind.Name {
 				t.Errorf("the same error %d times", errs)
 			}
 			for _, rule := range strings.Fields(c.rules) {
