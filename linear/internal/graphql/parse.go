@@ -284,6 +284,7 @@ func (p *parser) directives() {
 
 // value consumes a value.
 func (p *parser) value() {
+	isString := strings.HasPrefix(p.token, `"`)
 	switch {
 	case p.take("$"):
 		p.name()
@@ -296,9 +297,9 @@ func (p *parser) value() {
 			p.member()
 		}
 	// The escapes of a string are those of JSON, which does not allow literal tabs.
-	case strings.HasPrefix(p.token, `"`) && !strings.HasPrefix(p.token, quotes) && !json.Valid([]byte(strings.ReplaceAll(p.token, "\t", `\t`))):
+	case isString && !strings.HasPrefix(p.token, quotes) && !json.Valid([]byte(strings.ReplaceAll(p.token, "\t", `\t`))):
 		p.fail("a string contains an invalid escape or character: %s", p.token)
-	case !p.onName() && !p.onNumber() && !strings.HasPrefix(p.token, `"`):
+	case !p.onName() && !p.onNumber() && !isString:
 		p.unexpected()
 	default:
 		p.next()

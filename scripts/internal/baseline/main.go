@@ -105,7 +105,8 @@ func fetch(endpoint string, body []byte) []issue {
 	req := must(http.NewRequest(http.MethodPost, endpoint, bytes.NewReader(body)))
 	req.Header.Set("Authorization", os.Getenv("LINEAR_API_KEY"))
 	req.Header.Set("Content-Type", "application/json")
-	resp := must(http.DefaultClient.Do(req))
+	resp, err := http.DefaultClient.Do(req)
+	check(err)
 	defer resp.Body.Close()
 	data := must(io.ReadAll(resp.Body))
 	if resp.StatusCode != http.StatusOK {
