@@ -42,22 +42,36 @@ type Rule struct{ Name, Why string }
 
 // The rules.
 var (
-	RuleReads       = Rule{"reads", "every pass reads the candidates and the issues that it works on; a failed read starts, stops and releases nothing"}
-	RuleErrors      = Rule{"errors", "the code and the class of an error decide what a pass does and what people read"}
-	RuleFields      = Rule{"fields", "an issue needs id, identifier, title and state, none empty"}
-	RuleMalformed   = Rule{"malformed", "a malformed record is never worked on; asked for by its id, it fails the call or is returned as malformed"}
-	RuleUnique      = Rule{"unique", "runs, workspaces and branches belong to one id and identifier; two issues must not share them"}
-	RuleStates      = Rule{"states", "only issues in the given states may be returned: others would be started"}
-	RuleCase        = Rule{"case", "names of states are compared without regard to case and outer blanks"}
-	RuleOrder       = Rule{"order", "two calls return the same issues in the same order, so that issues of equal rank do not overtake each other"}
-	RuleLabels      = Rule{"labels", "labels are in lower case, without blanks around them, and each only once"}
-	RuleBlockers    = Rule{"blockers", "a blocker needs an id or an identifier and is never the issue itself; a blocker without a state counts as open"}
-	RuleTimes       = Rule{"times", "times are in UTC and not in the future, and no issue was updated before it was created: they decide order and progress"}
-	RuleByIDs       = Rule{"by-ids", "the same issue has the same values in both reads; one that is missing here is stopped and released"}
-	RuleOnlyAsked   = Rule{"only-asked", "by id, only the issues that were asked for are returned, each under its own id"}
-	RuleUnknownID   = Rule{"unknown-id", "an id that does not exist is left out of the answer and is not an error: otherwise one deleted issue fails every pass"}
-	RuleNothing     = Rule{"nothing", "without states or ids there is nothing to read, and no error"}
-	RuleFind        = Rule{"find", "symphony run, hold and show find an issue by its identifier or id; an unknown one is the error issue_not_found"}
+	RuleReads = Rule{
+		"reads", "every pass reads the candidates and the issues that it works on; a failed read starts, stops and releases nothing",
+	}
+	RuleErrors    = Rule{"errors", "the code and the class of an error decide what a pass does and what people read"}
+	RuleFields    = Rule{"fields", "an issue needs id, identifier, title and state, none empty"}
+	RuleMalformed = Rule{
+		"malformed", "a malformed record is never worked on; asked for by its id, it fails the call or is returned as malformed",
+	}
+	RuleUnique = Rule{"unique", "runs, workspaces and branches belong to one id and identifier; two issues must not share them"}
+	RuleStates = Rule{"states", "only issues in the given states may be returned: others would be started"}
+	RuleCase   = Rule{"case", "names of states are compared without regard to case and outer blanks"}
+	RuleOrder  = Rule{
+		"order", "two calls return the same issues in the same order, so that issues of equal rank do not overtake each other",
+	}
+	RuleLabels   = Rule{"labels", "labels are in lower case, without blanks around them, and each only once"}
+	RuleBlockers = Rule{
+		"blockers", "a blocker needs an id or an identifier and is never the issue itself; a blocker without a state counts as open",
+	}
+	RuleTimes = Rule{
+		"times", "times are in UTC and not in the future, and no issue was updated before it was created: they decide order and progress",
+	}
+	RuleByIDs     = Rule{"by-ids", "the same issue has the same values in both reads; one that is missing here is stopped and released"}
+	RuleOnlyAsked = Rule{"only-asked", "by id, only the issues that were asked for are returned, each under its own id"}
+	RuleUnknownID = Rule{
+		"unknown-id", "an id that does not exist is left out of the answer and is not an error: otherwise one deleted issue fails every pass",
+	}
+	RuleNothing = Rule{"nothing", "without states or ids there is nothing to read, and no error"}
+	RuleFind    = Rule{
+		"find", "symphony run, hold and show find an issue by its identifier or id; an unknown one is the error issue_not_found",
+	}
 	RuleComments    = Rule{"comments", "comments have an id and a time, and the newest comes first"}
 	RuleSince       = Rule{"since", "only comments after the given time are returned: others would be given to the agent again"}
 	RuleLastComment = Rule{"last-comment", "last_comment_at is the time of the newest comment: a later comment ends a hold"}
