@@ -3,6 +3,7 @@ package runner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -74,10 +75,12 @@ func (j *job) makeHome(ctx context.Context) error {
 	if c.AgentHome == "" {
 		return nil
 	}
-	if err := j.host.MakeHome(ctx, host.HomeRequest{Agents: c.AgentHome, Operators: c.LoginHome}); err != nil {
+	err := j.host.MakeHome(ctx, host.HomeRequest{Agents: c.AgentHome, Operators: c.LoginHome})
+	var known *reconcile.Error
+	if err != nil && ctx.Err() == nil && !errors.As(err, &known) {
 		return incompatible("codex home of agents: "+err.Error(), "correct the file in the message, so that codex can use it too")
 	}
-	return nil
+	return err
 }
 
 // LaunchRequest asks what codex.command starts in an environment. Besides workspaces, which are below root, an agent can write what

@@ -225,7 +225,8 @@ func (c Config) ThreadConfig(
 	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
 ) (map[string]any, error) {
 	git := filepath.Join(w.Path, ".git")
-	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Exist: []string{git}})
+	trusts := c.TrustRepository && c.ThreadSandbox != nil
+	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: !trusts, Exist: []string{git}})
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +248,7 @@ func (c Config) ThreadConfig(
 	if c.OnQuestion == agent.QuestionAsk {
 		config["features.default_mode_request_user_input"] = true // without it the model can't ask
 	}
-	if c.TrustRepository && c.ThreadSandbox != nil {
+	if trusts {
 		return config, nil
 	}
 	untrusted := map[string]any{"trust_level": "untrusted"}

@@ -171,6 +171,9 @@ func (r *run) Verify(context.Context) error {
 
 // MakeHome implements host.Run.
 func (r *run) MakeHome(_ context.Context, q host.HomeRequest) error {
+	if r.machine.PrepareHome == nil {
+		return errors.New("no agents are started here")
+	}
 	return host.WithCode(r.machine.PrepareHome(q.Operators, q.Agents))
 }
 

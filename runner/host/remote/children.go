@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -19,9 +22,10 @@ import (
 type children struct {
 	dir string
 
-	mu   sync.Mutex
-	last int64
-	all  map[int64]*child
+	mu     sync.Mutex
+	last   int64
+	all    map[int64]*child
+	closed bool
 }
 
 // child is a process and what it has written so far.
@@ -90,8 +94,13 @@ func (c *children) start(ctx context.Context, run host.Run, r host.StartRequest)
 	go made.outputs[0].copy(p.Stdout())
 	go made.outputs[1].copy(p.Stderr())
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.all[n] = made
+	closed := c.closed
+	c.mu.Unlock()
+	if closed || ctx.Err() != nil { // its client will not know of it
+		_, err := c.closeChild(n)
+		return started{}, errors.Join(context.Canceled, err)
+	}
 	return started{n, p.Process()}, nil
 }
 
@@ -105,8 +114,8 @@ func (c *children) find(n int64) (*child, error) {
 	return nil, os.ErrProcessDone
 }
 
-// end closes a process and deletes what it has written.
-func (c *children) end(n int64) (host.Exit, error) {
+// closeChild closes a process and deletes what it has written.
+func (c *children) closeChild(n int64) (host.Exit, error) {
 	p, err := c.find(n)
 	if err != nil {
 		return host.Exit{Code: -1}, err
@@ -121,14 +130,12 @@ func (c *children) end(n int64) (host.Exit, error) {
 // close closes all processes.
 func (c *children) close() (err error) {
 	c.mu.Lock()
-	var left []int64
-	for n := range c.all {
-		left = append(left, n)
-	}
+	c.closed = true
+	left := slices.Collect(maps.Keys(c.all))
 	c.mu.Unlock()
 	for _, n := range left {
-		_, endErr := c.end(n)
-		err = errors.Join(err, endErr)
+		_, closeErr := c.closeChild(n)
+		err = errors.Join(err, closeErr)
 	}
 	return err
 }
@@ -148,7 +155,7 @@ func (p *child) write(w writeCall) error {
 	defer p.mu.Unlock()
 	known := p.written - w.Offset
 	if known < 0 {
-		return fmt.Errorf("stdin of process %d: %d bytes are missing", p.Process.Process().PID, -known)
+		return fmt.Errorf("stdin: %d bytes are missing", -known)
 	}
 	if known >= int64(len(w.Data)) {
 		return nil
@@ -158,15 +165,23 @@ func (p *child) write(w writeCall) error {
 	return err
 }
 
-// output is one stream of a process, kept in a file.
+// output is one stream of a process, kept in a file until the client has it.
 type output struct {
 	file *os.File
 
 	mu      sync.Mutex
-	size    int64
-	err     error         // why nothing more comes: io.EOF, or what copying met
+	begin   int64 // the offset of the file's first byte: what was before it, the client has
+	size    int64 // of what was written, since the start
+	read    int64 // up to here the client has it
+	err     error // why nothing more comes: io.EOF, or what copying met
+	closed  bool
 	changed chan struct{} // closed at the next change
 }
+
+const (
+	maxRead = 256 << 10 // bytes of one read or write
+	maxKept = 256 << 20 // bytes that a process may be ahead of its reader; then it waits, as for a full pipe
+)
 
 func newOutput(path string) (*output, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
@@ -176,22 +191,31 @@ func newOutput(path string) (*output, error) {
 	return &output{file: file, changed: make(chan struct{})}, nil
 }
 
-// copy keeps what r delivers. It reads on after the disk is full, so that the process never blocks.
+// notify wakes all that wait for a change. o.mu is held.
+func (o *output) notify() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// copy keeps what r delivers. It reads on if the disk is full, so that the process does not block.
 func (o *output) copy(r io.Reader) {
 	buffer := make([]byte, 64<<10)
 	for {
+		o.awaitRoom()
 		n, err := r.Read(buffer)
+		if errors.Is(err, fs.ErrClosed) {
+			err = io.EOF
+		}
 		o.mu.Lock()
 		if n > 0 && o.err == nil {
 			var kept int
-			kept, o.err = o.file.Write(buffer[:n])
+			kept, o.err = o.file.WriteAt(buffer[:n], o.size-o.begin)
 			o.size += int64(kept)
 		}
-		if err != nil && o.err == nil {
-			o.err = io.EOF
+		if o.err == nil {
+			o.err = err
 		}
-		close(o.changed)
-		o.changed = make(chan struct{})
+		o.notify()
 		o.mu.Unlock()
 		if err != nil {
 			return
@@ -199,24 +223,31 @@ func (o *output) copy(r io.Reader) {
 	}
 }
 
-// read returns at most limit bytes from an offset on. It waits until there is a byte, and returns none at the end.
-func (o *output) read(ctx context.Context, offset int64, limit int) ([]byte, error) {
-	for {
-		o.mu.Lock()
-		size, err, changed := o.size, o.err, o.changed
+// awaitRoom waits until the reader is less than maxKept behind.
+func (o *output) awaitRoom() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.size-o.read >= maxKept && !o.closed && o.err == nil {
+		changed := o.changed
 		o.mu.Unlock()
-		switch {
-		case offset < size:
-			data := make([]byte, min(size-offset, int64(limit), maxRead))
-			n, err := o.file.ReadAt(data, offset)
+		<-changed
+		o.mu.Lock()
+	}
+}
+
+// next returns at most limit bytes from an offset on. It waits until there is a byte, and returns none at the end. The client has what is
+// before the offset.
+func (o *output) next(ctx context.Context, offset int64, limit int) ([]byte, error) {
+	if limit <= 0 {
+		return nil, fmt.Errorf("a read of %d bytes", limit)
+	}
+	for {
+		data, changed, err := o.look(offset, limit)
+		if data != nil || err != nil {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
-			return data[:n], err
-		case errors.Is(err, io.EOF):
-			return nil, nil
-		case err != nil:
-			return nil, err
+			return data, err
 		}
 		select {
 		case <-changed:
@@ -226,17 +257,36 @@ func (o *output) read(ctx context.Context, offset int64, limit int) ([]byte, err
 	}
 }
 
-// maxRead bounds the bytes of one read or write.
-const maxRead = 256 << 10
+// look returns what there is from an offset on, or what is closed when there is more.
+func (o *output) look(offset int64, limit int) (data []byte, changed <-chan struct{}, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if offset < o.begin || offset > o.size {
+		return nil, nil, fmt.Errorf("no output at %d: there is %d to %d", offset, o.begin, o.size)
+	}
+	if offset > o.read {
+		o.read = offset
+		o.notify()
+	}
+	if offset == o.size {
+		if o.begin < o.size && o.err == nil { // the client has all of it
+			o.err = o.file.Truncate(0)
+			o.begin = o.size
+		}
+		return nil, o.changed, o.err
+	}
+	data = make([]byte, min(o.size-offset, int64(limit), maxRead))
+	_, err = o.file.ReadAt(data, offset-o.begin)
+	return data, nil, err
+}
 
 // close deletes the file. Reads that wait end.
 func (o *output) close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.err == nil {
+	if o.closed = true; o.err == nil {
 		o.err = io.EOF
 	}
-	close(o.changed)
-	o.changed = make(chan struct{})
+	o.notify()
 	return errors.Join(o.file.Close(), os.Remove(o.file.Name()))
 }

@@ -1,14 +1,12 @@
 package remote
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,96 +21,103 @@ const (
 	cancelWait = 10 * time.Second // how long a call may take that was canceled
 )
 
-// CodeRefused: the server works for another incarnation of the run, speaks another version of the protocol, or has ended.
+// CodeRefused: the server works for another incarnation of the run or for a newer client, speaks another version of the protocol, or has
+// ended.
 const CodeRefused = "host_refused"
 
-// Client sends the calls of one run to its server. Its methods can be called concurrently.
+// Client sends the calls of one run to its server. Machine and its runs make the calls, which may be concurrent.
 type Client struct {
-	dial  Dial
-	hello hello
-	ctx   context.Context
-	close context.CancelFunc
-	done  chan struct{} // closed when no more answers come
+	dial    Dial
+	hello   hello
+	session *session
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	done    chan struct{} // closed when no more answers come
 
 	mu      sync.Mutex
-	last    int64 // the number of the last call
-	waiting map[int64]*call
-	stream  *stream // nil while there is none
+	last    int64           // the number of the last call
+	waiting map[int64]*call // without an answer
+	stream  *stream         // nil if there is none
 	refused error
 }
 
 // call is a call without an answer.
 type call struct {
-	message
+	number   int64
+	method   string
 	answered chan answer // of capacity 1
+	// late gets an answer that comes after the caller has gone; nil to drop it.
+	late func(answer)
+	gone bool // the caller
 }
 
 // Connect connects to the server of an incarnation of a run. Afterwards the client connects again by itself until Close, and calls wait
 // meanwhile. An error means that the server has carried out nothing.
 func Connect(ctx context.Context, dial Dial, runID string, incarnation int64) (*Client, error) {
 	c := &Client{
-		dial: dial, hello: hello{Protocol: protocol, RunID: runID, Incarnation: incarnation}, done: make(chan struct{}),
-		waiting: map[int64]*call{},
+		dial: dial, hello: hello{Protocol: protocol, RunID: runID, Incarnation: incarnation, Client: rand.Text()},
+		session: newSession(), done: make(chan struct{}), waiting: map[int64]*call{},
 	}
-	c.ctx, c.close = context.WithCancel(context.WithoutCancel(ctx))
-	s, err := c.open(ctx)
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	s, w, err := c.open(ctx)
 	if err != nil {
-		c.close()
+		c.stop()
 		return nil, err
 	}
-	go c.keep(s)
+	go c.keep(s, w)
 	return c, nil
 }
 
-// Close ends the link. The server goes on.
+// Close ends the link. The server goes on, and with it the calls.
 func (c *Client) Close() {
-	c.close()
+	c.stop()
 	<-c.done
 }
 
-// open connects once.
-func (c *Client) open(ctx context.Context) (*stream, error) {
+// open connects once. It ends with ctx.
+func (c *Client) open(ctx context.Context) (s *stream, w welcome, err error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
-		return nil, err
+		return nil, w, err
 	}
-	s := newStream(conn)
-	c.mu.Lock()
+	s = newStream(c.ctx, conn)
+	defer context.AfterFunc(ctx, s.end)()
 	h := c.hello
-	h.Unanswered = slices.Sorted(maps.Keys(c.waiting))
-	c.mu.Unlock()
-	var w welcome
-	if err = writeLine(conn, h); err == nil {
-		err = s.next(&w)
+	h.Received = c.session.have()
+	if err = s.write(h); err == nil {
+		err = s.lines.next(&w)
 	}
 	if err == nil {
 		err = w.Fault.err()
 	}
 	if err != nil {
 		s.end()
-		return nil, err
 	}
-	return s, nil
+	return s, w, err
 }
 
 // keep reads answers, and connects again when a stream breaks, until the client is closed or refused.
-func (c *Client) keep(s *stream) {
+func (c *Client) keep(s *stream, w welcome) {
 	defer close(c.done)
-	for pause := time.Duration(0); ; {
-		if s != nil {
+	pause := time.Duration(0)
+	for err := error(nil); ; {
+		if err == nil {
+			had := c.session.have()
 			c.use(s)
-			pause = 0
+			_ = s.run(c.session, w.Received, c.deliver)
+			c.use(nil)
+			if c.session.have() > had {
+				pause = 0
+			}
 		}
 		select {
 		case <-c.ctx.Done():
 			return
 		case <-time.After(pause):
 		}
-		pause = min(max(2*pause, 100*time.Millisecond), maxPause)
-		var err error
-		s, err = c.open(c.ctx)
+		pause = min(max(2*pause, 50*time.Millisecond), maxPause)
 		var known *reconcile.Error
-		if errors.As(err, &known) && known.Code == CodeRefused {
+		if s, w, err = c.open(c.ctx); errors.As(err, &known) && known.Code == CodeRefused {
 			c.mu.Lock()
 			c.refused = err
 			c.mu.Unlock()
@@ -121,65 +126,97 @@ func (c *Client) keep(s *stream) {
 	}
 }
 
-// use repeats the calls without an answer on a stream and reads answers until it breaks.
 func (c *Client) use(s *stream) {
-	s.start(message{})
-	defer s.end()
-	defer context.AfterFunc(c.ctx, s.cancel)()
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.stream = s
-	again := slices.SortedFunc(maps.Values(c.waiting), func(a, b *call) int { return cmp.Compare(a.Call, b.Call) })
-	c.mu.Unlock()
-	go func() {
-		for _, w := range again {
-			s.put(w.message)
-		}
-	}()
-	for {
-		var a answer
-		if err := s.next(&a); err != nil {
-			break
-		}
-		if a.Call != 0 {
-			c.deliver(s, a)
-		}
-	}
-	c.mu.Lock()
-	c.stream = nil
-	c.mu.Unlock()
 }
 
-// deliver passes an answer to its call, once.
-func (c *Client) deliver(s *stream, a answer) {
+// deliver passes an answer to its call.
+func (c *Client) deliver(body json.RawMessage) {
+	var a answer
+	if json.Unmarshal(body, &a) != nil {
+		return // a call that the server answers like this gets no answer
+	}
 	c.mu.Lock()
 	w := c.waiting[a.Call]
 	delete(c.waiting, a.Call)
-	c.mu.Unlock()
-	if w != nil {
+	late := w != nil && w.gone
+	if w != nil && !late {
 		w.answered <- a
 	}
-	s.put(message{Forget: a.Call})
+	c.mu.Unlock()
+	if late && w.late != nil {
+		w.late(a)
+	}
 }
 
-// ask carries out a call and decodes its answer.
-func ask[A any](ctx context.Context, c *Client, method string, with any) (result A, err error) {
+// begin adds a call to the session.
+func (c *Client) begin(method string, with any, late func(answer)) (*call, error) {
 	data, err := json.Marshal(with)
 	if err != nil {
-		return result, fmt.Errorf("%s: %w", method, err)
+		return nil, fmt.Errorf("%s: %w", method, err)
 	}
-	w := c.begin(method, data)
-	var a answer
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	w := &call{number: c.last, method: method, answered: make(chan answer, 1), late: late}
+	if err := c.session.put(request{Call: w.number, Method: method, With: data}); err != nil {
+		return nil, fmt.Errorf("%s: %w", method, err)
+	}
+	c.waiting[w.number] = w
+	return w, nil
+}
+
+// await waits for the answer to a call. If ctx ends first, the call goes on.
+func (c *Client) await(ctx context.Context, w *call) (a answer, err error) {
 	select {
 	case a = <-w.answered:
-	case <-c.done:
-		return result, c.ended(method)
+		return a, nil
 	case <-ctx.Done():
-		if a, err = c.cancel(ctx, w); err != nil {
-			return result, err
-		}
-	}
-	if err = a.Fault.err(); errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = context.Cause(ctx)
+	case <-c.done:
+		err = c.ended(w.method)
+	}
+	select {
+	case a = <-w.answered: // at the same time
+		return a, nil
+	default:
+		return a, err
+	}
+}
+
+// ask carries out a call and decodes its answer. If ctx ends first, it also ends the call, and waits for that if there is a link.
+func ask[A any](ctx context.Context, c *Client, method string, with any) (result A, err error) {
+	return askLate[A](ctx, c, method, with, nil)
+}
+
+// askLate is ask with a function that gets an answer that comes too late.
+func askLate[A any](ctx context.Context, c *Client, method string, with any, late func(answer)) (result A, err error) {
+	w, err := c.begin(method, with, late)
+	if err != nil {
+		return result, err
+	}
+	a, err := c.await(ctx, w)
+	if err != nil && ctx.Err() != nil {
+		a, err = c.cancel(ctx, w)
+	}
+	if err != nil {
+		return result, err
+	}
+	return decode[A](ctx, a)
+}
+
+// decode returns the result and the error of an answer. That the call was canceled counts only if ctx has ended.
+func decode[A any](ctx context.Context, a answer) (result A, err error) {
+	err = a.Fault.err()
+	canceled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case !canceled || a.Fault.Code != "":
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	default:
+		err = errors.New("the host has ended the call: " + printable(a.Fault.Message))
 	}
 	if len(a.Result) > 0 {
 		err = errors.Join(err, json.Unmarshal(a.Result, &result))
@@ -189,40 +226,32 @@ func ask[A any](ctx context.Context, c *Client, method string, with any) (result
 
 // tell carries out a call whose answer is only an error.
 func tell(ctx context.Context, c *Client, method string, with any) error {
-	_, err := ask[struct{}](ctx, c, method, with)
+	_, err := ask[nothing](ctx, c, method, with)
 	return err
 }
 
-// begin sends a new call, now or as soon as there is a stream.
-func (c *Client) begin(method string, with json.RawMessage) *call {
-	c.mu.Lock()
-	c.last++
-	w := &call{message: message{Call: c.last, Method: method, With: with}, answered: make(chan answer, 1)}
-	c.waiting[w.Call] = w
-	s := c.stream
-	c.mu.Unlock()
-	s.put(w.message)
-	return w
-}
-
-// cancel ends the wait for a call. If the server can be reached, the call ends there first, and its answer counts.
+// cancel ends a call. If there is a link, its answer counts.
 func (c *Client) cancel(ctx context.Context, w *call) (answer, error) {
+	_ = c.session.put(request{Cancel: w.number}) // it is short
 	c.mu.Lock()
 	s := c.stream
 	c.mu.Unlock()
 	if s != nil {
-		s.put(message{Cancel: w.Call})
-		select {
-		case a := <-w.answered:
+		bounded, end := context.WithTimeout(s.ctx, cancelWait)
+		defer end()
+		if a, err := c.await(bounded, w); err == nil {
 			return a, nil
-		case <-s.ctx.Done():
-		case <-time.After(cancelWait):
 		}
 	}
 	c.mu.Lock()
-	delete(c.waiting, w.Call)
-	c.mu.Unlock()
-	return answer{}, context.Cause(ctx)
+	defer c.mu.Unlock()
+	select {
+	case a := <-w.answered:
+		return a, nil
+	default:
+		w.gone = true
+		return answer{}, context.Cause(ctx)
+	}
 }
 
 // ended is the error of a call after the end of the link.

@@ -188,9 +188,13 @@ func (r run) Remove(ctx context.Context) (host.RemoveAnswer, error) {
 	return ask[host.RemoveAnswer](ctx, r.Client, "Remove", nothing{})
 }
 
-// Start implements host.Run.
+// Start implements host.Run. A process whose start is answered too late is closed.
 func (r run) Start(ctx context.Context, q host.StartRequest) (host.Process, error) {
-	s, err := ask[started](ctx, r.Client, "Start", q)
+	s, err := askLate[started](ctx, r.Client, "Start", q, func(a answer) {
+		if s, err := decode[started](context.Background(), a); err == nil {
+			_, _ = r.begin("Close", childCall{s.Child}, nil)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -200,27 +204,41 @@ func (r run) Start(ctx context.Context, q host.StartRequest) (host.Process, erro
 	return p, nil
 }
 
-// process is a process on the machine. It implements host.Process. Close may be called several times.
+// process is a process on the machine. It implements host.Process.
 type process struct {
 	client *Client
 	childCall
 	process reconcile.Process
-	ctx     context.Context // of the streams; ends with Close
+	ctx     context.Context // of the streams; ends when the process is closed
 	cancel  context.CancelFunc
 	stdin   *stdin
 	outputs [2]*reader // as child.outputs
 
-	mu     sync.Mutex
-	closed bool
-	exit   host.Exit
-	err    error
+	mu      sync.Mutex
+	closing *call // nil before the first Close
+	closed  *answer
 }
 
-// linkWait bounds calls without a context.
+// linkWait is how long calls without a context wait for a link. After that they are carried out as soon as there is one.
 const linkWait = 30 * time.Second
 
-func (p *process) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), linkWait)
+// urge carries out a call that goes on if it is not answered in time.
+func (p *process) urge(method string, with any) error {
+	w, err := p.client.begin(method, with, nil)
+	if err != nil {
+		return err
+	}
+	_, err = p.answerOf(w)
+	return err
+}
+
+func (p *process) answerOf(w *call) (a answer, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), linkWait)
+	defer cancel()
+	if a, err = p.client.await(ctx, w); err != nil {
+		return a, err
+	}
+	return a, a.Fault.err()
 }
 
 // Process implements host.Process.
@@ -237,8 +255,12 @@ func (p *process) Stderr() io.Reader { return p.outputs[1] }
 
 // Wait implements host.Process.
 func (p *process) Wait(ctx context.Context) error {
-	err := tell(ctx, p.client, "Wait", p.childCall)
-	if errors.Is(err, os.ErrProcessDone) { // it was closed
+	return unlessClosed(tell(ctx, p.client, "Wait", p.childCall))
+}
+
+// unlessClosed returns nil for the error that the process was closed: it has ended, and left nothing.
+func unlessClosed(err error) error {
+	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}
 	return err
@@ -247,38 +269,46 @@ func (p *process) Wait(ctx context.Context) error {
 // Descendants implements host.Process.
 func (p *process) Descendants(ctx context.Context) ([]reconcile.Process, error) {
 	list, err := ask[host.LeftAnswer](ctx, p.client, "Descendants", p.childCall)
-	return list.Processes, err
+	return list.Processes, unlessClosed(err)
 }
 
 // Environ implements host.Process.
 func (p *process) Environ(ctx context.Context) ([]string, error) {
-	return ask[[]string](ctx, p.client, "Environ", p.childCall)
+	env, err := ask[[]string](ctx, p.client, "Environ", p.childCall)
+	return env, unlessClosed(err)
 }
 
 // KillThread implements host.Process.
 func (p *process) KillThread(ctx context.Context, threadID string) (host.LeftAnswer, error) {
-	return ask[host.LeftAnswer](ctx, p.client, "KillThread", threadCall{p.childCall, threadID})
+	left, err := ask[host.LeftAnswer](ctx, p.client, "KillThread", threadCall{p.childCall, threadID})
+	return left, unlessClosed(err)
 }
 
-// SignalGroup implements host.Process.
+// SignalGroup implements host.Process. Without a link it fails after linkWait; the signal is sent as soon as there is one.
 func (p *process) SignalGroup(sig unix.Signal) error {
-	ctx, cancel := p.bounded()
-	defer cancel()
-	return tell(ctx, p.client, "SignalGroup", signalCall{p.childCall, sig})
+	return p.urge("SignalGroup", signalCall{p.childCall, sig})
 }
 
-// Close implements host.Process.
+// Close implements host.Process. Without a link it fails after linkWait; the process is closed as soon as there is one, and Close can be
+// called again to learn how the process has ended.
 func (p *process) Close() (host.Exit, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.closed {
-		ctx, cancel := p.bounded()
-		defer cancel()
-		p.exit, p.err = ask[host.Exit](ctx, p.client, "Close", p.childCall)
-		p.closed = true
+	var err error
+	if p.closing == nil {
+		if p.closing, err = p.client.begin("Close", p.childCall, nil); err != nil {
+			return host.Exit{Code: -1}, err
+		}
+	}
+	if p.closed == nil {
+		a, err := p.answerOf(p.closing)
+		if a.Call == 0 {
+			return host.Exit{Code: -1}, err
+		}
+		p.closed = &a
 		p.cancel()
 	}
-	return p.exit, p.err
+	return decode[host.Exit](context.Background(), *p.closed)
 }
 
 // stdin writes the stdin of a process.
@@ -299,13 +329,17 @@ func (s *stdin) Write(data []byte) (n int, err error) {
 			s.offset += int64(len(part))
 		}
 	}
-	return n, err
+	return n, s.p.closedError(err)
 }
 
-func (s *stdin) Close() error {
-	ctx, cancel := s.p.bounded()
-	defer cancel()
-	return tell(ctx, s.p.client, "CloseStdin", s.p.childCall)
+func (s *stdin) Close() error { return s.p.closedError(s.p.urge("CloseStdin", s.p.childCall)) }
+
+// closedError returns the error of a stream of a process that was closed.
+func (p *process) closedError(err error) error {
+	if err != nil && p.ctx.Err() != nil || errors.Is(err, os.ErrProcessDone) {
+		return os.ErrClosed
+	}
+	return err
 }
 
 // reader reads what a process writes.
@@ -316,16 +350,17 @@ type reader struct {
 }
 
 func (r *reader) Read(buffer []byte) (int, error) {
+	if len(buffer) == 0 {
+		return 0, nil
+	}
 	result, err := ask[readResult](r.p.ctx, r.p.client, "Read", readCall{r.p.childCall, r.stream, r.offset, len(buffer)})
-	switch {
-	case r.p.ctx.Err() != nil:
-		return 0, os.ErrClosed
-	case errors.Is(err, os.ErrProcessDone):
-		return 0, io.EOF
-	case err == nil && len(result.Data) == 0:
+	if err != nil {
+		return 0, r.p.closedError(err)
+	}
+	if len(result.Data) == 0 {
 		return 0, io.EOF
 	}
 	n := copy(buffer, result.Data) // a host may answer more than was asked for
 	r.offset += int64(n)
-	return n, err
+	return n, nil
 }

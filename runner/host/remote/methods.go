@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/symphony-cron/symphony/runner/host"
@@ -19,19 +20,19 @@ type diffResult struct {
 func methods(m host.Machine, run host.Run, c *children) map[string]method {
 	all := map[string]method{
 		"Left": methodOf(m.Left), "End": methodOf(m.End), "Facts": methodOf(m.Facts), "Root": methodOf(m.Root),
-		"TryRoot": methodOf(withoutAnswer(m.TryRoot)), "Inspect": methodOf(m.Inspect), "Examine": methodOf(m.Examine),
+		"TryRoot": methodOf(withoutResult(m.TryRoot)), "Inspect": methodOf(m.Inspect), "Examine": methodOf(m.Examine),
 		"RemoveWorkspace": methodOf(m.RemoveWorkspace), "ListTrash": methodOf(m.ListTrash), "Restore": methodOf(m.Restore),
-		"DeleteTrash": methodOf(withoutAnswer(m.DeleteTrash)), "Purge": methodOf(m.Purge), "Leave": methodOf(withoutAnswer(m.Leave)),
+		"DeleteTrash": methodOf(withoutResult(m.DeleteTrash)), "Purge": methodOf(m.Purge), "Leave": methodOf(withoutResult(m.Leave)),
 		"Diff": methodOf(func(ctx context.Context, r host.WorkspaceRequest) (diffResult, error) {
 			var text limitedText
 			found, err := m.Diff(ctx, r, &text)
 			return diffResult{found, text.String()}, err
 		}),
 
-		"Prepare": methodOf(run.Prepare), "Open": methodOf(withoutParameters(run.Open)), "Confirm": methodOf(withoutAnswer(run.Confirm)),
-		"Verify": methodOf(withoutParameters(run.Verify)), "Login": methodOf(run.Login), "MakeHome": methodOf(withoutAnswer(run.MakeHome)),
+		"Prepare": methodOf(run.Prepare), "Open": methodOf(withoutParameters(run.Open)), "Confirm": methodOf(withoutResult(run.Confirm)),
+		"Verify": methodOf(withoutParameters(run.Verify)), "Login": methodOf(run.Login), "MakeHome": methodOf(withoutResult(run.MakeHome)),
 		"Clone": methodOf(run.Clone), "Deliver": methodOf(run.Deliver), "OpenPullRequest": methodOf(run.OpenPullRequest),
-		"RunHook": methodOf(run.RunHook), "GuardGit": methodOf(withoutAnswer(run.GuardGit)), "Kill": methodOf(run.Kill),
+		"RunHook": methodOf(run.RunHook), "GuardGit": methodOf(withoutResult(run.GuardGit)), "Kill": methodOf(run.Kill),
 		"RestoreGit": methodOf(func(ctx context.Context, _ nothing) (host.GitRestored, error) { return run.RestoreGit(ctx) }),
 		"Observe":    methodOf(func(ctx context.Context, _ nothing) (host.ObserveAnswer, error) { return run.Observe(ctx) }),
 		"Finish":     methodOf(withoutParameters(run.Finish)), "PrepareRemoval": methodOf(run.PrepareRemoval),
@@ -40,9 +41,7 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 			return c.start(ctx, run, r)
 		}),
 	}
-	for name, m := range c.methods() {
-		all[name] = m
-	}
+	maps.Copy(all, c.methods())
 	return all
 }
 
@@ -57,7 +56,7 @@ func (c *children) methods() map[string]method {
 			if r.Stream < 0 || r.Stream >= len(p.outputs) {
 				return readResult{}, fmt.Errorf("a process has no stream %d", r.Stream)
 			}
-			data, err := p.outputs[r.Stream].read(ctx, r.Offset, r.Max)
+			data, err := p.outputs[r.Stream].next(ctx, r.Offset, r.Max)
 			return readResult{data}, err
 		}),
 		"Wait": ofChild(c, func(ctx context.Context, p *child, _ childCall) (nothing, error) { return nothing{}, p.Wait(ctx) }),
@@ -72,7 +71,7 @@ func (c *children) methods() map[string]method {
 		"SignalGroup": ofChild(c, func(_ context.Context, p *child, s signalCall) (nothing, error) {
 			return nothing{}, p.SignalGroup(s.Signal)
 		}),
-		"Close": methodOf(func(_ context.Context, r childCall) (host.Exit, error) { return c.end(r.Child) }),
+		"Close": methodOf(func(_ context.Context, r childCall) (host.Exit, error) { return c.closeChild(r.Child) }),
 	}
 }
 
@@ -87,6 +86,7 @@ func ofChild[Q interface{ child() int64 }, A any](c *children, f func(context.Co
 	})
 }
 
+// child is the number of the process. Calls that embed childCall have it, too.
 func (c childCall) child() int64 { return c.Child }
 
 // limitedText is a text of at most maxDiff bytes. What is longer fails.

@@ -9,9 +9,14 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -27,6 +32,16 @@ type rig struct {
 	client *Client
 	dir    string
 	links  atomic.Pointer[net.Conn] // the client's end of the newest
+	slow   atomic.Bool              // new links are
+	down   atomic.Bool              // there are no new links
+}
+
+// slowConn is a connection whose writes take time.
+type slowConn struct{ net.Conn }
+
+func (c slowConn) Write(b []byte) (int, error) {
+	time.Sleep(2 * time.Millisecond)
+	return c.Conn.Write(b)
 }
 
 func newRig(t *testing.T, m host.Machine) *rig {
@@ -42,9 +57,15 @@ func newRig(t *testing.T, m host.Machine) *rig {
 }
 
 func (r *rig) dial(context.Context) (io.ReadWriteCloser, error) {
+	if r.down.Load() {
+		return nil, errors.New("no link")
+	}
 	near, far := net.Pipe()
 	go func() { _ = r.Serve(far) }()
 	r.links.Store(&near)
+	if r.slow.Load() {
+		return slowConn{near}, nil
+	}
 	return near, nil
 }
 
@@ -56,10 +77,11 @@ type gate struct {
 	calls  atomic.Int32
 	begun  chan struct{}
 	answer chan string
+	ended  chan struct{} // by cancellation
 }
 
 func newGate() *gate {
-	return &gate{Machine: local.Machine{}, begun: make(chan struct{}, 9), answer: make(chan string)}
+	return &gate{Machine: local.Machine{}, begun: make(chan struct{}, 999), answer: make(chan string), ended: make(chan struct{}, 9)}
 }
 
 func (g *gate) Facts(ctx context.Context, _ host.FactsRequest) (host.FactsAnswer, error) {
@@ -69,6 +91,7 @@ func (g *gate) Facts(ctx context.Context, _ host.FactsRequest) (host.FactsAnswer
 	case text := <-g.answer:
 		return host.FactsAnswer{Fingerprint: text}, nil
 	case <-ctx.Done():
+		g.ended <- struct{}{}
 		return host.FactsAnswer{}, ctx.Err()
 	}
 }
@@ -93,21 +116,82 @@ func TestBrokenLink(t *testing.T) {
 		test.Equal(t, "answer", <-got, fmt.Sprintf("answer %d<nil>", i))
 	}
 	test.Equal(t, "calls carried out", int(g.calls.Load()), 5)
-	test.Until(t, "the server to forget the answers", func() bool {
+	test.Until(t, "the server to forget all answers but the last", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return len(r.calls) == 0
+		list, _ := r.Server.client.session.after(0)
+		return len(r.Server.client.calls) == 0 && len(list) <= 1
 	})
 }
 
-// A canceled call ends on the other side first.
-func TestCancel(t *testing.T) {
+// Many calls at once are each carried out once, although links with slow writes break all the time.
+func TestBrokenSlowLink(t *testing.T) {
 	g := newGate()
+	close(g.answer)
 	r := newRig(t, g)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	go func() { <-g.begun; cancel(io.ErrUnexpectedEOF) }()
-	_, err := Machine{r.client}.Facts(ctx, host.FactsRequest{})
-	test.ErrorIs(t, "the cause", err, io.ErrUnexpectedEOF)
+	r.slow.Store(true)
+	r.breakLink()
+	const callers, each = 10, 15
+	var calling sync.WaitGroup
+	for range callers {
+		calling.Go(func() {
+			for range each {
+				test.Must(Machine{r.client}.Facts(t.Context(), host.FactsRequest{}))
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { calling.Wait(); close(done) }()
+	for ended := false; !ended; {
+		select {
+		case <-done:
+			ended = true
+		case <-time.After(30 * time.Millisecond):
+			r.breakLink()
+		}
+	}
+	test.Equal(t, "calls carried out", int(g.calls.Load()), callers*each)
+}
+
+// A canceled call ends on the other side, also if there is no link at that time.
+func TestCancel(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		g := newGate()
+		r := newRig(t, g)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() {
+			<-g.begun
+			if r.down.Store(down); down {
+				r.breakLink()
+			}
+			cancel(io.ErrUnexpectedEOF)
+		}()
+		_, err := Machine{r.client}.Facts(ctx, host.FactsRequest{})
+		test.ErrorIs(t, "the cause", err, io.ErrUnexpectedEOF)
+		r.down.Store(false)
+		<-g.ended
+	}
+}
+
+// A process whose start is answered after its caller has gone is closed.
+func TestLateStart(t *testing.T) {
+	r := newRig(t, local.Machine{StateDir: stateDir(t, "run-1")})
+	run := Machine{r.client}.Run("run-1")
+	test.OK(t, run.Open(t.Context()))
+	r.down.Store(true)
+	r.breakLink()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := run.Start(ctx, host.StartRequest{Argv: []string{"sleep", "3600"}, Dir: "/"})
+	test.ErrorIs(t, "start", err, context.Canceled)
+	r.down.Store(false)
+	test.Until(t, "the process to be closed", func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.children.mu.Lock()
+		defer r.children.mu.Unlock()
+		return r.children.last == 1 && len(r.children.all)+len(r.Server.client.calls) == 0
+	})
 }
 
 // A server refuses clients of another run, another incarnation or another version, and all after its end.
@@ -125,24 +209,86 @@ func TestRefused(t *testing.T) {
 		refused("another incarnation", err)
 	}
 	test.OK(t, Machine{r.client}.Run("").Open(t.Context())) // the client that is connected goes on
-	refused("another version", r.refuse(hello{Protocol: protocol + 1, RunID: "run-1", Incarnation: 7}))
+	test.Equal(t, "another version is refused", r.refuse(hello{Protocol: protocol + 1, RunID: "run-1", Incarnation: 7}) != "", true)
 	test.OK(t, r.Close())
 	refused("a call after the end", Machine{r.client}.Run("").Verify(t.Context()))
 	_, err = Connect(t.Context(), r.dial, "run-1", 7)
 	refused("a client after the end", err)
 }
 
-// A newer client of the same incarnation takes the place of an older one.
+// A newer client of the same incarnation takes the place of an older one, whose calls end first.
 func TestNewerClient(t *testing.T) {
-	r := newRig(t, local.Machine{})
-	older := *r.links.Load()
+	g := newGate()
+	r := newRig(t, g)
+	older := make(chan error)
+	go func() {
+		_, err := Machine{r.client}.Facts(t.Context(), host.FactsRequest{})
+		older <- err
+	}()
+	<-g.begun
 	newer := test.Must(Connect(t.Context(), r.dial, "run-1", 7))
 	defer newer.Close()
-	test.Until(t, "the older link to end", func() bool {
-		_, err := older.Write([]byte("{}\n"))
-		return err != nil
-	})
-	test.Equal(t, "silence while a client is connected", r.Silent() < silence, true)
+	test.Equal(t, "calls of the older client that ended first", len(g.ended), 1)
+	go func() { <-g.begun; g.answer <- "for the newer one" }()
+	test.Equal(t, "answer", test.Must(Machine{newer}.Facts(t.Context(), host.FactsRequest{})).Fingerprint, "for the newer one")
+	var known *reconcile.Error
+	test.Equal(t, "the older client is refused", errors.As(<-older, &known) && known.Code == CodeRefused, true)
+	test.Equal(t, "silence while a client is connected", r.Silent(), 0)
+}
+
+// A peer that does not read delays no call and no end.
+func TestPeerDoesNotRead(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	go func() { // a server that welcomes its client, and then reads nothing
+		test.OK(t, newLines(far).next(&hello{}))
+		test.OK(t, writeLine(far, welcome{Protocol: protocol}))
+	}()
+	c := test.Must(Connect(t.Context(), func(context.Context) (io.ReadWriteCloser, error) { return near, nil }, "run-1", 7))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for range 200 {
+		_, err := c.begin("Facts", host.FactsRequest{}, nil)
+		test.OK(t, err)
+	}
+	w := test.Must(c.begin("Facts", host.FactsRequest{}, nil))
+	_, err := c.await(ctx, w)
+	test.ErrorIs(t, "a call", err, context.DeadlineExceeded)
+	c.Close()
+
+	s := NewServer(local.Machine{}, "run-1", 7, t.TempDir())
+	near, far = net.Pipe()
+	go func() { _ = s.Serve(far) }()
+	test.OK(t, writeLine(near, hello{Protocol: protocol, RunID: "run-1", Incarnation: 7, Client: "c"}))
+	test.OK(t, newLines(near).next(&welcome{}))
+	for i := range 3 {
+		body := test.Must(json.Marshal(request{Call: int64(i + 1), Method: "Facts", With: []byte("{}")}))
+		test.OK(t, writeLine(near, frame{Number: int64(i + 1), Body: body}))
+	}
+	test.OK(t, s.Close())
+}
+
+// What is too long or out of bounds fails alone.
+func TestBounds(t *testing.T) {
+	r := newRig(t, local.Machine{StateDir: stateDir(t, "run-1")})
+	m := Machine{r.client}
+	_, err := m.Facts(t.Context(), host.FactsRequest{Path: strings.Repeat("x", maxLine)})
+	test.Equal(t, "a long request is refused", err != nil, true)
+	test.OK(t, m.Run("").Open(t.Context()))
+	p := test.Must(m.Run("").Start(t.Context(), host.StartRequest{Argv: []string{"cat"}, Dir: "/"}))
+	child := p.(*process).childCall
+	for _, c := range []readCall{{child, 0, 0, -1}, {child, 0, -1, 1}, {child, 0, 1, 1}, {child, 2, 0, 1}} {
+		test.Equal(t, "a wrong read is refused", tell(t.Context(), r.client, "Read", c) != nil, true)
+	}
+	n, err := p.Stdout().Read(nil)
+	test.Equal(t, "a read into nothing", []any{n, err}, []any{0, nil})
+	test.Must(p.Close())
+	_, err = p.Stdin().Write([]byte("x"))
+	test.ErrorIs(t, "write after Close", err, fs.ErrClosed)
+	test.OK(t, p.Wait(t.Context()))
+	r.methods["Long"] = func(context.Context, json.RawMessage) (any, error) { return strings.Repeat("x", maxLine), nil }
+	test.Equal(t, "a long answer is refused", tell(t.Context(), r.client, "Long", nothing{}) != nil, true)
+	test.OK(t, tell(t.Context(), r.client, "Open", nothing{})) // the link is as good as before
 }
 
 // The streams of a process go through files, which end with the process.
@@ -215,11 +361,15 @@ func TestFaults(t *testing.T) {
 
 // Neither side is harmed by what the other one sends.
 func FuzzServer(f *testing.F) {
-	f.Add([]byte(`{"protocol":1,"run_id":"run-1","incarnation":7}` + "\n" + `{"call":1,"method":"Wait","with":{"child":1}}` + "\n"))
-	f.Add([]byte(`{"protocol":1,"run_id":"run-1","incarnation":7}` + "\n" + `{"call":1,"method":"Read","with":{"stream":9}}` + "\n{\"forget\":1}\n"))
+	const first = `{"protocol":1,"run_id":"run-1","incarnation":7,"client":"c"}` + "\n"
+	f.Add([]byte(first + `{"n":1,"body":{"call":1,"method":"Wait","with":{"child":1}}}` + "\n"))
+	f.Add([]byte(first + `{"n":1,"body":{"call":1,"method":"Read","with":{"child":1,"max":-1}}}` + "\n" + `{"n":2,"received":1,"body":{"cancel":1}}` + "\n"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		s := NewServer(local.Machine{}, "run-1", 7, t.TempDir())
 		s.methods = s.children.methods() // others change the machine
+		kept := test.Must(newOutput(filepath.Join(t.TempDir(), "output")))
+		kept.copy(strings.NewReader("some words"))
+		s.children.all[1] = &child{Process: nowhere{}, outputs: [2]*output{kept, test.Must(newOutput(filepath.Join(t.TempDir(), "output")))}}
 		near, far := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, near) }()
 		go func() { _, _ = near.Write(sent); _ = near.Close() }()
@@ -229,8 +379,8 @@ func FuzzServer(f *testing.F) {
 }
 
 func FuzzClient(f *testing.F) {
-	f.Add([]byte(`{"protocol":1}` + "\n" + `{"call":1,"result":{"Fingerprint":"x"}}` + "\n"))
-	f.Add([]byte(`{"protocol":1}` + "\n" + `{"call":1,"fault":{"message":"\u001b[2J","is":"eof"}}` + "\n{\"call\":9}\n"))
+	f.Add([]byte(`{"protocol":1}` + "\n" + `{"n":1,"body":{"call":1,"result":{"Fingerprint":"x"}}}` + "\n"))
+	f.Add([]byte(`{"protocol":1}` + "\n" + `{"n":1,"received":1,"body":{"call":1,"fault":{"message":"\u001b[2J","is":["canceled"]}}}` + "\n{}\n"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		dialed := false
 		c, err := Connect(t.Context(), func(context.Context) (io.ReadWriteCloser, error) {
@@ -250,3 +400,20 @@ func FuzzClient(f *testing.F) {
 		_, _ = Machine{c}.Facts(t.Context(), host.FactsRequest{})
 	})
 }
+
+// nowhere is a process that does nothing.
+type nowhere struct{ anyProcess }
+
+type anyProcess = host.Process // the name of an embedded interface may not be that of one of its methods
+
+func (nowhere) Wait(context.Context) error                                      { return nil }
+func (nowhere) Stdin() io.WriteCloser                                           { return discard{io.Discard} }
+func (nowhere) Descendants(context.Context) ([]reconcile.Process, error)        { return nil, nil }
+func (nowhere) Environ(context.Context) ([]string, error)                       { return nil, nil }
+func (nowhere) SignalGroup(unix.Signal) error                                   { return nil }
+func (nowhere) KillThread(context.Context, string) (l host.LeftAnswer, e error) { return l, e }
+func (nowhere) Close() (e host.Exit, err error)                                 { return e, nil }
+
+type discard struct{ io.Writer }
+
+func (discard) Close() error { return nil }

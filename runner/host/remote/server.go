@@ -3,15 +3,18 @@ package remote
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
+
+// maxCalls bounds the calls that go on at once.
+const maxCalls = 256
 
 // Server carries out the calls of one run on this machine. It outlives every stream.
 type Server struct {
@@ -23,39 +26,44 @@ type Server struct {
 	stop        context.CancelFunc
 	working     sync.WaitGroup
 
-	mu     sync.Mutex
-	stream *stream // the newest; nil before the first
-	calls  map[int64]*served
-	seen   time.Time // when a client was connected last; meaningless while one is
+	mu       sync.Mutex
+	closed   bool
+	replaced map[string]bool // clients that are not served any more
+	client   *served         // nil before the first one
+	lostAt   time.Time       // when the last stream ended, or the server began
+}
+
+// served is a client, over all its streams.
+type served struct {
+	id      string
+	session *session
+	stream  *stream // the newest
+	calls   map[int64]context.CancelFunc
+	ctx     context.Context // of its calls; ends when a newer client takes its place
+	stop    context.CancelFunc
+	working sync.WaitGroup
+	before  *served // the client whose place it has taken, or nil
 }
 
 // method carries out one call with encoded parameters.
 type method func(ctx context.Context, with json.RawMessage) (any, error)
 
-// served is a call that the client may repeat.
-type served struct {
-	cancel context.CancelFunc
-	answer *answer // nil while the call goes on
-}
-
 // NewServer returns the server of one incarnation of a run. In dir, which exists, it keeps what the run's processes write.
 func NewServer(m host.Machine, runID string, incarnation int64, dir string) *Server {
-	s := &Server{runID: runID, incarnation: incarnation, calls: map[int64]*served{}, seen: time.Now()}
+	s := &Server{runID: runID, incarnation: incarnation, replaced: map[string]bool{}, lostAt: time.Now()}
 	s.children = &children{dir: dir, all: map[int64]*child{}}
 	s.methods = methods(m, m.Run(runID), s.children)
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
 
-// Close cancels all calls, waits for them, and closes the processes that are left.
+// Close ends all streams and calls, waits for the calls, and closes the processes that are left.
 func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.stop()
 	s.working.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stream != nil {
-		s.stream.end()
-	}
 	return s.children.close()
 }
 
@@ -63,119 +71,133 @@ func (s *Server) Close() error {
 func (s *Server) Silent() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stream != nil && s.stream.ctx.Err() == nil {
+	if s.client != nil && s.client.stream.ctx.Err() == nil {
 		return 0
 	}
-	return time.Since(s.seen)
+	return time.Since(s.lostAt)
 }
 
-// Serve serves a client until its stream breaks or a newer client of the same incarnation connects.
+// Serve serves a client until its stream breaks, a newer client connects, or the server is closed.
 func (s *Server) Serve(conn io.ReadWriteCloser) error {
-	stream := newStream(conn)
+	stream := newStream(context.Background(), conn)
 	defer stream.end()
 	var h hello
-	if err := stream.next(&h); err != nil {
+	if err := stream.lines.next(&h); err != nil {
 		return err
 	}
-	refused := s.refuse(h)
-	if err := writeLine(conn, welcome{Protocol: protocol, Fault: newFault(refused)}); err != nil || refused != nil {
+	client, err := s.take(stream, h)
+	w := welcome{Protocol: protocol, Fault: newFault(err)}
+	if err != nil {
+		return errors.Join(err, stream.write(w))
+	}
+	w.Received = client.session.have()
+	defer s.leave()
+	defer context.AfterFunc(s.ctx, stream.end)()
+	if err := stream.write(w); err != nil {
 		return err
 	}
-	stream.start(answer{})
-	s.take(stream, h)
-	defer s.leave(stream)
-	for {
-		var m message
-		if err := stream.next(&m); err != nil {
-			return err
-		}
-		s.handle(stream, m)
-	}
+	return stream.run(client.session, h.Received, func(body json.RawMessage) { s.handle(client, body) })
 }
 
-// refuse returns why a client is not served, nil if it is.
-func (s *Server) refuse(h hello) error {
-	why := ""
+// take makes a stream the only one. Before a new client is served, the calls of the one before it end.
+func (s *Server) take(stream *stream, h hello) (*served, error) {
+	s.mu.Lock()
+	if why := s.refuse(h); why != "" {
+		s.mu.Unlock()
+		return nil, reconcile.NewError(CodeRefused, why, "the run ends; the next pass starts the issue again")
+	}
+	client := s.client
+	if client != nil {
+		client.stream.end()
+	}
+	if client == nil || client.id != h.Client {
+		client = &served{id: h.Client, session: newSession(), calls: map[int64]context.CancelFunc{}, before: s.client}
+		client.ctx, client.stop = context.WithCancel(s.ctx)
+		if s.client != nil {
+			s.replaced[s.client.id] = true
+			s.client.stop()
+			s.client.before = nil
+		}
+	}
+	client.stream, s.client = stream, client
+	before := client.before
+	s.mu.Unlock()
+	if before != nil {
+		before.working.Wait()
+	}
+	return client, nil
+}
+
+// refuse returns why a client is not served, empty if it is.
+func (s *Server) refuse(h hello) string {
 	switch {
 	case h.Protocol != protocol:
-		why = fmt.Sprintf("the host speaks version %d of the protocol, not %d", protocol, h.Protocol)
+		return fmt.Sprintf("the host speaks version %d of the protocol, not %d", protocol, h.Protocol)
 	case h.RunID != s.runID || h.Incarnation != s.incarnation:
-		why = fmt.Sprintf("the host works for incarnation %d of run %s, not for %d of %s", s.incarnation, s.runID, h.Incarnation, h.RunID)
-	case s.ctx.Err() != nil:
-		why = "run " + s.runID + " has ended there"
-	default:
-		return nil
+		return fmt.Sprintf("the host works for incarnation %d of run %s, not for %d of %s", s.incarnation, s.runID, h.Incarnation, h.RunID)
+	case s.closed:
+		return "run " + s.runID + " has ended there"
+	case s.replaced[h.Client]:
+		return "another worker controls run " + s.runID + " there"
 	}
-	return reconcile.NewError(CodeRefused, why, "the run ends; the next pass starts the issue again")
+	return ""
 }
 
-// take makes a stream the current one, and forgets the answers that its client has.
-func (s *Server) take(stream *stream, h hello) {
+func (s *Server) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stream != nil {
-		s.stream.cancel() // its sender closes it
-	}
-	s.stream = stream
-	for n, call := range s.calls {
-		if call.answer != nil && !slices.Contains(h.Unanswered, n) {
-			delete(s.calls, n)
-		}
-	}
+	s.lostAt = time.Now()
 }
 
-func (s *Server) leave(stream *stream) {
+// handle begins a call of a client, or ends one.
+func (s *Server) handle(client *served, body json.RawMessage) {
+	var r request
+	err := json.Unmarshal(body, &r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stream.cancel()
-	s.seen = time.Now()
-}
-
-// handle begins what a client asks for. A repeated call is not carried out again.
-func (s *Server) handle(stream *stream, m message) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	call := s.calls[m.Call]
 	switch {
-	case m.Forget != 0:
-		delete(s.calls, m.Forget)
-	case m.Cancel != 0:
-		if canceled := s.calls[m.Cancel]; canceled != nil {
-			canceled.cancel()
+	case s.closed || client.ctx.Err() != nil:
+	case r.Cancel != 0:
+		if cancel := client.calls[r.Cancel]; cancel != nil {
+			cancel()
 		}
-	case m.Call == 0: // a sign of life
-	case call == nil:
-		call = &served{}
-		s.calls[m.Call] = call
-		var ctx context.Context
-		ctx, call.cancel = context.WithCancel(s.ctx)
-		s.working.Go(func() { s.carryOut(ctx, call, m) })
-	case call.answer != nil:
-		go stream.put(*call.answer)
+	case err != nil:
+		_ = client.session.put(answer{Call: r.Call, Fault: newFault(err)})
+	case len(client.calls) >= maxCalls:
+		_ = client.session.put(answer{Call: r.Call, Fault: newFault(fmt.Errorf("more than %d calls at once", maxCalls))})
+	default:
+		ctx, cancel := context.WithCancel(client.ctx)
+		client.calls[r.Call] = cancel
+		s.working.Add(1)
+		client.working.Go(func() {
+			defer s.working.Done()
+			s.answer(client, s.carryOut(ctx, r))
+		})
 	}
 }
 
-// carryOut carries out a call and sends the answer on the stream that is the current one then.
-func (s *Server) carryOut(ctx context.Context, call *served, m message) {
-	defer call.cancel()
-	a := answer{Call: m.Call}
-	var result any
-	err := fmt.Errorf("this symphony knows no method %q", m.Method)
-	if do, known := s.methods[m.Method]; known {
-		result, err = do(ctx, m.With)
+// answer ends a call.
+func (s *Server) answer(client *served, a answer) {
+	if err := client.session.put(a); err != nil {
+		_ = client.session.put(answer{Call: a.Call, Fault: newFault(err)})
 	}
-	if result != nil {
-		data, encodeErr := json.Marshal(result)
-		if a.Result = data; err == nil {
-			err = encodeErr
-		}
-	}
-	a.Fault = newFault(err)
 	s.mu.Lock()
-	call.answer = &a
-	stream := s.stream
-	s.mu.Unlock()
-	stream.put(a)
+	defer s.mu.Unlock()
+	client.calls[a.Call]()
+	delete(client.calls, a.Call)
+}
+
+func (s *Server) carryOut(ctx context.Context, r request) answer {
+	do, known := s.methods[r.Method]
+	if !known {
+		return answer{Call: r.Call, Fault: newFault(fmt.Errorf("this symphony knows no method %q", r.Method))}
+	}
+	result, err := do(ctx, r.With)
+	data, encodeErr := json.Marshal(result)
+	if err == nil {
+		err = encodeErr
+	}
+	return answer{Call: r.Call, Result: data, Fault: newFault(err)}
 }
 
 // methodOf returns the method that calls a function with decoded parameters.
@@ -189,13 +211,12 @@ func methodOf[Q, A any](f func(context.Context, Q) (A, error)) method {
 	}
 }
 
-// withoutAnswer is a function whose answer is only an error.
-func withoutAnswer[Q any](f func(context.Context, Q) error) func(context.Context, Q) (struct{}, error) {
-	return func(ctx context.Context, q Q) (struct{}, error) { return struct{}{}, f(ctx, q) }
-}
-
-// nothing are the parameters of a call without any.
+// nothing are the parameters or the result of a call without any.
 type nothing struct{}
+
+func withoutResult[Q any](f func(context.Context, Q) error) func(context.Context, Q) (nothing, error) {
+	return func(ctx context.Context, q Q) (nothing, error) { return nothing{}, f(ctx, q) }
+}
 
 func withoutParameters(f func(context.Context) error) func(context.Context, nothing) (nothing, error) {
 	return func(ctx context.Context, _ nothing) (nothing, error) { return nothing{}, f(ctx) }

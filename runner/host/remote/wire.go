@@ -1,14 +1,14 @@
 // Package remote implements the port runner/host over a stream, for a machine on which another symphony serves it.
 //
-// A Client has the side of the worker, a Server that of the machine; it wraps another implementation of the port. Both send lines of JSON.
-// The worker numbers its calls. If the stream breaks, the client connects again and repeats the calls that it has no answer to. The server
-// carries out each number once, and keeps the answer until the client has it. What a process writes is kept in files, and read by offsets.
+// A Client is at the side of the worker, a Server at that of the machine; it wraps another implementation of the port. The worker's calls
+// and the answers to them are frames of a session, which outlives streams: each side keeps its frames until the other one has acknowledged
+// them. After a broken stream both name the last frame that they have, and go on with the next one. So every frame arrives once and in
+// order, and every call is carried out once. What a process writes is kept in files, and read by offsets.
 //
-//	Client ── hello ──► Server     which run, and which calls have no answer yet
-//	       ◄─ welcome ─            or why not
-//	       ── call n ─►
-//	       ◄─ answer n             in any order
-//	       ── forget n ─►
+//	Client ── hello ──► Server     who, for which run, and the last frame from there
+//	       ◄─ welcome ─            the last frame from here, or why not
+//	       ── frame ──►            a call, or the wish to end one
+//	       ◄── frame ──            the answer to a call, in any order
 package remote
 
 import (
@@ -17,8 +17,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
+	"slices"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -26,8 +29,11 @@ import (
 // protocol is the version of the messages.
 const protocol = 1
 
-// maxLine bounds a message in bytes.
-const maxLine = 16 << 20
+const (
+	maxLine = 16 << 20       // bytes of a message
+	maxBody = maxLine - 1024 // bytes of a frame's body
+	maxText = 8 << 10        // bytes of an error's text
+)
 
 // hello is the first message of a client.
 type hello struct {
@@ -35,28 +41,36 @@ type hello struct {
 	RunID    string `json:"run_id"`
 	// Incarnation grows each time that a run's work is given to a server. A server refuses clients of other ones.
 	Incarnation int64 `json:"incarnation"`
-	// Unanswered are the calls that the client repeats. The server forgets its answers to others.
-	Unanswered []int64 `json:"unanswered,omitempty"`
+	// Client is random. A server serves the newest one.
+	Client   string `json:"client"`
+	Received int64  `json:"received"` // the last frame of the server
 }
 
-// welcome is the first message of a server. With a fault the server serves other clients, but not this one.
+// welcome is the first message of a server. With a fault it does not serve the client.
 type welcome struct {
 	Protocol int    `json:"protocol"`
+	Received int64  `json:"received"` // the last frame of the client
 	Fault    *fault `json:"fault,omitempty"`
 }
 
-// message is what a client sends next: a call, the end of the wait for one, an answer that it has, or, without a number, a sign of life.
-type message struct {
+// frame is every later message. Without a number it is a sign of life.
+type frame struct {
+	Number   int64           `json:"n,omitempty"`
+	Received int64           `json:"received"` // the last frame of the other side
+	Body     json.RawMessage `json:"body,omitempty"`
+}
+
+// request is what a client sends: a call, or the wish to end one.
+type request struct {
 	Call   int64           `json:"call,omitempty"`
 	Method string          `json:"method,omitempty"`
 	With   json.RawMessage `json:"with,omitempty"`
 	Cancel int64           `json:"cancel,omitempty"`
-	Forget int64           `json:"forget,omitempty"`
 }
 
-// answer is what a server sends next. Without a number it is a sign of life.
+// answer is what a server sends.
 type answer struct {
-	Call   int64           `json:"call,omitempty"`
+	Call   int64           `json:"call"`
 	Result json.RawMessage `json:"result,omitempty"`
 	Fault  *fault          `json:"fault,omitempty"`
 }
@@ -66,14 +80,14 @@ type fault struct {
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
-	// Is names the error of sentinels that it wraps.
-	Is string `json:"is,omitempty"`
+	// Is names the sentinels that the error wraps.
+	Is []string `json:"is,omitempty"`
 }
 
 // sentinels are errors that callers of the port look for.
 var sentinels = map[string]error{
 	"canceled": context.Canceled, "timed_out": context.DeadlineExceeded, "process_done": os.ErrProcessDone, "not_exist": os.ErrNotExist,
-	"closed": os.ErrClosed, "not_started": host.ErrNotStarted, "eof": io.EOF,
+	"closed": os.ErrClosed, "not_started": host.ErrNotStarted,
 }
 
 func newFault(err error) *fault {
@@ -85,37 +99,41 @@ func newFault(err error) *fault {
 	if errors.As(host.WithCode(err), &known) {
 		f.Code, f.Message, f.Hint = known.Code, known.Message, known.Hint
 	}
-	for name, sentinel := range sentinels {
-		if errors.Is(err, sentinel) {
-			f.Is = name
+	for _, name := range slices.Sorted(maps.Keys(sentinels)) {
+		if errors.Is(err, sentinels[name]) {
+			f.Is = append(f.Is, name)
 		}
 	}
 	return f
 }
 
-// err returns the error of a fault, nil for none.
+// err returns the error of a fault, nil for none. Its texts can be printed, whatever the other machine has sent.
 func (f *fault) err() error {
 	if f == nil {
 		return nil
 	}
-	sentinel := sentinels[f.Is]
-	switch {
-	case f.Code != "":
-		return &reconcile.Error{Code: f.Code, Message: f.Message, Hint: f.Hint, Err: sentinel}
-	case sentinel == nil:
-		return errors.New(f.Message)
+	e := &foreignError{message: printable(f.Message)}
+	for _, name := range f.Is {
+		if sentinel := sentinels[name]; sentinel != nil {
+			e.wrapped = append(e.wrapped, sentinel)
+		}
 	}
-	return &foreignError{f.Message, sentinel}
+	if f.Code != "" {
+		return &reconcile.Error{Code: printable(f.Code), Message: e.message, Hint: printable(f.Hint), Err: e}
+	}
+	return e
 }
 
-// foreignError is an error of the other machine that wraps a sentinel.
+func printable(s string) string { return text.Visible(s[:min(len(s), maxText)]) }
+
+// foreignError is an error of the other machine.
 type foreignError struct {
-	message  string
-	sentinel error
+	message string
+	wrapped []error // sentinels
 }
 
-func (e *foreignError) Error() string { return e.message }
-func (e *foreignError) Unwrap() error { return e.sentinel }
+func (e *foreignError) Error() string   { return e.message }
+func (e *foreignError) Unwrap() []error { return e.wrapped }
 
 // writeLine writes a message.
 func writeLine(w io.Writer, v any) error {

@@ -1,0 +1,192 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Both sides of a stream send something every beat, and give it up if nothing could be read or written for silence.
+const (
+	beat    = 10 * time.Second
+	silence = 3 * beat
+)
+
+// session is one side of what a client and a server tell each other, over one stream after the other.
+type session struct {
+	mu       sync.Mutex
+	last     int64         // the number of the last frame
+	unacked  []frame       // that the other side may not have, in order
+	received int64         // the last frame of the other side
+	changed  chan struct{} // closed when there is a new frame
+
+	receiving sync.Mutex // held while a frame is received and handled: an old stream may still do that beside a new one
+}
+
+func newSession() *session { return &session{changed: make(chan struct{})} }
+
+// put adds a frame. It does not wait until the frame is sent.
+func (s *session) put(v any) error {
+	body, err := json.Marshal(v)
+	if err == nil && len(body) > maxBody {
+		err = fmt.Errorf("a message of %d bytes is too long", len(body))
+	}
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	s.unacked = append(s.unacked, frame{Number: s.last, Body: body})
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return nil
+}
+
+// acknowledged drops the frames that the other side has. It fails if the other side names one that was never sent.
+func (s *session) acknowledged(number int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if number > s.last {
+		return fmt.Errorf("frame %d was not sent", number)
+	}
+	s.unacked = slices.DeleteFunc(s.unacked, func(f frame) bool { return f.Number <= number })
+	return nil
+}
+
+// after returns the frames after a number, and what is closed when there are more.
+func (s *session) after(number int64) (list []frame, more <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.unacked {
+		if f.Number > number {
+			f.Received = s.received
+			list = append(list, f)
+		}
+	}
+	return list, s.changed
+}
+
+// have returns the number of the other side's last frame.
+func (s *session) have() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.received
+}
+
+// receive handles the next frame. It ignores those that have arrived before.
+func (s *session) receive(f frame, handle func(body json.RawMessage)) error {
+	s.receiving.Lock()
+	defer s.receiving.Unlock()
+	s.mu.Lock()
+	next := s.received + 1
+	if f.Number == next {
+		s.received = next
+	}
+	s.mu.Unlock()
+	switch {
+	case f.Number == next:
+		handle(f.Body)
+	case f.Number > next:
+		return fmt.Errorf("frame %d is missing", next)
+	}
+	return nil
+}
+
+// stream is one connection. It ends with its context, and the context with it.
+type stream struct {
+	conn  io.ReadWriteCloser
+	lines lines
+	ctx   context.Context
+	end   context.CancelFunc
+}
+
+// newStream returns a stream that ends at the latest with ctx.
+func newStream(ctx context.Context, conn io.ReadWriteCloser) *stream {
+	s := &stream{conn: conn}
+	s.ctx, s.end = context.WithCancel(ctx)
+	context.AfterFunc(s.ctx, func() { _ = conn.Close() })
+	s.lines = newLines(watchedReader{conn, time.AfterFunc(silence, s.end)})
+	return s
+}
+
+// watchedReader resets a timer whenever it has read something.
+type watchedReader struct {
+	io.Reader
+	timer *time.Timer
+}
+
+func (r watchedReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	if n > 0 {
+		r.timer.Reset(silence)
+	} else if err != nil {
+		r.timer.Stop()
+	}
+	return n, err
+}
+
+// write writes a message, which ends the stream if it takes too long.
+func (s *stream) write(v any) error {
+	timer := time.AfterFunc(silence, s.end)
+	defer timer.Stop()
+	return writeLine(s.conn, v)
+}
+
+// run sends the frames of a session and passes those of the other side to handle, in order and each once, until the stream breaks.
+// The other side has the frames up to has. handle must not wait.
+func (s *stream) run(session *session, has int64, handle func(body json.RawMessage)) error {
+	if err := session.acknowledged(has); err != nil {
+		return err
+	}
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		defer s.end()
+		s.send(session, has)
+	})
+	defer sending.Wait()
+	defer s.end()
+	for {
+		var f frame
+		if err := s.lines.next(&f); err != nil {
+			return err
+		}
+		if err := session.acknowledged(f.Received); err != nil {
+			return err
+		}
+		if err := session.receive(f, handle); err != nil {
+			return err
+		}
+	}
+}
+
+// send sends the frames after one, and signs of life, until the stream ends.
+func (s *stream) send(session *session, sent int64) {
+	ticks := time.NewTicker(beat)
+	defer ticks.Stop()
+	for {
+		list, more := session.after(sent)
+		for _, f := range list {
+			if s.write(f) != nil {
+				return
+			}
+			sent = f.Number
+		}
+		if len(list) > 0 {
+			continue
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-more:
+		case <-ticks.C:
+			if s.write(frame{Received: session.have()}) != nil {
+				return
+			}
+		}
+	}
+}
