@@ -42,7 +42,7 @@ type served struct {
 	ctx     context.Context // of its calls; ends when a newer client takes its place
 	stop    context.CancelFunc
 	working sync.WaitGroup
-	before  *served // the client whose place it has taken, or nil
+	before  *served // whose place it takes, until the calls of that client have ended
 }
 
 // method carries out one call with encoded parameters.
@@ -116,15 +116,20 @@ func (s *Server) take(stream *stream, h hello) (*served, error) {
 		if s.client != nil {
 			s.replaced[s.client.id] = true
 			s.client.stop()
-			s.client.before = nil
 		}
 	}
 	client.stream, s.client = stream, client
-	before := client.before
-	s.mu.Unlock()
-	if before != nil {
-		before.working.Wait()
+	var earlier []*served
+	for c := client.before; c != nil; c = c.before {
+		earlier = append(earlier, c)
 	}
+	s.mu.Unlock()
+	for _, c := range earlier {
+		c.working.Wait()
+	}
+	s.mu.Lock()
+	client.before = nil
+	s.mu.Unlock()
 	return client, nil
 }
 
