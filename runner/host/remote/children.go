@@ -32,9 +32,6 @@ type children struct {
 type child struct {
 	host.Process
 	outputs [2]*output // stdout and stderr
-
-	mu      sync.Mutex // held while its stdin is written
-	written int64      // bytes of its stdin
 }
 
 // The parameters and results of the calls about a process.
@@ -65,11 +62,10 @@ type (
 	readResult struct {
 		Data []byte `json:"data"`
 	}
-	// writeCall writes the stdin of a process. Offset is the number of bytes before Data.
+	// writeCall writes the stdin of a process.
 	writeCall struct {
 		childCall
-		Offset int64  `json:"offset"`
-		Data   []byte `json:"data"`
+		Data []byte `json:"data"`
 	}
 )
 
@@ -146,22 +142,6 @@ func (p *child) closeOutputs() (err error) {
 			err = errors.Join(err, o.close())
 		}
 	}
-	return err
-}
-
-// write writes what the process's stdin does not have yet.
-func (p *child) write(w writeCall) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known := p.written - w.Offset
-	if known < 0 {
-		return fmt.Errorf("stdin: %d bytes are missing", -known)
-	}
-	if known >= int64(len(w.Data)) {
-		return nil
-	}
-	n, err := p.Stdin().Write(w.Data[known:])
-	p.written += int64(n)
 	return err
 }
 

@@ -200,7 +200,7 @@ func (r run) Start(ctx context.Context, q host.StartRequest) (host.Process, erro
 	}
 	p := &process{client: r.Client, childCall: childCall{s.Child}, process: s.Process}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.stdin, p.outputs = &stdin{p: p}, [2]*reader{{p: p, stream: 0}, {p: p, stream: 1}}
+	p.stdin, p.outputs = stdin{p}, [2]*reader{{p: p, stream: 0}, {p: p, stream: 1}}
 	return p, nil
 }
 
@@ -211,7 +211,7 @@ type process struct {
 	process reconcile.Process
 	ctx     context.Context // of the streams; ends when the process is closed
 	cancel  context.CancelFunc
-	stdin   *stdin
+	stdin   stdin
 	outputs [2]*reader // as child.outputs
 
 	mu      sync.Mutex
@@ -228,17 +228,17 @@ func (p *process) urge(method string, with any) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.answerOf(w)
+	a, err := p.awaitUrged(w)
+	if err == nil {
+		err = a.Fault.err()
+	}
 	return err
 }
 
-func (p *process) answerOf(w *call) (a answer, err error) {
+func (p *process) awaitUrged(w *call) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), linkWait)
 	defer cancel()
-	if a, err = p.client.await(ctx, w); err != nil {
-		return a, err
-	}
-	return a, a.Fault.err()
+	return p.client.await(ctx, w)
 }
 
 // Process implements host.Process.
@@ -301,8 +301,8 @@ func (p *process) Close() (host.Exit, error) {
 		}
 	}
 	if p.closed == nil {
-		a, err := p.answerOf(p.closing)
-		if a.Call == 0 {
+		a, err := p.awaitUrged(p.closing)
+		if err != nil {
 			return host.Exit{Code: -1}, err
 		}
 		p.closed = &a
@@ -312,27 +312,19 @@ func (p *process) Close() (host.Exit, error) {
 }
 
 // stdin writes the stdin of a process.
-type stdin struct {
-	p *process
+type stdin struct{ p *process }
 
-	mu     sync.Mutex
-	offset int64
-}
-
-func (s *stdin) Write(data []byte) (n int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s stdin) Write(data []byte) (n int, err error) {
 	for n < len(data) && err == nil {
 		part := data[n:min(len(data), n+maxRead)]
-		if err = tell(s.p.ctx, s.p.client, "Write", writeCall{s.p.childCall, s.offset, part}); err == nil {
+		if err = tell(s.p.ctx, s.p.client, "Write", writeCall{s.p.childCall, part}); err == nil {
 			n += len(part)
-			s.offset += int64(len(part))
 		}
 	}
 	return n, s.p.closedError(err)
 }
 
-func (s *stdin) Close() error { return s.p.closedError(s.p.urge("CloseStdin", s.p.childCall)) }
+func (s stdin) Close() error { return s.p.closedError(s.p.urge("CloseStdin", s.p.childCall)) }
 
 // closedError returns the error of a stream of a process that was closed.
 func (p *process) closedError(err error) error {

@@ -48,7 +48,10 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 // methods are the calls about processes.
 func (c *children) methods() map[string]method {
 	return map[string]method{
-		"Write": ofChild(c, func(_ context.Context, p *child, w writeCall) (nothing, error) { return nothing{}, p.write(w) }),
+		"Write": ofChild(c, func(_ context.Context, p *child, w writeCall) (nothing, error) {
+			_, err := p.Stdin().Write(w.Data)
+			return nothing{}, err
+		}),
 		"CloseStdin": ofChild(c, func(_ context.Context, p *child, _ childCall) (nothing, error) {
 			return nothing{}, p.Stdin().Close()
 		}),

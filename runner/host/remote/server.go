@@ -24,7 +24,6 @@ type Server struct {
 	children    *children
 	ctx         context.Context
 	stop        context.CancelFunc
-	working     sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool
@@ -45,6 +44,14 @@ type served struct {
 	before  *served // whose place it takes, until the calls of that client have ended
 }
 
+// andEarlier returns a client, and those before it whose calls may go on; none for nil. Server.mu is held.
+func (c *served) andEarlier() (list []*served) {
+	for ; c != nil; c = c.before {
+		list = append(list, c)
+	}
+	return list
+}
+
 // method carries out one call with encoded parameters.
 type method func(ctx context.Context, with json.RawMessage) (any, error)
 
@@ -61,9 +68,12 @@ func NewServer(m host.Machine, runID string, incarnation int64, dir string) *Ser
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
+	clients := s.client.andEarlier()
 	s.mu.Unlock()
 	s.stop()
-	s.working.Wait()
+	for _, c := range clients {
+		c.working.Wait()
+	}
 	return s.children.close()
 }
 
@@ -119,10 +129,7 @@ func (s *Server) take(stream *stream, h hello) (*served, error) {
 		}
 	}
 	client.stream, s.client = stream, client
-	var earlier []*served
-	for c := client.before; c != nil; c = c.before {
-		earlier = append(earlier, c)
-	}
+	earlier := client.before.andEarlier()
 	s.mu.Unlock()
 	for _, c := range earlier {
 		c.working.Wait()
@@ -173,11 +180,7 @@ func (s *Server) handle(client *served, body json.RawMessage) {
 	default:
 		ctx, cancel := context.WithCancel(client.ctx)
 		client.calls[r.Call] = cancel
-		s.working.Add(1)
-		client.working.Go(func() {
-			defer s.working.Done()
-			s.answer(client, s.carryOut(ctx, r))
-		})
+		client.working.Go(func() { s.answer(client, s.carryOut(ctx, r)) })
 	}
 }
 
