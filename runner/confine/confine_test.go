@@ -69,8 +69,14 @@ func TestBuildEnv(t *testing.T) {
 		{name: "network", config: Config{Network: true}, want: []string{npm, mod}},
 		{name: "set by the operator", config: Config{Network: true}, env: []string{"NPM_CONFIG_CACHE=/n", "GOMODCACHE=/m"}},
 		{name: "set to nothing", env: []string{"npm_config_cache="}, want: []string{npm}},
-		{name: "the workflow's own policy", config: Config{TurnSandboxPolicy: []byte(`{"type":"workspaceWrite","networkAccess":true}`)}, want: []string{npm, mod}},
-		{name: "a policy without network", config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"workspaceWrite"}`)}, want: []string{npm}},
+		{
+			name: "the workflow's own policy", want: []string{npm, mod},
+			config: Config{TurnSandboxPolicy: []byte(`{"type":"workspaceWrite","networkAccess":true}`)},
+		},
+		{
+			name: "a policy without network", want: []string{npm},
+			config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"workspaceWrite"}`)},
+		},
 		{name: "no sandbox", config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"dangerFullAccess"}`)}},
 		{name: "a sandbox outside", config: Config{TurnSandboxPolicy: []byte(`{"type":"externalSandbox","networkAccess":"enabled"}`)}},
 	} {

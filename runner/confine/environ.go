@@ -200,12 +200,11 @@ func (c Config) commandEnv(runID string, w host.Workspace, repository bool, code
 func (c Config) ExecEnv(
 	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
 ) (map[string]any, error) {
-	git := filepath.Join(w.Path, ".git")
-	facts, err := m.Facts(ctx, host.FactsRequest{Exist: []string{git}})
+	facts, err := m.Facts(ctx, host.FactsRequest{Exist: []string{filepath.Join(w.Path, ".git")}})
 	if err != nil {
 		return nil, err
 	}
-	env := c.commandVars(runID, w, slices.Contains(facts.Exist, git), codexEnv)
+	env := c.commandVars(runID, w, len(facts.Exist) > 0, codexEnv)
 	for _, entry := range codexEnv {
 		if name := nameOf(entry); ExcludedByCodex(name) && env[name] == nil {
 			env[name] = nil

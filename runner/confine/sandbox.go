@@ -224,9 +224,8 @@ func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 func (c Config) ThreadConfig(
 	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
 ) (map[string]any, error) {
-	git := filepath.Join(w.Path, ".git")
 	trusts := c.TrustRepository && c.ThreadSandbox != nil
-	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: !trusts, Exist: []string{git}})
+	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: !trusts, Exist: []string{filepath.Join(w.Path, ".git")}})
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +236,7 @@ func (c Config) ThreadConfig(
 		// have what the login shell exported that started codex.
 		"allow_login_shell":        false,
 		"features.shell_snapshot":  false,
-		"shell_environment_policy": c.commandEnv(runID, w, slices.Contains(facts.Exist, git), codexEnv),
+		"shell_environment_policy": c.commandEnv(runID, w, len(facts.Exist) > 0, codexEnv),
 	}
 	if c.Model != "" {
 		config["model"] = c.Model
