@@ -210,7 +210,7 @@ func checkLoginShell(_ context.Context, e *environment) []finding {
 		return warn(fmt.Sprintf("bash -lc true takes %.1f s, and each run waits for it", login.took.Seconds()),
 			"see which command of the login profile is slow with bash -xlc true")
 	}
-	return ok("ends within a second")
+	return ok("ends within two seconds")
 }
 
 // checkCodex finds codex as a worker does, and starts it.
