@@ -1,0 +1,190 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/codex"
+	"github.com/symphony-cron/symphony/runner/confine"
+)
+
+// checkCodex finds codex as a worker does, and starts it.
+func checkCodex(ctx context.Context, e *environment) []finding {
+	path := ""
+	if found := programWord().FindStringSubmatch(e.config.Codex.Command); found != nil {
+		var err error
+		if path, err = e.program(ctx, found[1]); err != nil {
+			return failWith(err)
+		}
+		if path == "" {
+			return fail("not found: bash -lc does not find "+found[1], e.hintForProgram(ctx, found[1])+"; or write its path into codex.command")
+		}
+		path = ", " + path
+	}
+	var list []finding
+	if i, err := e.agent(); err != nil {
+		list = failWith(err)
+	} else {
+		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
+		if warning := project.RunnerConfig(e.p, e.config).OtherHome(i.Server.Home); warning != "" {
+			list = append(list, warn(warning,
+				"remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
+		}
+	}
+	if l := project.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" && !e.config.Codex.TrustLauncher {
+		list = append(list, warn(project.LauncherWarning(l), runner.LauncherHint(l))...)
+	}
+	return list
+}
+
+// programWord finds the word of a shell command that names the program, unless only a shell can find it.
+var programWord = text.Pattern(`^\s*(?:(?:exec|env|\w+=[\w./~@:,-]*)\s+)*([\w./~@+-]+)(?:\s|$)`)
+
+// loginHint is the command that logs codex in, in the codex home of agents.
+func (e *environment) loginHint() string {
+	home := e.codexHome()
+	command := "codex login"
+	if home != filepath.Join(e.p.Env.Home, ".codex") {
+		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", text.ShellQuote(home))
+	}
+	if !e.config.Codex.Inherit && !codex.LoginInFile(home) {
+		command = fmt.Sprintf("write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share only a login in "+
+			"a file, then %s", home, command)
+	}
+	return command + ", as this account"
+}
+
+// checkLogin asks codex for its login. Without one a thread starts, but its first turn fails.
+func checkLogin(ctx context.Context, e *environment) []finding {
+	i, _ := e.agent()
+	login, err := i.Session.Login(ctx, i.Cwd)
+	switch {
+	case err != nil:
+		return failWith(err)
+	case login.Account != "":
+		return ok("%s", login.Account)
+	case login.Needed:
+		home := i.Server.Home
+		if !e.config.Codex.Inherit {
+			home = e.codexHome()
+		}
+		return fail("agent_auth: no login in "+home, e.loginHint())
+	case login.EnvKey == "":
+		return ok("not needed by the model provider %s", cmp.Or(login.Provider, "in use"))
+	}
+	// The model provider needs its own key.
+	set, err := e.shell(ctx, "printenv -- "+text.ShellQuote(login.EnvKey)+" >/dev/null && echo set")
+	switch {
+	case err != nil:
+		return failWith(err)
+	case set == "":
+		return fail(fmt.Sprintf("agent_auth: the model provider %s needs %s, which is not set", login.Provider, login.EnvKey),
+			"put it into "+e.p.EnvPath())
+	}
+	return ok("the model provider %s has its key in %s", login.Provider, login.EnvKey)
+}
+
+// systemHome is where codex finds the settings of all accounts.
+const systemHome = "/etc/codex"
+
+// checkHome reports what agents have of the operator's codex home, and what they don't.
+func checkHome(_ context.Context, e *environment) []finding {
+	home := project.OpenAccount(e.p, e.config.Codex.Home).Home
+	unshared, err := codex.Unshared(home)
+	if err != nil {
+		return failWith(err)
+	}
+	list := ok("agents have the login and the model of %s, and nothing else of it", home)
+	switch names := strings.Join(unshared, ", "); {
+	case names == "" && e.config.Codex.Inherit:
+		list = ok("agents inherit %s (codex.inherit)", home)
+	case names != "" && e.config.Codex.Inherit:
+		list = warn(fmt.Sprintf("agents inherit all of %s (codex.inherit): %s", home, names),
+			"rules, hooks and MCP servers work outside the sandbox: remove codex.inherit, or name a home for agents in codex.home")
+	case names != "":
+		list = ok("agents have the login and the model of %s, but not: %s", home, names)
+	}
+	if system, err := codex.Unshared(systemHome); err != nil {
+		list = append(list, failWith(err)...)
+	} else if len(system) > 0 {
+		list = append(list, warn(fmt.Sprintf("what %s sets applies to agents, too: %s", systemHome, strings.Join(system, ", ")),
+			"remove what must not work outside the sandbox")...)
+	}
+	return list
+}
+
+// checkSandbox lets codex try the sandbox that a turn would get.
+func checkSandbox(ctx context.Context, e *environment) []finding {
+	i, _ := e.agent()
+	if !agent.Confines(i.Policy) {
+		return warn("codex.turn_sandbox_policy turns codex's sandbox off: agents can do whatever symphony's own account or container can",
+			"remove it, unless this is a dedicated container or virtual machine")
+	}
+	err := i.TrySandbox(ctx)
+	if runner.Collided(err) { // such as by the codex of the other environment
+		if i, err = e.startAgent(ctx); err == nil {
+			err = cmp.Or(i.TrySandbox(ctx), i.Close())
+		}
+	}
+	switch {
+	case errors.Is(err, agent.ErrNoProbe):
+		return warn("could not be tried: "+err.Error(), "run doctor again; runs start without this check")
+	case err != nil:
+		return failWith(err)
+	}
+	return ok("works")
+}
+
+// checkSecrets reports whether agents can read the environment files of all projects and codex's login.
+func checkSecrets(_ context.Context, e *environment) []finding {
+	var found []string
+	for _, path := range project.SecretFiles(e.p, project.OpenAccount(e.p, e.config.Codex.Home)) {
+		files, _ := os.ReadDir(path) // not a directory: the login
+		for _, file := range files {
+			found = append(found, filepath.Join(path, file.Name()))
+		}
+		if files == nil && project.Exists(path) {
+			found = append(found, path)
+		}
+	}
+	names := strings.Join(found, ", ")
+	switch {
+	case found == nil:
+		return nil
+	case e.config.Codex.TurnSandboxPolicy != nil:
+		return warn("agents can read "+names+", because codex.turn_sandbox_policy replaces the sandbox that denies it",
+			"remove codex.turn_sandbox_policy, or run symphony under an account of its own")
+	case e.config.Agent.OnApproval == workflow.Approve && string(e.config.Codex.ApprovalPolicy) != `"never"`:
+		return warn("agents can read "+names+" by commands that codex asks about, because agent.on_approval: approve lets them leave the sandbox",
+			"set agent.on_approval: ask, or run symphony under an account of its own")
+	}
+	paths := append([]string{e.config.Workspace.Root}, append(e.config.Agent.WritableRoots, found...)...)
+	if i := slices.IndexFunc(paths, confine.IsPattern); i >= 0 {
+		return warn("agents can read "+names+", because codex takes "+paths[i]+" for a pattern, so that its sandbox can't deny it",
+			"use names without * ? [ ] { } for workspace.root, agent.writable_roots and environment files")
+	}
+	return ok("agents cannot read %s", names)
+}
+
+// checkTokens warns about GitHub tokens that hooks get and agents do not.
+func checkTokens(_ context.Context, e *environment) (list []finding) {
+	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN"} {
+		withheld := slices.Contains(e.config.SecretVars, name)
+		if value, _ := e.p.Lookup(name); value != "" && !withheld && !slices.Contains(e.config.Agent.PassEnv, name) {
+			list = append(list, warn(name+" is set, but only hooks get it, not agents",
+				"add it to agent.pass_env if agents use gh or push to GitHub")...)
+		}
+	}
+	return list
+}
