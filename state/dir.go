@@ -38,6 +38,12 @@ func stateHome(xdgStateHome, home string) string {
 	return filepath.Join(base, "symphony")
 }
 
+// HostedDir returns the directory with a state directory for each project of another machine whose runs work on this one. The parameters
+// mean the same as in DefaultDir.
+func HostedDir(xdgStateHome, home string) string {
+	return filepath.Join(stateHome(xdgStateHome, home), "hosted")
+}
+
 // pathHash returns a short name for a path.
 func pathHash(path string) string {
 	sum := sha256.Sum256([]byte(path))

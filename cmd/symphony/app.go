@@ -58,7 +58,7 @@ func newApp(w *term.Env) *cli.App {
 		UsageText: "symphony COMMAND [flags] [arguments]", HideVersion: true,
 		Reader: w.Stdin, Writer: w.Stdout, ErrWriter: w.Stderr,
 		Metadata: map[string]any{"VisibleCategories": groups}, CustomAppHelpTemplate: appHelp,
-		Commands:       []*cli.Command{workerCommand(w), demoAgentCommand(w), completeCommand(w)}, // hidden
+		Commands:       []*cli.Command{workerCommand(w), hostCommand(w), demoAgentCommand(w), completeCommand(w)}, // hidden
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   func(c *cli.Context, err error, _ bool) error { return flagError(c, err) },
 		Action: func(c *cli.Context) error {

@@ -104,7 +104,7 @@ func signals(command string) (context.Context, context.CancelFunc) {
 	if command != "top" {
 		list = append(list, syscall.SIGINT)
 	}
-	if command == "worker" || command == "takeover" || command == "top" {
+	if slices.Contains([]string{"worker", "host", "takeover", "top"}, command) {
 		list = append(list, syscall.SIGHUP)
 	}
 	return signal.NotifyContext(context.Background(), list...)

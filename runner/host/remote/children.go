@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -121,6 +122,24 @@ func (c *children) closeChild(n int64) (host.Exit, error) {
 	delete(c.all, n)
 	c.mu.Unlock()
 	return exit, errors.Join(err, p.closeOutputs())
+}
+
+// eofGrace is how long processes may take to end after the end of their stdin.
+const eofGrace = 10 * time.Second
+
+// sendEOF closes the stdin of all processes and waits for their end.
+func (c *children) sendEOF(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, eofGrace)
+	defer cancel()
+	c.mu.Lock()
+	all := slices.Collect(maps.Values(c.all))
+	c.mu.Unlock()
+	for _, p := range all {
+		_ = p.Stdin().Close() // a process that does not end by this is killed
+	}
+	for _, p := range all {
+		_ = p.Wait(ctx)
+	}
 }
 
 // close closes all processes.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,9 +22,21 @@ const (
 	cancelWait = 10 * time.Second // how long a call may take that was canceled
 )
 
-// CodeRefused: the server works for another incarnation of the run or for a newer client, speaks another version of the protocol, or has
-// ended.
-const CodeRefused = "host_refused"
+// The codes of the errors that end a client.
+const (
+	// CodeRefused: the server works for another incarnation of the run or for a newer client, or speaks another version of the protocol.
+	CodeRefused = "host_refused"
+	// CodeEnded: the server has ended the run and then itself. The message says why.
+	CodeEnded = "host_ended"
+	// CodeDied: the server has ended, but not the run. What the run has started may be alive.
+	CodeDied = "host_died"
+)
+
+// Ends reports whether a client can't be served any more after an error.
+func Ends(err error) bool {
+	var known *reconcile.Error
+	return errors.As(err, &known) && slices.Contains([]string{CodeRefused, CodeEnded, CodeDied}, known.Code)
+}
 
 // Client sends the calls of one run to its server. Machine and its runs make the calls, which may be concurrent.
 type Client struct {
@@ -38,6 +51,7 @@ type Client struct {
 	last    int64           // the number of the last call
 	waiting map[int64]*call // without an answer
 	stream  *stream         // nil if there is none
+	lostAt  time.Time       // when the last one broke
 	refused error
 }
 
@@ -116,8 +130,7 @@ func (c *Client) keep(s *stream, w welcome) {
 		case <-time.After(pause):
 		}
 		pause = min(max(2*pause, 50*time.Millisecond), maxPause)
-		var known *reconcile.Error
-		if s, w, err = c.open(c.ctx); errors.As(err, &known) && known.Code == CodeRefused {
+		if s, w, err = c.open(c.ctx); Ends(err) {
 			c.mu.Lock()
 			c.refused = err
 			c.mu.Unlock()
@@ -129,7 +142,39 @@ func (c *Client) keep(s *stream, w welcome) {
 func (c *Client) use(s *stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stream = s
+	if c.stream = s; s == nil {
+		c.lostAt = time.Now()
+	}
+}
+
+// Lost returns for how long there has been no link, 0 if there is one.
+func (c *Client) Lost() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stream != nil || c.lostAt.IsZero() {
+		return 0
+	}
+	return time.Since(c.lostAt)
+}
+
+// Done is closed when no more calls are answered, because of Err.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err returns why the server does not serve this client any more, nil if it may.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
+}
+
+// Release tells the server that the run has ended, whereupon it ends.
+func (c *Client) Release(ctx context.Context) error {
+	err := tell(ctx, c, "Release", nothing{})
+	var known *reconcile.Error
+	if errors.As(err, &known) && known.Code == CodeEnded {
+		return nil
+	}
+	return err
 }
 
 // deliver passes an answer to its call.

@@ -18,8 +18,12 @@ const maxCalls = 256
 
 // Server carries out the calls of one run on this machine. It outlives every stream.
 type Server struct {
+	// Released is called when the worker says that the run has ended, before that call is answered. Nil: nothing is.
+	Released func() error
+
 	runID       string
 	incarnation int64
+	run         host.Run
 	methods     map[string]method
 	children    *children
 	ctx         context.Context
@@ -57,9 +61,15 @@ type method func(ctx context.Context, with json.RawMessage) (any, error)
 
 // NewServer returns the server of one incarnation of a run. In dir, which exists, it keeps what the run's processes write.
 func NewServer(m host.Machine, runID string, incarnation int64, dir string) *Server {
-	s := &Server{runID: runID, incarnation: incarnation, replaced: map[string]bool{}, lostAt: time.Now()}
+	s := &Server{runID: runID, incarnation: incarnation, run: m.Run(runID), replaced: map[string]bool{}, lostAt: time.Now()}
 	s.children = &children{dir: dir, all: map[int64]*child{}}
-	s.methods = methods(m, m.Run(runID), s.children)
+	s.methods = methods(m, s.run, s.children)
+	s.methods["Release"] = methodOf(withoutParameters(func(context.Context) error {
+		if s.Released == nil {
+			return nil
+		}
+		return s.Released()
+	}))
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -75,6 +85,16 @@ func (s *Server) Close() error {
 		c.working.Wait()
 	}
 	return s.children.close()
+}
+
+// EndRun ends the run without its worker, and closes the server: the agent gets the end of its stdin first, and then what is left is
+// killed. Files and commits stay as they are.
+func (s *Server) EndRun(ctx context.Context) error {
+	s.children.sendEOF(ctx)
+	err := s.Close()
+	left, killErr := s.run.Kill(ctx, host.KillRequest{})
+	_, restoreErr := s.run.RestoreGit(ctx)
+	return errors.Join(err, killErr, host.Leftover("run "+s.runID, left.Processes), restoreErr, s.run.Finish(ctx))
 }
 
 // Silent returns for how long no client was connected.
@@ -114,7 +134,7 @@ func (s *Server) take(stream *stream, h hello) (*served, error) {
 	s.mu.Lock()
 	if why := s.refuse(h); why != "" {
 		s.mu.Unlock()
-		return nil, reconcile.NewError(CodeRefused, why, "the run ends; the next pass starts the issue again")
+		return nil, Refused(why)
 	}
 	client := s.client
 	if client != nil {
@@ -140,6 +160,16 @@ func (s *Server) take(stream *stream, h hello) (*served, error) {
 	return client, nil
 }
 
+// Refused is the error for a client that is not served.
+func Refused(why string) error {
+	return reconcile.NewError(CodeRefused, why, "the run ends; the next pass starts the issue again")
+}
+
+// Refuse tells a client, instead of a server, why it is not served.
+func Refuse(w io.Writer, err error) error {
+	return writeLine(w, welcome{Protocol: protocol, Fault: newFault(err)})
+}
+
 // refuse returns why a client is not served, empty if it is.
 func (s *Server) refuse(h hello) string {
 	switch {
@@ -148,7 +178,7 @@ func (s *Server) refuse(h hello) string {
 	case h.RunID != s.runID || h.Incarnation != s.incarnation:
 		return fmt.Sprintf("the host works for incarnation %d of run %s, not for %d of %s", s.incarnation, s.runID, h.Incarnation, h.RunID)
 	case s.closed:
-		return "run " + s.runID + " has ended there"
+		return "run " + s.runID + " ends there"
 	case s.replaced[h.Client]:
 		return "another worker controls run " + s.runID + " there"
 	}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"os"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/hosted"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/urfave/cli/v2"
+)
+
+// hostCommand is what symphony on another machine runs on this one. No person runs it.
+func hostCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "host", Hidden: true, ArgsUsage: "serve|connect",
+		Usage: "serve a run of symphony on another machine, or connect to the daemon that does",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "project"}, &cli.StringFlag{Name: "run"}, &cli.Int64Flag{Name: "incarnation"},
+			&cli.DurationFlag{Name: "lost-after"}, &cli.BoolFlag{Name: "detached"},
+		},
+		Action: func(c *cli.Context) error {
+			run := hosted.Run{Project: c.String("project"), ID: c.String("run"), Incarnation: c.Int64("incarnation")}
+			lostAfter := c.Duration("lost-after")
+			switch {
+			case c.Args().First() == "connect":
+				return hosted.Connect(c.Context, w.Environment(), run, w.Stdin, os.Stdout)
+			case c.Args().First() != "serve" || lostAfter <= 0:
+				return exit.Usage("symphony host is started by symphony on another machine")
+			case c.Bool("detached"):
+				return hosted.ServeHere(c.Context, w.Environment(), w.Stderr, run, lostAfter)
+			}
+			return hosted.Serve(c.Context, w.Environment(), run, lostAfter)
+		},
+	}
+}

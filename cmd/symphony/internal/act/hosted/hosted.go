@@ -1,0 +1,103 @@
+// Package hosted serves runs of another machine on this one, by the hidden commands symphony host serve and symphony host connect. The
+// worker of such a run, and symphony's database, are on the other machine.
+package hosted
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/daemon"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Run names a run of another machine. Project is a name of its project, which is unique on this machine.
+type Run struct {
+	Project, ID string
+	Incarnation int64
+}
+
+// place returns where the daemon of a run is.
+func place(w *environ.Env, r Run) (daemon.Place, error) {
+	if r.Project == "" || r.Project != filepath.Base(r.Project) || strings.HasPrefix(r.Project, ".") || r.Incarnation < 1 {
+		return daemon.Place{}, exit.Usage("symphony host is started by symphony on another machine")
+	}
+	base, _ := w.Lookup("XDG_STATE_HOME")
+	return daemon.NewPlace(filepath.Join(state.HostedDir(base, w.Home), r.Project), r.ID)
+}
+
+const readyBound = 30 * time.Second // for the start of a daemon
+
+// Serve makes sure that a daemon serves the run.
+func Serve(ctx context.Context, w *environ.Env, r Run, lostAfter time.Duration) error {
+	p, err := place(w, r)
+	if err != nil {
+		return err
+	}
+	exe, err := project.RunningProgram()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(filepath.Join(host.RunDir(p.StateDir, r.ID), "daemon.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	scopes := &proc.ScopeManager{Env: w.Environ}
+	return daemon.Launch(ctx, p, r.Incarnation, proc.Spawn{
+		Exe: exe, Log: log, Wait: readyBound, Env: host.Scrub(w.Environ), Scope: scopes.Scope(r.ID, "run "+r.ID),
+		Argv: []string{
+			"symphony", "host", "serve", "--detached", "--project", r.Project, "--run", r.ID,
+			"--incarnation", strconv.FormatInt(r.Incarnation, 10), "--lost-after", lostAfter.String(),
+		},
+	}, w.Now())
+}
+
+// ServeHere is the daemon. It logs to stderr.
+func ServeHere(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, lostAfter time.Duration) error {
+	ready, err := proc.TakeOver()
+	if err != nil {
+		return exit.Usage("symphony host serve --detached is started by symphony host serve: %v", err)
+	}
+	log := slog.New(slog.NewTextHandler(agent.Writer{W: stderr, Redactor: agent.NewRedactor(nil)}, nil)).With(slog.String("run_id", r.ID))
+	p, err := place(w, r)
+	if err == nil {
+		err = proc.NonDumpable() // what the worker sends contains secrets
+	}
+	if err != nil {
+		return errors.Join(err, ready.Refuse(err.Error()))
+	}
+	_ = proc.ShowAs("symphony") // as in a worker
+	stopReaping := worker.Supervise(ctx, log)
+	defer stopReaping()
+	err = daemon.Serve(ctx, project.NewMachine(p.StateDir, ""), p, daemon.Options{
+		Incarnation: r.Incarnation, LostAfter: lostAfter, Ready: ready.Taken, Log: log, Now: w.Now,
+	})
+	if err != nil {
+		log.Error("the daemon has failed", "error", err)
+		_ = ready.Refuse(err.Error()) // it may be waiting for this
+	}
+	return err
+}
+
+// Connect connects a pair of streams to the daemon of the run.
+func Connect(ctx context.Context, w *environ.Env, r Run, in io.Reader, out io.Writer) error {
+	p, err := place(w, r)
+	if err != nil {
+		return err
+	}
+	return daemon.Connect(ctx, p, r.Incarnation, in, out)
+}

@@ -1,0 +1,229 @@
+// Package daemon is the far side of runner/host/remote: a process that serves one run on its machine, and the proxy to it.
+//
+//	symphony host serve ── Launch ──► daemon ── Serve ──► socket ── host.Machine
+//	symphony host connect ── Connect ──────────────────────► socket
+//
+// The daemon is detached: it outlives every link, and is the parent of the run's processes. It ends when the worker says that the run has
+// ended, when it has heard nothing from a worker for too long, or by a signal. Before that it writes how the run has ended to a file.
+package daemon
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/remote"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// Place has the files of a run's daemon. Those in the directory of the run may be on a network file system. The lock and the socket are
+// on a local disk, in a directory of this machine and boot.
+type Place struct {
+	RunID string
+	// StateDir has the directories of runs.
+	StateDir string
+	local    string
+}
+
+// NewPlace returns the place of a run and creates its directories.
+func NewPlace(stateDir, runID string) (Place, error) {
+	p := Place{RunID: runID, StateDir: stateDir}
+	if runID == "" || runID != filepath.Base(runID) || strings.HasPrefix(runID, ".") {
+		return p, fmt.Errorf("%q is not the id of a run", runID)
+	}
+	boot, err := proc.BootID()
+	if err != nil {
+		return p, err
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return p, err
+	}
+	sum := sha256.Sum256([]byte(name + "\x00" + boot))
+	// Not TMPDIR, which may differ between the two commands.
+	p.local = filepath.Join("/tmp", fmt.Sprintf("symphony-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
+	if err := ownDir(p.local); err != nil {
+		return p, err
+	}
+	return p, os.MkdirAll(p.dir(), 0o700)
+}
+
+// ownDir creates a directory that only this account can read. It refuses one of another account.
+func ownDir(path string) error {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return &fs.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o077 != 0 || int(st.Uid) != os.Getuid() {
+		return reconcile.NewError("host_unsafe", path+" is not a directory that only this account can use", "remove it")
+	}
+	return nil
+}
+
+func (p Place) dir() string { return host.RunDir(p.StateDir, p.RunID) }
+
+func (p Place) socket() string { return filepath.Join(p.local, p.RunID+".sock") }
+
+func (p Place) lock() string { return filepath.Join(p.local, p.RunID+".lock") }
+
+func (p Place) incarnationFile() string { return filepath.Join(p.dir(), "incarnation") }
+
+const outcomeFile = "outcome.json"
+
+// Outcome is how a daemon ended.
+type Outcome struct {
+	Incarnation int64     `json:"incarnation"`
+	End         string    `json:"end"` // one of those below
+	At          time.Time `json:"at"`
+}
+
+// The ends of a daemon.
+const (
+	EndReleased   = "released"   // the worker said that the run had ended
+	EndLost       = "lost"       // no worker was connected for too long: the daemon has ended the run
+	EndTerminated = "terminated" // a signal: the daemon has ended the run
+)
+
+// Status is what a machine knows of the daemon of a run.
+type Status struct {
+	// Incarnation is the newest that was served, 0 for none.
+	Incarnation int64
+	// Serving: a daemon is alive.
+	Serving bool
+	// Outcome is how the daemon of Incarnation ended, or ends now; nil if it serves, or died.
+	Outcome *Outcome
+}
+
+// Status reads the state of a run.
+func (p Place) Status() (s Status, err error) {
+	if s.Serving, err = p.held(); err != nil {
+		return s, err
+	}
+	data, err := os.ReadFile(p.incarnationFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		s.Incarnation, err = strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+	}
+	if err != nil {
+		return s, err
+	}
+	if data, err = os.ReadFile(filepath.Join(p.dir(), outcomeFile)); errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	var o Outcome
+	if err == nil {
+		err = json.Unmarshal(data, &o)
+	}
+	if err == nil && o.Incarnation == s.Incarnation {
+		s.Outcome = &o
+	}
+	return s, err
+}
+
+// Err is the error for a client of an incarnation. It is nil if there is a daemon for it, or if this machine knows none.
+func (s Status) Err(incarnation int64) error {
+	switch {
+	case s.Incarnation == 0:
+		return nil
+	case s.Incarnation != incarnation:
+		return remote.Refused(fmt.Sprintf("the host knows incarnation %d of the run, not %d", s.Incarnation, incarnation))
+	case s.Outcome == nil && s.Serving:
+		return nil
+	case s.Outcome == nil:
+		return reconcile.NewError(remote.CodeDied, "the process that served the run on its host was killed", "what it left is ended next")
+	}
+	return reconcile.NewError(remote.CodeEnded, endings[s.Outcome.End], "the next pass starts the issue again")
+}
+
+var endings = map[string]string{
+	EndReleased:   "the run has ended on its host",
+	EndLost:       "the host has heard nothing from symphony for too long and has ended the run",
+	EndTerminated: "a signal has ended the run on its host",
+}
+
+// hold takes the lock that a daemon holds as long as it lives, and then removes. If another process has it for longer than wait, the error
+// is proc.ErrHeld.
+func (p Place) hold(wait time.Duration) (release func(), err error) {
+	for {
+		f, err := os.OpenFile(p.lock(), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := proc.Lock(f, unix.LOCK_EX, wait); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		held, err := f.Stat()
+		if there, statErr := os.Stat(p.lock()); err == nil && statErr == nil && os.SameFile(held, there) {
+			return func() {
+				_ = os.Remove(p.lock())
+				_ = f.Close()
+			}, nil
+		}
+		_ = f.Close() // it was removed
+	}
+}
+
+// held reports whether a process has the lock.
+func (p Place) held() (bool, error) {
+	f, err := os.Open(p.lock())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	err = proc.Lock(f, unix.LOCK_SH, 0)
+	if errors.Is(err, proc.ErrHeld) {
+		return true, nil
+	}
+	return false, err
+}
+
+// begin stores the incarnation that is served from now on. The caller holds the lock.
+func (p Place) begin(incarnation int64) error {
+	if err := os.Remove(p.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return durable.WriteFile(p.incarnationFile(), []byte(strconv.FormatInt(incarnation, 10)+"\n"), 0o600)
+}
+
+// end stores how the daemon ends.
+func (p Place) end(o Outcome) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(p.dir(), outcomeFile), append(data, '\n'), 0o600)
+}
+
+const keepOutcome = 24 * time.Hour
+
+// sweep deletes the directories of runs that ended a day ago.
+func sweep(stateDir string, now time.Time) error {
+	files, err := filepath.Glob(filepath.Join(host.RunDir(stateDir, "*"), outcomeFile))
+	for _, file := range files {
+		if info, statErr := os.Stat(file); statErr == nil && now.Sub(info.ModTime()) > keepOutcome {
+			err = errors.Join(err, os.RemoveAll(filepath.Dir(file)))
+		}
+	}
+	return err
+}
