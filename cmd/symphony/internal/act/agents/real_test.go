@@ -1,6 +1,7 @@
 package agents_test
 
 import (
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"os"
@@ -120,8 +121,13 @@ func TestRealAgent(t *testing.T) {
 		test.OK(t, syscall.Kill(p.PID, syscall.SIGKILL))
 	}
 	test.Until(t, "end of codex", func() bool { return len(test.Must(proc.Descendants(worker.PID))) == 0 })
-	r.call("a", turn("again"), script("say resumed"))
-	r.await("again", reconcile.CallCompleted, "resumed")
+	// A turn fails if the worker has not noticed the end yet. The next one starts codex again.
+	test.Until(t, "a turn of a new codex", func() bool {
+		id := "again" + rand.Text()
+		r.call("a", turn(id), script("say resumed"))
+		call := test.Must(r.Await(t.Context(), id))
+		return call.Status == reconcile.CallCompleted && strings.Contains(string(call.Result), "resumed")
+	})
 }
 
 // TestRealAgentInAProject checks with the real codex that an agent in the directory of a project, or around one, can't write what the
