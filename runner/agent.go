@@ -95,23 +95,37 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	return g, nil
 }
 
-// OtherHome explains the effect if codex reports another home than it was given; "" if it reports that home, or none.
-func (c Config) OtherHome(reported string) string {
-	if c.AgentHome == "" || reported == "" || sameDir(reported, c.AgentHome) {
-		return ""
+// CheckHome returns the home that codex reports, without links, and what it means if that is not the one that it was given; "" if it is,
+// or if codex reports none.
+func (c Config) CheckHome(ctx context.Context, m host.Machine, reported string) (home, warning string, err error) {
+	if reported == "" {
+		return "", "", nil
 	}
-	return fmt.Sprintf("codex uses the home %s, not that of agents, %s: its rules and programs work outside the sandbox",
-		reported, c.AgentHome)
+	facts, err := m.Facts(ctx, host.FactsRequest{Resolve: []string{reported, c.AgentHome}})
+	if err != nil {
+		return "", "", err
+	}
+	home = facts.Resolved[0]
+	if c.AgentHome != "" && home != facts.Resolved[1] {
+		warning = fmt.Sprintf("codex uses the home %s, not that of agents, %s: its rules and programs work outside the sandbox",
+			reported, c.AgentHome)
+	}
+	return home, warning, nil
 }
 
-// initialize opens the session, and checks what the agent reports and that it can sandbox commands.
+// initialize opens the session, and checks what the agent reports and that it can sandbox commands. The home that it returns is without
+// links.
 func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	server, err := g.session.Initialize(ctx)
 	if err != nil {
 		return server, err
 	}
 	g.Log.Info("agent ready", "user_agent", server.UserAgent)
-	if warning := g.Config.OtherHome(server.Home); warning != "" {
+	home, warning, err := g.Config.CheckHome(ctx, g.Machine, server.Home)
+	if err != nil {
+		return server, err
+	}
+	if server.Home = home; warning != "" {
 		g.Log.Warn(warning)
 	}
 	g.readEnviron(ctx)
@@ -146,7 +160,7 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	if err != nil || !agent.Confines(policy) {
 		return err
 	}
-	err = confine.TrySandbox(ctx, g.session, g.space.Path, g.Dir, policy)
+	err = confine.TrySandbox(ctx, g.session, g.space.Path, host.RunDir(g.StateDir, g.run.ID), policy)
 	var known *reconcile.Error
 	var exited *agent.Error
 	if explained := g.explain(ctx, err); errors.As(explained, &exited) && exited.Code == agent.CodePortExit && !g.killed() {

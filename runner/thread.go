@@ -3,7 +3,6 @@ package runner
 import (
 	"context"
 	"errors"
-	"path/filepath"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -42,9 +41,7 @@ func (t *turnLoop) handshake(ctx context.Context) (openedThread, error) {
 	if err != nil {
 		return openedThread{}, err
 	}
-	if t.codexHome, err = filepath.EvalSymlinks(server.Home); err != nil {
-		t.codexHome = server.Home
-	}
+	t.codexHome = server.Home
 	params, err := t.threadParams(ctx)
 	if err != nil {
 		return openedThread{}, err

@@ -270,6 +270,8 @@ type FactsRequest struct {
 	Opened []string
 	// Exist asks which of these paths exist. Links are not followed.
 	Exist []string
+	// Resolve asks for these paths without links.
+	Resolve []string
 	// Launch, if set, asks what a command starts. Then Path may be empty.
 	Launch *LaunchRequest
 }
@@ -302,6 +304,7 @@ type FactsAnswer struct {
 	// GitAround is the nearest directory, from Path upwards, that looks like a git directory; empty for none.
 	GitAround string
 	Exist     []string
+	Resolved  []string // in the order of Resolve; a path that does not exist is resolved as far as it does
 	Launcher  Launcher
 }
 

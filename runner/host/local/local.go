@@ -266,6 +266,9 @@ func (Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fact
 			answer.Exist = append(answer.Exist, path)
 		}
 	}
+	for _, path := range r.Resolve {
+		answer.Resolved = append(answer.Resolved, paths.Real(path))
+	}
 	if r.Around {
 		answer.GitAround = git.DirAround(r.Path)
 	}

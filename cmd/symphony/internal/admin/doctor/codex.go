@@ -37,7 +37,10 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 		list = failWith(err)
 	} else {
 		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
-		if warning := project.RunnerConfig(e.p, e.config).OtherHome(i.Server.Home); warning != "" {
+		switch _, warning, err := project.RunnerConfig(e.p, e.config).CheckHome(ctx, project.ThisMachine(), i.Server.Home); {
+		case err != nil:
+			list = append(list, failWith(err)...)
+		case warning != "":
 			list = append(list, warn(warning,
 				"remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
 		}
