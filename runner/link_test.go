@@ -52,7 +52,7 @@ func (m *onlyRun) Run(string) host.Run { return m.run }
 // link serves a machine and returns a client of it.
 func link(t *testing.T, m host.Machine, id string) host.Machine {
 	t.Helper()
-	server := remote.NewServer(m, id, 1, t.TempDir())
+	server := remote.NewServer(m, remote.Incarnation{RunID: id, Number: 1}, t.TempDir())
 	dial := func(context.Context) (io.ReadWriteCloser, error) {
 		near, far := net.Pipe()
 		go func() { _ = server.Serve(far) }()
@@ -60,7 +60,7 @@ func link(t *testing.T, m host.Machine, id string) host.Machine {
 		breaking.left.Store(4 + rand.Int64N(30))
 		return breaking, nil
 	}
-	client := test.Must(remote.Connect(t.Context(), dial, id, 1))
+	client := test.Must(remote.Connect(t.Context(), dial, remote.Incarnation{RunID: id, Number: 1}))
 	t.Cleanup(func() {
 		client.Close()
 		test.OK(t, server.Close())

@@ -29,7 +29,7 @@ func hostCommand(w *term.Env) *cli.Command {
 			case c.Bool("detached"):
 				return hosted.ServeHere(c.Context, w.Environment(), w.Stderr, run, lostAfter)
 			}
-			return hosted.Serve(c.Context, w.Environment(), run, lostAfter)
+			return hosted.Serve(c.Context, w.Environment(), w.Stdin, os.Stdout, run, lostAfter)
 		},
 	}
 }

@@ -95,7 +95,8 @@ chmod 755 bin/ssh
 // link returns a link to a run.
 func (h *sshHosts) link(host, run string) ssh.Link {
 	return ssh.Link{
-		Host: test.Must(ssh.Parse(host)), Program: h.program, Env: h.env, Project: "shop", RunID: run, Incarnation: 1, LostAfter: time.Minute,
+		Host: test.Must(ssh.Parse(host)), Program: h.program, Env: h.env, Project: "shop", LostAfter: time.Minute,
+		Of: remote.Incarnation{RunID: run, Number: 1, Secret: "secret"},
 	}
 }
 
@@ -119,7 +120,7 @@ func connect(t *testing.T, l ssh.Link) *connection {
 		}
 		return s, err
 	}
-	c.Client = test.Must(remote.Connect(t.Context(), dial, l.RunID, l.Incarnation))
+	c.Client = test.Must(remote.Connect(t.Context(), dial, l.Of))
 	t.Cleanup(c.Close)
 	return c
 }
@@ -165,7 +166,7 @@ func TestHosts(t *testing.T) {
 		t.Parallel()
 		l := h.link("far", "run-cut")
 		c := connect(t, l)
-		p, daemon, lines := c.start(t, l.RunID, `pwd; echo "$HOME"; exec cat`)
+		p, daemon, lines := c.start(t, l.Of.RunID, `pwd; echo "$HOME"; exec cat`)
 		for i := range 5 {
 			_ = test.Must(fmt.Fprintf(p.Stdin(), "line %d\n", i))
 			c.cut()
@@ -178,12 +179,12 @@ func TestHosts(t *testing.T) {
 		test.Equal(t, "output", strings.Join(got, "|"), "/||line 0|line 1|line 2|line 3|line 4")
 		test.Equal(t, "exit", test.Must(p.Close()).Code, 0)
 		test.OK(t, l.Start(t.Context())) // again: nothing happens
-		test.OK(t, remote.Machine{Client: c.Client}.Run(l.RunID).Finish(t.Context()))
+		test.OK(t, remote.Machine{Client: c.Client}.Run(l.Of.RunID).Finish(t.Context()))
 		test.OK(t, c.Release(t.Context()))
 		c.Close()
 		test.Until(t, "the daemon ends", func() bool { return !exists(daemon) })
 		test.Equal(t, "started later", codeOfError(l.Start(t.Context())), remote.CodeEnded)
-		_, err := remote.Connect(t.Context(), l.Dial, l.RunID, 1)
+		_, err := remote.Connect(t.Context(), l.Dial, l.Of)
 		test.Equal(t, "connected later", codeOfError(err), remote.CodeEnded)
 		test.Equal(t, "directories", test.Must(filepath.Glob(h.dir+"/*/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json")),
 			[]string{h.dir + "/far/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json"})
@@ -194,7 +195,7 @@ func TestHosts(t *testing.T) {
 		l := h.link("near", "run-lost")
 		l.LostAfter = 30 * time.Second // it is idle: the other parts run meanwhile
 		c := connect(t, l)
-		_, daemon, lines := c.start(t, l.RunID, `sleep 1000 & echo $!; exec cat`)
+		_, daemon, lines := c.start(t, l.Of.RunID, `sleep 1000 & echo $!; exec cat`)
 		test.Equal(t, "a line", lines.Scan(), true)
 		child := test.Must(strconv.Atoi(lines.Text()))
 		c.Close()
@@ -209,22 +210,20 @@ func TestHosts(t *testing.T) {
 		t.Parallel()
 		l := h.link("near", "run-killed")
 		c := connect(t, l)
-		_, daemon, lines := c.start(t, l.RunID, `sleep 1000 & echo $!; exec sleep 1001`)
+		_, daemon, lines := c.start(t, l.Of.RunID, `sleep 1000 & echo $!; exec sleep 1001`)
 		test.Equal(t, "a line", lines.Scan(), true)
 		child := test.Must(strconv.Atoi(lines.Text()))
-		_ = test.Must(remote.Machine{Client: c.Client}.Run(l.RunID).Observe(t.Context()))
+		_ = test.Must(remote.Machine{Client: c.Client}.Run(l.Of.RunID).Observe(t.Context()))
 		test.OK(t, unix.Kill(daemon, unix.SIGKILL))
 		<-c.Done()
 		test.Equal(t, "the client", codeOfError(c.Err()), remote.CodeDied)
 		test.Equal(t, "its process", exists(child), true)
 		next := l
-		next.Incarnation = 2
+		next.Of.Number = 2
 		again := connect(t, next)
-		left := test.Must(remote.Machine{Client: again.Client}.End(t.Context(), host.LeftRequest{RunID: l.RunID}))
-		test.Equal(t, "left", len(left.Processes), 0)
 		test.Equal(t, "its process", exists(child), false)
 		test.Equal(t, "the old incarnation", codeOfError(l.Start(t.Context())), remote.CodeRefused)
-		_, err := remote.Connect(t.Context(), l.Dial, l.RunID, 1)
+		_, err := remote.Connect(t.Context(), l.Dial, l.Of)
 		test.Equal(t, "its client", codeOfError(err), remote.CodeRefused)
 		test.OK(t, again.Release(t.Context()))
 		test.Equal(t, "the new one", codeOfError(next.Start(t.Context())), remote.CodeEnded)
@@ -245,6 +244,8 @@ func TestHosts(t *testing.T) {
 		t.Parallel()
 		l := h.link("gone", "run-gone")
 		test.Equal(t, "error", codeOfError(l.Start(t.Context())), ssh.CodeUnreachable)
+		_, err := remote.Connect(t.Context(), l.Dial, l.Of)
+		test.Contains(t, "why", fmt.Sprint(err), "gone: ", "UNKNOWN port")
 		l.Env = []string{"PATH=" + filepath.Join(h.dir, "far")}
 		test.Equal(t, "without ssh", codeOfError(l.Start(t.Context())), "ssh_missing")
 	})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -15,19 +16,20 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Launch makes sure that an incarnation of a run is served: it starts a daemon for it, unless there is or was one. If it returns nil, the
-// daemon can be connected to. Otherwise the error is that of a client (remote.CodeRefused, CodeEnded, CodeDied), or nothing was started.
-// It can be repeated.
+// Launch makes sure that an incarnation of a run is served: it starts a daemon for it, unless there is or was one. If it returns nil, there
+// is a daemon, which can be connected to within moments. Otherwise the error is that of a client (remote.CodeRefused, CodeEnded, CodeDied),
+// or it is not known whether there is one. It can be repeated.
 func Launch(ctx context.Context, p Place, incarnation int64, s proc.Spawn, now time.Time) error {
 	status, err := p.Status()
 	if err != nil {
 		return err
 	}
+	// While an older daemon serves, its client has to end it first.
 	if status.Incarnation >= incarnation || status.Serving && status.Outcome == nil {
 		return status.Err(incarnation)
 	}
-	if err := sweep(p.StateDir, now); err != nil {
-		return fmt.Errorf("directories of ended runs: %w", err)
+	if err := p.sweep(now); err != nil {
+		fmt.Fprintln(s.Log, "directories of ended runs:", err)
 	}
 	d, err := proc.Detach(s)
 	if err == nil {
@@ -45,7 +47,7 @@ func Launch(ctx context.Context, p Place, incarnation int64, s proc.Spawn, now t
 
 // Options are for Serve.
 type Options struct {
-	Incarnation int64
+	remote.Incarnation
 	// LostAfter is how long the daemon works without a link. Then it ends the run.
 	LostAfter time.Duration
 	// Ready is called when clients can connect.
@@ -56,32 +58,19 @@ type Options struct {
 
 const (
 	lostStep    = time.Second      // how often the daemon looks whether it has a link
+	observeStep = 5 * time.Second  // how often it records the processes of the run without one
 	goodbye     = 5 * time.Second  // for the answer to the worker's last call
 	finishBound = 30 * time.Second // for the end of a run without its worker
 )
 
 // Serve serves the run until it ends. It ends early, and ends the run, if ctx ends or if there was no link for too long.
 func Serve(ctx context.Context, m host.Machine, p Place, o Options) error {
-	status, err := p.Status()
-	if err != nil {
-		return err
-	}
-	wait := lostStep // for calls of Status
-	if status.Outcome != nil {
-		wait = 2 * goodbye // the daemon of an earlier incarnation may be ending
-	}
-	release, err := p.hold(wait)
+	release, err := p.hold(2 * goodbye) // the daemon of an earlier incarnation may be ending
 	if err != nil {
 		return fmt.Errorf("run %s is served already: %w", p.RunID, err)
 	}
 	defer release()
-	if status, err = p.Status(); err == nil && status.Incarnation >= o.Incarnation {
-		err = fmt.Errorf("run %s was served already, for incarnation %d", p.RunID, status.Incarnation)
-	}
-	if err == nil {
-		err = p.begin(o.Incarnation)
-	}
-	if err != nil {
+	if err := takeOver(ctx, m, p, o.Number); err != nil {
 		return err
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "unix", p.socket())
@@ -89,7 +78,7 @@ func Serve(ctx context.Context, m host.Machine, p Place, o Options) error {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
-	d := &daemon{Options: o, place: p, server: remote.NewServer(m, p.RunID, o.Incarnation, p.dir()), released: make(chan struct{})}
+	d := &daemon{Options: o, place: p, server: remote.NewServer(m, o.Incarnation, p.dir()), released: make(chan struct{})}
 	d.server.Released = d.release
 	if err := o.Ready(); err != nil {
 		o.Log.Info("the program that has started this one has ended", "error", err)
@@ -98,7 +87,7 @@ func Serve(ctx context.Context, m host.Machine, p Place, o Options) error {
 	end := d.wait(ctx)
 	o.Log.Info("the daemon ends", "end", end)
 	if end == EndReleased {
-		d.takeLeave()
+		d.awaitStreams()
 		return d.server.Close()
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishBound)
@@ -106,7 +95,24 @@ func Serve(ctx context.Context, m host.Machine, p Place, o Options) error {
 	if err := d.server.EndRun(bounded); err != nil {
 		return err // without an outcome another daemon ends what is left
 	}
-	return p.end(Outcome{o.Incarnation, end, o.Now()})
+	return p.end(Outcome{o.Number, end, o.Now()})
+}
+
+// takeOver makes this process the daemon of an incarnation. It ends what an earlier daemon has left that was killed.
+func takeOver(ctx context.Context, m host.Machine, p Place, incarnation int64) error {
+	status, err := p.Status()
+	switch {
+	case err != nil:
+		return err
+	case status.Incarnation >= incarnation:
+		return fmt.Errorf("run %s was served already, for incarnation %d", p.RunID, status.Incarnation)
+	case status.Incarnation > 0 && status.Outcome == nil:
+		left, err := m.End(ctx, host.LeftRequest{RunID: p.RunID})
+		if err = errors.Join(err, host.Leftover("run "+p.RunID, left.Processes)); err != nil {
+			return err
+		}
+	}
+	return p.begin(incarnation)
 }
 
 // daemon is a daemon that serves.
@@ -135,10 +141,14 @@ func (d *daemon) accept(l net.Listener) {
 	}
 }
 
-// release stores that the worker has ended the run.
+// release stores that the worker has ended the run, which must have no processes any more.
 func (d *daemon) release() error {
-	err := d.place.end(Outcome{d.Incarnation, EndReleased, d.Now()})
-	if err == nil {
+	err := d.server.CloseProcesses()
+	below, listErr := proc.Descendants(os.Getpid())
+	if err = errors.Join(err, listErr, host.Leftover("run "+d.place.RunID, below)); err != nil {
+		return err
+	}
+	if err = d.place.end(Outcome{d.Number, EndReleased, d.Now()}); err == nil {
 		d.once.Do(func() { close(d.released) })
 	}
 	return err
@@ -146,14 +156,19 @@ func (d *daemon) release() error {
 
 // wait waits for the end of the daemon.
 func (d *daemon) wait(ctx context.Context) (end string) {
-	ticks := time.NewTicker(lostStep)
+	ticks, observe := time.NewTicker(lostStep), time.NewTicker(observeStep)
 	defer ticks.Stop()
+	defer observe.Stop()
 	for {
 		select {
 		case <-d.released:
 			return EndReleased
 		case <-ctx.Done():
 			return EndTerminated
+		case <-observe.C:
+			if err := d.server.Observe(ctx); err != nil {
+				d.Log.Warn("processes of the run", "error", err)
+			}
 		case <-ticks.C:
 			if d.server.Silent() > d.LostAfter {
 				return EndLost
@@ -162,8 +177,8 @@ func (d *daemon) wait(ctx context.Context) (end string) {
 	}
 }
 
-// takeLeave waits until the worker has closed its stream after the last answer.
-func (d *daemon) takeLeave() {
+// awaitStreams waits until the worker has closed its stream after the last answer.
+func (d *daemon) awaitStreams() {
 	gone := make(chan struct{})
 	go func() { d.streams.Wait(); close(gone) }()
 	select {
@@ -193,15 +208,11 @@ func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out 
 	}
 }
 
+// join copies both ways until one of the streams ends. The other copy may go on until the process ends.
 func join(ctx context.Context, conn net.Conn, in io.Reader, out io.Writer) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	go func() {
-		_, _ = io.Copy(conn, in)
-		_ = conn.Close() // the client has gone
-	}()
-	_, err := io.Copy(out, conn)
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
+	ended := make(chan error, 2)
+	go func() { _, err := io.Copy(conn, in); ended <- err }()
+	go func() { _, err := io.Copy(out, conn); ended <- err }()
+	return errors.Join(<-ended, conn.Close())
 }

@@ -16,7 +16,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,6 +34,7 @@ type Place struct {
 	RunID string
 	// StateDir has the directories of runs.
 	StateDir string
+	machine  string // its name
 	local    string
 }
 
@@ -48,11 +48,10 @@ func NewPlace(stateDir, runID string) (Place, error) {
 	if err != nil {
 		return p, err
 	}
-	name, err := os.Hostname()
-	if err != nil {
+	if p.machine, err = os.Hostname(); err != nil {
 		return p, err
 	}
-	sum := sha256.Sum256([]byte(name + "\x00" + boot))
+	sum := sha256.Sum256([]byte(p.machine + "\x00" + boot))
 	// Not TMPDIR, which may differ between the two commands.
 	p.local = filepath.Join("/tmp", fmt.Sprintf("symphony-%d-%s", os.Getuid(), hex.EncodeToString(sum[:6])))
 	if err := ownDir(p.local); err != nil {
@@ -82,9 +81,18 @@ func (p Place) socket() string { return filepath.Join(p.local, p.RunID+".sock") 
 
 func (p Place) lock() string { return filepath.Join(p.local, p.RunID+".lock") }
 
-func (p Place) incarnationFile() string { return filepath.Join(p.dir(), "incarnation") }
+// The files of a daemon in the directory of its run.
+const (
+	recordFile  = "daemon.json"
+	outcomeFile = "outcome.json"
+)
 
-const outcomeFile = "outcome.json"
+// record is what is stored of the newest daemon of a run.
+type record struct {
+	Incarnation int64            `json:"incarnation"`
+	Machine     string           `json:"machine"`
+	Process     reconcile.Handle `json:"process"`
+}
 
 // Outcome is how a daemon ended.
 type Outcome struct {
@@ -100,42 +108,45 @@ const (
 	EndTerminated = "terminated" // a signal: the daemon has ended the run
 )
 
-// Status is what a machine knows of the daemon of a run.
+// Status is what a machine knows of the daemons of a run.
 type Status struct {
-	// Incarnation is the newest that was served, 0 for none.
+	// Incarnation is the newest that a daemon was started for, 0 for none.
 	Incarnation int64
-	// Serving: a daemon is alive.
+	// Serving: that daemon is alive.
 	Serving bool
-	// Outcome is how the daemon of Incarnation ended, or ends now; nil if it serves, or died.
+	// Outcome is how it ended, or is about to end; nil if it serves, or died.
 	Outcome *Outcome
 }
 
-// Status reads the state of a run.
+// Status reads the state of a run. It fails if the newest daemon was started on another machine with the same home.
 func (p Place) Status() (s Status, err error) {
-	if s.Serving, err = p.held(); err != nil {
+	var r record
+	if found, err := readJSON(filepath.Join(p.dir(), recordFile), &r); !found {
 		return s, err
 	}
-	data, err := os.ReadFile(p.incarnationFile())
-	if errors.Is(err, fs.ErrNotExist) {
-		return s, nil
+	if r.Machine != p.machine {
+		return s, fmt.Errorf("run %s is on %s, not on %s", p.RunID, r.Machine, p.machine)
 	}
-	if err == nil {
-		s.Incarnation, err = strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
-	}
-	if err != nil {
-		return s, err
-	}
-	if data, err = os.ReadFile(filepath.Join(p.dir(), outcomeFile)); errors.Is(err, fs.ErrNotExist) {
-		return s, nil
-	}
+	// The daemon writes its outcome before it ends, so it is read after the process was looked for.
+	s.Incarnation, s.Serving = r.Incarnation, proc.SameProcess(r.Process)
 	var o Outcome
+	if found, err := readJSON(filepath.Join(p.dir(), outcomeFile), &o); !found || o.Incarnation != s.Incarnation {
+		return s, err
+	}
+	s.Outcome = &o
+	return s, nil
+}
+
+// readJSON decodes a file. It is not found if it does not exist or can't be read.
+func readJSON(path string, v any) (found bool, err error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err == nil {
-		err = json.Unmarshal(data, &o)
+		err = json.Unmarshal(data, v)
 	}
-	if err == nil && o.Incarnation == s.Incarnation {
-		s.Outcome = &o
-	}
-	return s, err
+	return err == nil, err
 }
 
 // Err is the error for a client of an incarnation. It is nil if there is a daemon for it, or if this machine knows none.
@@ -181,48 +192,41 @@ func (p Place) hold(wait time.Duration) (release func(), err error) {
 	}
 }
 
-// held reports whether a process has the lock.
-func (p Place) held() (bool, error) {
-	f, err := os.Open(p.lock())
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	err = proc.Lock(f, unix.LOCK_SH, 0)
-	if errors.Is(err, proc.ErrHeld) {
-		return true, nil
-	}
-	return false, err
-}
-
-// begin stores the incarnation that is served from now on. The caller holds the lock.
+// begin stores that this process serves an incarnation from now on. The caller holds the lock.
 func (p Place) begin(incarnation int64) error {
+	self, err := proc.Self()
+	if err != nil {
+		return err
+	}
 	if err := os.Remove(p.socket()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return durable.WriteFile(p.incarnationFile(), []byte(strconv.FormatInt(incarnation, 10)+"\n"), 0o600)
+	return writeJSON(filepath.Join(p.dir(), recordFile), record{incarnation, p.machine, self})
 }
 
-// end stores how the daemon ends.
-func (p Place) end(o Outcome) error {
-	data, err := json.Marshal(o)
+func writeJSON(path string, v any) error {
+	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(p.dir(), outcomeFile), append(data, '\n'), 0o600)
+	return durable.WriteFile(path, append(data, '\n'), 0o600)
 }
 
-const keepOutcome = 24 * time.Hour
+// end stores how the daemon ends.
+func (p Place) end(o Outcome) error { return writeJSON(filepath.Join(p.dir(), outcomeFile), o) }
 
-// sweep deletes the directories of runs that ended a day ago.
-func sweep(stateDir string, now time.Time) error {
-	files, err := filepath.Glob(filepath.Join(host.RunDir(stateDir, "*"), outcomeFile))
+// keepOutcome is how long the files of an ended run are kept.
+const keepOutcome = 7 * 24 * time.Hour
+
+// sweep deletes the directories of runs that ended long ago.
+func (p Place) sweep(now time.Time) error {
+	files, err := filepath.Glob(filepath.Join(host.RunDir(p.StateDir, "*"), outcomeFile))
 	for _, file := range files {
-		if info, statErr := os.Stat(file); statErr == nil && now.Sub(info.ModTime()) > keepOutcome {
-			err = errors.Join(err, os.RemoveAll(filepath.Dir(file)))
+		other := p
+		other.RunID = filepath.Base(filepath.Dir(file))
+		s, statusErr := other.Status()
+		if statusErr == nil && !s.Serving && s.Outcome != nil && now.Sub(s.Outcome.At) > keepOutcome {
+			err = errors.Join(err, os.RemoveAll(other.dir()))
 		}
 	}
 	return err

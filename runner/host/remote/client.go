@@ -18,8 +18,9 @@ import (
 type Dial func(ctx context.Context) (io.ReadWriteCloser, error)
 
 const (
-	maxPause   = 10 * time.Second // between two attempts to connect
-	cancelWait = 10 * time.Second // how long a call may take that was canceled
+	minPause   = 10 * time.Millisecond // before an attempt to connect, if the last link was of use
+	maxPause   = 10 * time.Second      // between two attempts to connect
+	cancelWait = 10 * time.Second      // how long a call may take that was canceled
 )
 
 // The codes of the errors that end a client.
@@ -67,9 +68,9 @@ type call struct {
 
 // Connect connects to the server of an incarnation of a run. Afterwards the client connects again by itself until Close, and calls wait
 // meanwhile. An error means that the server has carried out nothing.
-func Connect(ctx context.Context, dial Dial, runID string, incarnation int64) (*Client, error) {
+func Connect(ctx context.Context, dial Dial, of Incarnation) (*Client, error) {
 	c := &Client{
-		dial: dial, hello: hello{Protocol: protocol, RunID: runID, Incarnation: incarnation, Client: rand.Text()},
+		dial: dial, hello: hello{Protocol: protocol, Incarnation: of, Client: rand.Text()},
 		session: newSession(), done: make(chan struct{}), waiting: map[int64]*call{},
 	}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -121,7 +122,7 @@ func (c *Client) keep(s *stream, w welcome) {
 			_ = s.run(c.session, w.Received, c.deliver)
 			c.use(nil)
 			if c.session.have() > had {
-				pause = 0
+				pause = minPause
 			}
 		}
 		select {

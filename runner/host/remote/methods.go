@@ -48,7 +48,8 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 // methods are the calls about processes.
 func (c *children) methods() map[string]method {
 	return map[string]method{
-		"Write": ofChild(c, func(_ context.Context, p *child, w writeCall) (nothing, error) {
+		"Write": ofChild(c, func(ctx context.Context, p *child, w writeCall) (nothing, error) {
+			defer context.AfterFunc(ctx, func() { _ = p.Stdin().Close() })() // a process that does not read would block the call for ever
 			_, err := p.Stdin().Write(w.Data)
 			return nothing{}, err
 		}),

@@ -26,6 +26,8 @@ import (
 
 // The tests of package runner use this package for every run, over links that break again and again.
 
+var ours = Incarnation{"run-1", 7, "secret"}
+
 // rig is a server with a client.
 type rig struct {
 	*Server
@@ -47,8 +49,8 @@ func (c slowConn) Write(b []byte) (int, error) {
 func newRig(t *testing.T, m host.Machine) *rig {
 	t.Helper()
 	r := &rig{dir: t.TempDir()}
-	r.Server = NewServer(m, "run-1", 7, r.dir)
-	r.client = test.Must(Connect(t.Context(), r.dial, "run-1", 7))
+	r.Server = NewServer(m, ours, r.dir)
+	r.client = test.Must(Connect(t.Context(), r.dial, ours))
 	t.Cleanup(func() {
 		r.client.Close()
 		test.OK(t, r.Close())
@@ -199,17 +201,18 @@ func TestRefused(t *testing.T) {
 		var known *reconcile.Error
 		test.Equal(t, what, errors.As(err, &known) && known.Code == CodeRefused, true)
 	}
-	_, err := Connect(t.Context(), r.dial, "run-2", 7)
-	refused("another run", err)
-	for _, incarnation := range []int64{6, 8} {
-		_, err = Connect(t.Context(), r.dial, "run-1", incarnation)
-		refused("another incarnation", err)
+	for what, of := range map[string]Incarnation{
+		"another run": {"run-2", 7, "secret"}, "an older incarnation": {"run-1", 6, "secret"}, "a newer one": {"run-1", 8, "secret"},
+		"another secret": {"run-1", 7, "another"}, "no secret": {"run-1", 7, ""},
+	} {
+		_, err := Connect(t.Context(), r.dial, of)
+		refused(what, err)
 	}
 	test.OK(t, Machine{r.client}.Run("").Open(t.Context())) // the client that is connected goes on
-	test.Equal(t, "another version is refused", r.refuse(hello{Protocol: protocol + 1, RunID: "run-1", Incarnation: 7}) != "", true)
+	test.Equal(t, "another version is refused", r.refuse(hello{Protocol: protocol + 1, Incarnation: ours}) != "", true)
 	test.OK(t, r.Close())
 	refused("a call after the end", Machine{r.client}.Run("").Verify(t.Context()))
-	_, err = Connect(t.Context(), r.dial, "run-1", 7)
+	_, err := Connect(t.Context(), r.dial, ours)
 	refused("a client after the end", err)
 }
 
@@ -223,7 +226,7 @@ func TestNewerClient(t *testing.T) {
 		older <- err
 	}()
 	<-g.begun
-	newer := test.Must(Connect(t.Context(), r.dial, "run-1", 7))
+	newer := test.Must(Connect(t.Context(), r.dial, ours))
 	defer newer.Close()
 	test.Equal(t, "calls of the older client that ended first", len(g.ended), 1)
 	go func() { <-g.begun; g.answer <- "for the newer one" }()
@@ -241,7 +244,7 @@ func TestPeerDoesNotRead(t *testing.T) {
 		test.OK(t, newLines(far).next(&hello{}))
 		test.OK(t, writeLine(far, welcome{Protocol: protocol}))
 	}()
-	c := test.Must(Connect(t.Context(), func(context.Context) (io.ReadWriteCloser, error) { return near, nil }, "run-1", 7))
+	c := test.Must(Connect(t.Context(), func(context.Context) (io.ReadWriteCloser, error) { return near, nil }, ours))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for range 200 {
@@ -253,10 +256,10 @@ func TestPeerDoesNotRead(t *testing.T) {
 	test.ErrorIs(t, "a call", err, context.DeadlineExceeded)
 	c.Close()
 
-	s := NewServer(local.Machine{}, "run-1", 7, t.TempDir())
+	s := NewServer(local.Machine{}, ours, t.TempDir())
 	near, far = net.Pipe()
 	go func() { _ = s.Serve(far) }()
-	test.OK(t, writeLine(near, hello{Protocol: protocol, RunID: "run-1", Incarnation: 7, Client: "c"}))
+	test.OK(t, writeLine(near, hello{Protocol: protocol, Incarnation: ours, Client: "c"}))
 	test.OK(t, newLines(near).next(&welcome{}))
 	for i := range 3 {
 		body := test.Must(json.Marshal(request{Call: int64(i + 1), Method: "Facts", With: []byte("{}")}))
@@ -358,12 +361,12 @@ func TestFaults(t *testing.T) {
 
 // Neither side is harmed by what the other one sends.
 func FuzzServer(f *testing.F) {
-	const first = `{"protocol":1,"run_id":"run-1","incarnation":7,"client":"c"}` + "\n"
+	const first = `{"protocol":1,"run_id":"run-1","incarnation":7,"secret":"secret","client":"c"}` + "\n"
 	f.Add([]byte(first + `{"n":1,"body":{"call":1,"method":"Wait","with":{"child":1}}}` + "\n"))
 	f.Add([]byte(first + `{"n":1,"body":{"call":1,"method":"Read","with":{"child":1,"max":-1}}}` + "\n" +
 		`{"n":2,"received":1,"body":{"cancel":1}}` + "\n"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		s := NewServer(local.Machine{}, "run-1", 7, t.TempDir())
+		s := NewServer(local.Machine{}, ours, t.TempDir())
 		s.methods = s.children.methods() // others change the machine
 		kept := test.Must(newOutput(filepath.Join(t.TempDir(), "output")))
 		kept.copy(strings.NewReader("some words"))
@@ -391,7 +394,7 @@ func FuzzClient(f *testing.F) {
 			go func() { _, _ = io.Copy(io.Discard, far) }()
 			go func() { _, _ = far.Write(sent); _ = far.Close() }()
 			return near, nil
-		}, "run-1", 7)
+		}, ours)
 		if err != nil {
 			return
 		}

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,13 +22,12 @@ type Server struct {
 	// Released is called when the worker says that the run has ended, before that call is answered. Nil: nothing is.
 	Released func() error
 
-	runID       string
-	incarnation int64
-	run         host.Run
-	methods     map[string]method
-	children    *children
-	ctx         context.Context
-	stop        context.CancelFunc
+	of       Incarnation
+	run      host.Run
+	methods  map[string]method
+	children *children
+	ctx      context.Context
+	stop     context.CancelFunc
 
 	mu       sync.Mutex
 	closed   bool
@@ -60,8 +60,8 @@ func (c *served) andEarlier() (list []*served) {
 type method func(ctx context.Context, with json.RawMessage) (any, error)
 
 // NewServer returns the server of one incarnation of a run. In dir, which exists, it keeps what the run's processes write.
-func NewServer(m host.Machine, runID string, incarnation int64, dir string) *Server {
-	s := &Server{runID: runID, incarnation: incarnation, run: m.Run(runID), replaced: map[string]bool{}, lostAt: time.Now()}
+func NewServer(m host.Machine, of Incarnation, dir string) *Server {
+	s := &Server{of: of, run: m.Run(of.RunID), replaced: map[string]bool{}, lostAt: time.Now()}
 	s.children = &children{dir: dir, all: map[int64]*child{}}
 	s.methods = methods(m, s.run, s.children)
 	s.methods["Release"] = methodOf(withoutParameters(func(context.Context) error {
@@ -94,7 +94,7 @@ func (s *Server) EndRun(ctx context.Context) error {
 	err := s.Close()
 	left, killErr := s.run.Kill(ctx, host.KillRequest{})
 	_, restoreErr := s.run.RestoreGit(ctx)
-	return errors.Join(err, killErr, host.Leftover("run "+s.runID, left.Processes), restoreErr, s.run.Finish(ctx))
+	return errors.Join(err, killErr, host.Leftover("run "+s.of.RunID, left.Processes), restoreErr, s.run.Finish(ctx))
 }
 
 // Silent returns for how long no client was connected.
@@ -102,10 +102,20 @@ func (s *Server) Silent() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.client != nil && s.client.stream.ctx.Err() == nil {
+		s.lostAt = time.Now()
 		return 0
 	}
 	return time.Since(s.lostAt)
 }
+
+// Observe records the processes of the run, as its worker does while there is a link.
+func (s *Server) Observe(ctx context.Context) error {
+	_, err := s.run.Observe(ctx)
+	return err
+}
+
+// CloseProcesses closes the processes that the worker has not closed.
+func (s *Server) CloseProcesses() error { return s.children.close() }
 
 // Serve serves a client until its stream breaks, a newer client connects, or the server is closed.
 func (s *Server) Serve(conn io.ReadWriteCloser) error {
@@ -175,12 +185,14 @@ func (s *Server) refuse(h hello) string {
 	switch {
 	case h.Protocol != protocol:
 		return fmt.Sprintf("the host speaks version %d of the protocol, not %d", protocol, h.Protocol)
-	case h.RunID != s.runID || h.Incarnation != s.incarnation:
-		return fmt.Sprintf("the host works for incarnation %d of run %s, not for %d of %s", s.incarnation, s.runID, h.Incarnation, h.RunID)
+	case h.RunID != s.of.RunID || h.Number != s.of.Number:
+		return fmt.Sprintf("the host works for incarnation %d of run %s, not for %d of %s", s.of.Number, s.of.RunID, h.Number, h.RunID)
+	case subtle.ConstantTimeCompare([]byte(h.Secret), []byte(s.of.Secret)) == 0:
+		return "the secret of run " + s.of.RunID + " is another there"
 	case s.closed:
-		return "run " + s.runID + " ends there"
+		return "run " + s.of.RunID + " ends there"
 	case s.replaced[h.Client]:
-		return "another worker controls run " + s.runID + " there"
+		return "another worker controls run " + s.of.RunID + " there"
 	}
 	return ""
 }

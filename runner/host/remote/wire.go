@@ -35,12 +35,18 @@ const (
 	maxText = 8 << 10        // bytes of an error's text
 )
 
+// Incarnation is one time that a run's work is given to a server, which refuses clients of others.
+type Incarnation struct {
+	RunID  string `json:"run_id"`
+	Number int64  `json:"incarnation"` // grows with each one
+	// Secret is known to the worker and the server, so that no program of the run can take the place of the worker.
+	Secret string `json:"secret"`
+}
+
 // hello is the first message of a client.
 type hello struct {
-	Protocol int    `json:"protocol"`
-	RunID    string `json:"run_id"`
-	// Incarnation grows each time that a run's work is given to a server. A server refuses clients of other ones.
-	Incarnation int64 `json:"incarnation"`
+	Protocol int `json:"protocol"`
+	Incarnation
 	// Client is random. A server serves the newest one.
 	Client   string `json:"client"`
 	Received int64  `json:"received"` // the last frame of the server
@@ -113,7 +119,7 @@ func (f *fault) err() error {
 		return nil
 	}
 	e := &foreignError{message: printable(f.Message)}
-	for _, name := range f.Is {
+	for _, name := range f.Is[:min(len(f.Is), len(sentinels))] {
 		if sentinel := sentinels[name]; sentinel != nil {
 			e.wrapped = append(e.wrapped, sentinel)
 		}

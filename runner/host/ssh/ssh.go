@@ -1,7 +1,9 @@
 package ssh
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -24,10 +27,10 @@ import (
 type Link struct {
 	Host    Host
 	Program Program
-	// Env is the environment of ssh, in which it is found.
-	Env            []string
-	Project, RunID string
-	Incarnation    int64
+	// Env is the environment in which ssh is found. It gets only what concerns its connection.
+	Env     []string
+	Project string // the name of the run's project there
+	Of      remote.Incarnation
 	// LostAfter is how long the daemon works without a link.
 	LostAfter time.Duration
 }
@@ -47,10 +50,16 @@ const (
 	startBound   = 90 * time.Second // for the start of a daemon
 	copyBound    = 10 * time.Minute // for the copy of the program
 	maxSaid      = 8 << 10          // bytes of ssh's stderr
+	maxGreeting  = 64 << 10         // bytes that the shell of the account may print before the script begins
 
-	// Exit codes of the script below. 255 is always that of ssh itself.
+	// Exit codes of the script below. 255 is that of ssh itself.
 	noProgram   = 97
 	otherSystem = 98
+
+	// The script says hello before it does anything. To change something there it needs the answer, and says done at the end.
+	hello  = "symphony-begins"
+	answer = "go"
+	done   = "symphony-done"
 )
 
 // Start makes sure that the daemon serves the run. The host gets the program first, if it does not have it. Errors: CodeUnreachable, those
@@ -69,26 +78,31 @@ func (l Link) Start(ctx context.Context) error {
 func (l Link) serve(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	return l.run(ctx, nil, l.command("serve", "--lost-after", l.LostAfter.String()))
+	return l.run(ctx, strings.NewReader(l.Of.Secret), l.hostCommand("serve", "--lost-after", l.LostAfter.String())+" && echo "+done)
 }
 
-// command returns the shell command that runs a subcommand of symphony host there.
-func (l Link) command(verb string, more ...string) string {
-	words := append([]string{verb, "--project", l.Project, "--run", l.RunID, "--incarnation", strconv.FormatInt(l.Incarnation, 10)}, more...)
-	// The exit code for another system comes before that for a missing program, which would be copied.
-	return l.script(`[ -x "$p" ] || exit ` + strconv.Itoa(noProgram) + `; exec "$p" host ` + strings.Join(words, " "))
+// hostCommand returns the shell command that runs a subcommand of symphony host there.
+func (l Link) hostCommand(verb string, more ...string) string {
+	words := append([]string{verb, "--project", l.Project, "--run", l.Of.RunID, "--incarnation", strconv.FormatInt(l.Of.Number, 10)}, more...)
+	return l.haveProgram() + ` || exit ` + strconv.Itoa(noProgram) + `; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
 }
 
-// script returns a command for the login shell of the account there, whichever it is: sh runs a script in which p is the program.
+// haveProgram is a condition in the script: the program is there.
+func (l Link) haveProgram() string {
+	return `[ -x "$p" ] && [ "$(wc -c < "$p")" -eq ` + strconv.FormatInt(l.Program.Size, 10) + ` ]`
+}
+
+// script returns a command for the login shell of the account there, whichever it is: sh runs a script in which p is the program. First it
+// makes sure that the program can run there, and says hello.
 func (l Link) script(s string) string {
 	system := map[string]string{"linux": "Linux", "darwin": "Darwin"}[runtime.GOOS]
-	machines := map[string]string{"amd64": "x86_64|amd64", "arm64": "aarch64|arm64"}[runtime.GOARCH]
-	s = `[ "$(uname -s)" = ` + system + ` ] && case "$(uname -m)" in ` + machines + `) ;; *) false ;; esac || { uname -sm >&2; exit ` +
-		strconv.Itoa(otherSystem) + `; }; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/` + l.Program.Sum + `/symphony; ` + s
-	return "exec sh -c " + text.ShellWord(s)
+	machines := cmp.Or(map[string]string{"amd64": "x86_64|amd64", "arm64": "aarch64|arm64"}[runtime.GOARCH], runtime.GOARCH)
+	return "exec sh -c " + text.ShellWord(`echo `+hello+`; [ "$(uname -s)" = `+system+` ] && case "$(uname -m)" in `+machines+
+		`) ;; *) false ;; esac || { uname -sm >&2; exit `+strconv.Itoa(otherSystem)+
+		`; }; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/`+l.Program.Sum+`/symphony; `+s)
 }
 
-// copyProgram copies the program to the host. A file there has the name of the checksum only once it is complete.
+// copyProgram copies the program to the host. A file there has its name only once it is complete.
 func (l Link) copyProgram(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, copyBound)
 	defer cancel()
@@ -97,8 +111,8 @@ func (l Link) copyProgram(ctx context.Context) error {
 		return fmt.Errorf("own program: %w", err)
 	}
 	defer program.Close()
-	err = l.run(ctx, program, l.script(`umask 077; mkdir -p "${p%/*}" && cat > "$p.$$" && [ "$(wc -c < "$p.$$")" -eq `+
-		strconv.FormatInt(l.Program.Size, 10)+` ] && chmod 700 "$p.$$" && mv -f "$p.$$" "$p" || { rm -f "$p.$$"; exit 1; }`))
+	err = l.run(ctx, program, `umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && chmod 700 "$new" && sync && mv -f "$new" "$p"; `+
+		`rm -f "$new"; `+l.haveProgram()+` && echo `+done)
 	if err != nil {
 		return fmt.Errorf("copy symphony to %s: %w", l.Host.Name, err)
 	}
@@ -107,55 +121,98 @@ func (l Link) copyProgram(ctx context.Context) error {
 
 // Dial opens a stream to the daemon. It is a remote.Dial.
 func (l Link) Dial(context.Context) (io.ReadWriteCloser, error) {
-	cmd, err := l.ssh(l.command("connect"))
+	cmd, err := l.ssh(l.hostCommand("connect"))
 	if err != nil {
 		return nil, err
 	}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
+	s := &stream{host: l.Host, cmd: cmd}
+	cmd.Stderr, cmd.WaitDelay = &s.said, time.Second
+	if s.WriteCloser, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+	s.stdout = bufio.NewReader(stdout)
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("ssh: %w", err)
 	}
-	return &stream{Reader: stdout, WriteCloser: stdin, cmd: cmd}, nil
+	return s, nil
 }
 
 var _ remote.Dial = Link{}.Dial
 
 // stream is the stdin and stdout of ssh.
 type stream struct {
-	io.Reader
 	io.WriteCloser
-	cmd *exec.Cmd
+	host    Host
+	cmd     *exec.Cmd
+	stdout  *bufio.Reader
+	greeted bool
+	said    tail
+	closing sync.Once
+}
+
+// Read reads what the daemon writes. Without one the error says why.
+func (s *stream) Read(b []byte) (int, error) {
+	if !s.greeted {
+		if err := awaitLine(s.stdout, hello); err != nil {
+			_ = s.Close() // then stderr is complete
+			return 0, fmt.Errorf("%s: %s: %w", s.host.Name, s.said.message(), err)
+		}
+		s.greeted = true
+	}
+	return s.stdout.Read(b)
+}
+
+// awaitLine reads up to a line. The shell of the account may print something before it.
+func awaitLine(r *bufio.Reader, want string) error {
+	for limit := maxGreeting; limit > 0; {
+		line, err := r.ReadString('\n')
+		if strings.TrimSpace(line) == want {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		limit -= len(line)
+	}
+	return errors.New("the shell of the account prints too much")
 }
 
 // Close ends ssh. What it runs on the host sees the end of its stdin.
-func (s *stream) Close() error {
-	err := s.WriteCloser.Close()
-	_ = s.cmd.Process.Kill() // it may have ended
-	_ = s.cmd.Wait()         // by that signal
+func (s *stream) Close() (err error) {
+	s.closing.Do(func() {
+		err = s.WriteCloser.Close()
+		_ = s.cmd.Process.Kill() // it may have ended
+		_ = s.cmd.Wait()         // by that signal
+	})
 	return err
 }
 
-// ssh returns ssh with a command for the host.
-func (l Link) ssh(command string) (*exec.Cmd, error) {
+// connects are the variables that concern a connection of ssh. No other one can reach a host, whatever its configuration sends.
+var connects = []string{"PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "KRB5CCNAME", "XDG_RUNTIME_DIR"}
+
+// ssh returns ssh with a script for the host. Each is a connection of its own, which no other one can break.
+func (l Link) ssh(script string) (*exec.Cmd, error) {
 	path := find("ssh", l.Env)
 	if path == "" {
 		return nil, reconcile.NewError("ssh_missing", "ssh is not in PATH", "install OpenSSH's client")
 	}
 	args := []string{
 		path, "-T", "-o", "BatchMode=yes", "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes",
+		"-o", "ControlMaster=no", "-o", "ControlPath=none",
 		"-o", "ConnectTimeout=" + strconv.Itoa(int(connectBound.Seconds())), "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3",
 	}
 	if l.Host.port != "" {
 		args = append(args, "-p", l.Host.port)
 	}
-	return &exec.Cmd{Path: path, Args: append(args, "--", l.Host.destination, command), Env: l.Env, Dir: "/"}, nil
+	env := slices.DeleteFunc(slices.Clone(l.Env), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return !slices.Contains(connects, name)
+	})
+	return &exec.Cmd{Path: path, Args: append(args, "--", l.Host.destination, l.script(script)), Env: env, Dir: "/"}, nil
 }
 
 // find looks a program up in the PATH of an environment, whose last value counts. It returns "" if there is none.
@@ -181,38 +238,59 @@ type exitError struct {
 
 func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %s", e.code, e.said) }
 
-// run runs a command on the host and waits for its end.
-func (l Link) run(ctx context.Context, stdin io.Reader, command string) error {
-	cmd, err := l.ssh(command)
+// run runs a script on the host and waits until it is done.
+func (l Link) run(ctx context.Context, stdin io.Reader, script string) error {
+	cmd, err := l.ssh("read -r begin || exit 1; " + script)
 	if err != nil {
 		return err
 	}
 	var said tail
-	cmd.Stdin, cmd.Stderr, cmd.WaitDelay = stdin, &said, time.Second
+	cmd.Stderr, cmd.WaitDelay = &said, time.Second
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("ssh: %w", err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
+	lines := bufio.NewReader(out)
+	connected := awaitLine(lines, hello) == nil
+	completed := false
+	if connected {
+		go func() { // it ends at the latest with ssh
+			_, _ = io.WriteString(in, answer+"\n")
+			_, _ = io.Copy(in, stdin)
+			_ = in.Close()
+		}()
+		completed = awaitLine(lines, done) == nil
+	}
 	err = cmd.Wait()
-	var exited *exec.ExitError
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // a process that ssh has left has its stderr open
+	}
+	code := cmd.ProcessState.ExitCode()
 	switch {
-	case err == nil:
+	case err == nil && completed:
 		return nil
-	case ctx.Err() != nil:
+	case !connected && ctx.Err() != nil:
 		return reconcile.NewError(CodeUnreachable, l.Host.Name+" did not answer in time", "try ssh "+l.Host.Name)
-	case !errors.As(err, &exited):
-		return fmt.Errorf("ssh: %w", err)
-	case exited.ExitCode() == 255:
+	case !connected:
 		return reconcile.NewError(CodeUnreachable, l.Host.Name+": "+said.message(), "try ssh "+l.Host.Name)
-	case exited.ExitCode() == otherSystem:
+	case code == otherSystem:
 		return reconcile.NewError("host_system", l.Host.Name+" is "+said.message()+", for which this symphony is not built",
 			"use hosts of the same system and processor as this machine")
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s did not end in time: %w", l.Host.Name, context.Cause(ctx))
 	}
 	if code, message, coded := strings.Cut(said.message(), ": "); coded && remote.Ends(reconcile.NewError(code, "", "")) {
 		return reconcile.NewError(code, message, "the next pass starts the issue again")
 	}
-	return &exitError{exited.ExitCode(), said.message()}
+	return &exitError{code, said.message()}
 }
 
 // tail keeps the end of a program's stderr.

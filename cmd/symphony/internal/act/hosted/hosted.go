@@ -5,6 +5,7 @@ package hosted
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -20,15 +21,19 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/daemon"
+	"github.com/symphony-cron/symphony/runner/host/remote"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Run names a run of another machine. Project is a name of its project, which is unique on this machine.
+// Run names an incarnation of a run of another machine. Project is a name of its project, which is unique on this machine.
 type Run struct {
 	Project, ID string
 	Incarnation int64
 }
+
+// Serving is what Serve prints once the run is served.
+const Serving = "serving"
 
 // place returns where the daemon of a run is.
 func place(w *environ.Env, r Run) (daemon.Place, error) {
@@ -41,8 +46,14 @@ func place(w *environ.Env, r Run) (daemon.Place, error) {
 
 const readyBound = 30 * time.Second // for the start of a daemon
 
-// Serve makes sure that a daemon serves the run.
-func Serve(ctx context.Context, w *environ.Env, r Run, lostAfter time.Duration) error {
+const maxSecret = 1 << 10 // bytes
+
+// Serve makes sure that a daemon serves the run. It reads the secret of the incarnation from in.
+func Serve(ctx context.Context, w *environ.Env, in io.Reader, out io.Writer, r Run, lostAfter time.Duration) error {
+	secret, err := io.ReadAll(io.LimitReader(in, maxSecret))
+	if err != nil {
+		return err
+	}
 	p, err := place(w, r)
 	if err != nil {
 		return err
@@ -56,14 +67,23 @@ func Serve(ctx context.Context, w *environ.Env, r Run, lostAfter time.Duration) 
 		return err
 	}
 	defer log.Close()
+	incarnation := strconv.FormatInt(r.Incarnation, 10)
 	scopes := &proc.ScopeManager{Env: w.Environ}
-	return daemon.Launch(ctx, p, r.Incarnation, proc.Spawn{
-		Exe: exe, Log: log, Wait: readyBound, Env: host.Scrub(w.Environ), Scope: scopes.Scope(r.ID, "run "+r.ID),
+	if err := scopes.Ask(ctx); err != nil {
+		return err
+	}
+	err = daemon.Launch(ctx, p, r.Incarnation, proc.Spawn{
+		Exe: exe, Log: log, Wait: readyBound, Env: host.Scrub(w.Environ), Secret: secret,
+		Scope: scopes.Scope(r.ID+"-"+incarnation, "run "+r.ID),
 		Argv: []string{
 			"symphony", "host", "serve", "--detached", "--project", r.Project, "--run", r.ID,
-			"--incarnation", strconv.FormatInt(r.Incarnation, 10), "--lost-after", lostAfter.String(),
+			"--incarnation", incarnation, "--lost-after", lostAfter.String(),
 		},
 	}, w.Now())
+	if err == nil {
+		_, err = fmt.Fprintln(out, Serving)
+	}
+	return err
 }
 
 // ServeHere is the daemon. It logs to stderr.
@@ -74,8 +94,8 @@ func ServeHere(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, los
 	}
 	log := slog.New(slog.NewTextHandler(agent.Writer{W: stderr, Redactor: agent.NewRedactor(nil)}, nil)).With(slog.String("run_id", r.ID))
 	p, err := place(w, r)
-	if err == nil {
-		err = proc.NonDumpable() // what the worker sends contains secrets
+	if hideErr := proc.NonDumpable(); err == nil && !errors.Is(hideErr, errors.ErrUnsupported) {
+		err = hideErr // what the worker sends contains secrets
 	}
 	if err != nil {
 		return errors.Join(err, ready.Refuse(err.Error()))
@@ -84,7 +104,8 @@ func ServeHere(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, los
 	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
 	err = daemon.Serve(ctx, project.NewMachine(p.StateDir, ""), p, daemon.Options{
-		Incarnation: r.Incarnation, LostAfter: lostAfter, Ready: ready.Taken, Log: log, Now: w.Now,
+		Incarnation: remote.Incarnation{RunID: r.ID, Number: r.Incarnation, Secret: string(ready.Secret)},
+		LostAfter:   lostAfter, Ready: ready.Taken, Log: log, Now: w.Now,
 	})
 	if err != nil {
 		log.Error("the daemon has failed", "error", err)
