@@ -51,7 +51,11 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 		return a.Runners.Stop(bounded, a.runs[action.RunID])
 	})
 	a.concurrently(Action.starts, func(action Action) error {
-		err := a.Runners.Start(ctx, *action.Change.Insert)
+		run := a.runs[action.RunID]
+		if action.Kind != ActEnd {
+			run = *action.Change.Insert
+		}
+		err := a.Runners.Start(ctx, run)
 		var known *Error
 		if err == nil || errors.As(err, &known) {
 			return err
@@ -99,6 +103,7 @@ func (a *applier) one(ctx context.Context, action Action) {
 		err = a.stop(ctx, action)
 	case ActDispatch, ActRemoveWorkspace, ActDeliver:
 		err = a.insert(ctx, &action)
+	case ActEnd: // its worker takes the run
 	default:
 		err = a.Store.Commit(ctx, a.Now(), *action.Change)
 	}

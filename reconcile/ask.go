@@ -95,13 +95,15 @@ func (t *tick) savePullRequests(ctx context.Context, refreshed map[string]Issue)
 // loadWorkspaces lists the workspaces, and decides whether this pass sweeps them.
 func (t *tick) loadWorkspaces(ctx context.Context) {
 	s := &t.snapshot
-	s.FreeBytes = t.Runners.FreeBytes()
+	if len(t.Policy.Hosts) == 0 {
+		s.FreeBytes = t.Runners.FreeBytes()
+	}
 	list, err := t.Runners.Workspaces(ctx)
 	if err != nil {
 		_ = t.fail("workspace_list", err)
 		return
 	}
-	s.Workspaces = list
+	s.Workspaces = slices.Concat(list, s.RemoteWorkspaces)
 	// If the last sweep is in the future, the clock was set back.
 	if since := s.Now.Sub(s.LastSweep); since >= 0 && since < sweepEvery {
 		return
@@ -109,7 +111,7 @@ func (t *tick) loadWorkspaces(ctx context.Context) {
 	if s.TrashDue, err = t.Runners.TrashDue(s.Now, t.Policy.MinFreeBytes); err != nil {
 		_ = t.fail("trash", err)
 	}
-	s.SweepDue = len(list) > 0 && !s.TrackerLow || s.TrashDue
+	s.SweepDue = len(s.Workspaces) > 0 && !s.TrackerLow || s.TrashDue
 }
 
 // idsToAsk lists the issues to refresh: those of the claims and, in a sweep, those of unclaimed workspaces.

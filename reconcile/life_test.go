@@ -64,6 +64,9 @@ func (l *life) choosePolicy(t *rapid.T) {
 	p := &l.policy
 	p.MaxConcurrent, p.MaxFailures, p.MaxIdleRuns, p.MaxRuns = 1+upTo(t, 3, "slots"), upTo(t, 4, "failures"), upTo(t, 4, "idle"), upTo(t, 4, "runs")
 	p.Deliver = rapid.Bool().Draw(t, "deliver")
+	if rapid.Bool().Draw(t, "hosts") {
+		p.Hosts, p.MaxPerHost, p.LostAfter, p.Deliver = []string{"near", "far"}, upTo(t, 2, "slots of a host"), 15*time.Minute, false
+	}
 	p.MaxTokens = int64(upTo(t, 3, "tokens") * 10)
 	if rarely(t, "limit a state") {
 		p.MaxByState["todo"] = upTo(t, 3, "slots in todo")
@@ -163,9 +166,19 @@ func (l *life) end(t *rapid.T) {
 	}
 	id := rapid.SampledFrom(alive).Draw(t, "run")
 	r, p := l.runs[id], l.workers[id]
-	r.Tokens.Total += 10
 	p.alive = false
+	if r.Phase == EndingThere {
+		if r.HeartbeatAt = l.now; rapid.Bool().Draw(t, "confirmed") {
+			r = l.confirms(r)
+		}
+		l.runs[id] = r
+		return
+	}
+	r.Tokens.Total += 10
 	if r.Outcome = rapid.SampledFrom([]Outcome{"", Succeeded, Failed, InterruptedRun}).Draw(t, "outcome"); r.Outcome != "" {
+		if r.Host != "" && !rarely(t, "lost") {
+			r = l.confirms(r)
+		}
 		r.EndedAt, r.ErrorCode = l.now, rapid.SampledFrom([]string{"", "network", "workspace_busy"}).Draw(t, "code")
 	}
 	switch pushed := rapid.Bool().Draw(t, "pushed"); {
@@ -187,7 +200,7 @@ func (l *life) end(t *rapid.T) {
 func (l *life) order(t *rapid.T) {
 	l.orders++
 	i := issueNo(1 + upTo(t, 4, "issue"))
-	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll, VerbUnblock, VerbDeliver}).Draw(t, "verb")
+	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll, VerbUnblock, VerbDeliver, VerbHostGone}).Draw(t, "verb")
 	l.commands[l.orders] = Command{ID: l.orders, Verb: verb, IssueID: i.ID, Identifier: i.Identifier}
 }
 
@@ -204,7 +217,7 @@ func (l *life) check(t *rapid.T) {
 	live := 0
 	for id, p := range l.workers {
 		// A run that three passes could not end is settled, and its claim is held.
-		if l.runs[id].Kind == AgentRun && !l.runs[id].Settled && (p.alive || len(p.left) > 0) {
+		if l.runs[id].Kind == AgentRun && !l.runs[id].Settled && l.runs[id].Phase != EndingThere && (p.alive || len(p.left) > 0) {
 			live++
 		}
 	}
@@ -212,7 +225,7 @@ func (l *life) check(t *rapid.T) {
 		t.Fatalf("%d live agents in %d slots", live, l.policy.MaxConcurrent)
 	}
 	for id, r := range l.runs {
-		if c := l.claims[r.IssueID]; !r.Settled && r.Kind != CleanupRun && (c.Status != Running || c.RunID != id) {
+		if c := l.claims[r.IssueID]; !r.Settled && r.Kind != CleanupRun && r.Remote == "" && (c.Status != Running || c.RunID != id) {
 			t.Fatalf("no claim waits for run %s of %s", id, r.Identifier)
 		}
 		if l.policy.Deliver && l.unpushed[r.IssueID] && r.Kind == AgentRun && l.workers[id] != nil && l.workers[id].alive {

@@ -134,6 +134,7 @@ const (
 	HoldMaxTokens   = "max_tokens"
 	HoldInterrupted = "interrupted"
 	HoldLeftover    = "leftover_process"
+	HoldHostLost    = "host_lost"
 )
 
 // Claim is symphony's record of an issue that it works on. Only a pass writes it: it holds the project lock, and Version must
@@ -175,6 +176,8 @@ func (c Claim) HoldEnds() string {
 		return retry + " ends the hold"
 	case HoldLeftover:
 		return "end the process, then " + retry
+	case HoldHostLost:
+		return "the answer of its host ends the hold"
 	}
 	return retry + ", a comment, or moving it away and back ends the hold"
 }
@@ -206,6 +209,8 @@ const (
 	VerbResume  Verb = "resume"
 	VerbUnblock Verb = "unblock" // an operator's, or a pass's that has found a changed workflow
 	VerbDeliver Verb = "deliver"
+	// VerbHostGone: the host of the issue's run is gone for good.
+	VerbHostGone Verb = "host_gone"
 )
 
 // Command is a request of an operator, stored until a pass carries it out.
@@ -276,6 +281,7 @@ const (
 	StreamingTurn       Phase = "streaming_turn"
 	Finishing           Phase = "finishing"
 	DeliveringWork      Phase = "delivering" // pushing the commits
+	EndingThere         Phase = "ending"     // its worker has died: another one ends it on its host
 )
 
 // Outcome is how a run ended. Every run gets exactly one.
@@ -352,7 +358,9 @@ type Run struct {
 	Issue                Issue  // the tracker's record when the run was dispatched
 	Fingerprint          string // the issue's fingerprint when the run was dispatched
 	Worker               Handle // the process that owns the run, zero until it has taken the run
-	Host                 string
+	Host                 string // the machine of its processes and its workspace; empty for this one
+	Remote               RemoteState
+	HeardAt              time.Time // when its worker last had a link to the host; zero if it had none
 
 	WorkspacePath, WorkspaceRoot string
 	WorkspaceID                  string // the random id of the workspace's record
@@ -380,6 +388,18 @@ type Run struct {
 	HeartbeatAt        time.Time // the wall-clock time of the last heartbeat
 	StartedAt, EndedAt time.Time
 }
+
+// RemoteState is what is known here of the part of a run on its host (Run.Host). Empty: nothing was begun there.
+type RemoteState string
+
+const (
+	// RemoteBegun: it may be at work there, whatever is known of its worker.
+	RemoteBegun RemoteState = "begun"
+	// RemoteEnded: its host has confirmed that nothing of it is left.
+	RemoteEnded RemoteState = "ended"
+	// RemoteGone: an operator has said so.
+	RemoteGone RemoteState = "gone"
+)
 
 // Instant is a moment on the monotonic clock, which is not affected by a suspend or a step of the wall clock. Two instants can
 // be compared only if they are of the same boot.

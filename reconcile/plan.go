@@ -249,6 +249,10 @@ func (p *planner) commands() {
 				}
 			}
 			p.setPaused(cmd) // last: a crash before this repeats the stops
+		case VerbHostGone:
+			if p.s.concerns(cmd.IssueID) {
+				p.hostIsGone(cmd)
+			}
 		case VerbStop, VerbHold, VerbRetry, VerbDeliver:
 			if p.s.concerns(cmd.IssueID) {
 				p.issueCommand(cmd)
@@ -273,8 +277,15 @@ func (p *planner) unblock(cmd Command) {
 			p.update(p.put(next))
 		}
 	}
-	p.s.AgentBlock, p.s.TrackerBlock, p.s.Unblocked = nil, nil, p.s.Now
-	p.update(&Change{AgentBlock: &Block{}, TrackerBlock: &Block{}, Unblocked: p.s.Now, Commands: []int64{cmd.ID}})
+	change := &Change{AgentBlock: &Block{}, TrackerBlock: &Block{}, Unblocked: p.s.Now, Commands: []int64{cmd.ID}}
+	if len(p.s.RemoteBlocks) > 0 {
+		change.RemoteBlocks = map[string]Block{}
+		for host := range p.s.RemoteBlocks {
+			change.RemoteBlocks[host] = Block{}
+		}
+	}
+	p.s.AgentBlock, p.s.TrackerBlock, p.s.RemoteBlocks, p.s.Unblocked = nil, nil, nil, p.s.Now
+	p.update(change)
 }
 
 // issueCommand carries out a command about an issue: stop, hold, retry or deliver.

@@ -20,6 +20,7 @@ type dispatch struct {
 	*planner
 	taken   int
 	byState map[string]int
+	onHost  map[string]int // the agents of each host
 	// obstacle keeps every issue from starting. The block of the agent or the account, and the budget of the day, keep all but those
 	// that an operator asks for. Each is nil if it is not in the way.
 	obstacle, block, budget *Obstacle
@@ -86,11 +87,12 @@ func (p *planner) newDispatch() *dispatch {
 			d.take(r.Issue.State)
 		}
 	}
+	d.countHosts()
 	tester := ""
 	for _, b := range p.dispatchBlocks() {
 		waits := p.s.Now.Before(b.NextTry) || b == p.s.Account.Block && p.s.Account.Probing
 		for _, r := range p.s.Runs {
-			if p.runs[r.ID] != nil && b.startedUnder(r) {
+			if p.runs[r.ID] != nil && r.Host == "" && b.startedUnder(r) {
 				waits, tester = true, r.Identifier
 			}
 		}
@@ -106,8 +108,11 @@ func (b Block) obstacle(tester string) *Obstacle {
 	return &Obstacle{Reason: SkipBlocked, Message: b.Code + ": " + b.Message, Until: b.NextTry, Tester: tester}
 }
 
-// dispatchBlocks returns the blocks under which only one run may start at a time.
+// dispatchBlocks returns the blocks of this machine under which only one run may start at a time.
 func (p *planner) dispatchBlocks() []*Block {
+	if len(p.s.Policy.Hosts) > 0 {
+		return nil
+	}
 	return slices.DeleteFunc([]*Block{p.s.Account.Block, p.s.AgentBlock}, func(b *Block) bool { return b == nil })
 }
 
@@ -188,7 +193,11 @@ func rank(i Issue) (priority int, created int64) {
 
 // obstacle returns what keeps every issue from starting, except for the blocks that a run may test; nil for nothing.
 func (s *Snapshot) obstacle() *Obstacle {
-	switch limit, least := s.Account.Limit, s.Policy.MinFreeBytes; {
+	limit, least := s.Account.Limit, s.Policy.MinFreeBytes
+	if len(s.Policy.Hosts) > 0 {
+		limit = nil // agents there use other accounts
+	}
+	switch {
 	case s.Paused:
 		return &Obstacle{Reason: SkipPaused, Message: "symphony resume ends the pause"}
 	case s.HostBlock != nil:
@@ -255,6 +264,8 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return SkipElsewhere, "", s.Claimed[issue.ID]
 	case d.removing[issue.ID]:
 		return SkipWorkspaceBusy, "", "its old workspace is being removed"
+	case d.unverified(issue.ID) != "":
+		return SkipUnverified, "", "its last run may still be at work on " + d.unverified(issue.ID)
 	case d.block != nil && !s.insists(c):
 		return d.block.Reason, "", d.block.Message
 	case d.budget != nil && !s.insists(c):
@@ -266,7 +277,8 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	case account.Slots != nil && account.Slots.Free <= 0:
 		return SkipNoSlot, "", MaxAgentsVar + ": " + takenText(account.Slots.Max, " of "+account.Home)
 	}
-	return "", "", ""
+	_, reason, message = d.chooseHost(c)
+	return reason, "", message
 }
 
 // takenText is the sentence for slots of this kind that are all taken.
@@ -337,13 +349,18 @@ func (d *dispatch) start(c contender) {
 	}
 	claim.Status, claim.Issue, claim.DueAt = Running, c.issue, time.Time{}
 	claim.WorkspaceRoot = cmp.Or(claim.WorkspaceRoot, s.Policy.WorkspaceRoot)
+	host, _, _ := d.chooseHost(c)
 	claim.Runs++
 	change := d.put(claim)
 	change.Insert = &Run{
 		Kind: AgentRun, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Attempt: claim.Attempt, Phase: Starting,
-		Issue: c.issue, Fingerprint: c.issue.Fingerprint(), StartedAt: s.Now, WorkspaceRoot: claim.WorkspaceRoot,
+		Issue: c.issue, Fingerprint: c.issue.Fingerprint(), StartedAt: s.Now, WorkspaceRoot: claim.WorkspaceRoot, Host: host,
 	}
 	d.take(c.issue.State)
+	d.onHost[host]++
+	if b, blocked := s.RemoteBlocks[host]; blocked {
+		change.RemoteBlocks, reason = d.setRemoteBlock(host, b.Tried(s.Now)), "probe"
+	}
 	if blocks := d.dispatchBlocks(); len(blocks) > 0 && d.block == nil {
 		d.block = blocks[0].obstacle(c.issue.Identifier)
 	}
@@ -351,6 +368,9 @@ func (d *dispatch) start(c contender) {
 		s.Account.Slots = &Slots{Free: slots.Free - 1, Taken: slots.Taken + 1, Max: slots.Max}
 	}
 	probed := s.Account.Block
+	if host != "" {
+		probed = nil
+	}
 	if probed != nil {
 		next, read := probed.Tried(s.Now), *probed
 		if s.insists(c) {
@@ -358,7 +378,7 @@ func (d *dispatch) start(c contender) {
 		}
 		s.Account.Block, probed, reason = &next, &read, "probe"
 	}
-	if b := s.AgentBlock; b != nil {
+	if b := s.AgentBlock; b != nil && host == "" {
 		next := b.Tried(s.Now)
 		s.AgentBlock, change.AgentBlock, reason = &next, &next, "probe"
 	}

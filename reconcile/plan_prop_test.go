@@ -3,6 +3,7 @@ package reconcile
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"pgregory.net/rapid"
 
@@ -59,6 +60,9 @@ func checkPlan(t *rapid.T, s Snapshot) {
 
 // checkDispatches checks what is started and what is skipped.
 func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
+	if len(s.Policy.Hosts) > 0 { // agents there use other accounts
+		s.Account = Account{Slots: s.Account.Slots}
+	}
 	used, started, runs := p.newDispatch(), map[string]int{}, map[string]bool{}
 	asked := 0 // runs that an operator asked for, which start in spite of blocks
 	for _, c := range s.Claims {
@@ -94,7 +98,7 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	case p.s.Paused, s.Tracker == nil, s.DispatchOff, s.Tracker.Low, s.FreeBytes == 1, account.Limit != nil, account.Probing && n > asked,
 		s.Policy.DailyBudget.Set() && n > asked:
 		fail("dispatched")
-	case n > asked+1 && (p.s.AgentBlock != nil || account.Block != nil), account.Slots != nil && n > account.Slots.Free:
+	case n > asked+1 && (p.s.AgentBlock != nil && len(s.Policy.Hosts) == 0 || account.Block != nil), account.Slots != nil && n > account.Slots.Free:
 		fail("%d dispatched", n)
 	case p.plan.Obstacle != nil:
 		fail("something is started in spite of %s", p.plan.Obstacle.Reason)
@@ -139,7 +143,8 @@ func checkRuns(s Snapshot, p *planner, fail func(string, ...any)) {
 	}
 	for _, r := range s.Runs {
 		want := 0
-		if over := !s.Liveness[r.ID].Alive || p.s.overdue(r); over && s.concerns(r.IssueID) {
+		over := !s.Liveness[r.ID].Alive || p.s.overdue(r)
+		if over && s.concerns(r.IssueID) && r.Remote != RemoteBegun { // that one only its host may end
 			want = 1
 		}
 		if settled[r.ID] != want {
@@ -174,6 +179,12 @@ func applyThenNothing(t *rapid.T, s Snapshot) {
 		if len(live.Left) > 0 {
 			rounds = 2
 		}
+	}
+	if slices.ContainsFunc(s.Commands, func(c Command) bool { return c.Verb == VerbHostGone }) {
+		rounds++ // the next plan settles the run
+	}
+	if slices.ContainsFunc(s.Runs, func(r Run) bool { return r.Remote == RemoteBegun }) {
+		rounds++ // a worker that is killed is followed by one that ends the run on its host
 	}
 	for range rounds {
 		plan := Compute(s)

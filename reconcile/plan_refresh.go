@@ -140,7 +140,7 @@ func (p *planner) removeWorkspace(issueID string) {
 		age := p.s.Now.Sub(w.UnsavedAt)
 		examined := w.Unsaved != "" && age >= 0 && age < recheckUnsaved
 		if w.IssueID == issueID && w.Project == p.s.Policy.Project && !examined && !w.Restored {
-			p.cleanUp(w, StopTerminal, w.Path)
+			p.cleanUp(w, StopTerminal, w.Where())
 		}
 	}
 }
@@ -148,13 +148,13 @@ func (p *planner) removeWorkspace(issueID string) {
 // cleanUp starts a cleanup run, unless one for the same issue is under way or the host is blocked: then a later sweep starts it.
 // Without an issue, the run empties the trash.
 func (p *planner) cleanUp(w Workspace, reason, message string) {
-	if p.removing[w.IssueID] || p.s.HostBlock != nil {
+	if p.removing[w.IssueID] || p.s.HostBlock != nil || w.IssueID != "" && p.unverified(w.IssueID) != "" {
 		return
 	}
 	p.removing[w.IssueID] = true
 	run := Run{
 		Kind: CleanupRun, IssueID: w.IssueID, Identifier: w.Identifier, Phase: Starting, StartedAt: p.s.Now,
-		WorkspaceRoot: w.Root, WorkspacePath: w.Path, Issue: p.s.Tracker.ByID[w.IssueID],
+		WorkspaceRoot: w.Root, WorkspacePath: w.Path, Issue: p.s.Tracker.ByID[w.IssueID], Host: w.Host,
 	}
 	p.plan.Actions = append(p.plan.Actions, Action{
 		Kind: ActRemoveWorkspace, IssueID: w.IssueID, Identifier: w.Identifier, Reason: reason, Message: message,

@@ -17,20 +17,30 @@ const (
 // ended reaps and settles the runs whose worker is dead, frozen or overdue.
 func (p *planner) ended() {
 	for _, r := range p.s.Runs {
-		if b := p.s.AgentBlock; b != nil && p.s.concerns(r.IssueID) && b.overBy(r) {
+		b, blocked := p.s.RemoteBlocks[r.Host]
+		switch own := p.s.AgentBlock; {
+		case !p.s.concerns(r.IssueID):
+		case r.Host != "" && blocked && b.overBy(r):
+			p.update(&Change{RemoteBlocks: p.setRemoteBlock(r.Host, Block{})})
+		case r.Host == "" && own != nil && own.overBy(r):
 			p.s.AgentBlock = nil
 			p.update(&Change{AgentBlock: &Block{}})
 		}
 	}
 	for _, r := range p.s.Runs {
 		live := p.s.Liveness[r.ID]
-		working := live.Alive && !live.Frozen && !p.s.overdue(r) || live.Unknown
+		working := live.Alive && !live.Frozen && (!p.s.overdue(r) || r.Phase == EndingThere) || live.Unknown
 		if !p.s.concerns(r.IssueID) || working {
 			continue
 		}
 		run := p.runs[r.ID]
-		if run.Outcome == "" || len(live.Left) > 0 {
+		remains := r.Remote == RemoteBegun
+		if run.Outcome == "" || len(live.Left) > 0 || remains && live.Alive {
 			p.reap(run, live)
+		}
+		if remains {
+			p.endThere(*run, live)
+			continue
 		}
 		p.settle(*run, len(live.Left) > 0 && r.ReapTries >= reapLimit)
 	}
@@ -84,6 +94,11 @@ func (p *planner) settle(r Run, giveUp bool) {
 	delete(p.runs, r.ID)
 	change := &Change{}
 	c := p.claims[r.IssueID]
+	if c != nil && c.Status == Held && c.HoldReason == HoldHostLost && c.RunID == r.ID { // its end is confirmed now
+		next := *c
+		next.Status, next.HoldReason, next.HoldMessage, next.HeldAt, next.HoldCommentAt = Running, "", "", time.Time{}, time.Time{}
+		c = &next
+	}
 	switch {
 	case r.Kind == CleanupRun:
 		delete(p.removing, r.IssueID)
@@ -91,14 +106,16 @@ func (p *planner) settle(r Run, giveUp bool) {
 	case giveUp:
 		left := p.s.Liveness[r.ID].Left[0]
 		change = p.put(p.s.afterWork(p.s.hold(*c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name)), r))
-		change.AgentBlock = p.blockAfter(r)
+		p.blockAfter(r, change)
 	case r.StopReason == StopProject:
 		change = p.drop(*c, StopProject)
+	case r.Remote == RemoteGone: // the operator has asked for a new start
+		change = p.put(p.s.freshStart(*c, Requested))
 	case r.Kind == DeliveryRun:
 		change = p.put(p.s.afterDelivery(*c, r))
 	default:
 		change = p.put(p.s.afterWork(p.s.afterRun(*c, r), r))
-		change.AgentBlock = p.blockAfter(r)
+		p.blockAfter(r, change)
 	}
 	change.Settle = r.ID
 	message := r.ErrorText
@@ -174,19 +191,25 @@ func blocks(r Run) bool {
 	return r.Outcome != Succeeded && RunClass(r.ErrorCode) == ClassMachine && !unstored
 }
 
-// blockAfter sets and returns the block that follows from the end of a run, nil for none.
-func (p *planner) blockAfter(r Run) *Block {
-	if r.Kind != AgentRun || !blocks(r) || p.s.Account.shared(r) || p.s.outdated(r) {
-		return nil
+// blockAfter sets the block that follows from the end of a run, if any, and adds it to a change: a block of the run's host, or of this
+// machine.
+func (p *planner) blockAfter(r Run, change *Change) {
+	switch {
+	case r.Kind != AgentRun || !blocks(r) || p.s.outdated(r):
+		return
+	case r.Host != "":
+		change.RemoteBlocks = p.blockRemote(r)
+		return
+	case p.s.Account.shared(r):
+		return
 	}
 	b := p.s.AgentBlock.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))
 	for _, other := range p.runs {
-		if b.overBy(*other) {
-			return nil
+		if other.Host == "" && b.overBy(*other) {
+			return
 		}
 	}
-	p.s.AgentBlock = &b
-	return &b
+	p.s.AgentBlock, change.AgentBlock = &b, &b
 }
 
 // outdated reports whether the run began before the blocks were last ended: its fault may be repaired.

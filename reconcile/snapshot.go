@@ -38,6 +38,8 @@ type State struct {
 	Commands                            []Command
 	Paused                              bool
 	AgentBlock, TrackerBlock, HostBlock *Block           // faults of the machine, nil if there is none
+	RemoteBlocks                        map[string]Block // faults of the hosts of runs
+	RemoteWorkspaces                    []Workspace      // on the hosts of runs, oldest first, as a run has last seen them
 	Tokens                              map[string]int64 // used by each claimed issue over all of its runs
 	LastSweep                           time.Time
 	Unblocked                           time.Time // when an operator or a changed workflow last ended the blocks; zero for never
@@ -101,15 +103,25 @@ type Tracked struct {
 type Workspace struct {
 	IssueID, Identifier      string
 	Key, Root, Path, Project string
+	Host                     string    // the machine that has it; empty for this one
+	Abandoned                bool      // an operator has said that the host is gone
 	Unsaved                  string    // the unsaved work for which the last cleanup run kept the workspace; empty if there was none
 	UnsavedAt                time.Time // when that run found it
 	KeptSince                time.Time // when the first such run since the last agent's found it
 	Restored                 bool      // an operator has brought it back from the trash, and no run has used it since
 }
 
+// Where is the path of the workspace, after the name of its host if that is another machine.
+func (w Workspace) Where() string {
+	if w.Host == "" {
+		return w.Path
+	}
+	return w.Host + ":" + w.Path
+}
+
 // KeptText explains why the workspace is kept and what to do.
 func (w Workspace) KeptText() string {
-	return fmt.Sprintf("kept: %s, in %s; push or copy it, or discard it with symphony prune --force %s", w.Unsaved, w.Path, w.Identifier)
+	return fmt.Sprintf("kept: %s, in %s; push or copy it, or discard it with symphony prune --force %s", w.Unsaved, w.Where(), w.Identifier)
 }
 
 // Policy is the part of the configuration that decisions depend on (specification 5.3 and 6.4).
@@ -137,6 +149,12 @@ type Policy struct {
 	Deliver       bool          // commits of runs are pushed to the repository of the workflow
 	StopGrace     time.Duration // how long a worker may take to end after a stop was requested; 10 s is the minimum
 	MinFreeBytes  int64         // nothing is dispatched if the workspace volume has less free space
+
+	// Hosts are the machines on which runs work, none for this one. MaxPerHost is the number of agents that each may have at once, 0 for
+	// any. LostAfter is how long a run works without a link to its worker; then its host ends it.
+	Hosts      []string
+	MaxPerHost int
+	LostAfter  time.Duration
 }
 
 // Active reports whether agents work on issues in this state: it is an active state and not a terminal one.
@@ -224,6 +242,7 @@ const (
 	ActRelease         ActionKind = "release"
 	ActRemoveWorkspace ActionKind = "remove_workspace"
 	ActDeliver         ActionKind = "deliver"
+	ActEnd             ActionKind = "end"    // a run whose worker has died, on its host
 	actUpdate          ActionKind = "update" // stores a change that needs no report, such as an issue's new record
 )
 
@@ -261,12 +280,16 @@ type Change struct {
 	AgentBlock, TrackerBlock, HostBlock *Block    // nil keeps a block; a block without a code clears it
 	Paused                              *bool     // nil keeps the pause as it is
 	Unblocked                           time.Time // the new State.Unblocked; zero keeps it
+	// RemoteBlocks are new blocks of hosts. One without a code ends a block.
+	RemoteBlocks map[string]Block
+	HostGone     string // the id of a run that counts as ended on its host, whose workspace there counts as abandoned
 }
 
 // Empty reports whether the change changes nothing.
 func (c Change) Empty() bool {
 	return c.Claim == nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 &&
-		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil && c.Unblocked.IsZero()
+		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil && c.Unblocked.IsZero() &&
+		len(c.RemoteBlocks) == 0 && c.HostGone == ""
 }
 
 // String is the line that symphony tick -v prints for the action.
@@ -315,6 +338,7 @@ const (
 	SkipDiskLow       = "disk_low"
 	SkipBudget        = "budget"
 	SkipWorkspaceBusy = "workspace_busy"
+	SkipUnverified    = "unverified"
 	SkipUnsavedWork   = "unsaved_work"
 )
 
@@ -346,5 +370,5 @@ func (p Plan) queued() (list []Skip) {
 
 // starts reports whether the action starts a process that must outlive the pass.
 func (a Action) starts() bool {
-	return a.Kind == ActDispatch || a.Kind == ActRemoveWorkspace || a.Kind == ActDeliver
+	return a.Kind == ActDispatch || a.Kind == ActRemoveWorkspace || a.Kind == ActDeliver || a.Kind == ActEnd
 }

@@ -52,7 +52,7 @@ func (s Skip) IssueStatus(stopped bool) Status {
 		return StatusQueued
 	case SkipBlockedBy:
 		return StatusBlocked
-	case SkipPaused, SkipBlocked, SkipRateLimited, SkipDiskLow, SkipBudget, SkipElsewhere, SkipWorkspaceBusy:
+	case SkipPaused, SkipBlocked, SkipRateLimited, SkipDiskLow, SkipBudget, SkipElsewhere, SkipWorkspaceBusy, SkipUnverified:
 		return StatusWaiting
 	}
 	return StatusSkipped

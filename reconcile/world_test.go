@@ -26,6 +26,9 @@ type world struct {
 	agentBlock   *Block
 	trackerBlock *Block
 	hostBlock    *Block
+	remoteBlocks map[string]Block
+	elsewhere    []Workspace     // on hosts
+	there        map[string]bool // the runs that are at work on a host
 	skips        []Skip
 	pulls        []Issue
 	lastSweep    time.Time
@@ -63,7 +66,7 @@ type worker struct {
 func newWorld() *world {
 	return &world{
 		claims: map[string]Claim{}, runs: map[string]Run{}, commands: map[int64]Command{}, used: map[string]int64{},
-		settled: map[string]int{}, prepared: map[string]bool{}, workers: map[string]*worker{}, issues: map[string]Issue{},
+		settled: map[string]int{}, there: map[string]bool{}, prepared: map[string]bool{}, workers: map[string]*worker{}, issues: map[string]Issue{},
 		free: -1, now: noon, boot: thisBoot,
 	}
 }
@@ -75,7 +78,7 @@ func worldOf(s Snapshot) *world {
 		w.claims[c.IssueID] = c
 	}
 	for _, r := range s.Runs {
-		w.runs[r.ID], w.prepared[r.ID] = r, true
+		w.runs[r.ID], w.prepared[r.ID], w.there[r.ID] = r, true, r.Remote == RemoteBegun
 		live := s.Liveness[r.ID]
 		w.workers[r.ID] = &worker{alive: live.Alive || live.Unknown, left: live.Left}
 	}
@@ -84,6 +87,7 @@ func worldOf(s Snapshot) *world {
 	}
 	w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.free = s.Paused, s.AgentBlock, s.TrackerBlock, s.HostBlock, s.FreeBytes
 	w.workspaces, w.now, w.boot = s.Workspaces, s.Now, s.Boot
+	w.remoteBlocks, w.elsewhere = maps.Clone(s.RemoteBlocks), s.RemoteWorkspaces
 	w.today = s.Today
 	for id, total := range s.Tokens {
 		w.used[id] = total
@@ -174,7 +178,7 @@ func (w *world) State(ctx context.Context) (State, error) {
 	if w.dead {
 		return State{}, errDead
 	}
-	rec := State{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, HostBlock: w.hostBlock, LastSweep: w.lastSweep, Unblocked: w.unblocked, Tokens: map[string]int64{}}
+	rec := State{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, HostBlock: w.hostBlock, RemoteBlocks: maps.Clone(w.remoteBlocks), RemoteWorkspaces: w.elsewhere, LastSweep: w.lastSweep, Unblocked: w.unblocked, Tokens: map[string]int64{}}
 	for _, id := range slices.Sorted(maps.Keys(w.claims)) {
 		rec.Claims = append(rec.Claims, w.claims[id])
 		rec.Tokens[id] = w.used[id]
@@ -267,6 +271,18 @@ func (w *world) commit(now time.Time, c Change) {
 	setBlock(&w.agentBlock, c.AgentBlock)
 	setBlock(&w.trackerBlock, c.TrackerBlock)
 	setBlock(&w.hostBlock, c.HostBlock)
+	if r, known := w.runs[c.HostGone]; known && r.Remote == RemoteBegun {
+		r.Remote = RemoteGone
+		w.runs[r.ID] = r
+	}
+	for host, b := range c.RemoteBlocks {
+		if w.remoteBlocks = maps.Clone(w.remoteBlocks); w.remoteBlocks == nil {
+			w.remoteBlocks = map[string]Block{}
+		}
+		if w.remoteBlocks[host] = b; b.Code == "" {
+			delete(w.remoteBlocks, host)
+		}
+	}
 	if c.Paused != nil {
 		w.paused = *c.Paused
 	}
@@ -381,6 +397,11 @@ func (w *world) Prepare(_ context.Context, run Run) error {
 func (w *world) Start(_ context.Context, run Run) error {
 	return w.step("start", func() error {
 		r := w.runs[run.ID]
+		if p := w.workers[run.ID]; r.Remote == RemoteBegun && !r.Settled && (p == nil || !p.alive) { // it is ended on its host
+			r.Phase, r.HeartbeatAt = EndingThere, w.now
+			w.runs[run.ID], w.workers[run.ID] = r, &worker{alive: true}
+			return nil
+		}
 		if !w.prepared[run.ID] || r.Phase != Starting || r.Outcome != "" {
 			return fmt.Errorf("run %s is not to be taken", run.ID)
 		}
@@ -394,8 +415,28 @@ func (w *world) Start(_ context.Context, run Run) error {
 		r.Phase, r.Worker = PreparingWorkspace, Handle{Boot: w.boot, PID: 1000 + len(w.workers)}
 		w.runs[run.ID] = r
 		w.workers[run.ID] = &worker{alive: true}
+		w.begins(r)
 		return nil
 	})
+}
+
+// begins lets a run begin on its host, if that is another machine.
+func (w *world) begins(r Run) {
+	for id, other := range w.runs {
+		if other.IssueID == r.IssueID && id != r.ID && w.there[id] && other.Remote != RemoteGone {
+			w.wrong = append(w.wrong, "started "+r.ID+" while "+id+" is at work on "+other.Host)
+		}
+	}
+	if r.Host != "" {
+		r.Remote, r.HeardAt = RemoteBegun, w.now
+		w.runs[r.ID], w.there[r.ID] = r, true
+	}
+}
+
+// confirms lets the host of a run say that it has ended.
+func (w *world) confirms(r Run) Run {
+	w.there[r.ID], r.Remote = false, RemoteEnded
+	return r
 }
 
 func (w *world) Stop(_ context.Context, run Run) error {
@@ -529,6 +570,9 @@ func (w *world) obey() {
 		switch {
 		case !p.alive:
 			continue
+		case r.Phase == EndingThere:
+			p.alive, w.runs[id] = false, w.confirms(r)
+			continue
 		case r.Kind == CleanupRun:
 			r.Outcome = Succeeded
 			w.workspaces = slices.DeleteFunc(slices.Clone(w.workspaces), func(s Workspace) bool { return s.IssueID == r.IssueID })
@@ -538,6 +582,9 @@ func (w *world) obey() {
 			continue
 		}
 		p.alive, r.EndedAt = false, w.now
+		if r.Host != "" {
+			r = w.confirms(r)
+		}
 		w.runs[id] = r
 	}
 }
@@ -547,7 +594,7 @@ func (w *world) revive() { w.cut = cut{} }
 
 // dump prints everything that is stored, to compare before and after.
 func (w *world) dump() string {
-	return fmt.Sprintln(w.claims, w.runs, w.commands, w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.skips, w.lastSweep, w.used, w.prepared, len(w.workers))
+	return fmt.Sprintln(w.claims, w.runs, w.commands, w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.remoteBlocks, w.skips, w.lastSweep, w.used, w.prepared, len(w.workers))
 }
 
 // limitErr is the error of a tracker whose allowance is used up.

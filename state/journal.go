@@ -15,7 +15,7 @@ const runColumns = `id, kind, issue_id, identifier, attempt, phase, outcome, err
 	worker_boot, worker_pid, worker_start, host, workspace_path, workspace_root, workspace_id,
 	thread_id, turn_id, turns, turns_done, progress, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
 	rate_limits, last_event, last_message, last_event_at, handoff_at, handoff_state,
-	beats, heartbeat_at, started_at, ended_at, model, links, after_run_error, delivery, activity`
+	beats, heartbeat_at, started_at, ended_at, model, links, after_run_error, delivery, activity, remote, heard_at`
 
 func runFields(r *reconcile.Run) []any {
 	return []any{
@@ -26,7 +26,7 @@ func runFields(r *reconcile.Run) []any {
 		&r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage,
 		stampOf(&r.LastEventAt), stampOf(&r.HandoffAt), &r.HandoffState, &r.Beats, stampOf(&r.HeartbeatAt),
 		stampOf(&r.StartedAt), stampOf(&r.EndedAt), &r.Model, jsonOf(&r.Links), &r.AfterRunError,
-		jsonOf(&r.Delivery), &r.Activity,
+		jsonOf(&r.Delivery), &r.Activity, &r.Remote, stampOf(&r.HeardAt),
 	}
 }
 
@@ -49,11 +49,11 @@ func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now
 // a heartbeat sets the others. Token counts never decrease: SaveThread may have raised them already.
 const (
 	decisiveColumns = `phase, workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress,
-		handoff_at, handoff_state, model, links`
+		handoff_at, handoff_state, model, links, remote`
 	decisiveValues = `:phase, :workspace_path, :workspace_root, :workspace_id, :thread_id, :turn_id, :turns, :turns_done, :progress,
-		:handoff_at, :handoff_state, :model, :links`
+		:handoff_at, :handoff_state, :model, :links, :remote`
 	setHeartbeat = `heartbeat_at = :now, beats = :beats, last_event = :last_event, last_message = :last_message,
-		last_event_at = :last_event_at, activity = :activity, rate_limits = :rate_limits,
+		last_event_at = :last_event_at, heard_at = :heard_at, activity = :activity, rate_limits = :rate_limits,
 		rate_limits_at = iif(rate_limits IS :rate_limits, rate_limits_at, :now),
 		tokens_input = max(tokens_input, :input), tokens_cached = max(tokens_cached, :cached),
 		tokens_output = max(tokens_output, :output), tokens_reasoning = max(tokens_reasoning, :reasoning),
@@ -69,7 +69,7 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 		sql.Named("workspace_id", r.WorkspaceID), sql.Named("thread_id", r.ThreadID), sql.Named("turn_id", r.TurnID),
 		sql.Named("turns", r.Turns), sql.Named("turns_done", r.TurnsDone), sql.Named("progress", r.Progress),
 		sql.Named("handoff_at", stamp(r.HandoffAt)), sql.Named("handoff_state", r.HandoffState), sql.Named("model", r.Model),
-		sql.Named("links", jsonOf(&r.Links)),
+		sql.Named("links", jsonOf(&r.Links)), sql.Named("remote", r.Remote), sql.Named("heard_at", stamp(r.HeardAt)),
 		sql.Named("beats", r.Beats), sql.Named("last_event", r.LastEvent), sql.Named("last_message", r.LastMessage),
 		sql.Named("activity", r.Activity), sql.Named("last_event_at", stamp(r.LastEventAt)), sql.Named("rate_limits", textOf(&r.RateLimits)),
 		sql.Named("input", r.Tokens.Input), sql.Named("cached", r.Tokens.Cached), sql.Named("output", r.Tokens.Output),
@@ -80,7 +80,8 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 // UpdateRun writes what the worker knows of its run: phase, workspace, thread, turns, progress, tokens, rate limits, last
 // event and heartbeat. It returns the reason for which a pass asked the run to stop, empty if none did; together with an
 // error, of a full disk for example, if it could at least read it. If the run has an outcome or was never taken, UpdateRun
-// writes nothing and returns reconcile.ErrConflict: the worker has lost the run and ends.
+// writes nothing and returns reconcile.ErrConflict: the worker has lost the run and ends. A run does not begin on a host while another one
+// of its issue may be at work on one: the error is host_unverified.
 //
 // A heartbeat alone survives the death of any process, but perhaps not a power failure. Every other change is on disk when
 // UpdateRun returns.
@@ -104,6 +105,10 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 		if !errors.Is(err, reconcile.ErrConflict) {
 			break
 		}
+	}
+	if isDuplicate(err) {
+		message := "an earlier run of " + run.Identifier + " may still be at work on a host"
+		err = reconcile.NewError("host_unverified", message, "the next pass tries again")
 	}
 	if err != nil {
 		stopReason, _, _ = readOne(ctx, j.conn, doing, itself[string], `SELECT coalesce(stop_reason, '') FROM runs WHERE id = ?`, run.ID)

@@ -62,7 +62,7 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 			`DELETE FROM pull_requests WHERE issue_id IN (SELECT issue_id FROM pull_requests WHERE seen_at < ?1 LIMIT ?2)`,
 			// Notifications, but only while there is no block: a block whose notification is deleted would be notified again.
 			`DELETE FROM attentions WHERE key IN (SELECT key FROM attentions WHERE at < ?1
-				AND NOT EXISTS (SELECT 1 FROM meta WHERE key IN ('blocked_agent', 'blocked_tracker', 'blocked_host')) LIMIT ?2)`,
+				AND NOT EXISTS (SELECT 1 FROM meta WHERE key LIKE 'blocked\_%' ESCAPE '\') LIMIT ?2)`,
 		} {
 			n, err := t.count(statement, old, limit)
 			if err != nil {

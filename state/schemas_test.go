@@ -53,6 +53,7 @@ func fill(t *testing.T, db *DB) {
 		taken.Model, taken.Links = "gpt-5.5", []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}}
 		test.Must(db.Journal.UpdateRun(ctx, epoch, taken))
 		if i == 1 {
+			fillRemote(t, db, taken)
 			test.OK(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
 			continue
 		}
@@ -83,6 +84,14 @@ func fill(t *testing.T, db *DB) {
 	fillRequests(t, db)
 	call := reconcile.Call{ID: "call-1", RunID: runID(1), Agent: "agent-1", Verb: reconcile.CallConversation, Params: []byte(`{"model":"m"}`), CreatedAt: epoch}
 	test.Must(db.Clients.AddCall(ctx, call))
+}
+
+// fillRemote makes a run one of a host, with a workspace there.
+func fillRemote(t *testing.T, db *DB, run reconcile.Run) {
+	t.Helper()
+	run.Remote, run.HeardAt = reconcile.RemoteBegun, epoch
+	test.Must(db.Journal.UpdateRun(ctx, epoch, run))
+	test.OK(t, db.Journal.SaveRemoteWorkspace(ctx, run, &reconcile.Workspace{IssueID: run.IssueID, Host: run.Host, Path: "/srv/x"}))
 }
 
 // fillRequests adds requests: of run 1 an open, an approved and an expired one; of run 2 one that was answered too late.
@@ -217,6 +226,10 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			}
 			if version >= 6 {
 				wantComments(t, db)
+			}
+			if version >= 12 {
+				got := []any{rec.Runs[0].Remote, rec.Runs[0].HeardAt, rec.RemoteWorkspaces[0].Path}
+				test.Equal(t, "on a host", got, []any{reconcile.RemoteBegun, epoch, "/srv/x"})
 			}
 			wantHome(t, db, version)
 			wantHistory(t, db, version)

@@ -34,6 +34,9 @@ func readRecords(t tx, dir string, all *reconcile.State) (err error) {
 	if all.Runs, err = rows(t, runFields, `SELECT `+runColumns+` FROM runs WHERE settled = 0 ORDER BY id`); err != nil {
 		return err
 	}
+	if all.RemoteWorkspaces, err = remoteWorkspaces(t); err != nil {
+		return err
+	}
 	if all.Commands, err = rows(t, commandFields, `SELECT `+commandColumns+` FROM commands ORDER BY id`); err != nil {
 		return err
 	}
@@ -75,6 +78,9 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 				return err
 			}
 		}
+	}
+	if all.RemoteBlocks, err = remoteBlocks(meta); err != nil {
+		return err
 	}
 	schema, err := strconv.Atoi(meta[metaSchema])
 	if err != nil {
@@ -141,6 +147,16 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 			continue
 		}
 		if err := saveBlock(t, now, key, *block); err != nil {
+			return err
+		}
+	}
+	for host, block := range c.RemoteBlocks {
+		if err := saveBlock(t, now, metaRemoteBlock+host, block); err != nil {
+			return err
+		}
+	}
+	if c.HostGone != "" {
+		if err := hostGone(t, c.HostGone); err != nil {
 			return err
 		}
 	}

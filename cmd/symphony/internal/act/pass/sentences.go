@@ -55,6 +55,8 @@ func (n narrator) action(a reconcile.Applied) string {
 			return ""
 		}
 		return n.did(a, "end", "ended", "the processes that the run of "+subject+" has left")
+	case reconcile.ActEnd:
+		return n.did(a, "end", "ending", "the run of "+subject+" "+a.Message)
 	case reconcile.ActSettle:
 		return n.settled(a, subject)
 	}

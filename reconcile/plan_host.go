@@ -1,0 +1,188 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Runs on other machines. Each belongs to one host, where its processes and its workspace are; its worker, which decides, is here. A run
+// whose worker has died may still be at work there. That it has ended only its host may say, or an operator.
+
+const (
+	// lostAfter is how long a worker may hear nothing from its host before the host gets no further runs.
+	lostAfter = 30 * time.Second
+	// endPause is the time between two workers that try to end a run on its host.
+	endPause = time.Minute
+)
+
+// endThere plans that a run whose worker is dead is ended on its host. Until that is confirmed the run is not settled, and nothing else
+// starts for its issue. If its host is silent for too long, the claim is held.
+func (p *planner) endThere(r Run, live Liveness) {
+	isGone := func(cmd Command) bool { return cmd.Verb == VerbHostGone && cmd.IssueID == r.IssueID }
+	if live.Alive || p.s.HostBlock != nil || slices.ContainsFunc(p.s.Commands, isGone) {
+		return // the worker is killed first, or could not be started, or is not needed
+	}
+	c := p.claims[r.IssueID]
+	if silence := p.s.Now.Sub(r.lastHeard()); silence > 2*p.s.Policy.LostAfter && c != nil && c.Status == Running && c.RunID == r.ID {
+		message := fmt.Sprintf("%s has not confirmed the end of the run since %s", r.Host, clockOf(r.lastHeard(), p.s.Now))
+		next := p.s.hold(*c, HoldHostLost, message)
+		p.act(ActHold, next, HoldHostLost, message, p.put(next))
+	}
+	if since := p.s.Now.Sub(r.HeartbeatAt); since >= 0 && since < endPause && r.Phase == EndingThere {
+		return
+	}
+	p.plan.Actions = append(p.plan.Actions, Action{
+		Kind: ActEnd, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID, Reason: string(r.Remote),
+		Message: "on " + r.Host,
+	})
+}
+
+// lastHeard is when the run's host was last heard of, as far as it is known.
+func (r Run) lastHeard() time.Time {
+	if r.HeardAt.IsZero() {
+		return r.StartedAt
+	}
+	return r.HeardAt
+}
+
+// Lost returns for how long a worker has heard nothing from its host; 0 if that is not long, or not known.
+func (r Run) Lost(now time.Time) time.Duration {
+	silence := now.Sub(r.lastHeard())
+	if r.Remote != RemoteBegun || r.Outcome != "" || silence < lostAfter {
+		return 0
+	}
+	return silence
+}
+
+// unverified returns the host on which an earlier run of the issue may still be at work; empty if there is none.
+func (p *planner) unverified(issueID string) string {
+	for _, r := range p.runs {
+		if r.IssueID == issueID && r.Remote == RemoteBegun {
+			return r.Host
+		}
+	}
+	return ""
+}
+
+// home returns the host that has the workspace of the issue, if it may still be used; empty for none.
+func (s *Snapshot) home(issueID string) (host string) {
+	for _, w := range s.RemoteWorkspaces {
+		if w.IssueID == issueID && w.Project == s.Policy.Project && !w.Abandoned && slices.Contains(s.Policy.Hosts, w.Host) {
+			host = w.Host
+		}
+	}
+	return host
+}
+
+// countHosts counts the runs of each host.
+func (d *dispatch) countHosts() {
+	d.onHost = map[string]int{}
+	for _, r := range d.runs {
+		if r.Host != "" && r.Kind == AgentRun {
+			d.onHost[r.Host]++
+		}
+	}
+}
+
+// chooseHost returns the host for a contender's run, empty for this machine; or the reason why none can take it. The issue stays on the
+// host that has its workspace. Otherwise the host with the fewest runs is chosen, of these the first in the workflow.
+func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
+	hosts := d.s.Policy.Hosts
+	if len(hosts) == 0 {
+		return "", "", ""
+	}
+	if home := d.s.home(c.issue.ID); home != "" {
+		hosts = []string{home}
+	}
+	var why []string
+	reason = SkipBlocked
+	for _, h := range hosts {
+		obstacle, full := d.hostObstacle(h, d.s.insists(c))
+		switch {
+		case obstacle != "":
+			why = append(why, h+": "+obstacle)
+			if full {
+				reason = SkipNoSlot
+			}
+		case host == "" || d.onHost[h] < d.onHost[host]:
+			host = h
+		}
+	}
+	if host != "" {
+		return host, "", ""
+	}
+	return "", reason, strings.Join(why, "; ")
+}
+
+// hostObstacle returns why a host gets no further run now, empty if it may get one. full: its slots are taken.
+func (d *dispatch) hostObstacle(host string, insists bool) (obstacle string, full bool) {
+	if limit := d.s.Policy.MaxPerHost; limit > 0 && d.onHost[host] >= limit {
+		return takenText(limit, ""), true
+	}
+	for _, r := range d.s.Runs {
+		if silence := r.Lost(d.s.Now); r.Host == host && silence > 0 && d.s.Liveness[r.ID].Alive {
+			return fmt.Sprintf("lost for %v", silence.Round(time.Second)), false
+		}
+	}
+	b, blocked := d.s.RemoteBlocks[host]
+	if !blocked || insists {
+		return "", false
+	}
+	waits := d.s.Now.Before(b.NextTry)
+	for _, r := range d.s.Runs {
+		waits = waits || r.Host == host && d.runs[r.ID] != nil && b.startedUnder(r)
+	}
+	if waits {
+		return b.Code + ": " + b.Message, false
+	}
+	return "", false
+}
+
+// blockRemote returns the block of a run's host that follows from the end of the run, by the name of the host; nil for none.
+func (p *planner) blockRemote(r Run) map[string]Block {
+	var before *Block
+	if b, blocked := p.s.RemoteBlocks[r.Host]; blocked {
+		before = &b
+	}
+	b := before.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))
+	for _, other := range p.runs {
+		if other.Host == r.Host && b.overBy(*other) {
+			return nil
+		}
+	}
+	return p.setRemoteBlock(r.Host, b)
+}
+
+// setRemoteBlock sets the block of a host in the snapshot and returns what is to be stored. A block without a code ends it.
+func (p *planner) setRemoteBlock(host string, b Block) map[string]Block {
+	next := map[string]Block{}
+	for h, old := range p.s.RemoteBlocks {
+		if h != host {
+			next[h] = old
+		}
+	}
+	if b.Code != "" {
+		next[host] = b
+	}
+	p.s.RemoteBlocks = next
+	return map[string]Block{host: b}
+}
+
+// hostIsGone carries out the operator's command: the run of the issue that its host does not confirm counts as ended, and its workspace
+// there as abandoned. The next plan settles the run.
+func (p *planner) hostIsGone(cmd Command) {
+	change := &Change{Commands: []int64{cmd.ID}}
+	for _, r := range p.runs {
+		if r.IssueID == cmd.IssueID && r.Remote == RemoteBegun && !p.s.Liveness[r.ID].Alive {
+			change.HostGone = r.ID
+			p.plan.Actions = append(p.plan.Actions, Action{
+				Kind: ActRetry, IssueID: cmd.IssueID, Identifier: cmd.Identifier, RunID: r.ID, Reason: HoldHostLost,
+				Message: "its run on " + r.Host + " counts as ended", Change: change,
+			})
+			return
+		}
+	}
+	p.update(change)
+}
