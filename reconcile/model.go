@@ -177,7 +177,7 @@ func (c Claim) HoldEnds() string {
 	case HoldLeftover:
 		return "end the process, then " + retry
 	case HoldHostLost:
-		return "the answer of its host ends the hold"
+		return "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone " + c.Identifier
 	}
 	return retry + ", a comment, or moving it away and back ends the hold"
 }

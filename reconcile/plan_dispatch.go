@@ -349,12 +349,16 @@ func (d *dispatch) start(c contender) {
 	}
 	claim.Status, claim.Issue, claim.DueAt = Running, c.issue, time.Time{}
 	claim.WorkspaceRoot = cmp.Or(claim.WorkspaceRoot, s.Policy.WorkspaceRoot)
+	root := claim.WorkspaceRoot
 	host, _, _ := d.chooseHost(c)
+	if host != "" {
+		root = cmp.Or(s.home(c.issue.ID).Root, s.Policy.RemoteRoot)
+	}
 	claim.Runs++
 	change := d.put(claim)
 	change.Insert = &Run{
 		Kind: AgentRun, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Attempt: claim.Attempt, Phase: Starting,
-		Issue: c.issue, Fingerprint: c.issue.Fingerprint(), StartedAt: s.Now, WorkspaceRoot: claim.WorkspaceRoot, Host: host,
+		Issue: c.issue, Fingerprint: c.issue.Fingerprint(), StartedAt: s.Now, WorkspaceRoot: root, Host: host,
 	}
 	d.take(c.issue.State)
 	d.onHost[host]++

@@ -14,7 +14,7 @@ const (
 	// lostAfter is how long a worker may hear nothing from its host before the host gets no further runs.
 	lostAfter = 30 * time.Second
 	// endPause is the time between two workers that try to end a run on its host.
-	endPause = time.Minute
+	endPause = 10 * time.Second
 )
 
 // endThere plans that a run whose worker is dead is ended on its host. Until that is confirmed the run is not settled, and nothing else
@@ -66,14 +66,14 @@ func (p *planner) unverified(issueID string) string {
 	return ""
 }
 
-// home returns the host that has the workspace of the issue, if it may still be used; empty for none.
-func (s *Snapshot) home(issueID string) (host string) {
+// home returns the newest workspace of the issue on a host that may still be used; one without a host if there is none.
+func (s *Snapshot) home(issueID string) (home Workspace) {
 	for _, w := range s.RemoteWorkspaces {
 		if w.IssueID == issueID && w.Project == s.Policy.Project && !w.Abandoned && slices.Contains(s.Policy.Hosts, w.Host) {
-			host = w.Host
+			home = w
 		}
 	}
-	return host
+	return home
 }
 
 // countHosts counts the runs of each host.
@@ -93,8 +93,8 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	if len(hosts) == 0 {
 		return "", "", ""
 	}
-	if home := d.s.home(c.issue.ID); home != "" {
-		hosts = []string{home}
+	if home := d.s.home(c.issue.ID); home.Host != "" {
+		hosts = []string{home.Host}
 	}
 	var why []string
 	reason = SkipBlocked

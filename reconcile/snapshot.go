@@ -153,6 +153,7 @@ type Policy struct {
 	// Hosts are the machines on which runs work, none for this one. MaxPerHost is the number of agents that each may have at once, 0 for
 	// any. LostAfter is how long a run works without a link to its worker; then its host ends it.
 	Hosts      []string
+	RemoteRoot string // of the workspaces there; it may begin with ~
 	MaxPerHost int
 	LostAfter  time.Duration
 }

@@ -185,8 +185,11 @@ func (g *agentProcess) beginTurn() {
 	g.before = below
 }
 
-// busy reports whether a process that the agent started during this turn is or may be alive.
+// busy reports whether a process that the agent started during this turn is or may be alive, or the agent can't be heard.
 func (g *agentProcess) busy() bool {
+	if g.linkUnsettled() {
+		return true
+	}
 	below, err := g.child.Descendants(context.Background())
 	g.mu.Lock()
 	defer g.mu.Unlock()

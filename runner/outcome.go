@@ -62,6 +62,9 @@ const fullDiskBytes = 64 << 10
 
 // fullDisk returns a directory of the run on a full volume, "" if there is none. It is taken for the cause of any failure.
 func (j *job) fullDisk() string {
+	if j.host == nil {
+		return ""
+	}
 	for _, dir := range []string{j.run.WorkspaceRoot, j.StateDir} {
 		if dir == "" {
 			continue

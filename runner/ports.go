@@ -41,6 +41,10 @@ type Journal interface {
 	// Delivered returns what was pushed last for an issue, false if nothing was. RecordDelivered stores it.
 	Delivered(ctx context.Context, issueID string) (reconcile.Delivered, bool, error)
 	RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error
+	// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host, nil if there is none. SaveRemote stores what is known of
+	// a run there that was taken only to be ended, and when its host was heard of.
+	SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *reconcile.Workspace) error
+	SaveRemote(ctx context.Context, runID string, known reconcile.RemoteState, heard, now time.Time) error
 	// LateAnswers returns answers that were given after their run had ended and that no later run has passed on.
 	// MarkAnswersSeen records that a run has.
 	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)

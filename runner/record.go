@@ -68,6 +68,9 @@ func (r *record) flush(ctx context.Context) {
 		if !run.HandoffAt.IsZero() && at.Sub(run.HandoffAt).Abs() > clockStep {
 			run.HandoffAt = at
 		}
+		if r.link != nil && r.link.Lost() == 0 {
+			run.HeardAt = now
+		}
 	})
 	reason, err := r.Journal.UpdateRun(context.WithoutCancel(ctx), now, r.get())
 	if errors.Is(err, reconcile.ErrConflict) {
@@ -99,18 +102,26 @@ func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, sto
 		})
 	})
 	running.Go(func() { repeat(beats, heartbeat, func() { r.flush(beats) }) })
-	running.Go(func() { // meanwhile a process of the agent may keep the database locked
+	return beats, func() { cancel(); running.Wait() }
+}
+
+// startObserving scans for new processes of the run until stop is called, even after ctx has ended. It does so beside the heartbeats,
+// because meanwhile a process of the agent may keep the database locked.
+func (j *job) startObserving(ctx context.Context) (stop func()) {
+	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() {
 		var heard time.Time
 		quiet := quietBeats
 		repeat(beats, heartbeat, func() {
-			if last := r.get().LastEventAt; quiet >= quietBeats || !last.Equal(heard) {
+			if last := j.rec.get().LastEventAt; quiet >= quietBeats || !last.Equal(heard) {
 				heard, quiet = last, 0
-				r.observe()
+				j.observe()
 			}
 			quiet++
 		})
 	})
-	return beats, func() { cancel(); running.Wait() }
+	return func() { cancel(); running.Wait() }
 }
 
 // repeat calls do at once, and then at every interval until ctx ends.

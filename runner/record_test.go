@@ -58,7 +58,8 @@ func TestHeartbeatBeforeScan(t *testing.T) {
 	r.Machine = withRuns{here, func(run host.Run) host.Run { slow.Run = run; return slow }}
 	synctest.Test(t, func(t *testing.T) {
 		rec := r.newJob(r.run, func(error) {}).rec
-		_, stop := rec.startHeartbeat(t.Context())
+		_, stopBeats := rec.startHeartbeat(t.Context())
+		stopScans := rec.startObserving(t.Context())
 		at := func(seconds time.Duration, beats, scans int) {
 			t.Helper()
 			time.Sleep(seconds * time.Second)
@@ -73,7 +74,8 @@ func TestHeartbeatBeforeScan(t *testing.T) {
 		at(5, 5, 2)
 		rec.change(func(run *reconcile.Run) { run.LastEventAt = time.Now() })
 		at(5, 6, 3)
-		stop()
+		stopScans()
+		stopBeats()
 	})
 }
 

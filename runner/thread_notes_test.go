@@ -163,6 +163,14 @@ func (m *memory) LastRunOf(context.Context, string, string) (reconcile.Run, bool
 
 func (m *memory) Created(context.Context, []string) (map[string]bool, error) { return m.ours, nil }
 
+func (m *memory) SaveRemoteWorkspace(context.Context, reconcile.Run, *reconcile.Workspace) error {
+	return nil
+}
+
+func (m *memory) SaveRemote(context.Context, string, reconcile.RemoteState, time.Time, time.Time) error {
+	return nil
+}
+
 func (m *memory) LateAnswers(context.Context, string) ([]reconcile.Request, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

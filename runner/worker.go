@@ -41,6 +41,7 @@ type Worker struct {
 	Tracker  *reconcile.TrackerAdapter
 	Requests agent.RequestStore
 	Machine  host.Machine
+	Reach    Reach   // to another machine, which takes the place of Machine, StateDir and Env; nil for a run of this one
 	Account  Account // nil: nothing is shared with other projects
 	Alive    Alive
 	// Dir is the run's directory, StateDir the project's.
@@ -117,7 +118,10 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	}()
 
 	if err == nil {
-		err = a.work(ctx)
+		if err = j.reach(ctx); err == nil {
+			defer j.startObserving(ctx)()
+			err = a.work(ctx)
+		}
 	}
 	if err = a.finish(ctx, err); err == nil {
 		err = j.conclude(ctx)
@@ -181,8 +185,32 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	if ours {
 		a.rec.phase(ctx, reconcile.Finishing)
 	}
-	a.turns.agent.end(ctx)
 	a.shareFault(ctx, code, a.Redactor.Text(message))
+	var err error
+	if a.host != nil { // the machine was reached
+		err = a.leaveMachine(ctx, stoppable, outcome)
+	}
+	if err != nil && outcome == reconcile.Succeeded {
+		outcome = reconcile.Failed
+		code, message = codeOf(err)
+	} else {
+		a.warn("end of the run", err)
+	}
+	if !ours {
+		a.Log.Warn("a pass has settled the run: no outcome recorded")
+		return errNotOurs
+	}
+	message = a.Redactor.Text(message)
+	a.rec.change(func(r *reconcile.Run) {
+		r.Outcome, r.ErrorCode, r.ErrorText, r.EndedAt = outcome, code, message, a.Now()
+	})
+	a.Log.Info("run ended", "outcome", outcome, "code", code, "error", message)
+	return nil
+}
+
+// leaveMachine ends the agent and all processes of the run, restores git settings, runs after_run, delivers, and releases the workspace.
+func (a *attempt) leaveMachine(ctx, stoppable context.Context, outcome reconcile.Outcome) error {
+	a.turns.agent.end(ctx)
 	err := a.killAll(ctx)
 	if a.run.Kind == reconcile.FreeRun { // not before: its processes write there
 		a.warn("directories of the agent", os.RemoveAll(a.freeDir()))
@@ -195,23 +223,9 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	if quiet {
 		a.workspace.deliverAfterRun(stoppable)
 	}
-	if err != nil && outcome == reconcile.Succeeded {
-		outcome = reconcile.Failed
-		code, message = codeOf(err)
-	} else {
-		a.warn("end of the run", err)
-	}
 	a.warn("lease", a.host.Finish(ctx))
-	if !ours {
-		a.Log.Warn("a pass has settled the run: no outcome recorded")
-		return errNotOurs
-	}
-	message = a.Redactor.Text(message)
-	a.rec.change(func(r *reconcile.Run) {
-		r.Outcome, r.ErrorCode, r.ErrorText, r.EndedAt = outcome, code, message, a.Now()
-	})
-	a.Log.Info("run ended", "outcome", outcome, "code", code, "error", message)
-	return nil
+	a.leave(ctx)
+	return err
 }
 
 // Files in a run's directory, besides those of the host.
@@ -226,7 +240,8 @@ const (
 // job is what the steps of a run have in common.
 type job struct {
 	*Worker
-	host   host.Run
+	host   host.Run                // nil before the machine is reached
+	link   Link                    // to that machine, nil for this one; record.mu guards it until it is set
 	run    reconcile.Run           // as dispatched
 	cancel context.CancelCauseFunc // ends the run
 	rec    *record
@@ -246,7 +261,7 @@ type job struct {
 
 func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
 	j := &job{Worker: w, run: run, cancel: cancel, stderr: stderrFile, agentRedactor: agent.NewExactRedactor(w.Config.SecretValues)}
-	if w.Machine != nil {
+	if w.Machine != nil && w.Reach == nil {
 		j.host = w.Machine.Run(run.ID)
 	}
 	j.rec = &record{job: j, row: run, base: map[string]reconcile.Tokens{}, used: map[string]reconcile.Tokens{}}

@@ -48,6 +48,12 @@ func (j Journal) SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *
 	})
 }
 
+// RemoteHome returns the newest workspace of an issue on a host; false if there is none.
+func (v Views) RemoteHome(ctx context.Context, issueID string) (reconcile.Workspace, bool, error) {
+	return readOne(ctx, v.conn, "read the workspaces on hosts", func(w *reconcile.Workspace) []any { return []any{jsonOf(w)} },
+		`SELECT workspace FROM remote_workspaces WHERE issue_id = ? ORDER BY run_id DESC LIMIT 1`, issueID)
+}
+
 // remoteWorkspaces returns the workspaces on hosts, oldest first.
 func remoteWorkspaces(t tx) ([]reconcile.Workspace, error) {
 	return rows(t, func(w *reconcile.Workspace) []any { return []any{jsonOf(w)} },

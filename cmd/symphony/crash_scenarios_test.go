@@ -33,12 +33,12 @@ type crashScenario struct {
 	// ends is the final state of the issue, which is then unclaimed; keeps is true if the workspace is kept.
 	ends      string
 	keeps     bool
-	exits     []int // allowed exit codes of commands besides 0
-	deaths    int   // workers that the play itself kills
-	recounted bool  // the play resets attempts
-	freezer   bool  // needs the cgroup freezer
-	stands    bool  // the process stops instead of dying
-	late      bool  // workers may die only after arm
+	exits     []int       // allowed exit codes of commands besides 0
+	deaths    int         // workers that the play itself kills
+	recounted bool        // the play resets attempts
+	needs     func() bool // reports whether the system has what the scenario needs; nil for every system
+	stands    bool        // the process stops instead of dying
+	late      bool        // workers may die only after arm
 	// again lists prefixes of ROLE:NAME: with SYMPHONY_TEST=each points to die at in this scenario although an earlier one reaches them, too.
 	again []string
 }
@@ -245,7 +245,7 @@ var crashScenarios = []crashScenario{
 	{
 		// A process that a dead worker left can't be killed for a while.
 		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
-		deaths: 1, exits: []int{1}, freezer: true,
+		deaths: 1, exits: []int{1}, needs: canFreeze,
 		play: func(c *crashScene) {
 			c.atWork()
 			thaw := c.freeze("sleep 3012")
@@ -253,6 +253,16 @@ var crashScenarios = []crashScenario{
 			if c.kill(syscall.SIGKILL) {
 				c.passes("counted", func() bool { return c.died() || c.number(`SELECT max(reap_tries) FROM runs`) > 0 })
 			}
+		},
+	},
+	{
+		// The agent works on another machine. Its worker dies, and another one ends the run there.
+		name: "host", issue: "attempt 0:\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true, deaths: 1,
+		needs: canServeSSH,
+		play: func(c *crashScene) {
+			c.useHost()
+			c.atWork()
+			c.kill(syscall.SIGKILL)
 		},
 	},
 	{

@@ -103,6 +103,19 @@ func (c *crashScene) exists(elem ...string) bool {
 	return err == nil
 }
 
+// useHost makes agents work on a host, whose workspaces are where this machine's would be.
+func (c *crashScene) useHost() {
+	c.t.Helper()
+	c.write("hosts.sh", made("hosts.sh"), 0o600)
+	setup := exec.Command("sh", "-e", "hosts.sh")
+	setup.Dir, setup.Env = c.dir, append(c.env, "WORK="+c.dir)
+	test.Run(c.t, setup)
+	c.env = append(c.env, "PATH="+c.path("bin")+":"+os.Getenv("PATH"))
+	text := string(test.Must(os.ReadFile(c.path("WORKFLOW.md"))))
+	text = strings.Replace(text, "  min_free_bytes: 0\n", "", 1) // it has no effect
+	c.write("WORKFLOW.md", strings.Replace(text, "hooks:\n", "worker:\n  ssh_hosts: [near]\n  root: "+c.path("ws")+"\nhooks:\n", 1), 0o600)
+}
+
 // agent makes an issue description with a script for the agent.
 func (c *crashScene) agent(script string) *string {
 	text := test.Must(agentScript(linearTracker{c.linear}, "ABC-1", c.dir, script))

@@ -41,7 +41,7 @@ func TestCrashPoints(t *testing.T) {
 	played := 0
 	t.Run("scenario", func(t *testing.T) {
 		for _, s := range crashScenarios {
-			if s.freezer && !canFreeze() {
+			if s.needs != nil && !s.needs() {
 				continue
 			}
 			played++
@@ -89,7 +89,7 @@ func TestCrashPoints(t *testing.T) {
 		return // -run selected only some scenarios
 	}
 	for _, name := range points {
-		if !died[name] && !spared(name) && !slices.Contains(unreached, name) && (canFreeze() || !slices.Contains(freezerPoints, name)) {
+		if !died[name] && !spared(name) && !slices.Contains(unreached, name) && !slices.Contains(unreachable(), name) {
 			t.Errorf("no process died at the crash point %s", name)
 		}
 	}
@@ -248,8 +248,18 @@ var everyVisit = map[string]int{
 	"state.UpdateRun.after": 3, "state.Commit.after": 2, "proc.procs.added": 2,
 }
 
-// freezerPoints are reached only through a process that can't be killed, which not every system can create.
-var freezerPoints = []string{"state.ReapFailed.before", "state.ReapFailed.after"}
+// unreachable are the points that are reached only through a process that can't be killed, or through a host, where the system has none.
+func unreachable() (points []string) {
+	if !canFreeze() {
+		points = append(points, "state.ReapFailed.before", "state.ReapFailed.after")
+	}
+	if !canServeSSH() {
+		for _, call := range []string{"TakeRemote", "SaveRemote", "SaveRemoteWorkspace"} {
+			points = append(points, "state."+call+".before", "state."+call+".after")
+		}
+	}
+	return points
+}
 
 // unreached are points that no scenario reaches: the scenarios' tracker has no pull requests. What a death there loses is read again
 // by the next refresh. No scenario moves its project either: the script projects_move completes interrupted moves.
@@ -384,7 +394,7 @@ func (c *crashScene) checkHealthy() {
 // checkFiles checks that no file was created outside the workspace root and the state directory, and that no unfinished file is
 // left in them.
 func (c *crashScene) checkFiles() {
-	c.entries("", "WORKFLOW.md", "codex-home", "died", "gate", "go", "home", "ledger", "remote", "state", "tmp", "visits", "visits.before", "witness", "ws")
+	c.entries("", "WORKFLOW.md", "bin", "codex-home", "died", "gate", "go", "home", "hosts", "hosts.sh", "ledger", "remote", "state", "tmp", "visits", "visits.before", "witness", "ws")
 	c.entries("home", ".local") // files that the account's projects share
 	for _, dir := range c.glob("home", ".local", "state", "symphony", "accounts", "*") {
 		dir = strings.TrimPrefix(dir, c.dir+"/")
@@ -408,7 +418,7 @@ func (c *crashScene) checkFiles() {
 		allowed := []string{"workflow.md", "alive"}
 		// A pass that died before it stored the row leaves a directory, which is removed after an hour.
 		if slices.Contains(known, filepath.Base(path)) {
-			allowed = append(allowed, "procs", "tree", "events.jsonl", "hooks.log", "agent.stderr", "worker.log")
+			allowed = append(allowed, "host.json", "procs", "tree", "events.jsonl", "hooks.log", "agent.stderr", "worker.log")
 		}
 		c.entries("state/runs/"+filepath.Base(path), allowed...)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/sshname"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -37,53 +38,13 @@ type sshHosts struct {
 func newSSHHosts(t *testing.T) *sshHosts {
 	t.Helper()
 	test.Expensive(t)
-	if _, err := os.Stat("/usr/sbin/sshd"); err != nil {
-		t.Skip("sshd is not installed")
-	}
-	if _, err := os.Stat("/run/sshd"); err != nil && os.Getuid() == 0 {
-		t.Skip("sshd may not run: /run/sshd is missing")
+	if !canServeSSH() {
+		t.Skip("sshd is not installed, or may not run")
 	}
 	h := &sshHosts{dir: t.TempDir()}
-	for _, name := range []string{"near", "far"} {
-		test.OK(t, os.MkdirAll(filepath.Join(h.dir, name), 0o700))
-	}
-	test.Write(t, filepath.Join(h.dir, "setup"), `set -e
-cd `+h.dir+`
-ssh-keygen -q -t ed25519 -N '' -f host
-ssh-keygen -q -t ed25519 -N '' -f key
-cp key.pub authorized
-for h in near far; do
-	echo "$h $(cat host.pub)" >> known
-	cat > server-$h <<S
-HostKey $PWD/host
-AuthorizedKeysFile $PWD/authorized
-StrictModes no
-UsePAM no
-PasswordAuthentication no
-KbdInteractiveAuthentication no
-PermitRootLogin yes
-PidFile none
-SetEnv HOME=$PWD/$h XDG_STATE_HOME= XDG_CACHE_HOME=
-S
-	cat >> client <<S
-Host $h
-  ProxyCommand /usr/sbin/sshd -i -f $PWD/server-$h -E $PWD/log
-S
-done
-cat >> client <<S
-Host gone
-  ProxyCommand false
-Host *
-  IdentityFile $PWD/key
-  IdentitiesOnly yes
-  UserKnownHostsFile $PWD/known
-  GlobalKnownHostsFile none
-S
-mkdir bin
-printf '#!/bin/sh\nexec %s -F %s "$@"\n' "$(command -v ssh)" "$PWD/client" > bin/ssh
-chmod 755 bin/ssh
-`)
-	test.Run(t, exec.Command("sh", filepath.Join(h.dir, "setup")))
+	setup := exec.Command("sh", "-ec", made("hosts.sh"))
+	setup.Dir, setup.Env = h.dir, append(os.Environ(), "WORK="+h.dir)
+	test.Run(t, setup)
 	h.env = append(os.Environ(), "PATH="+filepath.Join(h.dir, "bin")+":"+os.Getenv("PATH"))
 	path := test.Must(exec.LookPath("symphony"))
 	data := test.Must(os.ReadFile(path))
@@ -95,7 +56,7 @@ chmod 755 bin/ssh
 // link returns a link to a run.
 func (h *sshHosts) link(host, run string) ssh.Link {
 	return ssh.Link{
-		Host: test.Must(ssh.Parse(host)), Program: h.program, Env: h.env, Project: "shop", LostAfter: time.Minute,
+		Host: test.Must(sshname.Parse(host)), Program: h.program, Env: h.env, Project: "shop", LostAfter: time.Minute,
 		Of: remote.Incarnation{RunID: run, Number: 1, Secret: "secret"},
 	}
 }
@@ -186,8 +147,8 @@ func TestHosts(t *testing.T) {
 		test.Equal(t, "started later", codeOfError(l.Start(t.Context())), remote.CodeEnded)
 		_, err := remote.Connect(t.Context(), l.Dial, l.Of)
 		test.Equal(t, "connected later", codeOfError(err), remote.CodeEnded)
-		test.Equal(t, "directories", test.Must(filepath.Glob(h.dir+"/*/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json")),
-			[]string{h.dir + "/far/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json"})
+		test.Equal(t, "directories", test.Must(filepath.Glob(h.dir+"/hosts/*/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json")),
+			[]string{h.dir + "/hosts/far/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json"})
 	})
 
 	t.Run("lost", func(t *testing.T) {
@@ -246,7 +207,7 @@ func TestHosts(t *testing.T) {
 		test.Equal(t, "error", codeOfError(l.Start(t.Context())), ssh.CodeUnreachable)
 		_, err := remote.Connect(t.Context(), l.Dial, l.Of)
 		test.Contains(t, "why", fmt.Sprint(err), "gone: ", "UNKNOWN port")
-		l.Env = []string{"PATH=" + filepath.Join(h.dir, "far")}
+		l.Env = []string{"PATH=" + filepath.Join(h.dir, "hosts")}
 		test.Equal(t, "without ssh", codeOfError(l.Start(t.Context())), "ssh_missing")
 	})
 }

@@ -30,7 +30,9 @@ func holdCommand(w *term.Env) *cli.Command {
 func retryCommand(w *term.Env) *cli.Command {
 	cmd := verbCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now",
 		"It is for a held or waiting issue, which starts even while the project is blocked or its budget is used up.", "ISSUE")
-	cmd.Flags = append(cmd.Flags, &cli.BoolFlag{Name: "fresh", Usage: "also start a new codex conversation, in the same workspace"})
+	cmd.Flags = append(cmd.Flags,
+		&cli.BoolFlag{Name: "fresh", Usage: "also start a new codex conversation, in the same workspace"},
+		&cli.BoolFlag{Name: "host-is-gone", Usage: "the host of its last run is gone for good: start it on another one, without the work there"})
 	return cmd
 }
 
@@ -71,7 +73,11 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string, na
 		Name: name, Usage: usage, UsageText: usageText(name, arguments), Description: description + "\n\n" + exampleText(example),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
-			return apply(c.Context, w, p, operate.Command{Verb: verb, Issue: strings.Join(args, ""), Fresh: c.Bool("fresh")})
+			command := operate.Command{Verb: verb, Issue: strings.Join(args, ""), Fresh: c.Bool("fresh")}
+			if c.Bool("host-is-gone") {
+				command.Verb = reconcile.VerbHostGone
+			}
+			return apply(c.Context, w, p, command)
 		}),
 	}
 }

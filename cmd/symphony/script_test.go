@@ -116,6 +116,16 @@ func params(t *testing.T, dir string) testscript.Params {
 	}
 }
 
+// canServeSSH reports whether an ssh server can be started that logs in this account.
+func canServeSSH() bool {
+	_, err := os.Stat("/run/sshd") // which only a server of root needs
+	_, missing := exec.LookPath("/usr/sbin/sshd")
+	// A server that is not root's logs in its own account alone, which may have no shell.
+	entry, _ := exec.Command("getent", "passwd", strconv.Itoa(os.Geteuid())).Output()
+	locked := bytes.Contains(entry, []byte("/nologin")) || bytes.Contains(entry, []byte("/false"))
+	return missing == nil && !locked && (err == nil || os.Geteuid() != 0)
+}
+
 // scriptCommand implements a command of the scripts; neg is true after an exclamation mark.
 type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
 
@@ -175,12 +185,7 @@ func condition(name string) (bool, error) {
 	case "unshare":
 		return canUnshare(), nil
 	case "sshd":
-		_, err := os.Stat("/run/sshd") // which only a server of root needs
-		_, missing := exec.LookPath("/usr/sbin/sshd")
-		// A server that is not root's logs in its own account alone, which may have no shell.
-		entry, _ := exec.Command("getent", "passwd", strconv.Itoa(os.Geteuid())).Output()
-		locked := bytes.Contains(entry, []byte("/nologin")) || bytes.Contains(entry, []byte("/false"))
-		return missing == nil && !locked && (err == nil || os.Geteuid() != 0), nil
+		return canServeSSH(), nil
 	case "tmux":
 		return hasTmux(), nil
 	case "bash", "zsh", "fish", "gh", "python3":
@@ -302,6 +307,7 @@ func commonFiles() map[string]string {
 		"asks.agent":   "ask-user Which way?\n{move Human Review}\n",
 		"commit.agent": "sh echo x > file && git add . && git commit -qm 'work on it'\n{move Human Review}\n",
 		"crontab":      made("crontab.sh"),
+		"hosts.sh":     made("hosts.sh"),
 		"told": `# Prints the text of turn $1 of the only thread.
 cat codex-home/threads/*.json | tr -d '\n' | sed 's/"prompt": *"/\n@/g' | grep '^@' | tail -n +2 | sed -n "$1p" | sed 's/^@//; s/", *"answer.*//; s/\\n/\n/g'
 `,

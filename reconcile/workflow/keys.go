@@ -90,7 +90,9 @@ func Keys() []Key { return keys(&Config{}) }
 
 // keys returns the table, with pointers into a configuration.
 func keys(c *Config) []Key {
-	return slices.Concat(trackerKeys(c), providerKeys(c), passKeys(c), workspaceKeys(c), agentKeys(c), codexKeys(c), serverKeys(c))
+	return slices.Concat(
+		trackerKeys(c), providerKeys(c), passKeys(c), workspaceKeys(c), agentKeys(c), codexKeys(c), workerKeys(c), serverKeys(c),
+	)
 }
 
 func trackerKeys(c *Config) []Key {
@@ -271,6 +273,21 @@ func codexKeys(c *Config) []Key {
 	}
 }
 
+// workerKeys are the keys about the machines on which runs work (specification, appendix A).
+func workerKeys(c *Config) []Key {
+	return []Key{
+		key("worker.ssh_hosts", typeStrings, "[]", &c.Policy.Hosts,
+			"machines on which agents work instead of this one: aliases of ssh's configuration, or user@host:port").then((*reader).hosts),
+		key("worker.max_concurrent_agents_per_host", typeInteger, "", &c.Policy.MaxPerHost,
+			"number of agents that work on one host at once; default: any").atLeast(1),
+		key("worker.root", "path on the hosts", "", &c.Policy.RemoteRoot,
+			"directory of the workspaces on the hosts; ~ is the home directory there; default: workspace.root, else ~/symphony_workspaces").
+			then((*reader).remoteRoot),
+		key("worker.lost_after_ms", typeMS, "900000", &c.Policy.LostAfter,
+			"how long an agent works on a host without a link to this machine; then its host ends the run").atLeast(1000),
+	}
+}
+
 func serverKeys(c *Config) []Key {
 	return []Key{
 		key("server.port", typeInteger, "", &c.Server.Port,
@@ -280,22 +297,19 @@ func serverKeys(c *Config) []Key {
 	}
 }
 
-// Unbuilt returns the keys of the specification that this version does not support, each with a warning. A key without a warning
-// is refused, because agents would otherwise work in another place than the operator wants.
+// Unbuilt returns the keys of the specification that this version does not support, each with a warning.
 func Unbuilt() map[string]string {
 	const noEffect = "not built yet: it has no effect"
 	return map[string]string{
-		"worker.ssh_hosts":                      "",
-		"worker.max_concurrent_agents_per_host": "no effect without worker.ssh_hosts",
-		"observability.dashboard_enabled":       noEffect,
-		"observability.refresh_ms":              noEffect,
-		"observability.render_interval_ms":      noEffect,
+		"observability.dashboard_enabled":  noEffect,
+		"observability.refresh_ms":         noEffect,
+		"observability.render_interval_ms": noEffect,
 	}
 }
 
 // sections returns the keys whose values are maps of keys: the top-level ones, and tracker.provider.
 func sections(keys []Key) []string {
-	found := []string{"worker", "observability"}
+	found := []string{"observability"}
 	for _, k := range keys {
 		if parent := k.Name[:strings.LastIndexByte(k.Name, '.')]; !slices.Contains(found, parent) {
 			found = append(found, parent)

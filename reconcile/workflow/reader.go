@@ -138,11 +138,8 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 				f.line = r.line(scalar)
 			}
 			r.fields[f.key] = f
-		case message != "":
+		default:
 			r.warn(f, message)
-		case value.Kind != yaml.SequenceNode || len(value.Content) > 0: // an empty list has no effect anyway
-			r.fail(CodeUnsupportedKey, f, "not built yet, and agents would work in another place than you want",
-				"remove the key, or use a version that supports it")
 		}
 	}
 }

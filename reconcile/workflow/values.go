@@ -265,6 +265,7 @@ func (r *reader) together() {
 		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
 	}
 	r.pullRequests()
+	r.onHosts()
 	trackerReader{r}.ofKind()
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)

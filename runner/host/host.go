@@ -274,6 +274,17 @@ type FactsRequest struct {
 	Resolve []string
 	// Launch, if set, asks what a command starts. Then Path may be empty.
 	Launch *LaunchRequest
+	// Account asks for the account of the operating system that runs have on the machine.
+	Account bool
+}
+
+// Account is an account of the operating system.
+type Account struct {
+	Home string
+	// StateDir has the directories of runs on the machine.
+	StateDir string
+	// Env is the environment of its programs, before the login profile.
+	Env []string
 }
 
 // HomeRequest names the codex home of agents, and the operator's.
@@ -306,6 +317,7 @@ type FactsAnswer struct {
 	Exist     []string
 	Resolved  []string // in the order of Resolve; a path that does not exist is resolved as far as it does
 	Launcher  Launcher
+	Account   Account
 }
 
 // RemovalRequest asks for the workspace of an issue to be removed.

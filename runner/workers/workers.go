@@ -81,7 +81,12 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		argv = append(argv, "--model", l.Model)
 	}
 	var slot *os.File
-	if l.NextSlot != nil && (run.Kind == reconcile.AgentRun || run.Kind == reconcile.FreeRun) { // cleanup runs need none
+	scope := run.ID
+	ends := run.Remote == reconcile.RemoteBegun
+	if ends { // its worker has died
+		argv, scope = append(argv, "--end"), scope+"-end"
+	}
+	if l.NextSlot != nil && !ends && (run.Kind == reconcile.AgentRun || run.Kind == reconcile.FreeRun) { // cleanup runs need none
 		if slot, err = l.NextSlot(); err != nil {
 			return fail("slot", err)
 		}
@@ -93,7 +98,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	worker, err := proc.Detach(proc.Spawn{
 		Exe: l.Exe, Argv: argv, Extra: slot, Shared: l.Logins,
 		Env: host.Scrub(l.Env), Log: log, Secret: l.Secret, Wait: readyBound,
-		Scope: l.Scopes.Scope(run.ID, cmp.Or(run.Identifier, "removed workspaces")),
+		Scope: l.Scopes.Scope(scope, cmp.Or(run.Identifier, "removed workspaces")),
 	})
 	crash.At("runner.start.spawned")
 	alive := filepath.Join(l.dir(run), host.AliveFile)
@@ -137,6 +142,9 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 		}
 		return live
 	}
+	if run.Host != "" { // its processes are elsewhere
+		return reconcile.Liveness{Refused: pulse.Refused}
+	}
 	found, err := l.Machine.Left(ctx, left(run))
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Refused: pulse.Refused}
 }
@@ -144,6 +152,14 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 // left describes the processes of a run whose worker has exited, or has released the run and is about to exit.
 func left(run reconcile.Run) host.LeftRequest {
 	return host.LeftRequest{RunID: run.ID, ThreadID: run.ThreadID, Root: run.WorkspaceRoot}
+}
+
+// end ends the processes of a run on this machine. A run of another machine has none here but its worker, whose ssh ends with it.
+func (l *Local) end(ctx context.Context, run reconcile.Run, r host.LeftRequest) (host.LeftAnswer, error) {
+	if run.Host != "" {
+		return host.LeftAnswer{}, nil
+	}
+	return l.Machine.End(ctx, r)
 }
 
 // Stop implements reconcile.Runners. It sends SIGTERM if the worker is still the process that took the run, and waits until the
@@ -186,7 +202,7 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	}
 	frozen := left(run)
 	frozen.Frozen = true
-	killed, err := l.Machine.End(ctx, frozen)
+	killed, err := l.end(ctx, run, frozen)
 	if err == nil { // a worker that has not begun to work yet is unknown to the machine
 		err = proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGKILL)
 	}
@@ -206,7 +222,7 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 		return nil, fail("alive file of run "+run.ID, err)
 	}
 	defer release()
-	killed, err := l.Machine.End(ctx, left(run))
+	killed, err := l.end(ctx, run, left(run))
 	if err != nil && len(killed.Processes) == 0 {
 		return nil, fail("processes of run "+run.ID, err)
 	}

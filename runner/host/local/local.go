@@ -27,6 +27,8 @@ type Machine struct {
 	AccountDir string
 	// Logins is the file by which the workers of one pass share a login shell, nil if they do not. The first login of a run closes it.
 	Logins *os.File
+	// Account answers requests for it. A worker on this machine makes none.
+	Account host.Account
 	// PrepareHome makes a codex home for agents, with the login of the operator's. Nil on machines that start no such agent.
 	PrepareHome func(operators, agents string) error
 }
@@ -248,8 +250,11 @@ func (r *run) Remove(ctx context.Context) (answer host.RemoveAnswer, err error) 
 }
 
 // Facts implements host.Machine.
-func (Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.FactsAnswer, err error) {
+func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.FactsAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
+	if r.Account {
+		answer.Account = m.Account
+	}
 	if r.Fingerprint {
 		if answer.Fingerprint, err = git.Fingerprint(ctx, r.Path); err != nil {
 			return answer, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Dial opens a stream to the server.
@@ -26,7 +27,7 @@ const (
 // The codes of the errors that end a client.
 const (
 	// CodeRefused: the server works for another incarnation of the run or for a newer client, or speaks another version of the protocol.
-	CodeRefused = "host_refused"
+	CodeRefused = "host_mismatch"
 	// CodeEnded: the server has ended the run and then itself. The message says why.
 	CodeEnded = "host_ended"
 	// CodeDied: the server has ended, but not the run. What the run has started may be alive.
@@ -53,6 +54,7 @@ type Client struct {
 	waiting map[int64]*call // without an answer
 	stream  *stream         // nil if there is none
 	lostAt  time.Time       // when the last one broke
+	backAt  time.Time       // when the present one was opened
 	refused error
 }
 
@@ -145,6 +147,8 @@ func (c *Client) use(s *stream) {
 	defer c.mu.Unlock()
 	if c.stream = s; s == nil {
 		c.lostAt = time.Now()
+	} else {
+		c.backAt = time.Now()
 	}
 }
 
@@ -166,6 +170,21 @@ func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.refused
+}
+
+// Back returns for how long there has been a link again, 0 if there is none.
+func (c *Client) Back() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stream == nil {
+		return 0
+	}
+	return time.Since(c.backAt)
+}
+
+// EndRun ends what an earlier worker of the run has left there: first the agent, by the end of its stdin, then all processes.
+func (c *Client) EndRun(ctx context.Context, r host.KillRequest) error {
+	return tell(ctx, c, "EndRun", r)
 }
 
 // Release tells the server that the run has ended, whereupon it ends.

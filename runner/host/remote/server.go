@@ -64,6 +64,7 @@ func NewServer(m host.Machine, of Incarnation, dir string) *Server {
 	s := &Server{of: of, run: m.Run(of.RunID), replaced: map[string]bool{}, lostAt: time.Now()}
 	s.children = &children{dir: dir, all: map[int64]*child{}}
 	s.methods = methods(m, s.run, s.children)
+	s.methods["EndRun"] = methodOf(withoutResult(s.endRun))
 	s.methods["Release"] = methodOf(withoutParameters(func(context.Context) error {
 		if s.Released == nil {
 			return nil
@@ -91,8 +92,17 @@ func (s *Server) Close() error {
 // killed. Files and commits stay as they are.
 func (s *Server) EndRun(ctx context.Context) error {
 	s.children.sendEOF(ctx)
-	err := s.Close()
-	left, killErr := s.run.Kill(ctx, host.KillRequest{})
+	return errors.Join(s.Close(), s.endRun(ctx, host.KillRequest{}))
+}
+
+// endRun ends the processes of the run as EndRun does.
+func (s *Server) endRun(ctx context.Context, r host.KillRequest) error {
+	s.children.sendEOF(ctx)
+	err := s.children.close()
+	if openErr := s.run.Open(ctx); openErr != nil { // in a daemon that was started only for this
+		return errors.Join(err, openErr)
+	}
+	left, killErr := s.run.Kill(ctx, r)
 	_, restoreErr := s.run.RestoreGit(ctx)
 	return errors.Join(err, killErr, host.Leftover("run "+s.of.RunID, left.Processes), restoreErr, s.run.Finish(ctx))
 }

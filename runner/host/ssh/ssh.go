@@ -1,3 +1,5 @@
+// Package ssh starts and reaches the daemons of runs on other machines with the system's ssh. Its configuration decides how a host is
+// reached and who logs in; symphony only forbids questions and forwarding.
 package ssh
 
 import (
@@ -18,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/sshname"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/remote"
@@ -25,7 +28,7 @@ import (
 
 // Link reaches the daemon of one incarnation of a run on a host.
 type Link struct {
-	Host    Host
+	Host    sshname.Host
 	Program Program
 	// Env is the environment in which ssh is found. It gets only what concerns its connection.
 	Env     []string
@@ -44,6 +47,17 @@ type Program struct {
 
 // CodeUnreachable: ssh could not connect to the host. Nothing has happened there.
 const CodeUnreachable = "host_unreachable"
+
+const (
+	codeMissing = "ssh_missing" // on this machine
+	codeSystem  = "host_system" // the program can't run there
+)
+
+// NothingBegun reports whether the error of Start means that nothing has happened on the host.
+func NothingBegun(err error) bool {
+	var known *reconcile.Error
+	return errors.As(err, &known) && slices.Contains([]string{CodeUnreachable, codeMissing, codeSystem}, known.Code)
+}
 
 const (
 	connectBound = 20 * time.Second // for ssh to connect
@@ -146,7 +160,7 @@ var _ remote.Dial = Link{}.Dial
 // stream is the stdin and stdout of ssh.
 type stream struct {
 	io.WriteCloser
-	host    Host
+	host    sshname.Host
 	cmd     *exec.Cmd
 	stdout  *bufio.Reader
 	greeted bool
@@ -198,21 +212,21 @@ var connects = []string{"PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "KRB
 func (l Link) ssh(script string) (*exec.Cmd, error) {
 	path := find("ssh", l.Env)
 	if path == "" {
-		return nil, reconcile.NewError("ssh_missing", "ssh is not in PATH", "install OpenSSH's client")
+		return nil, reconcile.NewError(codeMissing, "ssh is not in PATH", "install OpenSSH's client")
 	}
 	args := []string{
 		path, "-T", "-o", "BatchMode=yes", "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes",
 		"-o", "ControlMaster=no", "-o", "ControlPath=none",
 		"-o", "ConnectTimeout=" + strconv.Itoa(int(connectBound.Seconds())), "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3",
 	}
-	if l.Host.port != "" {
-		args = append(args, "-p", l.Host.port)
+	if l.Host.Port != "" {
+		args = append(args, "-p", l.Host.Port)
 	}
 	env := slices.DeleteFunc(slices.Clone(l.Env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return !slices.Contains(connects, name)
 	})
-	return &exec.Cmd{Path: path, Args: append(args, "--", l.Host.destination, l.script(script)), Env: env, Dir: "/"}, nil
+	return &exec.Cmd{Path: path, Args: append(args, "--", l.Host.Destination, l.script(script)), Env: env, Dir: "/"}, nil
 }
 
 // find looks a program up in the PATH of an environment, whose last value counts. It returns "" if there is none.
@@ -282,7 +296,7 @@ func (l Link) run(ctx context.Context, stdin io.Reader, script string) error {
 	case !connected:
 		return reconcile.NewError(CodeUnreachable, l.Host.Name+": "+said.message(), "try ssh "+l.Host.Name)
 	case code == otherSystem:
-		return reconcile.NewError("host_system", l.Host.Name+" is "+said.message()+", for which this symphony is not built",
+		return reconcile.NewError(codeSystem, l.Host.Name+" is "+said.message()+", for which this symphony is not built",
 			"use hosts of the same system and processor as this machine")
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s did not end in time: %w", l.Host.Name, context.Cause(ctx))

@@ -61,7 +61,7 @@ func workerMain() int {
 	_ = flags.Parse(os.Args[2:]) // it exits
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := worker.Run(ctx, test.Must(term.NewEnv()).Environment(), os.Stderr, *run, *dir, *path, *slot, ""); err != nil {
+	if err := worker.Run(ctx, test.Must(term.NewEnv()).Environment(), os.Stderr, worker.Options{ID: *run, StateDir: *dir, Workflow: *path, Slot: *slot}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

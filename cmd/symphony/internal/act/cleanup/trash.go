@@ -83,8 +83,13 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 	if err != nil {
 		return "", err
 	}
+	defer db.Close()
 	ref = project.IssueName(ctx, p, db, ref)
-	db.Close()
+	if id, _, known, err := db.Views.FindIssue(ctx, ref); err == nil && known {
+		if err := project.RefuseElsewhere(ctx, db, id, "restore"); err != nil {
+			return "", err
+		}
+	}
 	rows, err := Trash(ctx, p)
 	if err != nil {
 		return "", err

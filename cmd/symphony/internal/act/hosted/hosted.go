@@ -103,7 +103,7 @@ func ServeHere(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, los
 	_ = proc.ShowAs("symphony") // as in a worker
 	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
-	err = daemon.Serve(ctx, project.NewMachine(p.StateDir, ""), p, daemon.Options{
+	err = daemon.Serve(ctx, project.NewServedMachine(w, p.StateDir), p, daemon.Options{
 		Incarnation: remote.Incarnation{RunID: r.ID, Number: r.Incarnation, Secret: string(ready.Secret)},
 		LostAfter:   lostAfter, Ready: ready.Taken, Log: log, Now: w.Now,
 	})

@@ -207,7 +207,8 @@ func (o *operation) run(ctx context.Context) error {
 		}
 	}
 	alive, err := project.ScheduleAlive(ctx, o.db, o.p.Env.Now())
-	needsPass := !r.Applied || slices.Contains([]reconcile.Verb{reconcile.VerbRetry, reconcile.VerbResume, reconcile.VerbUnblock}, o.cmd.Verb)
+	starts := []reconcile.Verb{reconcile.VerbRetry, reconcile.VerbHostGone, reconcile.VerbResume, reconcile.VerbUnblock}
+	needsPass := !r.Applied || slices.Contains(starts, o.cmd.Verb)
 	r.Unscheduled = needsPass && !unchanged && !alive && !project.Looping(o.p.StateDir)
 	return err
 }
@@ -252,6 +253,8 @@ func (o *operation) effectOnIssue(ctx context.Context) (line string, unchanged b
 	switch {
 	case err != nil:
 		return "", false, err
+	case o.cmd.Verb == reconcile.VerbHostGone:
+		return "no run of " + o.cmd.Identifier + " waits for an answer of its host", true, nil
 	case !claimed:
 		return o.cmd.Identifier + " is neither held nor waiting: there is nothing to retry", true, nil
 	case c.Status == reconcile.Held:

@@ -218,7 +218,9 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (StoppedRun,
 	default:
 		row.Claim = string(c.Status)
 	}
-	if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
+	if run.Host != "" && run.WorkspacePath != "" {
+		row.WorkspacePath = new(run.Host + ":" + run.WorkspacePath)
+	} else if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
 		row.WorkspacePath = &run.WorkspacePath
 	}
 	row.Left = append(row.Left, s.local.Probe(ctx, run).Left...)

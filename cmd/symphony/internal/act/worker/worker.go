@@ -37,17 +37,27 @@ const (
 	takePatience = 2 * time.Second
 )
 
-// Run takes the run, carries it out, records the outcome, and starts a pass, so that the next run need not wait for the schedule.
-// slot is the path of the account's slot that the pass has handed over; empty if the number of runs is unbounded. model is that of the
-// operator's command; empty for that of the workflow. The worker logs to stderr.
-func Run(ctx context.Context, w *environ.Env, stderr io.Writer, id, stateDir, path, slot, model string) error {
+// Options are for Run.
+type Options struct {
+	ID, StateDir, Workflow string
+	// Slot is the path of the account's slot that the pass has handed over; empty if the number of runs is unbounded.
+	Slot string
+	// Model is that of the operator's command; empty for that of the workflow.
+	Model string
+	// End: the run's worker has died, and this one only ends the run on its host.
+	End bool
+}
+
+// Run takes the run, carries it out, records the outcome, and starts a pass, so that the next run need not wait for the schedule. The
+// worker logs to stderr.
+func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error {
 	ready, err := proc.TakeOver()
 	if err != nil {
 		return exit.Usage("symphony worker can only be started by a pass: %v", err)
 	}
 	var heldSlot *os.File
-	if slot != "" {
-		if heldSlot, err = proc.TakeExtra(slot); err != nil {
+	if o.Slot != "" {
+		if heldSlot, err = proc.TakeExtra(o.Slot); err != nil {
 			return errors.Join(err, ready.Refuse(err.Error()))
 		}
 	}
@@ -56,14 +66,14 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, id, stateDir, pa
 	// There may be many workers, and each needs less than a megabyte: early collections keep it at that.
 	debug.SetGCPercent(workerGC)
 	redactor := agent.NewRedactor(nil)
-	log := slog.New(slog.NewTextHandler(agent.Writer{W: stderr, Redactor: redactor}, nil)).With(slog.String("run_id", id))
+	log := slog.New(slog.NewTextHandler(agent.Writer{W: stderr, Redactor: redactor}, nil)).With(slog.String("run_id", o.ID))
 	exe := project.ProgramPath()
-	h, err := takeRun(ctx, w, id, stateDir)
+	h, err := takeRun(ctx, w, o)
 	if err != nil {
 		log.Warn("run not taken", slog.String("error", err.Error()))
 		return errors.Join(err, ready.Refuse(err.Error()))
 	}
-	h.exe, h.slot, h.model, h.logins = exe, heldSlot, model, ready.Shared
+	h.exe, h.slot, h.model, h.logins = exe, heldSlot, o.Model, ready.Shared
 	if err := ready.Taken(); err != nil {
 		log.Info("the pass has ended", slog.String("error", err.Error()))
 	}
@@ -72,10 +82,15 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, id, stateDir, pa
 	stopReaping := Supervise(ctx, log)
 	defer stopReaping()
 	// The environment file need not be readable here: the pass has handed over its variables.
-	if h.Run.Kind == reconcile.FreeRun {
+	switch p := project.New(w, o.Workflow, o.StateDir); {
+	case o.End:
+		if err := h.endThere(ctx, p, log); err != nil {
+			log.Error("the run is not ended on its host yet", "error", err)
+		}
+	case h.Run.Kind == reconcile.FreeRun:
 		h.Run, err = agents.CarryOut(ctx, w, h.DB, h.Alive, h.Run, redactor, log)
-	} else {
-		err = h.carryOut(ctx, project.New(w, path, stateDir), ready.Secret, redactor, log)
+	default:
+		err = h.carryOut(ctx, p, ready.Secret, redactor, log)
 	}
 	if err != nil {
 		h.RecordFailure(ctx, w, err, log)
@@ -85,7 +100,7 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, id, stateDir, pa
 	// A terminated worker belongs to a service or session that is being stopped. A pass started there would start new work that is
 	// killed at once.
 	if h.Run.Kind != reconcile.CleanupRun && h.Run.Kind != reconcile.FreeRun && h.Run.ErrorCode != reconcile.CodeTerminated {
-		startOwnPass(exe, w, stateDir, path, log)
+		startOwnPass(exe, w, o.StateDir, o.Workflow, log)
 	}
 	return nil
 }
@@ -103,25 +118,29 @@ type Held struct {
 }
 
 // takeRun makes this process the owner of the run. If it fails, it changes nothing.
-func takeRun(ctx context.Context, w *environ.Env, id, stateDir string) (*Held, error) {
+func takeRun(ctx context.Context, w *environ.Env, o Options) (*Held, error) {
 	// Not every system supports it; docs/security.md explains what that means there.
 	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
 	}
-	alive, err := proc.HoldAlive(filepath.Join(host.RunDir(stateDir, id), host.AliveFile), takePatience)
+	alive, err := proc.HoldAlive(filepath.Join(host.RunDir(o.StateDir, o.ID), host.AliveFile), takePatience)
 	if err != nil {
 		return nil, fmt.Errorf("alive file: %w", err)
 	}
 	h := &Held{Alive: alive}
-	if h.DB, err = state.Open(ctx, stateDir); err != nil {
+	if h.DB, err = state.Open(ctx, o.StateDir); err != nil {
 		return nil, errors.Join(err, runner.RecordFault(alive, err), alive.Close())
 	}
 	self, err := proc.Self()
 	if err == nil {
-		h.Run, err = h.DB.Journal.TakeRun(ctx, id, self, w.Now())
+		take := h.DB.Journal.TakeRun
+		if o.End {
+			take = h.DB.Journal.TakeRemote
+		}
+		h.Run, err = take(ctx, o.ID, self, w.Now())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("taking run %s: %w", id, err), runner.RecordFault(alive, err), h.DB.Close(), alive.Close())
+		return nil, errors.Join(fmt.Errorf("taking run %s: %w", o.ID, err), runner.RecordFault(alive, err), h.DB.Close(), alive.Close())
 	}
 	return h, nil
 }
@@ -184,6 +203,14 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now,
 		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
 	}
+	if h.Run.Host != "" {
+		far, err := h.farSide(p, config.Policy.LostAfter, false, log)
+		if err != nil {
+			return err
+		}
+		worker.Machine, worker.Account, worker.Reach = nil, nil, far.reach
+		defer func() { far.forget(h.Run) }()
+	}
 	var stopNotifier func()
 	worker.Attend, stopNotifier = pass.Notifier{
 		P: p, DB: h.DB, Hook: pass.AttentionHook(p, cfg).OfRun(p.StateDir, h.Run.ID), By: h.Run.ID, IssueID: h.Run.IssueID,
@@ -203,6 +230,26 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	}
 	return err
 }
+
+// endThere ends the run on its host.
+func (h *Held) endThere(ctx context.Context, p *project.Project, log *slog.Logger) error {
+	far, err := h.farSide(p, lostAfterHeir, true, log)
+	if err != nil {
+		return err
+	}
+	worker := &runner.Worker{
+		Journal: h.DB.Journal, Alive: h.Alive, Reach: far.reach, Now: p.Env.Now, Mono: proc.Monotonic, Log: log,
+	}
+	err = worker.EndThere(ctx, h.Run)
+	if err == nil {
+		h.Run.Remote = reconcile.RemoteEnded
+		far.forget(h.Run)
+	}
+	return err
+}
+
+// lostAfterHeir is how long a daemon that was started only to end a run works without a link.
+const lostAfterHeir = 5 * time.Minute
 
 // askInTracker has a pass comment on the issue what the agent asks for: a pass of its own, or the next one of a loop.
 func (h *Held) askInTracker(p *project.Project, log *slog.Logger) {

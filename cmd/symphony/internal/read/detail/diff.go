@@ -37,6 +37,9 @@ func workspacePath(ctx context.Context, p *project.Project, ref string) (path, i
 	if !known {
 		return "", "", project.UnknownIssue(ctx, db, ref, "it has no workspace")
 	}
+	if err := project.RefuseElsewhere(ctx, db, id, "diff"); err != nil {
+		return "", identifier, err
+	}
 	run, _, err := db.Runs.Last(ctx, id)
 	if err == nil && run.WorkspacePath == "" {
 		err = reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet", "symphony show "+identifier+" explains it")

@@ -386,6 +386,17 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 		return nil, nil
 	}
 	row := &WorkspaceRow{Path: r.runs[i].WorkspacePath, Host: text.OrNull(r.runs[i].Host)}
+	if row.Host != nil {
+		for _, w := range r.Recorded.RemoteWorkspaces {
+			if w.Host != *row.Host || w.Path != row.Path {
+				continue
+			}
+			if row.Exists = true; w.Unsaved != "" {
+				row.Kept = new(r.KeptRow(w, r.runs[i]))
+			}
+		}
+		return row, nil
+	}
 	found, inspectErr := project.ThisMachine().Inspect(ctx, host.WorkspaceRequest{Path: row.Path})
 	if row.Exists = found.Exists; !row.Exists {
 		return row, nil

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -54,6 +55,14 @@ func NewMachine(stateDir, accountDir string) host.Machine {
 // NewWorkersMachine returns the machine of a worker, which shares a login shell with the others that have logins, nil for no others.
 func NewWorkersMachine(stateDir, accountDir string, logins *os.File) host.Machine {
 	return local.Machine{StateDir: stateDir, AccountDir: accountDir, Logins: logins, PrepareHome: codex.PrepareHome}
+}
+
+// NewServedMachine returns this machine for a run whose worker is on another one.
+func NewServedMachine(w *environ.Env, stateDir string) host.Machine {
+	return local.Machine{
+		StateDir: stateDir, AccountDir: stateDir, PrepareHome: codex.PrepareHome,
+		Account: host.Account{Home: w.Home, StateDir: stateDir, Env: host.Scrub(w.Environ)},
+	}
 }
 
 // NewCommands returns what starts commands of the operator on this machine.

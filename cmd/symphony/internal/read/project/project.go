@@ -332,10 +332,25 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 	if err := writableFit(ctx, p, cfg, own); err != nil {
 		return err
 	}
-	if err := claimRoot(p, cfg, root, dryRun); err != nil || folder == "" || !Exists(folder) {
-		return err
+	if len(cfg.Policy.Hosts) == 0 { // otherwise workspaces are elsewhere
+		if err := claimRoot(p, cfg, root, dryRun); err != nil {
+			return err
+		}
+	}
+	if folder == "" || !Exists(folder) {
+		return nil
 	}
 	return file.Claim(folder, paths.Real(StateHome(p.Env)), p.Env.Now(), dryRun)
+}
+
+// RefuseElsewhere returns an error if the workspace of an issue is on another machine, where a command does not reach it.
+func RefuseElsewhere(ctx context.Context, db *state.DB, issueID, command string) error {
+	home, elsewhere, err := db.Views.RemoteHome(ctx, issueID)
+	if err != nil || !elsewhere {
+		return err
+	}
+	return reconcile.NewError("workspace_elsewhere", fmt.Sprintf("%s works only on this machine, and the workspace of %s is %s",
+		command, home.Identifier, home.Where()), "log in there: ssh "+home.Host)
 }
 
 // UnclaimFolder gives up the account's claim on a folder of issues, if that is what identity (Policy.Project) names. The next pass of

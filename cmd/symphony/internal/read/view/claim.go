@@ -43,13 +43,23 @@ type RunningRow struct {
 	ThreadID      *string         `json:"thread_id"`
 	WorkspacePath *string         `json:"workspace_path"`
 	Host          *string         `json:"host"`
-	Alive         bool            `json:"worker_alive"`
+	// Verdict is what is known of a run on another machine: live, or unverifiable as long as its host, or its worker, is not heard of.
+	Verdict string `json:"verdict"`
+	Alive   bool   `json:"worker_alive"`
+	// lost is for how long the host was not heard of, 0 if it was.
+	lost time.Duration
 	// HeldNext: the issue is held when the run has ended.
 	HeldNext bool `json:"held_after_run"`
 	// WaitsFor are the ids of the run's open requests.
 	WaitsFor []string      `json:"waits_for"`
 	Run      reconcile.Run `json:"-"`
 }
+
+// The verdicts about a run.
+const (
+	verdictLive         = "live"
+	verdictUnverifiable = "unverifiable"
+)
 
 // RetryingRow is a claim that waits for its next run.
 type RetryingRow struct {
@@ -145,6 +155,11 @@ func (f *Facts) Claims() Claims {
 				StopReason: text.OrNull(r.StopReason), HeartbeatAt: text.OrNull(r.HeartbeatAt), ThreadID: text.OrNull(r.ThreadID),
 				WorkspacePath: text.OrNull(r.WorkspacePath), Host: text.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.Project.StateDir, r.ID),
 				HeldNext: c.HoldNext, WaitsFor: []string{}, Run: r,
+			}
+			row.lost = r.Lost(f.Now)
+			row.Verdict = verdictLive
+			if !row.Alive || row.lost > 0 {
+				row.Verdict = verdictUnverifiable
 			}
 			if r.ThreadID != "" && r.TurnID != "" {
 				row.SessionID = new(r.ThreadID + "-" + r.TurnID)

@@ -43,12 +43,19 @@ func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile
 			}
 		}
 	}
+	for _, w := range recorded.RemoteWorkspaces {
+		if w.Unsaved != "" && !claimed(w.IssueID) {
+			list = append(list, w)
+		}
+	}
 	return list, err
 }
 
 // KeptRow takes title and address from the issue's last run.
 func (f *Facts) KeptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
-	return KeptRow{f.Name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, w.Path, w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
+	return KeptRow{
+		f.Name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, w.Where(), w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC(),
+	}
 }
 
 // KeptRows returns the rows of the issues that are wanted.

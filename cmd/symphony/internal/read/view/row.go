@@ -164,13 +164,22 @@ func (v Overview) addQueue(row *Row, place int) {
 
 // doing is what a run does now.
 func (r RunningRow) doing() string {
+	host := text.OrEmpty(r.Host)
 	switch {
+	case r.lost > 0:
+		return "host " + host + " lost for " + text.Duration(r.lost)
+	case r.Run.Remote == reconcile.RemoteBegun && (!r.Alive || r.Phase == reconcile.EndingThere):
+		return "its worker has ended; the run is ended on " + host
 	case !r.Alive && r.Phase != reconcile.Starting:
 		return "its worker has ended; the next pass settles the run"
 	case r.StopReason != nil:
 		return "is stopping (" + *r.StopReason + ")"
 	}
-	return cmp.Or(r.Activity, strings.ReplaceAll(string(r.Phase), "_", " "))
+	doing := cmp.Or(r.Activity, strings.ReplaceAll(string(r.Phase), "_", " "))
+	if host != "" {
+		doing = "on " + host + ": " + doing
+	}
+	return doing
 }
 
 // Ending describes how a run ended, and why if that was not a success.

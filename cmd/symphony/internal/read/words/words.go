@@ -37,12 +37,13 @@ var Waits = map[reconcile.RetryKind]Wait{
 
 // Once is the condition on which a pass starts an issue, by the reason for which it waits: "a pass starts it …".
 var Once = map[string]string{
-	reconcile.SkipBlockedBy: "once those issues are done",
-	reconcile.SkipElsewhere: "once that one has released it",
-	reconcile.SkipLabel:     "once it has the label",
-	reconcile.SkipAssignee:  "once it is assigned so",
-	reconcile.SkipPaused:    "after symphony resume",
-	reconcile.SkipDiskLow:   "once there is space; symphony ps shows other obstacles",
+	reconcile.SkipBlockedBy:  "once those issues are done",
+	reconcile.SkipElsewhere:  "once that one has released it",
+	reconcile.SkipLabel:      "once it has the label",
+	reconcile.SkipAssignee:   "once it is assigned so",
+	reconcile.SkipPaused:     "after symphony resume",
+	reconcile.SkipUnverified: "once that host has confirmed the end of the run",
+	reconcile.SkipDiskLow:    "once there is space; symphony ps shows other obstacles",
 }
 
 // Skip is why an issue is not started, as a clause about it.

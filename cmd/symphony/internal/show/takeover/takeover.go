@@ -79,6 +79,9 @@ func holdIssue(ctx context.Context, w *term.Env, p *project.Project, ref string,
 	if err != nil {
 		return c, err
 	}
+	if err := project.RefuseElsewhere(ctx, db, id, "takeover"); err != nil {
+		return c, err
+	}
 	c, claimed, err := db.Views.ClaimByIssue(ctx, id)
 	if err != nil {
 		return c, err

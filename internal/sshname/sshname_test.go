@@ -1,4 +1,4 @@
-package ssh
+package sshname
 
 import (
 	"testing"
@@ -13,9 +13,9 @@ func TestParse(t *testing.T) {
 		"gpu1:70000": "", "gpu1:ssh": "", "gpu 1": "", "gpu1\n": "", "$(x)": "", "a;b": "", "[::1": "", "ann@": "", ":22": "",
 	} {
 		h, err := Parse(name)
-		got := h.destination
-		if h.port != "" {
-			got += " " + h.port
+		got := h.Destination
+		if h.Port != "" {
+			got += " " + h.Port
 		}
 		if err != nil {
 			got = ""

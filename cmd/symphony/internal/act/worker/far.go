@@ -1,0 +1,180 @@
+package worker
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/sshname"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/remote"
+	"github.com/symphony-cron/symphony/runner/host/ssh"
+)
+
+const (
+	// reachPatience is how long a worker tries to reach a host on which something may have been begun.
+	reachPatience = 3 * time.Minute
+	reachPause    = 5 * time.Second
+	accountBound  = time.Minute // for the first answer of a daemon
+)
+
+// farSide is the daemon of a run on another machine, as its worker here reaches it.
+type farSide struct {
+	link ssh.Link
+	path string // of its record
+	log  *slog.Logger
+	// heir: this worker only ends the run. If the daemon was killed, it starts the next incarnation.
+	heir bool
+}
+
+// farRecord is what a worker stores of the daemon in the run's directory, for the one that may have to end the run.
+type farRecord struct {
+	Incarnation int64  `json:"incarnation"`
+	Secret      string `json:"secret"` // by which the daemon knows its workers
+}
+
+// farSide prepares to reach the host of the run.
+func (h *Held) farSide(p *project.Project, lostAfter time.Duration, heir bool, log *slog.Logger) (*farSide, error) {
+	to, err := sshname.Parse(h.Run.Host)
+	if err != nil {
+		return nil, err
+	}
+	program, err := ownProgram()
+	if err != nil {
+		return nil, err
+	}
+	f := &farSide{
+		path: filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json"), log: log.With(slog.String("host", h.Run.Host)), heir: heir,
+		link: ssh.Link{
+			Host: to, Program: program, Env: p.Environ(), Project: projectThere(p.StateDir), LostAfter: lostAfter,
+			Of: remote.Incarnation{RunID: h.Run.ID, Number: 1, Secret: rand.Text()},
+		},
+	}
+	if !heir {
+		return f, f.save()
+	}
+	var r farRecord
+	data, err := os.ReadFile(f.path)
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
+	}
+	f.link.Of.Number, f.link.Of.Secret = r.Incarnation, r.Secret
+	return f, nil
+}
+
+// ownProgram is this program, which the host runs, too.
+func ownProgram() (ssh.Program, error) {
+	path, err := project.RunningProgram()
+	if err != nil {
+		return ssh.Program{}, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return ssh.Program{}, err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, file)
+	return ssh.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, err
+}
+
+// projectThere names a project on hosts. The name differs from those of other projects and of other machines.
+func projectThere(stateDir string) string {
+	machine, err := os.ReadFile("/etc/machine-id")
+	if errors.Is(err, fs.ErrNotExist) || len(machine) == 0 {
+		name, _ := os.Hostname() // a machine without a name has one project of each path
+		machine = []byte(name)
+	}
+	sum := sha256.Sum256([]byte(strings.TrimSpace(string(machine)) + "\x00" + stateDir))
+	return "project-" + hex.EncodeToString(sum[:8])
+}
+
+func (f *farSide) save() error {
+	data, err := json.Marshal(farRecord{f.link.Of.Number, f.link.Of.Secret})
+	if err != nil {
+		return err
+	}
+	return durable.WriteFile(f.path, append(data, '\n'), 0o600)
+}
+
+// forget deletes the record of a run that nothing is left of on its host.
+func (f *farSide) forget(run reconcile.Run) {
+	if run.Remote == reconcile.RemoteBegun {
+		return
+	}
+	if err := os.Remove(f.path); err != nil {
+		f.log.Warn("record not deleted", "error", err)
+	}
+}
+
+// reach starts the daemon, unless it serves, and connects to it. It is a runner.Reach.
+func (f *farSide) reach(ctx context.Context) (far runner.Far, begun bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reachPatience)
+	defer cancel()
+	for {
+		far, err = f.try(ctx)
+		var known *reconcile.Error
+		switch errors.As(err, &known); {
+		case err == nil:
+			return far, true, nil
+		case f.heir && known != nil && known.Code == remote.CodeDied:
+			f.link.Of.Number++ // it ends what the killed one has left
+			if err := f.save(); err != nil {
+				return far, true, err
+			}
+			continue
+		case remote.Ends(err), known != nil && known.Code == "host_unsafe":
+			return far, true, err
+		case !f.heir && ssh.NothingBegun(err):
+			return far, begun, err
+		}
+		begun = true
+		f.log.Info("host not reached", "error", err)
+		select {
+		case <-ctx.Done():
+			return far, true, &reconcile.Error{
+				Code: "host_failed", Message: f.link.Host.Name + ": " + err.Error(), Hint: "the next pass tries again", Err: err,
+			}
+		case <-time.After(reachPause):
+		}
+	}
+}
+
+// try does so once.
+func (f *farSide) try(ctx context.Context) (far runner.Far, err error) {
+	if err := f.link.Start(ctx); err != nil {
+		return far, err
+	}
+	client, err := remote.Connect(ctx, f.link.Dial, f.link.Of)
+	if err != nil {
+		return far, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, accountBound)
+	defer cancel()
+	machine := remote.Machine{Client: client}
+	facts, err := machine.Facts(bounded, host.FactsRequest{Account: true})
+	if err != nil {
+		client.Close()
+		return far, err
+	}
+	f.log.Info("host reached", "incarnation", f.link.Of.Number)
+	return runner.Far{Machine: machine, Account: facts.Account, Link: client}, nil
+}

@@ -1,0 +1,195 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Far is the machine of a run that works elsewhere, as its worker has reached it.
+type Far struct {
+	Machine host.Machine
+	Account host.Account
+	Link    Link
+}
+
+// Link is the worker's connection with the process that serves its run on another machine. While it is lost, calls wait.
+type Link interface {
+	// Lost returns for how long there has been no link, 0 if there is one; Back for how long there has been one again.
+	Lost() time.Duration
+	Back() time.Duration
+	// EndRun ends what an earlier worker has left there. Release ends that process itself, which must have nothing left.
+	EndRun(ctx context.Context, r host.KillRequest) error
+	Release(ctx context.Context) error
+	// Done is closed when that process serves this worker no more, because of Err.
+	Done() <-chan struct{}
+	Err() error
+	Close()
+}
+
+// Reach reaches the machine of a run that works elsewhere. After an error, begun reports whether something may be at work there.
+type Reach func(ctx context.Context) (far Far, begun bool, err error)
+
+const (
+	linkStep = time.Second // how often the worker looks at its link
+	// settling is how long after a loss of the link events of the agent may still be on their way.
+	settling = 10 * time.Second
+)
+
+// reach opens the machine of the run, if that is another one. That something may be at work there is stored first.
+func (j *job) reach(ctx context.Context) error {
+	if j.Reach == nil {
+		return nil
+	}
+	j.rec.change(func(r *reconcile.Run) { r.Remote, r.HeardAt = reconcile.RemoteBegun, j.Now() })
+	if _, err := j.Journal.UpdateRun(ctx, j.Now(), j.rec.get()); err != nil {
+		j.rec.change(func(r *reconcile.Run) { r.Remote = "" })
+		return err
+	}
+	far, begun, err := j.Reach(ctx)
+	if err != nil {
+		if !begun {
+			j.rec.change(func(r *reconcile.Run) { r.Remote = "" })
+		}
+		return err
+	}
+	j.Machine, j.StateDir, j.Env = far.Machine, far.Account.StateDir, far.Account.Env
+	j.Redactor.Add(j.Config.SecretsIn(j.Env))
+	root := expandHome(j.run.WorkspaceRoot, far.Account.Home)
+	j.run.WorkspaceRoot = root
+	j.rec.change(func(r *reconcile.Run) { r.WorkspaceRoot, j.link = root, far.Link })
+	j.host = far.Machine.Run(j.run.ID)
+	go j.watchLink(far.Link)
+	return j.useAccount(ctx, far.Account)
+}
+
+// useAccount sets the paths of codex on that machine.
+func (j *job) useAccount(ctx context.Context, a host.Account) error {
+	c := &j.Config
+	login := expandHome(cmp.Or(c.CodexHome, valueOf(a.Env, "CODEX_HOME"), "~/.codex"), a.Home)
+	if c.CodexHome != "" {
+		c.CodexHome = login
+	}
+	if c.AgentHome != "" {
+		c.LoginHome, c.AgentHome = login, filepath.Join(a.StateDir, "codex")
+	}
+	facts, err := j.Machine.Facts(ctx, host.FactsRequest{Resolve: []string{filepath.Join(login, "auth.json")}})
+	c.Unreadable = facts.Resolved
+	return err
+}
+
+// expandHome replaces a leading ~ by the home directory of an account.
+func expandHome(path, home string) string {
+	if path == "~" {
+		return home
+	}
+	if rest, found := strings.CutPrefix(path, "~/"); found {
+		return filepath.Join(home, rest)
+	}
+	return path
+}
+
+// watchLink ends the run when its host serves it no more, or has been silent for twice the time after which the host ends it. It watches
+// until the link is closed: also the end of a run may wait for it.
+func (j *job) watchLink(l Link) {
+	patience := 2 * j.Config.Policy.LostAfter
+	for {
+		select {
+		case <-l.Done():
+			if err := l.Err(); err != nil {
+				code, message := codeOf(err)
+				j.cancel(runEnd{reconcile.Lost, code, message})
+			}
+			return
+		case <-time.After(linkStep):
+		}
+		if l.Lost() > patience {
+			j.cancel(runEnd{reconcile.Lost, reconcile.HoldHostLost, fmt.Sprintf("nothing was heard of %s for %v", j.run.Host, patience)})
+			l.Close() // the calls that wait for it fail
+			return
+		}
+	}
+}
+
+// linkUnsettled reports whether the link is lost, or has come back so recently that events of the agent may still be on their way.
+func (j *job) linkUnsettled() bool {
+	return j.link != nil && (j.link.Lost() > 0 || j.link.Back() < settling)
+}
+
+// leave ends the run on its host, where nothing of it is left, and records that.
+func (j *job) leave(ctx context.Context) {
+	if j.link == nil {
+		return
+	}
+	defer j.link.Close()
+	j.warn("workspace on the host not recorded", saveSpace(ctx, j.Worker, j.rec.get()))
+	err := j.link.Release(ctx)
+	if err == nil || hostEnded(err) {
+		j.rec.change(func(r *reconcile.Run) { r.Remote, r.HeardAt = reconcile.RemoteEnded, j.Now() })
+		return
+	}
+	j.warn("run not ended on its host: another worker ends it", err)
+}
+
+// hostEnded reports whether an error is the host's answer that the run has ended there.
+func hostEnded(err error) bool {
+	var known *reconcile.Error
+	return errors.As(err, &known) && known.Code == "host_ended"
+}
+
+// saveSpace stores what the host knows of the workspace of a run's issue.
+func saveSpace(ctx context.Context, w *Worker, run reconcile.Run) error {
+	if run.IssueID == "" || run.WorkspaceRoot == "" {
+		return nil
+	}
+	root, err := w.Machine.Root(ctx, host.RootRequest{Root: run.WorkspaceRoot, Records: true})
+	if err != nil {
+		return err
+	}
+	var found *reconcile.Workspace
+	for _, r := range root.Workspaces {
+		if r.IssueID == run.IssueID && r.StateDir == w.StateDir {
+			found = &r.Workspace
+			found.Host = run.Host
+		}
+	}
+	return w.Journal.SaveRemoteWorkspace(ctx, run, found)
+}
+
+// EndThere ends a run on its host whose worker has died, and stores that the host has confirmed it. An error means that it has not.
+func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go repeat(ctx, heartbeat, func() {
+		run.Beats++
+		if err := w.Alive.Beat(run.Beats, w.Mono()); err != nil {
+			w.Log.Warn("alive file not written", "error", err)
+		}
+	})
+	far, _, err := w.Reach(ctx)
+	if err == nil {
+		defer far.Link.Close()
+		w.Machine, w.StateDir = far.Machine, far.Account.StateDir
+		run.WorkspaceRoot = expandHome(run.WorkspaceRoot, far.Account.Home)
+		err = far.Link.EndRun(ctx, host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot})
+		if err == nil {
+			err = saveSpace(ctx, w, run)
+		}
+		if err == nil {
+			err = far.Link.Release(ctx)
+		}
+	}
+	state, heard := reconcile.RemoteBegun, time.Time{}
+	if err == nil || hostEnded(err) {
+		state, heard, err = reconcile.RemoteEnded, w.Now(), nil
+		w.Log.Info("the run has ended on its host", "host", run.Host)
+	}
+	return errors.Join(err, w.Journal.SaveRemote(context.WithoutCancel(ctx), run.ID, state, heard, w.Now()))
+}
