@@ -223,6 +223,12 @@ func (p *planner) clock() {
 		p.s.AgentBlock = &next
 		p.update(&Change{AgentBlock: &next})
 	}
+	for _, host := range slices.Sorted(maps.Keys(p.s.RemoteBlocks)) {
+		b := p.s.RemoteBlocks[host]
+		if next := b.Unstepped(p.s.Now); next != b {
+			p.update(&Change{RemoteBlocks: p.setRemoteBlock(host, next)})
+		}
+	}
 	latest := p.s.Now.Add(max(p.s.Policy.MaxRetryBackoff, firstBackoff))
 	for _, c := range p.byAge() {
 		if c.Status == Waiting && c.DueAt.After(latest) {

@@ -21,13 +21,19 @@ const (
 // starts for its issue. If its host is silent for too long, the claim is held.
 func (p *planner) endThere(r Run, live Liveness) {
 	isGone := func(cmd Command) bool { return cmd.Verb == VerbHostGone && cmd.IssueID == r.IssueID }
-	if live.Alive || p.s.HostBlock != nil || slices.ContainsFunc(p.s.Commands, isGone) {
-		return // the worker is killed first, or could not be started, or is not needed
+	switch {
+	case live.Alive: // it is killed first
+		return
+	case p.s.HostBlock != nil: // no worker can be started on this machine
+		return
+	case slices.ContainsFunc(p.s.Commands, isGone):
+		return
 	}
 	c := p.claims[r.IssueID]
 	if silence := p.s.Now.Sub(r.lastHeard()); silence > 2*p.s.Policy.LostAfter && c != nil && c.Status == Running && c.RunID == r.ID {
 		message := fmt.Sprintf("%s has not confirmed the end of the run since %s", r.Host, clockOf(r.lastHeard(), p.s.Now))
 		next := p.s.hold(*c, HoldHostLost, message)
+		next.HoldNext = c.HoldNext
 		p.act(ActHold, next, HoldHostLost, message, p.put(next))
 	}
 	if since := p.s.Now.Sub(r.HeartbeatAt); since >= 0 && since < endPause && r.Phase == EndingThere {
@@ -97,18 +103,25 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 		hosts = []string{home.Host}
 	}
 	var why []string
+	blocked := "" // the first host that only a block keeps from the run
 	reason = SkipBlocked
 	for _, h := range hosts {
-		obstacle, full := d.hostObstacle(h, d.s.insists(c))
+		obstacle, kind := d.hostObstacle(h)
 		switch {
-		case obstacle != "":
-			why = append(why, h+": "+obstacle)
-			if full {
-				reason = SkipNoSlot
-			}
-		case host == "" || d.onHost[h] < d.onHost[host]:
+		case kind == "" && (host == "" || d.onHost[h] < d.onHost[host]):
 			host = h
+		case kind == "":
+		default:
+			why = append(why, h+": "+obstacle)
+			if kind == SkipNoSlot {
+				reason = SkipNoSlot
+			} else if kind == SkipBlocked && blocked == "" {
+				blocked = h
+			}
 		}
+	}
+	if host == "" && d.s.insists(c) {
+		host = blocked
 	}
 	if host != "" {
 		return host, "", ""
@@ -116,28 +129,29 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	return "", reason, strings.Join(why, "; ")
 }
 
-// hostObstacle returns why a host gets no further run now, empty if it may get one. full: its slots are taken.
-func (d *dispatch) hostObstacle(host string, insists bool) (obstacle string, full bool) {
+// hostObstacle returns why a host gets no further run now, and whether its slots are taken (SkipNoSlot), it is lost (SkipUnverified) or
+// blocked (SkipBlocked). Both are empty if it may get one.
+func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	if limit := d.s.Policy.MaxPerHost; limit > 0 && d.onHost[host] >= limit {
-		return takenText(limit, ""), true
+		return takenText(limit, ""), SkipNoSlot
 	}
 	for _, r := range d.s.Runs {
-		if silence := r.Lost(d.s.Now); r.Host == host && silence > 0 && d.s.Liveness[r.ID].Alive {
-			return fmt.Sprintf("lost for %v", silence.Round(time.Second)), false
+		if silence := r.Lost(d.s.Now); r.Host == host && silence > 0 && !d.s.Liveness[r.ID].dead() {
+			return fmt.Sprintf("lost for %v", silence.Round(time.Second)), SkipUnverified
 		}
 	}
 	b, blocked := d.s.RemoteBlocks[host]
-	if !blocked || insists {
-		return "", false
+	if !blocked {
+		return "", ""
 	}
 	waits := d.s.Now.Before(b.NextTry)
 	for _, r := range d.s.Runs {
 		waits = waits || r.Host == host && d.runs[r.ID] != nil && b.startedUnder(r)
 	}
 	if waits {
-		return b.Code + ": " + b.Message, false
+		return b.Code + ": " + strings.TrimPrefix(b.Message, host+": "), SkipBlocked
 	}
-	return "", false
+	return "", ""
 }
 
 // blockRemote returns the block of a run's host that follows from the end of the run, by the name of the host; nil for none.
@@ -146,7 +160,7 @@ func (p *planner) blockRemote(r Run) map[string]Block {
 	if b, blocked := p.s.RemoteBlocks[r.Host]; blocked {
 		before = &b
 	}
-	b := before.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))
+	b := before.After(r.ErrorCode, r.Host+": "+strings.TrimPrefix(r.ErrorText, r.Host+": "), endOf(r, p.s.Now))
 	for _, other := range p.runs {
 		if other.Host == r.Host && b.overBy(*other) {
 			return nil
@@ -170,19 +184,27 @@ func (p *planner) setRemoteBlock(host string, b Block) map[string]Block {
 	return map[string]Block{host: b}
 }
 
-// hostIsGone carries out the operator's command: the run of the issue that its host does not confirm counts as ended, and its workspace
-// there as abandoned. The next plan settles the run.
+// hostIsGone carries out the operator's command: the workspace of the issue on its host counts as abandoned, and a run that the host does
+// not confirm as ended. The next plan settles that run.
 func (p *planner) hostIsGone(cmd Command) {
-	change := &Change{Commands: []int64{cmd.ID}}
+	change, message := &Change{}, ""
+	c, home := p.claims[cmd.IssueID], p.s.home(cmd.IssueID)
 	for _, r := range p.runs {
-		if r.IssueID == cmd.IssueID && r.Remote == RemoteBegun && !p.s.Liveness[r.ID].Alive {
-			change.HostGone = r.ID
-			p.plan.Actions = append(p.plan.Actions, Action{
-				Kind: ActRetry, IssueID: cmd.IssueID, Identifier: cmd.Identifier, RunID: r.ID, Reason: HoldHostLost,
-				Message: "its run on " + r.Host + " counts as ended", Change: change,
-			})
-			return
+		// A worker that only ends it may be alive.
+		if r.IssueID == cmd.IssueID && r.Remote == RemoteBegun && (!p.s.Liveness[r.ID].Alive || r.Phase == EndingThere) {
+			change.HostGone, message = r.ID, "its run on "+r.Host+" counts as ended"
 		}
 	}
-	p.update(change)
+	if message == "" && home.Host != "" && c != nil && c.Status == Waiting {
+		change, message = p.put(p.s.freshStart(*c, Requested)), "its workspace on "+home.Host+" is given up"
+	}
+	if change.Commands = []int64{cmd.ID}; message == "" {
+		p.update(change)
+		return
+	}
+	change.Abandon = cmd.IssueID
+	p.plan.Actions = append(p.plan.Actions, Action{
+		Kind: ActRetry, IssueID: cmd.IssueID, Identifier: cmd.Identifier, RunID: change.HostGone, Reason: HoldHostLost,
+		Message: message, Change: change,
+	})
 }

@@ -75,9 +75,26 @@ func TestVerdicts(t *testing.T) {
 			"nothing was begun there", dead(func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.Remote = Failed, "host_unreachable", "" }),
 			"settle A-1 failed", "retry blocked #1 in 0s",
 		},
+		{"an operator has said so while a worker tries to end it", alive(ending(0), remote(RemoteGone)), "reap A-1; settle A-1 lost", "retry requested #1 in 0s"},
 		{"this machine cannot start workers", dead(failed).edit(func(s *Snapshot) { s.HostBlock = &Block{Code: "x"} }), "", "running #1 runs=1"},
 		{"retry does not start it twice", dead(ending(time.Second), lost).command(VerbRetry, one).same().candidates(), "retry A-1 operator", "retry requested #1 in 0s"},
 		{"retry --host-is-gone", dead(ending(time.Second), lost).command(VerbHostGone, one), "retry A-1 host_lost", "held host_lost runs=1"},
+		{"retry --host-is-gone while a worker tries to end it", alive(ending(0), lost).command(VerbHostGone, one), "retry A-1 host_lost", "held host_lost runs=1"},
+		{
+			"an operator has stopped it, then its host is silent", dead(ending(time.Minute), heard(31*time.Minute), func(c *Claim, _ *Run) { c.HoldNext = true }),
+			"hold A-1 host_lost; end A-1 begun", "held host_lost runs=1 then held",
+		},
+		{"its host answers", dead(failed, lost, remote(RemoteEnded), func(c *Claim, _ *Run) { c.HoldNext = true }), "settle A-1 lost", "held operator runs=1"},
+		{"it is moved meanwhile", dead(ending(time.Second), lost).answer(issueNo(1, inState("Human Review"))), "", "held host_lost"},
+		{
+			"the daemon was killed", dead(func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.Remote = InterruptedRun, "host_died", RemoteEnded }),
+			"settle A-1 interrupted", "retry interrupted #1 in 0s interruptions=1",
+		},
+		{"retry --host-is-gone of a waiting issue with a workspace there", newScene().hosted().claim(one, func(c *Claim) { c.Kind = Blocked }).
+			edit(func(s *Snapshot) {
+				s.RemoteWorkspaces = []Workspace{{IssueID: one.ID, Project: thisProject, Host: "far"}}
+			}).
+			command(VerbHostGone, one), "retry A-1 host_lost", "retry requested #1 in 0s"},
 		{"retry --host-is-gone of a live run", alive().command(VerbHostGone, one), "", "running #1 runs=1"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
@@ -120,6 +137,10 @@ func TestHosts(t *testing.T) {
 		{"the host of its workspace is full", home(two(newScene().hosted(), "far", 1), "far"), "no_slot far: both slots are taken"},
 		{"the host of its workspace is not in the workflow any more", home(newScene().hosted(), "old"), "near"},
 		{"that host is gone", home(newScene().hosted(), "far").edit(func(s *Snapshot) { s.RemoteWorkspaces[0].Abandoned = true }), "near"},
+		{"an operator insists: a host without a fault", newScene().hosted().running(issueNo(1), on("far")).edit(block(time.Minute)).
+			edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-9", true }), "far"},
+		{"an operator insists: only a blocked one", home(newScene().hosted(), "near").edit(block(time.Minute)).
+			edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-9", true }), "near"},
 		{"a host is blocked", newScene().hosted().edit(block(time.Minute)), "far"},
 		{"its block is tested", newScene().hosted().running(issueNo(1), on("far")).edit(block(0)), "near"},
 		{
@@ -160,7 +181,7 @@ func TestHostBlocks(t *testing.T) {
 	})
 	p := compute(failed.Snapshot)
 	equal(t, "claim", state(p, one), "retry blocked #1 in 0s")
-	want := map[string]Block{"near": {Code: "host_unreachable", Message: "no route", Since: noon, NextTry: noon.Add(firstBackoff)}}
+	want := map[string]Block{"near": {Code: "host_unreachable", Message: "near: no route", Since: noon, NextTry: noon.Add(firstBackoff)}}
 	test.Equal(t, "blocks", p.s.RemoteBlocks, want)
 	test.Equal(t, "stored", p.plan.Actions[0].Change.RemoteBlocks, want)
 	equal(t, "of this machine", p.s.AgentBlock, nil)

@@ -143,7 +143,7 @@ func checkRuns(s Snapshot, p *planner, fail func(string, ...any)) {
 	}
 	for _, r := range s.Runs {
 		want := 0
-		over := !s.Liveness[r.ID].Alive || p.s.overdue(r)
+		over := !s.Liveness[r.ID].Alive || p.s.overdue(r) || r.Remote == RemoteGone
 		if over && s.concerns(r.IssueID) && r.Remote != RemoteBegun { // that one only its host may end
 			want = 1
 		}

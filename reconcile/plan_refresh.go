@@ -25,7 +25,7 @@ func (p *planner) refresh() {
 			}
 		case c.Status == Running && !p.handingOver(*c, issue, visible):
 			p.stop(*c, reason, nil)
-		case c.Status == Running, c.Status == Held && c.HoldReason == HoldOperator && reason != StopTerminal:
+		case c.Status == Running, p.unverified(c.IssueID) != "", c.Status == Held && c.HoldReason == HoldOperator && reason != StopTerminal:
 			if visible {
 				p.renew(*c, issue)
 			}

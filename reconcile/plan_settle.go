@@ -29,13 +29,13 @@ func (p *planner) ended() {
 	}
 	for _, r := range p.s.Runs {
 		live := p.s.Liveness[r.ID]
-		working := live.Alive && !live.Frozen && (!p.s.overdue(r) || r.Phase == EndingThere) || live.Unknown
+		working := live.Alive && !live.Frozen && (!p.s.overdue(r) || r.Phase == EndingThere) && r.Remote != RemoteGone || live.Unknown
 		if !p.s.concerns(r.IssueID) || working {
 			continue
 		}
 		run := p.runs[r.ID]
 		remains := r.Remote == RemoteBegun
-		if run.Outcome == "" || len(live.Left) > 0 || remains && live.Alive {
+		if run.Outcome == "" || len(live.Left) > 0 || live.Alive && r.Remote != "" {
 			p.reap(run, live)
 		}
 		if remains {
@@ -94,7 +94,8 @@ func (p *planner) settle(r Run, giveUp bool) {
 	delete(p.runs, r.ID)
 	change := &Change{}
 	c := p.claims[r.IssueID]
-	if c != nil && c.Status == Held && c.HoldReason == HoldHostLost && c.RunID == r.ID { // its end is confirmed now
+	if c != nil && c.Status == Held && c.HoldReason == HoldHostLost && c.RunID == r.ID {
+		// It was held only because its end was not confirmed: it continues like the claim of any run that has ended.
 		next := *c
 		next.Status, next.HoldReason, next.HoldMessage, next.HeldAt, next.HoldCommentAt = Running, "", "", time.Time{}, time.Time{}
 		c = &next
@@ -109,7 +110,7 @@ func (p *planner) settle(r Run, giveUp bool) {
 		p.blockAfter(r, change)
 	case r.StopReason == StopProject:
 		change = p.drop(*c, StopProject)
-	case r.Remote == RemoteGone: // the operator has asked for a new start
+	case r.Remote == RemoteGone && !c.HoldNext: // the operator has asked for a new start
 		change = p.put(p.s.freshStart(*c, Requested))
 	case r.Kind == DeliveryRun:
 		change = p.put(p.s.afterDelivery(*c, r))

@@ -283,14 +283,15 @@ type Change struct {
 	Unblocked                           time.Time // the new State.Unblocked; zero keeps it
 	// RemoteBlocks are new blocks of hosts. One without a code ends a block.
 	RemoteBlocks map[string]Block
-	HostGone     string // the id of a run that counts as ended on its host, whose workspace there counts as abandoned
+	HostGone     string // the id of a run that counts as ended on its host
+	Abandon      string // the id of an issue whose workspaces on hosts count as abandoned
 }
 
 // Empty reports whether the change changes nothing.
 func (c Change) Empty() bool {
 	return c.Claim == nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 &&
 		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil && c.Unblocked.IsZero() &&
-		len(c.RemoteBlocks) == 0 && c.HostGone == ""
+		len(c.RemoteBlocks) == 0 && c.HostGone == "" && c.Abandon == ""
 }
 
 // String is the line that symphony tick -v prints for the action.

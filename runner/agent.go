@@ -87,7 +87,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	g := &agentProcess{job: j, started: env, child: child, stderr: stderr, drained: make(chan struct{}), ready: make(chan struct{})}
 	go g.drain()
 	o := options(g)
-	o.PID, o.ClientVersion = child.Process().PID, j.Version
+	o.PID, o.ClientVersion, o.Unheard = child.Process().PID, j.Version, j.linkUnsettled
 	o.ReadTimeout, o.InitializeTimeout = j.Config.ReadTimeout, j.Config.InitializeTimeout
 	g.session = j.Config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
 	close(g.ready)
@@ -102,6 +102,9 @@ func (c Config) CheckHome(ctx context.Context, m host.Machine, reported string) 
 		return "", "", nil
 	}
 	facts, err := m.Facts(ctx, host.FactsRequest{Resolve: []string{reported, c.AgentHome}})
+	if err == nil && len(facts.Resolved) != 2 {
+		err = errResolved
+	}
 	if err != nil {
 		return "", "", err
 	}
@@ -185,11 +188,8 @@ func (g *agentProcess) beginTurn() {
 	g.before = below
 }
 
-// busy reports whether a process that the agent started during this turn is or may be alive, or the agent can't be heard.
+// busy reports whether a process that the agent started during this turn is or may be alive.
 func (g *agentProcess) busy() bool {
-	if g.linkUnsettled() {
-		return true
-	}
 	below, err := g.child.Descendants(context.Background())
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -38,7 +40,10 @@ type Link interface {
 type Reach func(ctx context.Context) (far Far, begun bool, err error)
 
 const (
-	linkStep = time.Second // how often the worker looks at its link
+	linkStep    = time.Second      // how often the worker looks at its link
+	linkSilence = 45 * time.Second // in which a cut link is noticed at the latest
+	// endBound is how long a worker tries to end a run on its host. The next pass starts another one.
+	endBound = 5 * time.Minute
 	// settling is how long after a loss of the link events of the agent may still be on their way.
 	settling = 10 * time.Second
 )
@@ -48,11 +53,12 @@ func (j *job) reach(ctx context.Context) error {
 	if j.Reach == nil {
 		return nil
 	}
-	j.rec.change(func(r *reconcile.Run) { r.Remote, r.HeardAt = reconcile.RemoteBegun, j.Now() })
-	if _, err := j.Journal.UpdateRun(ctx, j.Now(), j.rec.get()); err != nil {
-		j.rec.change(func(r *reconcile.Run) { r.Remote = "" })
+	if err := j.rec.begins(ctx); err != nil {
 		return err
 	}
+	// A link that was cut without a word is noticed after a while.
+	j.Config.ReadTimeout = max(j.Config.ReadTimeout, linkSilence)
+	j.Config.InitializeTimeout = max(j.Config.InitializeTimeout, linkSilence)
 	far, begun, err := j.Reach(ctx)
 	if err != nil {
 		if !begun {
@@ -80,10 +86,16 @@ func (j *job) useAccount(ctx context.Context, a host.Account) error {
 	if c.AgentHome != "" {
 		c.LoginHome, c.AgentHome = login, filepath.Join(a.StateDir, "codex")
 	}
-	facts, err := j.Machine.Facts(ctx, host.FactsRequest{Resolve: []string{filepath.Join(login, "auth.json")}})
+	secret := []string{filepath.Join(login, "auth.json")}
+	facts, err := j.Machine.Facts(ctx, host.FactsRequest{Resolve: secret})
+	if err == nil && len(facts.Resolved) != len(secret) {
+		err = errResolved
+	}
 	c.Unreadable = facts.Resolved
 	return err
 }
+
+var errResolved = errors.New("the machine has not resolved the paths")
 
 // expandHome replaces a leading ~ by the home directory of an account.
 func expandHome(path, home string) string {
@@ -100,15 +112,19 @@ func expandHome(path, home string) string {
 // until the link is closed: also the end of a run may wait for it.
 func (j *job) watchLink(l Link) {
 	patience := 2 * j.Config.Policy.LostAfter
-	for {
+	for lost := false; ; {
 		select {
 		case <-l.Done():
 			if err := l.Err(); err != nil {
 				code, message := codeOf(err)
-				j.cancel(runEnd{reconcile.Lost, code, message})
+				j.cancel(runEnd{reconcile.InterruptedRun, code, message})
 			}
 			return
 		case <-time.After(linkStep):
+		}
+		if now := l.Lost() > 0; now != lost {
+			lost = now
+			j.Log.Info(map[bool]string{true: "link lost", false: "link back"}[lost], "host", j.run.Host)
 		}
 		if l.Lost() > patience {
 			j.cancel(runEnd{reconcile.Lost, reconcile.HoldHostLost, fmt.Sprintf("nothing was heard of %s for %v", j.run.Host, patience)})
@@ -149,27 +165,33 @@ func saveSpace(ctx context.Context, w *Worker, run reconcile.Run) error {
 	if run.IssueID == "" || run.WorkspaceRoot == "" {
 		return nil
 	}
+	// The error may name other records.
 	root, err := w.Machine.Root(ctx, host.RootRequest{Root: run.WorkspaceRoot, Records: true})
-	if err != nil {
+	i := slices.IndexFunc(root.Workspaces, func(r host.WorkspaceRecord) bool { return r.IssueID == run.IssueID && r.StateDir == w.StateDir })
+	if i < 0 && err != nil {
 		return err
 	}
 	var found *reconcile.Workspace
-	for _, r := range root.Workspaces {
-		if r.IssueID == run.IssueID && r.StateDir == w.StateDir {
-			found = &r.Workspace
-			found.Host = run.Host
+	if i >= 0 {
+		r := root.Workspaces[i]
+		found = &reconcile.Workspace{
+			IssueID: run.IssueID, Identifier: run.Identifier, Key: r.Key, Root: run.WorkspaceRoot, Path: r.Path, Project: r.Project, Host: run.Host,
+			Unsaved: text.Within(r.Unsaved, longestUnsaved), UnsavedAt: r.UnsavedAt, KeptSince: r.KeptSince, Restored: r.Restored,
 		}
 	}
 	return w.Journal.SaveRemoteWorkspace(ctx, run, found)
 }
 
+const longestUnsaved = 1 << 10 // bytes of what a host says about work in a workspace
+
 // EndThere ends a run on its host whose worker has died, and stores that the host has confirmed it. An error means that it has not.
 func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
+	beats := run.Beats
 	go repeat(ctx, heartbeat, func() {
-		run.Beats++
-		if err := w.Alive.Beat(run.Beats, w.Mono()); err != nil {
+		beats++
+		if err := w.Alive.Beat(beats, w.Mono()); err != nil {
 			w.Log.Warn("alive file not written", "error", err)
 		}
 	})
@@ -180,9 +202,9 @@ func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
 		run.WorkspaceRoot = expandHome(run.WorkspaceRoot, far.Account.Home)
 		err = far.Link.EndRun(ctx, host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot})
 		if err == nil {
-			err = saveSpace(ctx, w, run)
-		}
-		if err == nil {
+			if spaceErr := saveSpace(ctx, w, run); spaceErr != nil {
+				w.Log.Warn("workspace on the host not recorded", "error", spaceErr)
+			}
 			err = far.Link.Release(ctx)
 		}
 	}

@@ -68,7 +68,7 @@ func (r *record) flush(ctx context.Context) {
 		if !run.HandoffAt.IsZero() && at.Sub(run.HandoffAt).Abs() > clockStep {
 			run.HandoffAt = at
 		}
-		if r.link != nil && r.link.Lost() == 0 {
+		if run.Remote == reconcile.RemoteBegun && (r.link == nil || r.link.Lost() == 0) { // without a link it is being opened
 			run.HeardAt = now
 		}
 	})
@@ -81,6 +81,18 @@ func (r *record) flush(ctx context.Context) {
 	if reason != "" { // possibly together with an error of the write
 		r.cancel(stopped(reason))
 	}
+}
+
+// begins stores, before anything happens on the run's host, that something may be at work there.
+func (r *record) begins(ctx context.Context) error {
+	r.write.Lock()
+	defer r.write.Unlock()
+	r.change(func(run *reconcile.Run) { run.Remote, run.HeardAt = reconcile.RemoteBegun, r.Now() })
+	_, err := r.Journal.UpdateRun(ctx, r.Now(), r.get())
+	if err != nil {
+		r.change(func(run *reconcile.Run) { run.Remote = "" })
+	}
+	return err
 }
 
 // handsOver records that the agent is about to change its issue.

@@ -89,6 +89,15 @@ func (w *workspaceStep) hold(answer host.PrepareAnswer) {
 		r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID = w.space.Path, w.space.Root, w.space.ID
 	})
 	w.reportRestored(answer.Git)
+	if w.link == nil {
+		return
+	}
+	// At once, because the link may be lost at the end of the run.
+	space := reconcile.Workspace{
+		IssueID: w.run.IssueID, Identifier: w.run.Identifier, Project: w.Config.Policy.Project,
+		Host: w.run.Host, Root: w.space.Root, Path: w.space.Path,
+	}
+	w.warn("workspace on the host not recorded", w.Journal.SaveRemoteWorkspace(context.Background(), w.rec.get(), &space))
 }
 
 // hookEnv returns a hook's environment. Text of the issue reaches hooks only in variables, never as part of a script.

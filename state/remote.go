@@ -48,12 +48,6 @@ func (j Journal) SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *
 	})
 }
 
-// RemoteHome returns the newest workspace of an issue on a host; false if there is none.
-func (v Views) RemoteHome(ctx context.Context, issueID string) (reconcile.Workspace, bool, error) {
-	return readOne(ctx, v.conn, "read the workspaces on hosts", func(w *reconcile.Workspace) []any { return []any{jsonOf(w)} },
-		`SELECT workspace FROM remote_workspaces WHERE issue_id = ? ORDER BY run_id DESC LIMIT 1`, issueID)
-}
-
 // remoteWorkspaces returns the workspaces on hosts, oldest first.
 func remoteWorkspaces(t tx) ([]reconcile.Workspace, error) {
 	return rows(t, func(w *reconcile.Workspace) []any { return []any{jsonOf(w)} },
@@ -62,12 +56,12 @@ func remoteWorkspaces(t tx) ([]reconcile.Workspace, error) {
 
 // hostGone stores that an operator counts a run as ended on its host.
 func hostGone(t tx, runID string) error {
-	err := t.must("run "+runID, `UPDATE runs SET remote = ? WHERE id = ? AND remote = ?`, reconcile.RemoteGone, runID, reconcile.RemoteBegun)
-	if err != nil {
-		return err
-	}
-	return t.run(`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true'))
-		FROM (SELECT issue_id AS issue, host AS gone FROM runs WHERE id = ?) WHERE issue_id = issue AND host = gone`, runID)
+	return t.must("run "+runID, `UPDATE runs SET remote = ? WHERE id = ? AND remote = ?`, reconcile.RemoteGone, runID, reconcile.RemoteBegun)
+}
+
+// abandonWorkspaces stores that no run is to use the workspaces of an issue on hosts.
+func abandonWorkspaces(t tx, issueID string) error {
+	return t.run(`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true')) WHERE issue_id = ?`, issueID)
 }
 
 // remoteBlocks returns the blocks of hosts among the values of meta.

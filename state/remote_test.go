@@ -53,7 +53,7 @@ func TestRemoteRun(t *testing.T) {
 		second.Host = host
 		test.OK(t, db.Journal.SaveRemoteWorkspace(ctx, second, &reconcile.Workspace{IssueID: "id-1", Host: host}))
 	}
-	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{HostGone: second.ID}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{HostGone: second.ID, Abandon: second.IssueID}))
 	test.Equal(t, "gone", mustRun(t, db, second.ID).Remote, reconcile.RemoteGone)
 	spaces := func() (list []string) {
 		for _, w := range test.Must(db.Store.State(ctx)).RemoteWorkspaces {
@@ -61,7 +61,7 @@ func TestRemoteRun(t *testing.T) {
 		}
 		return list
 	}
-	test.Equal(t, "workspaces", spaces(), []string{"far", "near abandoned"})
+	test.Equal(t, "workspaces", spaces(), []string{"far abandoned", "near abandoned"})
 	test.OK(t, db.Journal.SaveRemoteWorkspace(ctx, second, nil))
 	test.Equal(t, "one removed", spaces(), []string{"near abandoned"})
 	conflict("gone twice", db.Store.Commit(ctx, epoch, reconcile.Change{HostGone: second.ID}))

@@ -160,6 +160,11 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 			return err
 		}
 	}
+	if c.Abandon != "" {
+		if err := abandonWorkspaces(t, c.Abandon); err != nil {
+			return err
+		}
+	}
 	if !c.Unblocked.IsZero() {
 		if err := setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)); err != nil {
 			return err

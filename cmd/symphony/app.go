@@ -24,7 +24,7 @@ func commandGroups(w *term.Env) []commandGroup {
 		{"Set up", []*cli.Command{initCommand(w), checkCommand(w), editCommand(w), doctorCommand(w), demoCommand(w)}},
 		{"Run passes", []*cli.Command{tickCommand(w), scheduleCommand(w), pauseCommand(w), resumeCommand(w)}},
 		{"Look", []*cli.Command{
-			psCommand(w), topCommand(w), showCommand(w), logsCommand(w), reportCommand(w), statusCommand(w), serveCommand(w),
+			psCommand(w), topCommand(w), showCommand(w), logsCommand(w), reportCommand(w), hostsCommand(w), statusCommand(w), serveCommand(w),
 		}},
 		{"Work with issues", []*cli.Command{
 			issuesCommand(w), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w), openCommand(w),

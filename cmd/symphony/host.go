@@ -1,11 +1,14 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/hosted"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
 
@@ -16,10 +19,10 @@ func hostCommand(w *term.Env) *cli.Command {
 		Usage: "serve a run of symphony on another machine, or connect to the daemon that does",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "project"}, &cli.StringFlag{Name: "run"}, &cli.Int64Flag{Name: "incarnation"},
-			&cli.DurationFlag{Name: "lost-after"}, &cli.BoolFlag{Name: "detached"},
+			&cli.DurationFlag{Name: "lost-after"}, &cli.BoolFlag{Name: "detached"}, &cli.BoolFlag{Name: "known"},
 		},
 		Action: func(c *cli.Context) error {
-			run := hosted.Run{Project: c.String("project"), ID: c.String("run"), Incarnation: c.Int64("incarnation")}
+			run := hosted.Run{Project: c.String("project"), ID: c.String("run"), Incarnation: c.Int64("incarnation"), Known: c.Bool("known")}
 			lostAfter := c.Duration("lost-after")
 			switch {
 			case c.Args().First() == "connect":
@@ -29,7 +32,13 @@ func hostCommand(w *term.Env) *cli.Command {
 			case c.Bool("detached"):
 				return hosted.ServeHere(c.Context, w.Environment(), w.Stderr, run, lostAfter)
 			}
-			return hosted.Serve(c.Context, w.Environment(), w.Stdin, os.Stdout, run, lostAfter)
+			err := hosted.Serve(c.Context, w.Environment(), w.Stdin, os.Stdout, run, lostAfter)
+			var nothing hosted.NothingStarted
+			if errors.As(err, &nothing) {
+				fmt.Fprintln(w.Stderr, "symphony: "+text.Visible(err.Error()))
+				return exit.Only(hosted.ExitNothingStarted)
+			}
+			return err
 		},
 	}
 }

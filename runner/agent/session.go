@@ -68,6 +68,9 @@ type Options struct {
 	// Busy reports whether a process that the agent started during this turn is alive. It is called when StallTimeout has
 	// passed without progress: if it returns true, as while a command runs, the limit is TurnTimeout. May be nil.
 	Busy func() bool
+	// Unheard reports whether the agent can't be heard at present, because the link to its machine is lost. Then it is not late with
+	// anything. Nil: it can always be heard.
+	Unheard func() bool
 	// OnApproval and OnQuestion decide how requests of the agent are answered; Ask passes them to an operator.
 	OnApproval Approval
 	OnQuestion QuestionPolicy

@@ -148,15 +148,32 @@ func (c *conn) write(line []byte) bool {
 	if c.closing.Load() {
 		return false
 	}
-	late := time.AfterFunc(c.o.ReadTimeout, func() {
-		c.stdinBroke(agent.CodeResponseTimeout, fmt.Sprintf("agent does not read its stdin (%v)", c.o.ReadTimeout))
-	})
+	written := make(chan struct{})
+	go func() {
+		if !c.inTime(written, c.o.ReadTimeout) {
+			c.stdinBroke(agent.CodeResponseTimeout, fmt.Sprintf("agent does not read its stdin (%v)", c.o.ReadTimeout))
+		}
+	}()
 	_, err := c.streams.Stdin.Write(line)
-	late.Stop()
+	close(written)
 	if err != nil && !c.closing.Load() {
 		c.stdinBroke(agent.CodePortExit, "agent's stdin: "+err.Error())
 	}
 	return err == nil
+}
+
+// inTime waits until done is closed, and reports whether that was within limit. Time in which the agent can't be heard does not count.
+func (c *conn) inTime(done <-chan struct{}, limit time.Duration) bool {
+	for {
+		select {
+		case <-done:
+			return true
+		case <-time.After(limit):
+			if c.o.Unheard == nil || !c.o.Unheard() {
+				return false
+			}
+		}
+	}
 }
 
 // stdinBroke ends the calls. The turn gets a little more time: a broken pipe usually means that the agent has exited, and its
@@ -188,19 +205,23 @@ func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 		return nil, err
 	}
 	timeout := cmp.Or(r.timeout, c.o.ReadTimeout)
-	select {
-	case <-r.done:
-		switch {
-		case r.err != nil:
-			return nil, r.err
-		case r.msg.Error != nil:
-			return nil, r.msg.Error
+	for {
+		select {
+		case <-r.done:
+			switch {
+			case r.err != nil:
+				return nil, r.err
+			case r.msg.Error != nil:
+				return nil, r.msg.Error
+			}
+			return r.msg.Result, nil
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: %w", r.method, ctx.Err())
+		case <-time.After(timeout):
 		}
-		return r.msg.Result, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%s: %w", r.method, ctx.Err())
-	case <-time.After(timeout):
-		return nil, &agent.Error{Code: agent.CodeResponseTimeout, Message: fmt.Sprintf("no answer to %s within %v", r.method, timeout)}
+		if c.o.Unheard == nil || !c.o.Unheard() {
+			return nil, &agent.Error{Code: agent.CodeResponseTimeout, Message: fmt.Sprintf("no answer to %s within %v", r.method, timeout)}
+		}
 	}
 }
 

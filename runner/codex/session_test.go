@@ -304,6 +304,21 @@ func TestBlockedWrite(t *testing.T) {
 	})
 }
 
+// TestUnheard checks that an agent is not late with anything while it can't be heard: neither with reading its stdin, nor with an answer,
+// nor with progress.
+func TestUnheard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		back := time.Now().Add(10 * time.Minute)
+		unheard := func() bool { return time.Now().Before(back) }
+		_, p, wait := inTurn(t, t.Context(), agent.Options{ReadTimeout: 5 * time.Second, StallTimeout: time.Minute, Unheard: unheard})
+		p.say(`{"method":"unknown/request","id":1,"params":{}}`) // the answer is not read
+		time.Sleep(time.Until(back))
+		go p.rest()
+		p.say(turnCompleted)
+		wait.completes(t)
+	})
+}
+
 // TestForeignEnds checks that neither the end of another turn or thread, nor a request that has the id of one of ours, ends the turn.
 func TestForeignEnds(t *testing.T) {
 	_, p, wait := inTurn(t, t.Context(), agent.Options{})

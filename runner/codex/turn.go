@@ -368,13 +368,13 @@ func (th *thread) patch(p *params) ([]agent.FileChange, agent.TurnParams) {
 	return th.patches[p.threadID()+"/"+p.ItemID], th.params
 }
 
-// check checks the clock of a turn, which is paused while an operator is asked. It returns the error of a limit that was
-// reached, or else when to check again.
+// check checks the clock of a turn, which is paused while an operator is asked or the agent can't be heard. It returns the error of a limit
+// that was reached, or else when to check again.
 func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	requests, asked := th.pending()
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	if asked > 0 {
+	if asked > 0 || th.o.Unheard != nil && th.o.Unheard() {
 		t.sawLine(true)
 	}
 	if t.untilStall() <= 0 {

@@ -53,7 +53,8 @@ type Client struct {
 	last    int64           // the number of the last call
 	waiting map[int64]*call // without an answer
 	stream  *stream         // nil if there is none
-	lostAt  time.Time       // when the last one broke
+	read    int64           // how often it was read before the first frame
+	lostAt  time.Time       // when the last one broke from which a frame came
 	backAt  time.Time       // when the present one was opened
 	refused error
 }
@@ -145,18 +146,25 @@ func (c *Client) keep(s *stream, w welcome) {
 func (c *Client) use(s *stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stream = s; s == nil {
-		c.lostAt = time.Now()
+	now := time.Now()
+	if s == nil {
+		if c.heard() {
+			c.lostAt = now
+		}
 	} else {
-		c.backAt = time.Now()
+		c.read, c.backAt = s.reads.Load(), now
 	}
+	c.stream = s
 }
 
-// Lost returns for how long there has been no link, 0 if there is one.
+// heard reports whether there is a stream from which a frame, or a sign of life, has come.
+func (c *Client) heard() bool { return c.stream != nil && c.stream.reads.Load() > c.read }
+
+// Lost returns for how long there has been no link, 0 if there is one. One that was opened again counts once something has come from it.
 func (c *Client) Lost() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stream != nil || c.lostAt.IsZero() {
+	if c.lostAt.IsZero() || c.heard() {
 		return 0
 	}
 	return time.Since(c.lostAt)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -99,6 +100,7 @@ func (s *session) receive(f frame, handle func(body json.RawMessage)) error {
 
 // stream is one connection. It ends with its context, and the context with it.
 type stream struct {
+	reads atomic.Int64 // how often something was read
 	conn  io.ReadWriteCloser
 	lines lines
 	ctx   context.Context
@@ -110,7 +112,7 @@ func newStream(ctx context.Context, conn io.ReadWriteCloser) *stream {
 	s := &stream{conn: conn}
 	s.ctx, s.end = context.WithCancel(ctx)
 	context.AfterFunc(s.ctx, func() { _ = conn.Close() })
-	s.lines = newLines(watchedReader{conn, time.AfterFunc(silence, s.end)})
+	s.lines = newLines(watchedReader{conn, time.AfterFunc(silence, s.end), &s.reads})
 	return s
 }
 
@@ -118,11 +120,13 @@ func newStream(ctx context.Context, conn io.ReadWriteCloser) *stream {
 type watchedReader struct {
 	io.Reader
 	timer *time.Timer
+	count *atomic.Int64
 }
 
 func (r watchedReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	if n > 0 {
+		r.count.Add(1)
 		r.timer.Reset(silence)
 	} else if err != nil {
 		r.timer.Stop()
@@ -168,6 +172,9 @@ func (s *stream) run(session *session, has int64, handle func(body json.RawMessa
 func (s *stream) send(session *session, sent int64) {
 	ticks := time.NewTicker(beat)
 	defer ticks.Stop()
+	if s.write(frame{Received: session.have()}) != nil { // the link carries something
+		return
+	}
 	for {
 		list, more := session.after(sent)
 		for _, f := range list {

@@ -36,6 +36,8 @@ type Link struct {
 	Of      remote.Incarnation
 	// LostAfter is how long the daemon works without a link.
 	LostAfter time.Duration
+	// Known: there was a daemon of the run. A host that knows nothing of it is another machine, whatever it is called.
+	Known bool
 }
 
 // Program is the program that a host gets, unless it has it: symphony itself.
@@ -49,14 +51,15 @@ type Program struct {
 const CodeUnreachable = "host_unreachable"
 
 const (
-	codeMissing = "ssh_missing" // on this machine
-	codeSystem  = "host_system" // the program can't run there
+	codeMissing  = "ssh_missing"   // on this machine
+	codeSystem   = "host_system"   // the program can't run there
+	codeUnusable = "host_unusable" // the program can't be copied, or can't start a daemon
 )
 
 // NothingBegun reports whether the error of Start means that nothing has happened on the host.
 func NothingBegun(err error) bool {
 	var known *reconcile.Error
-	return errors.As(err, &known) && slices.Contains([]string{CodeUnreachable, codeMissing, codeSystem}, known.Code)
+	return errors.As(err, &known) && slices.Contains([]string{CodeUnreachable, codeMissing, codeSystem, codeUnusable}, known.Code)
 }
 
 const (
@@ -69,6 +72,8 @@ const (
 	// Exit codes of the script below. 255 is that of ssh itself.
 	noProgram   = 97
 	otherSystem = 98
+	// NothingStarted is that of symphony host serve if it has started no daemon, and there is none.
+	NothingStarted = 96
 
 	// The script says hello before it does anything. To change something there it needs the answer, and says done at the end.
 	hello  = "symphony-begins"
@@ -92,12 +97,24 @@ func (l Link) Start(ctx context.Context) error {
 func (l Link) serve(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	return l.run(ctx, strings.NewReader(l.Of.Secret), l.hostCommand("serve", "--lost-after", l.LostAfter.String())+" && echo "+done)
+	words := []string{"serve", "--lost-after", l.LostAfter.String()}
+	if l.Known {
+		words = append(words, "--known")
+	}
+	_, err := l.run(ctx, strings.NewReader(l.Of.Secret), l.hostCommand(words...)+" && echo "+done)
+	return err
+}
+
+// Ask runs a shell script on the host that changes nothing, and returns the lines that it prints.
+func (l Link) Ask(ctx context.Context, script string) (lines []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	return l.run(ctx, strings.NewReader(""), script+"\necho "+done)
 }
 
 // hostCommand returns the shell command that runs a subcommand of symphony host there.
-func (l Link) hostCommand(verb string, more ...string) string {
-	words := append([]string{verb, "--project", l.Project, "--run", l.Of.RunID, "--incarnation", strconv.FormatInt(l.Of.Number, 10)}, more...)
+func (l Link) hostCommand(words ...string) string {
+	words = append(words, "--project", l.Project, "--run", l.Of.RunID, "--incarnation", strconv.FormatInt(l.Of.Number, 10))
 	return l.haveProgram() + ` || exit ` + strconv.Itoa(noProgram) + `; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
 }
 
@@ -125,12 +142,18 @@ func (l Link) copyProgram(ctx context.Context) error {
 		return fmt.Errorf("own program: %w", err)
 	}
 	defer program.Close()
-	err = l.run(ctx, program, `umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && chmod 700 "$new" && sync && mv -f "$new" "$p"; `+
-		`rm -f "$new"; `+l.haveProgram()+` && echo `+done)
-	if err != nil {
-		return fmt.Errorf("copy symphony to %s: %w", l.Host.Name, err)
+	size := strconv.FormatInt(l.Program.Size, 10)
+	_, err = l.run(ctx, program, `umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && [ "$(wc -c < "$new")" -eq `+size+
+		` ] && chmod 700 "$new" && sync && mv -f "$new" "$p"; rm -f "$new"; `+l.haveProgram()+` && echo `+done)
+	var exited *exitError
+	if errors.As(err, &exited) {
+		return l.unusable("symphony can't be copied there: " + exited.said)
 	}
-	return nil
+	return err
+}
+
+func (l Link) unusable(why string) error {
+	return reconcile.NewError(codeUnusable, l.Host.Name+": "+why, "correct that there, then symphony unblock")
 }
 
 // Dial opens a stream to the daemon. It is a remote.Dial.
@@ -171,7 +194,7 @@ type stream struct {
 // Read reads what the daemon writes. Without one the error says why.
 func (s *stream) Read(b []byte) (int, error) {
 	if !s.greeted {
-		if err := awaitLine(s.stdout, hello); err != nil {
+		if _, err := readUntil(s.stdout, hello); err != nil {
 			_ = s.Close() // then stderr is complete
 			return 0, fmt.Errorf("%s: %s: %w", s.host.Name, s.said.message(), err)
 		}
@@ -180,19 +203,21 @@ func (s *stream) Read(b []byte) (int, error) {
 	return s.stdout.Read(b)
 }
 
-// awaitLine reads up to a line. The shell of the account may print something before it.
-func awaitLine(r *bufio.Reader, want string) error {
+// readUntil reads up to a line, and returns those before it. The shell of the account may print something, too.
+func readUntil(r *bufio.Reader, want string) (before []string, err error) {
 	for limit := maxGreeting; limit > 0; {
-		line, err := r.ReadString('\n')
-		if strings.TrimSpace(line) == want {
-			return nil
+		raw, err := r.ReadSlice('\n') // at most the size of the buffer
+		line := strings.TrimSpace(string(raw))
+		if line == want {
+			return before, nil
 		}
 		if err != nil {
-			return err
+			return before, err
 		}
-		limit -= len(line)
+		before = append(before, text.Visible(line))
+		limit -= len(raw)
 	}
-	return errors.New("the shell of the account prints too much")
+	return before, errors.New("the shell of the account prints too much")
 }
 
 // Close ends ssh. What it runs on the host sees the end of its stdin.
@@ -252,36 +277,38 @@ type exitError struct {
 
 func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %s", e.code, e.said) }
 
-// run runs a script on the host and waits until it is done.
-func (l Link) run(ctx context.Context, stdin io.Reader, script string) error {
+// run runs a script on the host and waits until it is done. It returns the lines that the script prints.
+func (l Link) run(ctx context.Context, stdin io.Reader, script string) (printed []string, err error) {
 	cmd, err := l.ssh("read -r begin || exit 1; " + script)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var said tail
 	cmd.Stderr, cmd.WaitDelay = &said, time.Second
 	in, err := cmd.StdinPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("ssh: %w", err)
+		return nil, fmt.Errorf("ssh: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
 	lines := bufio.NewReader(out)
-	connected := awaitLine(lines, hello) == nil
-	completed := false
+	_, helloErr := readUntil(lines, hello)
+	connected, completed := helloErr == nil, false
 	if connected {
 		go func() { // it ends at the latest with ssh
 			_, _ = io.WriteString(in, answer+"\n")
 			_, _ = io.Copy(in, stdin)
 			_ = in.Close()
 		}()
-		completed = awaitLine(lines, done) == nil
+		var doneErr error
+		printed, doneErr = readUntil(lines, done)
+		completed = doneErr == nil
 	}
 	err = cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
@@ -290,21 +317,24 @@ func (l Link) run(ctx context.Context, stdin io.Reader, script string) error {
 	code := cmd.ProcessState.ExitCode()
 	switch {
 	case err == nil && completed:
-		return nil
+		return printed, nil
 	case !connected && ctx.Err() != nil:
-		return reconcile.NewError(CodeUnreachable, l.Host.Name+" did not answer in time", "try ssh "+l.Host.Name)
+		return nil, reconcile.NewError(CodeUnreachable, l.Host.Name+" did not answer in time", "try ssh "+l.Host.Name)
 	case !connected:
-		return reconcile.NewError(CodeUnreachable, l.Host.Name+": "+said.message(), "try ssh "+l.Host.Name)
+		why := cmp.Or(said.message(), "ssh has ended without a word")
+		return nil, reconcile.NewError(CodeUnreachable, l.Host.Name+": "+why, "try ssh "+l.Host.Name)
+	case code == NothingStarted:
+		return nil, l.unusable(said.message())
 	case code == otherSystem:
-		return reconcile.NewError(codeSystem, l.Host.Name+" is "+said.message()+", for which this symphony is not built",
+		return nil, reconcile.NewError(codeSystem, l.Host.Name+" is "+said.message()+", for which this symphony is not built",
 			"use hosts of the same system and processor as this machine")
 	case ctx.Err() != nil:
-		return fmt.Errorf("%s did not end in time: %w", l.Host.Name, context.Cause(ctx))
+		return nil, fmt.Errorf("%s did not end in time: %w", l.Host.Name, context.Cause(ctx))
 	}
 	if code, message, coded := strings.Cut(said.message(), ": "); coded && remote.Ends(reconcile.NewError(code, "", "")) {
-		return reconcile.NewError(code, message, "the next pass starts the issue again")
+		return nil, reconcile.NewError(code, message, "the next pass starts the issue again")
 	}
-	return &exitError{code, said.message()}
+	return nil, &exitError{code, said.message()}
 }
 
 // tail keeps the end of a program's stderr.

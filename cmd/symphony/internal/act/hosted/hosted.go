@@ -22,6 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/daemon"
 	"github.com/symphony-cron/symphony/runner/host/remote"
+	"github.com/symphony-cron/symphony/runner/host/ssh"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -30,6 +31,7 @@ import (
 type Run struct {
 	Project, ID string
 	Incarnation int64
+	Known       bool // the worker has been served before
 }
 
 // Serving is what Serve prints once the run is served.
@@ -68,9 +70,12 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, out io.Writer, r R
 	}
 	defer log.Close()
 	incarnation := strconv.FormatInt(r.Incarnation, 10)
+	if status, err := p.Status(); err == nil && r.Known && status.Incarnation == 0 {
+		return remote.Refused("this machine knows nothing of run " + r.ID)
+	}
 	scopes := &proc.ScopeManager{Env: w.Environ}
 	if err := scopes.Ask(ctx); err != nil {
-		return err
+		return nothingStarted(p, err)
 	}
 	err = daemon.Launch(ctx, p, r.Incarnation, proc.Spawn{
 		Exe: exe, Log: log, Wait: readyBound, Env: host.Scrub(w.Environ), Secret: secret,
@@ -82,8 +87,22 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, out io.Writer, r R
 	}, w.Now())
 	if err == nil {
 		_, err = fmt.Fprintln(out, Serving)
+		return err
 	}
-	return err
+	return nothingStarted(p, err)
+}
+
+// NothingStarted is the error of a start after which there is no daemon of the run, and never was one.
+type NothingStarted struct{ error }
+
+// ExitNothingStarted is the exit code of that error.
+const ExitNothingStarted = ssh.NothingStarted
+
+func nothingStarted(p daemon.Place, err error) error {
+	if status, statusErr := p.Status(); statusErr != nil || status.Incarnation > 0 {
+		return err
+	}
+	return NothingStarted{err}
 }
 
 // ServeHere is the daemon. It logs to stderr.

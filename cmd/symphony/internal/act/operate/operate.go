@@ -254,7 +254,7 @@ func (o *operation) effectOnIssue(ctx context.Context) (line string, unchanged b
 	case err != nil:
 		return "", false, err
 	case o.cmd.Verb == reconcile.VerbHostGone:
-		return "no run of " + o.cmd.Identifier + " waits for an answer of its host", true, nil
+		return o.cmd.Identifier + " does not wait for a host", true, nil
 	case !claimed:
 		return o.cmd.Identifier + " is neither held nor waiting: there is nothing to retry", true, nil
 	case c.Status == reconcile.Held:

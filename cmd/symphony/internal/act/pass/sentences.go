@@ -136,7 +136,7 @@ func (n narrator) retried(a reconcile.Applied, subject string) string {
 	case a.Change != nil && a.Change.Claim != nil && a.Change.Claim.Status == reconcile.Running:
 		return n.did(a, "clear", "cleared", "the failures and limits of "+subject+"; its run continues")
 	case a.Reason == reconcile.HoldHostLost:
-		return n.did(a, "give up", "gave up", "the run of "+subject+": "+a.Message)
+		return n.did(a, "give up", "gave up", "what its host has of "+subject+": "+a.Message)
 	case a.Reason == "comment":
 		return n.did(a, "end", "ended", "the hold of "+subject+" after a comment")
 	}

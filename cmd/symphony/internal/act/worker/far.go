@@ -3,22 +3,16 @@ package worker
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/durable"
-	"github.com/symphony-cron/symphony/internal/sshname"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -45,25 +39,24 @@ type farSide struct {
 // farRecord is what a worker stores of the daemon in the run's directory, for the one that may have to end the run.
 type farRecord struct {
 	Incarnation int64  `json:"incarnation"`
-	Secret      string `json:"secret"` // by which the daemon knows its workers
+	Secret      string `json:"secret"`  // by which the daemon knows its workers
+	Project     string `json:"project"` // its name there
+	Served      bool   `json:"served"`  // a worker was connected with the daemon
 }
 
 // farSide prepares to reach the host of the run.
 func (h *Held) farSide(p *project.Project, lostAfter time.Duration, heir bool, log *slog.Logger) (*farSide, error) {
-	to, err := sshname.Parse(h.Run.Host)
+	link, err := project.NewLink(p, h.Run.Host)
+	if err == nil {
+		link.Program, err = project.ProgramForHosts()
+	}
 	if err != nil {
 		return nil, err
 	}
-	program, err := ownProgram()
-	if err != nil {
-		return nil, err
-	}
+	link.LostAfter, link.Of = lostAfter, remote.Incarnation{RunID: h.Run.ID, Number: 1, Secret: rand.Text()}
 	f := &farSide{
 		path: filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json"), log: log.With(slog.String("host", h.Run.Host)), heir: heir,
-		link: ssh.Link{
-			Host: to, Program: program, Env: p.Environ(), Project: projectThere(p.StateDir), LostAfter: lostAfter,
-			Of: remote.Incarnation{RunID: h.Run.ID, Number: 1, Secret: rand.Text()},
-		},
+		link: link,
 	}
 	if !heir {
 		return f, f.save()
@@ -76,39 +69,12 @@ func (h *Held) farSide(p *project.Project, lostAfter time.Duration, heir bool, l
 	if err != nil {
 		return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
 	}
-	f.link.Of.Number, f.link.Of.Secret = r.Incarnation, r.Secret
+	f.link.Of.Number, f.link.Of.Secret, f.link.Project, f.link.Known = r.Incarnation, r.Secret, r.Project, r.Served
 	return f, nil
 }
 
-// ownProgram is this program, which the host runs, too.
-func ownProgram() (ssh.Program, error) {
-	path, err := project.RunningProgram()
-	if err != nil {
-		return ssh.Program{}, err
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return ssh.Program{}, err
-	}
-	defer file.Close()
-	sum := sha256.New()
-	size, err := io.Copy(sum, file)
-	return ssh.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, err
-}
-
-// projectThere names a project on hosts. The name differs from those of other projects and of other machines.
-func projectThere(stateDir string) string {
-	machine, err := os.ReadFile("/etc/machine-id")
-	if errors.Is(err, fs.ErrNotExist) || len(machine) == 0 {
-		name, _ := os.Hostname() // a machine without a name has one project of each path
-		machine = []byte(name)
-	}
-	sum := sha256.Sum256([]byte(strings.TrimSpace(string(machine)) + "\x00" + stateDir))
-	return "project-" + hex.EncodeToString(sum[:8])
-}
-
 func (f *farSide) save() error {
-	data, err := json.Marshal(farRecord{f.link.Of.Number, f.link.Of.Secret})
+	data, err := json.Marshal(farRecord{f.link.Of.Number, f.link.Of.Secret, f.link.Project, f.link.Known})
 	if err != nil {
 		return err
 	}
@@ -141,10 +107,10 @@ func (f *farSide) reach(ctx context.Context) (far runner.Far, begun bool, err er
 				return far, true, err
 			}
 			continue
-		case remote.Ends(err), known != nil && known.Code == "host_unsafe":
+		case remote.Ends(err):
 			return far, true, err
-		case !f.heir && ssh.NothingBegun(err):
-			return far, begun, err
+		case !f.heir && !begun && ssh.NothingBegun(err):
+			return far, false, err
 		}
 		begun = true
 		f.log.Info("host not reached", "error", err)
@@ -166,6 +132,13 @@ func (f *farSide) try(ctx context.Context) (far runner.Far, err error) {
 	client, err := remote.Connect(ctx, f.link.Dial, f.link.Of)
 	if err != nil {
 		return far, err
+	}
+	if !f.link.Known {
+		f.link.Known = true
+		if err := f.save(); err != nil {
+			client.Close()
+			return far, err
+		}
 	}
 	bounded, cancel := context.WithTimeout(ctx, accountBound)
 	defer cancel()

@@ -99,7 +99,8 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 	crash.At("worker.closed")
 	// A terminated worker belongs to a service or session that is being stopped. A pass started there would start new work that is
 	// killed at once.
-	if h.Run.Kind != reconcile.CleanupRun && h.Run.Kind != reconcile.FreeRun && h.Run.ErrorCode != reconcile.CodeTerminated {
+	starts := h.Run.Kind != reconcile.CleanupRun && h.Run.Kind != reconcile.FreeRun && h.Run.ErrorCode != reconcile.CodeTerminated
+	if starts || o.End {
 		startOwnPass(exe, w, o.StateDir, o.Workflow, log)
 	}
 	return nil
@@ -169,7 +170,7 @@ func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 }
 
 // carryOut loads the workflow as the pass found it and carries the run out.
-func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, redactor *agent.Redactor, log *slog.Logger) error {
+func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, redactor *agent.Redactor, log *slog.Logger) (err error) {
 	dir := host.RunDir(p.StateDir, h.Run.ID)
 	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
 	if err != nil {
@@ -209,7 +210,11 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 			return err
 		}
 		worker.Machine, worker.Account, worker.Reach = nil, nil, far.reach
-		defer func() { far.forget(h.Run) }()
+		defer func() {
+			if err == nil {
+				far.forget(h.Run)
+			}
+		}()
 	}
 	var stopNotifier func()
 	worker.Attend, stopNotifier = pass.Notifier{

@@ -29,6 +29,8 @@ type check struct {
 	run func(ctx context.Context, e *environment) []finding
 	// ifDifferent is the hint if both environments are fine but different; empty if that does no harm.
 	ifDifferent string
+	// here: it is about the machine on which agents work, and is not made if that is another one.
+	here bool
 }
 
 // need is a condition of a check. If it is not met, the check is skipped and another one reports why.
@@ -52,35 +54,39 @@ func (n need) ofProject() bool { return n == needsWorkflow || n == needsConfig |
 
 // checks lists the checks in the order of their lines.
 var checks = []check{
-	{"workflow", needsNothing, checkWorkflow, ""},
+	{"workflow", needsNothing, checkWorkflow, "", false},
 	{
 		"environment file", needsWorkflow, checkEnvFile,
-		"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here",
+		"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here", false,
 	},
-	{"key", needsConfig, checkKey, ""},
-	{"tracker", needsKey, checkTracker, ""},
-	{"clock", needsKey, checkClock, ""},
-	{"login shell", needsCodex, checkLoginShell, ""},
-	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program"},
-	{"codex login", needsAgent, checkLogin, ""},
-	{"codex home", needsCodex, checkHome, ""},
-	{"sandbox", needsAgent, checkSandbox, ""},
-	{"secrets", needsConfig, checkSecrets, ""},
-	{"pass_env", needsConfig, checkTokens, ""},
-	{"git", needsLogin, checkGit, ""},
-	{"gh", needsLogin, checkGh, ""},
-	{"repository", needsLogin, checkRepository, ""},
-	{"workspace root", needsConfig, checkRoot, "write workspace.root as an absolute path, or set the variables in it in the environment file"},
+	{"key", needsConfig, checkKey, "", false},
+	{"tracker", needsKey, checkTracker, "", false},
+	{"clock", needsKey, checkClock, "", false},
+	{"hosts", needsConfig, checkHosts, "", false},
+	{"login shell", needsCodex, checkLoginShell, "", true},
+	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program", true},
+	{"codex login", needsAgent, checkLogin, "", true},
+	{"codex home", needsCodex, checkHome, "", true},
+	{"sandbox", needsAgent, checkSandbox, "", true},
+	{"secrets", needsConfig, checkSecrets, "", true},
+	{"pass_env", needsConfig, checkTokens, "", true},
+	{"git", needsLogin, checkGit, "", true},
+	{"gh", needsLogin, checkGh, "", true},
+	{"repository", needsLogin, checkRepository, "", true},
+	{
+		"workspace root", needsConfig, checkRoot,
+		"write workspace.root as an absolute path, or set the variables in it in the environment file", true,
+	},
 	{
 		"state directory", needsWorkflow, checkState,
 		"name it with --state-dir in the schedule, or unset the variable that sets it here: " +
-			"two state directories would both take the same issues",
+			"two state directories would both take the same issues", false,
 	},
-	{"other projects", needsConfig, checkSharing, ""},
-	{"schedule", needsNothing, checkSchedule, ""},
-	{"monitoring", needsConfig, checkMonitor, ""},
-	{"workers", needsNothing, checkWorkers, ""},
-	{"account", needsNothing, checkAccount, ""},
+	{"other projects", needsConfig, checkSharing, "", false},
+	{"schedule", needsNothing, checkSchedule, "", false},
+	{"monitoring", needsConfig, checkMonitor, "", false},
+	{"workers", needsNothing, checkWorkers, "", false},
+	{"account", needsNothing, checkAccount, "", false},
 }
 
 const (
@@ -104,7 +110,7 @@ func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) er
 	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, o.StateDir), o.Named, called)
 	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
 	for _, e := range []*environment{called, scheduled} {
-		if e.config != nil {
+		if e.config != nil && !e.elsewhere() {
 			e.login() // alone: the other checks would slow it down
 		}
 	}
@@ -144,6 +150,10 @@ func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) 
 	go func() {
 		bounded, cancel := context.WithTimeout(ctx, checkBound)
 		defer cancel()
+		if c.here && e.elsewhere() {
+			done <- answer{}
+			return
+		}
 		if !e.has(c.needs) {
 			done <- answer{skipped: !e.machine || !c.needs.ofProject()}
 			return

@@ -125,12 +125,15 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	return project.Inspect(ctx, e.p, e.config, dir)
 }
 
+// elsewhere reports whether agents work on other machines.
+func (e *environment) elsewhere() bool { return e.config != nil && len(e.config.Policy.Hosts) > 0 }
+
 // tidyingUp is the name of the last line of the report.
 const tidyingUp = "clean-up"
 
 // close ends the codex that was started for the checks.
 func (e *environment) close() []finding {
-	if !e.has(needsAgent) {
+	if e.elsewhere() || !e.has(needsAgent) {
 		return nil
 	}
 	i, _ := e.agent()

@@ -387,6 +387,7 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	}
 	row := &WorkspaceRow{Path: r.runs[i].WorkspacePath, Host: text.OrNull(r.runs[i].Host)}
 	if row.Host != nil {
+		row.Exists = r.runs[i].Remote == reconcile.RemoteBegun // it was not looked for yet
 		for _, w := range r.Recorded.RemoteWorkspaces {
 			if w.Host != *row.Host || w.Path != row.Path {
 				continue

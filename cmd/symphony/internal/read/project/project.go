@@ -345,12 +345,13 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 
 // RefuseElsewhere returns an error if the workspace of an issue is on another machine, where a command does not reach it.
 func RefuseElsewhere(ctx context.Context, db *state.DB, issueID, command string) error {
-	home, elsewhere, err := db.Views.RemoteHome(ctx, issueID)
-	if err != nil || !elsewhere {
+	run, _, err := db.Runs.Last(ctx, issueID)
+	if err != nil || run.Host == "" {
 		return err
 	}
+	where := reconcile.Workspace{Host: run.Host, Path: run.WorkspacePath}.Where()
 	return reconcile.NewError("workspace_elsewhere", fmt.Sprintf("%s works only on this machine, and the workspace of %s is %s",
-		command, home.Identifier, home.Where()), "log in there: ssh "+home.Host)
+		command, run.Identifier, where), "log in there: ssh "+run.Host)
 }
 
 // UnclaimFolder gives up the account's claim on a folder of issues, if that is what identity (Policy.Project) names. The next pass of

@@ -158,7 +158,7 @@ func (f *Facts) Claims() Claims {
 			}
 			row.lost = r.Lost(f.Now)
 			row.Verdict = verdictLive
-			if !row.Alive || row.lost > 0 {
+			if r.Host != "" && (row.lost > 0 || r.Phase == reconcile.EndingThere || r.Remote == reconcile.RemoteBegun && !row.Alive) {
 				row.Verdict = verdictUnverifiable
 			}
 			if r.ThreadID != "" && r.TurnID != "" {

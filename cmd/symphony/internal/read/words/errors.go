@@ -58,7 +58,7 @@ var RunErrors = []struct{ Codes, Next string }{
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},
 	{"host_unreachable, ssh_missing", "find the fault with `ssh HOST true`; meanwhile issues start on other hosts, and on this one again " +
 		"once it answers"},
-	{"host_system, host_unsafe", "correct what the message names on that host; then `symphony unblock`"},
+	{"host_system, host_unusable", "correct what the message names on that host; then `symphony unblock`"},
 	{"host_lost", "find out whether the host is alive; once it answers, the run is ended there and its issue goes on. If the host is gone " +
 		"for good: `symphony retry --host-is-gone ISSUE`"},
 	{"host_died, host_ended, host_failed, host_mismatch, host_unverified", "nothing to do: the run is ended on its host, and tried again; " +

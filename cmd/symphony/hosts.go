@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/hosts"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/urfave/cli/v2"
+)
+
+// HostsJSON is what hosts --json prints.
+type HostsJSON struct {
+	Hosts []hosts.Row `json:"hosts"`
+}
+
+func hostsCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "hosts", Usage: "ask the machines on which agents work", UsageText: usageText("hosts", "[WORKFLOW]"),
+		Description: `It asks each machine in worker.ssh_hosts over ssh, and prints its state, its agents and its slots. ready: it gets the next
+run; full: its slots are taken; lost: a worker has no link to its run there; blocked: a run has met a fault of the machine;
+unreachable: ssh does not reach it. Exit code 1: none is ready or full.
+
+` + exampleText("symphony hosts"),
+		Flags: workflowFlags(jsonFlags[HostsJSON](fieldsFlag())...),
+		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+			rows, err := hosts.Rows(c.Context, p)
+			if err != nil {
+				return err
+			}
+			if w.JSON {
+				w.PrintJSON(HostsJSON{rows})
+			} else {
+				printHosts(w, rows)
+			}
+			for _, r := range rows {
+				if r.Message == "" {
+					return nil
+				}
+			}
+			if len(rows) == 0 {
+				fmt.Fprintln(w.Stderr, "symphony: agents work on this machine: worker.ssh_hosts names no other one")
+				return nil
+			}
+			return exit.Only(exit.Failed)
+		}),
+	}
+}
+
+// printHosts prints a table of hosts.
+func printHosts(w *term.Env, rows []hosts.Row) {
+	t := term.Table{
+		Head: []string{"HOST", "STATE", "AGENTS", "CODEX", "ANSWERS", "REASON"}, State: 1, Figures: []int{2, 4},
+		Shrink: []term.Shrink{{Column: 5, Cells: 16}},
+	}
+	for _, r := range rows {
+		agents := strconv.Itoa(r.Runs)
+		if r.Slots > 0 {
+			agents += "/" + strconv.Itoa(r.Slots)
+		}
+		t.Add(r.Name, r.State, agents, r.Codex, fmt.Sprintf("%d ms", r.LatencyMS), r.Message)
+	}
+	w.PrintTable("HOSTS", t)
+}

@@ -1,0 +1,84 @@
+package project
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/sshname"
+	"github.com/symphony-cron/symphony/runner/host/ssh"
+)
+
+// NewLink returns what reaches a host of the project. The caller adds the incarnation of a run.
+func NewLink(p *Project, hostName string) (ssh.Link, error) {
+	to, err := sshname.Parse(hostName)
+	return ssh.Link{Host: to, Env: p.Environ(), Project: nameOnHosts(p.StateDir)}, err
+}
+
+// nameOnHosts names a project on hosts. The name differs from those of other projects and of other machines.
+func nameOnHosts(stateDir string) string {
+	machine, err := os.ReadFile("/etc/machine-id")
+	if errors.Is(err, fs.ErrNotExist) || len(machine) == 0 {
+		name, _ := os.Hostname() // a machine without a name has one project of each path
+		machine = []byte(name)
+	}
+	sum := sha256.Sum256([]byte(strings.TrimSpace(string(machine)) + "\x00" + stateDir))
+	return "project-" + hex.EncodeToString(sum[:8])
+}
+
+// ProgramForHosts is this program, which hosts run, too.
+func ProgramForHosts() (ssh.Program, error) {
+	path, err := RunningProgram()
+	if err != nil {
+		return ssh.Program{}, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return ssh.Program{}, err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, file)
+	return ssh.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, err
+}
+
+// HostAnswer is what a host says about itself. Codex, its login and git are empty if a login shell of the account does not find them.
+type HostAnswer struct {
+	Codex, Login, Git string
+	Latency           time.Duration // of the connection and the answer
+}
+
+// aboutHost prints the lines of HostAnswer.
+const aboutHost = `v() { bash -lc "$1" 2>/dev/null </dev/null | tail -n 1; }
+echo "codex $(v 'codex --version')"
+echo "login $(bash -lc 'codex login status' 2>&1 </dev/null | tail -n 1)"
+echo "git $(v 'git --version')"`
+
+// AskHost asks a host about itself. It changes nothing there.
+func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, err error) {
+	link, err := NewLink(p, hostName)
+	if err != nil {
+		return a, err
+	}
+	began := time.Now()
+	lines, err := link.Ask(ctx, aboutHost)
+	a.Latency = time.Since(began)
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, " ")
+		switch value = strings.TrimSpace(value); name {
+		case "codex":
+			a.Codex = strings.TrimPrefix(value, "codex-cli ")
+		case "login":
+			a.Login = value
+		case "git":
+			a.Git = strings.TrimPrefix(value, "git version ")
+		}
+	}
+	return a, err
+}
