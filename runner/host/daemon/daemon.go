@@ -193,10 +193,13 @@ const dialPatience = 5 * time.Second // for a daemon that has taken the lock and
 func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out io.Writer) error {
 	for end := time.Now().Add(dialPatience); ; time.Sleep(100 * time.Millisecond) {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", p.socket())
+		status, statusErr := p.Status()
 		if err == nil {
+			if err = errors.Join(statusErr, isDaemon(conn, status)); err != nil {
+				return errors.Join(err, conn.Close())
+			}
 			return join(ctx, conn, in, out)
 		}
-		status, statusErr := p.Status()
 		if statusErr == nil {
 			if refused := status.Err(incarnation); refused != nil {
 				return errors.Join(refused, remote.Refuse(out, refused))
@@ -206,6 +209,16 @@ func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out 
 			return errors.Join(fmt.Errorf("no daemon of run %s: %w", p.RunID, err), statusErr)
 		}
 	}
+}
+
+// isDaemon returns an error if the process at the other end of a socket is not the daemon: a program that can write where the socket is
+// could take its place, and would be told the secret of the run.
+func isDaemon(conn net.Conn, s Status) error {
+	pid, err := proc.PeerPID(conn)
+	if err == nil && pid != s.pid {
+		err = fmt.Errorf("process %d has taken the place of the daemon", pid)
+	}
+	return err
 }
 
 // join copies both ways until one of the streams ends. The other copy may go on until the process ends.

@@ -114,6 +114,7 @@ type Status struct {
 	Incarnation int64
 	// Serving: that daemon is alive.
 	Serving bool
+	pid     int // of that daemon
 	// Outcome is how it ended, or is about to end; nil if it serves, or died.
 	Outcome *Outcome
 }
@@ -128,7 +129,7 @@ func (p Place) Status() (s Status, err error) {
 		return s, fmt.Errorf("run %s is on %s, not on %s", p.RunID, r.Machine, p.machine)
 	}
 	// The daemon writes its outcome before it ends, so it is read after the process was looked for.
-	s.Incarnation, s.Serving = r.Incarnation, proc.SameProcess(r.Process)
+	s.Incarnation, s.Serving, s.pid = r.Incarnation, proc.SameProcess(r.Process), r.Process.PID
 	var o Outcome
 	if found, err := readJSON(filepath.Join(p.dir(), outcomeFile), &o); !found || o.Incarnation != s.Incarnation {
 		return s, err

@@ -129,6 +129,16 @@ func refuseBusy(p *project.Project, hint string) error {
 	return nil
 }
 
+// refuseUnverified refuses a project with runs that may be at work on hosts. Its database knows how to end them.
+func (r ProjectRow) refuseUnverified() error {
+	if len(r.unverified) == 0 {
+		return nil
+	}
+	run := r.unverified[0]
+	return reconcile.NewError(codeBusy, fmt.Sprintf("run %s of %s may still be at work on %s", run.ID, run.Identifier, run.Host),
+		"symphony tick ends it there; if the host is gone for good: symphony retry --host-is-gone "+run.Identifier)
+}
+
 // ProjectRow is a project of the account, as symphony projects lists it.
 type ProjectRow struct {
 	StateDir       string     `json:"state_dir"`
@@ -145,7 +155,9 @@ type ProjectRow struct {
 	// SharedWith are the workflows of other projects with the same project of the tracker.
 	SharedWith []string `json:"shared_with"`
 	// Error is the reason why the database can't be read.
-	Error *reconcile.Error `json:"error"`
+	Error      *reconcile.Error      `json:"error"`
+	there      []reconcile.Workspace // on hosts
+	unverified []reconcile.Run       // which may be at work there
 }
 
 // knownProjects returns every project of the account: those in the default place of state directories, and those elsewhere that
@@ -192,6 +204,12 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 	claims := map[reconcile.ClaimStatus]int{}
 	for _, c := range rec.Claims {
 		claims[c.Status]++
+	}
+	r.there = rec.RemoteWorkspaces
+	for _, run := range rec.Runs {
+		if run.Remote == reconcile.RemoteBegun {
+			r.unverified = append(r.unverified, run)
+		}
 	}
 	r.Running, r.Held = claims[reconcile.Running], claims[reconcile.Held]
 	r.Retrying = len(rec.Claims) - r.Running - r.Held

@@ -53,15 +53,15 @@ func MoveProject(ctx context.Context, w *environ.Env, old, path string) (moved M
 	if err := m.find(ctx, old, path); err != nil {
 		return moved, err
 	}
-	if err := m.check(); err != nil {
+	if err := m.check(ctx); err != nil {
 		return moved, err
 	}
 	release, err := lockProject(ctx, w, m.from)
 	if err != nil {
 		return moved, err
 	}
-	defer func() { _ = release() }()  // it fails if the directory has been moved, and then ends with this process
-	if err := m.check(); err != nil { // a pass may have started a worker
+	defer func() { _ = release() }()     // it fails if the directory has been moved, and then ends with this process
+	if err := m.check(ctx); err != nil { // a pass may have started a worker
 		return moved, err
 	}
 	if err := m.move(context.WithoutCancel(ctx)); err != nil {
@@ -129,9 +129,12 @@ func (m *mover) defaultDir(path string) string {
 }
 
 // check refuses a project that is in use, and a new path that has been used by another one.
-func (m *mover) check() error {
+func (m *mover) check(ctx context.Context) error {
 	hint := "wait for them, or stop them: symphony stop --all --state-dir " + text.ShellQuote(m.from) + " -w " + text.ShellQuote(m.new)
 	if err := refuseBusy(project.New(m.w, m.new, m.from), hint); err != nil {
+		return err
+	}
+	if err := readState(ctx, m.w, m.from).refuseUnverified(); err != nil {
 		return err
 	}
 	if from, to := envFile(m.w, m.from), envFile(m.w, m.to); from != to && project.Exists(from) && project.Exists(to) {

@@ -137,6 +137,9 @@ func (r *remover) check(ctx context.Context) (err error) {
 		return reconcile.NewError(codeBusy, what+" runs passes on "+p.StateDir, "remove it first: "+hint)
 	}
 	r.row = readState(ctx, r.w, r.row.StateDir)
+	if err := r.row.refuseUnverified(); err != nil {
+		return err
+	}
 	if r.options.Workspaces && r.spacesUnknown() {
 		return reconcile.NewError(r.row.Error.Code, r.row.Error.Message+"; without the database its workspaces can't be found",
 			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself")
@@ -214,6 +217,9 @@ func (r *remover) announce() (lines []string, err error) {
 	}
 	for _, s := range r.spaces {
 		line(verb, s.Path+" "+s.Remark())
+	}
+	for _, s := range r.row.there {
+		line("keep", s.Where()+", which only its host can remove")
 	}
 	for _, l := range r.losses() {
 		lines = append(lines, strings.Split(strings.TrimSuffix(l.Lines("DESTROY"), "\n"), "\n")...)

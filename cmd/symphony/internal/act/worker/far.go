@@ -45,8 +45,11 @@ type farRecord struct {
 }
 
 // farSide prepares to reach the host of the run.
-func (h *Held) farSide(p *project.Project, lostAfter time.Duration, heir bool, log *slog.Logger) (*farSide, error) {
+func (h *Held) farSide(ctx context.Context, p *project.Project, lostAfter time.Duration, heir bool, log *slog.Logger) (*farSide, error) {
 	link, err := project.NewLink(p, h.Run.Host)
+	if err == nil {
+		link.Project, err = h.nameOnHosts(ctx, link.Project)
+	}
 	if err == nil {
 		link.Program, err = project.ProgramForHosts()
 	}
@@ -71,6 +74,18 @@ func (h *Held) farSide(p *project.Project, lostAfter time.Duration, heir bool, l
 	}
 	f.link.Of.Number, f.link.Of.Secret, f.link.Project, f.link.Known = r.Incarnation, r.Secret, r.Project, r.Served
 	return f, nil
+}
+
+// nameKey is the key under which the database has the name of the project on hosts. It stays the same when the project is moved.
+const nameKey = "name_on_hosts"
+
+// nameOnHosts returns the name of the project on hosts. The first worker stores it.
+func (h *Held) nameOnHosts(ctx context.Context, name string) (string, error) {
+	stored, found, err := h.DB.Meta(ctx, nameKey)
+	if err != nil || found {
+		return stored, err
+	}
+	return name, h.DB.SetMeta(ctx, nameKey, name)
 }
 
 func (f *farSide) save() error {
