@@ -116,7 +116,23 @@ func (c *conn) reader(ctx context.Context) tx { return tx{c.sql, uninterrupted(c
 
 // view runs f in a deferred transaction: f sees one snapshot of the database and waits for no writer.
 func (c *conn) view(ctx context.Context, doing string, f func(tx) error) error {
-	return fault(c.dir, doing, transact(uninterrupted(ctx), c.sql, &sql.TxOptions{ReadOnly: true}, f))
+	return fault(c.dir, doing, readable(func() error {
+		return transact(uninterrupted(ctx), c.sql, &sql.TxOptions{ReadOnly: true}, f)
+	}))
+}
+
+const (
+	recoverPatience = 2 * time.Second
+	recoverStep     = 50 * time.Millisecond
+)
+
+// readable reads until a process that may write has repaired the index of the WAL, which one in a sandbox can't do.
+func readable(read func() error) error {
+	for end := time.Now().Add(recoverPatience); ; time.Sleep(recoverStep) {
+		if err := read(); !needsRecovery(err) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 func transact(ctx context.Context, pool *sql.DB, opts *sql.TxOptions, f func(tx) error) error {
@@ -276,14 +292,20 @@ func row[T any](t tx, fields func(*T) []any, query string, args ...any) (v T, er
 }
 
 // readAll is rows outside a transaction. doing describes the query in errors.
-func readAll[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) ([]T, error) {
-	all, err := rows(c.reader(ctx), fields, query, args...)
+func readAll[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) (all []T, err error) {
+	err = readable(func() error {
+		all, err = rows(c.reader(ctx), fields, query, args...)
+		return err
+	})
 	return all, fault(c.dir, doing, err)
 }
 
 // readOne is row outside a transaction; false if there is no row.
-func readOne[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) (T, bool, error) {
-	v, err := row(c.reader(ctx), fields, query, args...)
+func readOne[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) (v T, _ bool, err error) {
+	err = readable(func() error {
+		v, err = row(c.reader(ctx), fields, query, args...)
+		return err
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		return v, false, nil
 	}

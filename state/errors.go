@@ -125,6 +125,14 @@ func isBusy(err error) bool {
 	return errors.As(err, &sq) && (sq.Code()&0xff == sqlite3.SQLITE_BUSY || sq.Code()&0xff == sqlite3.SQLITE_LOCKED)
 }
 
+// needsRecovery reports whether a reader that can't write found an index of the WAL that is to be repaired first.
+func needsRecovery(err error) bool {
+	var sq *sqlite.Error
+	return errors.As(err, &sq) && slices.Contains([]int{
+		sqlite3.SQLITE_READONLY_RECOVERY, sqlite3.SQLITE_READONLY_CANTLOCK, sqlite3.SQLITE_READONLY_CANTINIT,
+	}, sq.Code())
+}
+
 // isDuplicate reports whether a row with the same key already exists.
 func isDuplicate(err error) bool {
 	var sq *sqlite.Error
