@@ -241,7 +241,7 @@ const (
 type job struct {
 	*Worker
 	host   host.Run                // nil before the machine is reached
-	link   Link                    // to that machine, nil for this one; record.mu guards it until it is set
+	link   Link                    // to that machine; nil for this one. Heartbeats read it while reach sets it, both under record.mu
 	run    reconcile.Run           // as dispatched
 	cancel context.CancelCauseFunc // ends the run
 	rec    *record

@@ -106,7 +106,8 @@ func (f *farSide) forget(run reconcile.Run) {
 	}
 }
 
-// reach starts the daemon, unless it serves, and connects to it. It is a runner.Reach.
+// reach starts the daemon, unless it serves, and connects to it. It is a runner.Reach: begun is false only if the first attempt has shown
+// that nothing has happened on the host. After any other error it tries again, because only the host can say whether something has.
 func (f *farSide) reach(ctx context.Context) (far runner.Far, begun bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reachPatience)
 	defer cancel()
