@@ -1,7 +1,9 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -107,18 +109,18 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	reason = SkipBlocked
 	for _, h := range hosts {
 		obstacle, kind := d.hostObstacle(h)
-		switch {
-		case kind == "" && (host == "" || d.onHost[h] < d.onHost[host]):
-			host = h
-		case kind == "":
-		default:
-			why = append(why, h+": "+obstacle)
-			if kind == SkipNoSlot {
-				reason = SkipNoSlot
-			} else if kind == SkipBlocked && blocked == "" {
-				blocked = h
+		switch kind {
+		case "":
+			if host == "" || d.onHost[h] < d.onHost[host] {
+				host = h
 			}
+			continue
+		case SkipNoSlot:
+			reason = SkipNoSlot
+		case SkipBlocked:
+			blocked = cmp.Or(blocked, h)
 		}
+		why = append(why, h+": "+obstacle)
 	}
 	if host == "" && d.s.insists(c) {
 		host = blocked
@@ -154,34 +156,18 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	return "", ""
 }
 
-// blockRemote returns the block of a run's host that follows from the end of the run, by the name of the host; nil for none.
-func (p *planner) blockRemote(r Run) map[string]Block {
-	var before *Block
-	if b, blocked := p.s.RemoteBlocks[r.Host]; blocked {
-		before = &b
-	}
-	b := before.After(r.ErrorCode, r.Host+": "+strings.TrimPrefix(r.ErrorText, r.Host+": "), endOf(r, p.s.Now))
-	for _, other := range p.runs {
-		if other.Host == r.Host && b.overBy(*other) {
-			return nil
-		}
-	}
-	return p.setRemoteBlock(r.Host, b)
-}
-
 // setRemoteBlock sets the block of a host in the snapshot and returns what is to be stored. A block without a code ends it.
 func (p *planner) setRemoteBlock(host string, b Block) map[string]Block {
-	next := map[string]Block{}
-	for h, old := range p.s.RemoteBlocks {
-		if h != host {
-			next[h] = old
-		}
+	changed := map[string]Block{host: b}
+	p.s.RemoteBlocks = maps.Clone(p.s.RemoteBlocks) // that of the snapshot stays
+	if b.Code == "" {
+		delete(p.s.RemoteBlocks, host)
+	} else if p.s.RemoteBlocks == nil {
+		p.s.RemoteBlocks = maps.Clone(changed)
+	} else {
+		p.s.RemoteBlocks[host] = b
 	}
-	if b.Code != "" {
-		next[host] = b
-	}
-	p.s.RemoteBlocks = next
-	return map[string]Block{host: b}
+	return changed
 }
 
 // hostIsGone carries out the operator's command: the workspace of the issue on its host counts as abandoned, and a run that the host does

@@ -24,8 +24,7 @@ func on(host string, edits ...func(*Claim, *Run)) func(*Claim, *Run) {
 	}
 }
 
-// A run on a host is live, unverifiable or exited. Only its host or an operator says that it has exited; until then it is not settled,
-// and its issue gets no other run.
+// Only its host, or an operator, may say that a run on a host has ended. Until then the run is not settled, and its issue gets no other one.
 func TestVerdicts(t *testing.T) {
 	one := issueNo(1)
 	heard := func(ago time.Duration) func(*Claim, *Run) {

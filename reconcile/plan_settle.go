@@ -29,8 +29,7 @@ func (p *planner) ended() {
 	}
 	for _, r := range p.s.Runs {
 		live := p.s.Liveness[r.ID]
-		working := live.Alive && !live.Frozen && (!p.s.overdue(r) || r.Phase == EndingThere) && r.Remote != RemoteGone || live.Unknown
-		if !p.s.concerns(r.IssueID) || working {
+		if !p.s.concerns(r.IssueID) || p.s.working(r, live) {
 			continue
 		}
 		run := p.runs[r.ID]
@@ -44,6 +43,18 @@ func (p *planner) ended() {
 		}
 		p.settle(*run, len(live.Left) > 0 && r.ReapTries >= reapLimit)
 	}
+}
+
+// working reports whether a worker is, or may be, at work. A worker that only ends its run on a host is not overdue, and not needed once an
+// operator has given up the host.
+func (s *Snapshot) working(r Run, live Liveness) bool {
+	switch {
+	case live.Unknown:
+		return true
+	case !live.Alive || live.Frozen || r.Remote == RemoteGone:
+		return false
+	}
+	return r.Phase == EndingThere || !s.overdue(r)
 }
 
 // overdue reports whether a worker has not ended in time after a stop.
@@ -195,22 +206,28 @@ func blocks(r Run) bool {
 // blockAfter sets the block that follows from the end of a run, if any, and adds it to a change: a block of the run's host, or of this
 // machine.
 func (p *planner) blockAfter(r Run, change *Change) {
-	switch {
-	case r.Kind != AgentRun || !blocks(r) || p.s.outdated(r):
-		return
-	case r.Host != "":
-		change.RemoteBlocks = p.blockRemote(r)
-		return
-	case p.s.Account.shared(r):
+	here := r.Host == ""
+	if r.Kind != AgentRun || !blocks(r) || p.s.outdated(r) || here && p.s.Account.shared(r) {
 		return
 	}
-	b := p.s.AgentBlock.After(r.ErrorCode, r.ErrorText, endOf(r, p.s.Now))
+	before, message := p.s.AgentBlock, r.ErrorText
+	if !here {
+		before, message = nil, r.Host+": "+strings.TrimPrefix(message, r.Host+": ")
+		if b, blocked := p.s.RemoteBlocks[r.Host]; blocked {
+			before = &b
+		}
+	}
+	b := before.After(r.ErrorCode, message, endOf(r, p.s.Now))
 	for _, other := range p.runs {
-		if other.Host == "" && b.overBy(*other) {
+		if other.Host == r.Host && b.overBy(*other) {
 			return
 		}
 	}
-	p.s.AgentBlock, change.AgentBlock = &b, &b
+	if here {
+		p.s.AgentBlock, change.AgentBlock = &b, &b
+	} else {
+		change.RemoteBlocks = p.setRemoteBlock(r.Host, b)
+	}
 }
 
 // outdated reports whether the run began before the blocks were last ended: its fault may be repaired.

@@ -119,6 +119,9 @@ func (w Workspace) Where() string {
 	return w.Host + ":" + w.Path
 }
 
+// WorkspaceWhere is the path of the run's workspace, as Workspace.Where writes it.
+func (r Run) WorkspaceWhere() string { return Workspace{Host: r.Host, Path: r.WorkspacePath}.Where() }
+
 // KeptText explains why the workspace is kept and what to do.
 func (w Workspace) KeptText() string {
 	return fmt.Sprintf("kept: %s, in %s; push or copy it, or discard it with symphony prune --force %s", w.Unsaved, w.Where(), w.Identifier)

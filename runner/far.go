@@ -157,7 +157,7 @@ func (j *job) leave(ctx context.Context) {
 // hostEnded reports whether an error is the host's answer that the run has ended there.
 func hostEnded(err error) bool {
 	var known *reconcile.Error
-	return errors.As(err, &known) && known.Code == "host_ended"
+	return errors.As(err, &known) && known.Code == host.CodeEnded
 }
 
 // saveSpace stores what the host knows of the workspace of a run's issue.

@@ -2,8 +2,6 @@ package state
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"strings"
 	"time"
 
@@ -17,12 +15,7 @@ const metaRemoteBlock = "blocked_on:"
 // If the run is settled, or its host has confirmed its end, the error is reconcile.ErrConflict.
 func (j Journal) TakeRemote(ctx context.Context, id string, h reconcile.Handle, now time.Time) (run reconcile.Run, err error) {
 	err = j.update(ctx, "take run "+id, full, func(t tx) error {
-		run, err = row(t, runFields, `UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?, worker_start = ?, heartbeat_at = ?
-			WHERE id = ? AND remote = ? AND settled = 0 AND outcome IS NOT NULL RETURNING `+runColumns,
-			reconcile.EndingThere, h.Boot, h.PID, bitsOf(&h.Start), stamp(now), id, reconcile.RemoteBegun)
-		if errors.Is(err, sql.ErrNoRows) {
-			err = reconcile.ErrConflict
-		}
+		run, err = take(t, id, h, now, reconcile.EndingThere, `remote = 'begun' AND settled = 0 AND outcome IS NOT NULL`)
 		return err
 	})
 	return run, err

@@ -150,7 +150,7 @@ func (c *conn) write(line []byte) bool {
 	}
 	written := make(chan struct{})
 	go func() {
-		if !c.inTime(written, c.o.ReadTimeout) {
+		if c.await(context.Background(), written, c.o.ReadTimeout) != nil {
 			c.stdinBroke(agent.CodeResponseTimeout, fmt.Sprintf("agent does not read its stdin (%v)", c.o.ReadTimeout))
 		}
 	}()
@@ -162,19 +162,24 @@ func (c *conn) write(line []byte) bool {
 	return err == nil
 }
 
-// inTime waits until done is closed, and reports whether that was within limit. Time in which the agent can't be heard does not count.
-func (c *conn) inTime(done <-chan struct{}, limit time.Duration) bool {
+// await waits until done is closed. The error is that of ctx, or errLate after the limit. Time in which the agent can't be heard does not
+// count.
+func (c *conn) await(ctx context.Context, done <-chan struct{}, limit time.Duration) error {
 	for {
 		select {
 		case <-done:
-			return true
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-time.After(limit):
 			if c.o.Unheard == nil || !c.o.Unheard() {
-				return false
+				return errLate
 			}
 		}
 	}
 }
+
+var errLate = errors.New("late")
 
 // stdinBroke ends the calls. The turn gets a little more time: a broken pipe usually means that the agent has exited, and its
 // last lines, which may end the turn, are still to be read.
@@ -205,24 +210,18 @@ func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 		return nil, err
 	}
 	timeout := cmp.Or(r.timeout, c.o.ReadTimeout)
-	for {
-		select {
-		case <-r.done:
-			switch {
-			case r.err != nil:
-				return nil, r.err
-			case r.msg.Error != nil:
-				return nil, r.msg.Error
-			}
-			return r.msg.Result, nil
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%s: %w", r.method, ctx.Err())
-		case <-time.After(timeout):
-		}
-		if c.o.Unheard == nil || !c.o.Unheard() {
-			return nil, &agent.Error{Code: agent.CodeResponseTimeout, Message: fmt.Sprintf("no answer to %s within %v", r.method, timeout)}
-		}
+	err := c.await(ctx, r.done, timeout)
+	switch {
+	case errors.Is(err, errLate):
+		return nil, &agent.Error{Code: agent.CodeResponseTimeout, Message: fmt.Sprintf("no answer to %s within %v", r.method, timeout)}
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", r.method, err)
+	case r.err != nil:
+		return nil, r.err
+	case r.msg.Error != nil:
+		return nil, r.msg.Error
 	}
+	return r.msg.Result, nil
 }
 
 // answer passes an answer to the call that waits for it. It reports whether there is one.

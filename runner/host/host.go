@@ -93,6 +93,9 @@ type Commands interface {
 	KillMarked(ctx context.Context, mark string) (LeftAnswer, error)
 }
 
+// CodeEnded is the code of a host's answer that it has ended the run. The message says why.
+const CodeEnded = "host_ended"
+
 // RunDir is the directory of a run below the state directory, on the machine of its worker.
 func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
 

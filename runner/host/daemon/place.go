@@ -3,8 +3,8 @@
 //	symphony host serve ── Launch ──► daemon ── Serve ──► socket ── host.Machine
 //	symphony host connect ── Connect ──────────────────────► socket
 //
-// The daemon is detached: it outlives every link, and is the parent of the run's processes. It ends when the worker says that the run has
-// ended, when it has heard nothing from a worker for too long, or by a signal. Before that it writes how the run has ended to a file.
+// The daemon is detached. It outlives every link, and is the parent of the run's processes. It ends when the worker calls Release, when it
+// has had no link for too long, or by a signal. Before that it writes to a file how the run has ended.
 package daemon
 
 import (

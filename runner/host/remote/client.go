@@ -28,8 +28,8 @@ const (
 const (
 	// CodeRefused: the server works for another incarnation of the run or for a newer client, or speaks another version of the protocol.
 	CodeRefused = "host_mismatch"
-	// CodeEnded: the server has ended the run and then itself. The message says why.
-	CodeEnded = "host_ended"
+	// CodeEnded: the server has ended the run, and does not serve it any more.
+	CodeEnded = host.CodeEnded
 	// CodeDied: the server has ended, but not the run. What the run has started may be alive.
 	CodeDied = "host_died"
 )

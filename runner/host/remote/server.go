@@ -19,7 +19,7 @@ const maxCalls = 256
 
 // Server carries out the calls of one run on this machine. It outlives every stream.
 type Server struct {
-	// Released is called when the worker says that the run has ended, before that call is answered. Nil: nothing is.
+	// Released is called before the worker's call of Release is answered. May be nil.
 	Released func() error
 
 	of       Incarnation
@@ -64,7 +64,7 @@ func NewServer(m host.Machine, of Incarnation, dir string) *Server {
 	s := &Server{of: of, run: m.Run(of.RunID), replaced: map[string]bool{}, lostAt: time.Now()}
 	s.children = &children{dir: dir, all: map[int64]*child{}}
 	s.methods = methods(m, s.run, s.children)
-	s.methods["EndRun"] = methodOf(withoutResult(s.endRun))
+	s.methods["EndRun"] = methodOf(withoutResult(s.endWork))
 	s.methods["Release"] = methodOf(withoutParameters(func(context.Context) error {
 		if s.Released == nil {
 			return nil
@@ -92,19 +92,24 @@ func (s *Server) Close() error {
 // killed. Files and commits stay as they are.
 func (s *Server) EndRun(ctx context.Context) error {
 	s.children.sendEOF(ctx)
-	return errors.Join(s.Close(), s.endRun(ctx, host.KillRequest{}))
+	return errors.Join(s.Close(), s.killRest(ctx, host.KillRequest{}))
 }
 
-// endRun ends the processes of the run as EndRun does.
-func (s *Server) endRun(ctx context.Context, r host.KillRequest) error {
+// endWork ends the run as EndRun does, for a worker, which the server goes on to serve.
+func (s *Server) endWork(ctx context.Context, r host.KillRequest) error {
 	s.children.sendEOF(ctx)
 	err := s.children.close()
 	if openErr := s.run.Open(ctx); openErr != nil { // in a daemon that was started only for this
 		return errors.Join(err, openErr)
 	}
+	return errors.Join(err, s.killRest(ctx, r))
+}
+
+// killRest kills what is left of the run, and ends it.
+func (s *Server) killRest(ctx context.Context, r host.KillRequest) error {
 	left, killErr := s.run.Kill(ctx, r)
 	_, restoreErr := s.run.RestoreGit(ctx)
-	return errors.Join(err, killErr, host.Leftover("run "+s.of.RunID, left.Processes), restoreErr, s.run.Finish(ctx))
+	return errors.Join(killErr, host.Leftover("run "+s.of.RunID, left.Processes), restoreErr, s.run.Finish(ctx))
 }
 
 // Silent returns for how long no client was connected.

@@ -115,12 +115,12 @@ func (l Link) Ask(ctx context.Context, script string) (lines []string, err error
 // hostCommand returns the shell command that runs a subcommand of symphony host there.
 func (l Link) hostCommand(words ...string) string {
 	words = append(words, "--project", l.Project, "--run", l.Of.RunID, "--incarnation", strconv.FormatInt(l.Of.Number, 10))
-	return l.haveProgram() + ` || exit ` + strconv.Itoa(noProgram) + `; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
+	return l.isProgram("p") + ` || exit ` + strconv.Itoa(noProgram) + `; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
 }
 
-// haveProgram is a condition in the script: the program is there.
-func (l Link) haveProgram() string {
-	return `[ -x "$p" ] && [ "$(wc -c < "$p")" -eq ` + strconv.FormatInt(l.Program.Size, 10) + ` ]`
+// isProgram is a condition in the script: the file in a variable is the whole program.
+func (l Link) isProgram(variable string) string {
+	return `[ -x "$` + variable + `" ] && [ "$(wc -c < "$` + variable + `")" -eq ` + strconv.FormatInt(l.Program.Size, 10) + ` ]`
 }
 
 // script returns a command for the login shell of the account there, whichever it is: sh runs a script in which p is the program. First it
@@ -142,9 +142,8 @@ func (l Link) copyProgram(ctx context.Context) error {
 		return fmt.Errorf("own program: %w", err)
 	}
 	defer program.Close()
-	size := strconv.FormatInt(l.Program.Size, 10)
-	_, err = l.run(ctx, program, `umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && [ "$(wc -c < "$new")" -eq `+size+
-		` ] && chmod 700 "$new" && sync && mv -f "$new" "$p"; rm -f "$new"; `+l.haveProgram()+` && echo `+done)
+	_, err = l.run(ctx, program, `umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && chmod 700 "$new" && `+l.isProgram("new")+
+		` && sync && mv -f "$new" "$p"; rm -f "$new"; `+l.isProgram("p")+` && echo `+done)
 	var exited *exitError
 	if errors.As(err, &exited) {
 		return l.unusable("symphony can't be copied there: " + exited.said)
@@ -191,7 +190,7 @@ type stream struct {
 	closing sync.Once
 }
 
-// Read reads what the daemon writes. Without one the error says why.
+// Read reads what the daemon writes. If it can't be reached, the error says why.
 func (s *stream) Read(b []byte) (int, error) {
 	if !s.greeted {
 		if _, err := readUntil(s.stdout, hello); err != nil {

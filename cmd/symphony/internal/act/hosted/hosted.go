@@ -92,7 +92,7 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, out io.Writer, r R
 	return nothingStarted(p, err)
 }
 
-// NothingStarted is the error of a start after which there is no daemon of the run, and never was one.
+// NothingStarted is the error of a failed start on a machine that has never had a daemon of the run.
 type NothingStarted struct{ error }
 
 // ExitNothingStarted is the exit code of that error.

@@ -219,7 +219,7 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (StoppedRun,
 		row.Claim = string(c.Status)
 	}
 	if run.Host != "" && run.WorkspacePath != "" {
-		row.WorkspacePath = new(run.Host + ":" + run.WorkspacePath)
+		row.WorkspacePath = new(run.WorkspaceWhere())
 	} else if info, err := os.Lstat(run.WorkspacePath); err == nil && info.IsDir() {
 		row.WorkspacePath = &run.WorkspacePath
 	}

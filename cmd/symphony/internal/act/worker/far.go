@@ -39,9 +39,8 @@ type farSide struct {
 // farRecord is what a worker stores of the daemon in the run's directory, for the one that may have to end the run.
 type farRecord struct {
 	Incarnation int64  `json:"incarnation"`
-	Secret      string `json:"secret"`  // by which the daemon knows its workers
-	Project     string `json:"project"` // its name there
-	Served      bool   `json:"served"`  // a worker was connected with the daemon
+	Secret      string `json:"secret"` // by which the daemon knows its workers
+	Served      bool   `json:"served"` // a worker was connected with the daemon
 }
 
 // farSide prepares to reach the host of the run.
@@ -72,7 +71,7 @@ func (h *Held) farSide(ctx context.Context, p *project.Project, lostAfter time.D
 	if err != nil {
 		return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
 	}
-	f.link.Of.Number, f.link.Of.Secret, f.link.Project, f.link.Known = r.Incarnation, r.Secret, r.Project, r.Served
+	f.link.Of.Number, f.link.Of.Secret, f.link.Known = r.Incarnation, r.Secret, r.Served
 	return f, nil
 }
 
@@ -89,7 +88,7 @@ func (h *Held) nameOnHosts(ctx context.Context, name string) (string, error) {
 }
 
 func (f *farSide) save() error {
-	data, err := json.Marshal(farRecord{f.link.Of.Number, f.link.Of.Secret, f.link.Project, f.link.Known})
+	data, err := json.Marshal(farRecord{f.link.Of.Number, f.link.Of.Secret, f.link.Known})
 	if err != nil {
 		return err
 	}

@@ -343,17 +343,6 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 	return file.Claim(folder, paths.Real(StateHome(p.Env)), p.Env.Now(), dryRun)
 }
 
-// RefuseElsewhere returns an error if the workspace of an issue is on another machine, where a command does not reach it.
-func RefuseElsewhere(ctx context.Context, db *state.DB, issueID, command string) error {
-	run, _, err := db.Runs.Last(ctx, issueID)
-	if err != nil || run.Host == "" {
-		return err
-	}
-	where := reconcile.Workspace{Host: run.Host, Path: run.WorkspacePath}.Where()
-	return reconcile.NewError("workspace_elsewhere", fmt.Sprintf("%s works only on this machine, and the workspace of %s is %s",
-		command, run.Identifier, where), "log in there: ssh "+run.Host)
-}
-
 // UnclaimFolder gives up the account's claim on a folder of issues, if that is what identity (Policy.Project) names. The next pass of
 // another project with this folder renews it.
 func UnclaimFolder(w *environ.Env, identity string) error {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -12,7 +13,9 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/sshname"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/ssh"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // NewLink returns what reaches a host of the project. The caller adds the incarnation of a run.
@@ -81,4 +84,14 @@ func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, er
 		}
 	}
 	return a, err
+}
+
+// RefuseElsewhere returns an error if the workspace of an issue is on another machine, where a command does not reach it.
+func RefuseElsewhere(ctx context.Context, db *state.DB, issueID, command string) error {
+	run, _, err := db.Runs.Last(ctx, issueID)
+	if err != nil || run.Host == "" {
+		return err
+	}
+	return reconcile.NewError("workspace_elsewhere", fmt.Sprintf("%s works only on this machine, and the workspace of %s is %s",
+		command, run.Identifier, run.WorkspaceWhere()), "log in there: ssh "+run.Host)
 }
