@@ -266,7 +266,8 @@ func TestInterleavingsWithout(t *testing.T) {
 		noOutcome  = "outcome IS NULL AND phase = ?"
 		version    = "AND version = ?"
 		anyVersion = "AND (version = ? OR 1)"
-		starting   = "WHERE id = ? AND phase = ? AND outcome IS NULL"
+		starting   = "WHERE id = ? AND phase = 'starting' AND outcome IS NULL"
+		ended      = "WHERE id = ? AND phase = 'starting'"
 		unended    = "WHERE id = :id AND outcome IS NULL AND phase <> 'starting'"
 		unsettled  = "settled = 0 AND outcome IS NOT NULL"
 	)
@@ -286,7 +287,7 @@ func TestInterleavingsWithout(t *testing.T) {
 		{"no outcome yet", without{sql: []string{noOutcome, "phase = ?"}}, "pass and late worker", "had ended as"},
 		{
 			"taking only what starts",
-			without{sql: []string{starting, "WHERE id = ? AND (phase = ? OR 1) AND outcome IS NULL"}},
+			without{sql: []string{starting, "WHERE id = ? AND outcome IS NULL"}},
 			"two workers of one run", "taken twice",
 		},
 		{"the project lock", without{projectLock: true}, "pass and pass, nothing claimed", "lost although no process died"},
@@ -294,12 +295,12 @@ func TestInterleavingsWithout(t *testing.T) {
 
 		{
 			"taking only what has not ended: the next write is refused",
-			without{sql: []string{starting, "WHERE id = ? AND phase = ?"}},
+			without{sql: []string{starting, ended}},
 			"pass and worker", "",
 		},
 		{
 			"both",
-			without{sql: []string{starting, "WHERE id = ? AND phase = ?", unended, "WHERE id = :id AND phase <> 'starting'"}},
+			without{sql: []string{starting, ended, unended, "WHERE id = :id AND phase <> 'starting'"}},
 			"pass and worker", "its agent lives on",
 		},
 		{"the version of a claim: there is the lock", without{sql: []string{version, anyVersion}}, "operators, hold and retry", ""},
