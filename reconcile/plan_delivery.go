@@ -1,6 +1,9 @@
 package reconcile
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // deliveries starts a delivery run for each claim whose commits are due. It needs neither the tracker nor a slot of an agent.
 func (p *planner) deliveries() {
@@ -18,8 +21,8 @@ func (p *planner) deliveries() {
 			continue // it belongs to another repository, too
 		}
 		asked := p.asked[c.IssueID] // a pause does not concern an operator's command
-		due := (asked || c.Status == Waiting) && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now) && !p.removing[c.IssueID]
-		if due && (asked || free > 0 && !p.s.Paused) {
+		due := (asked || c.Status == Waiting) && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now)
+		if due && !p.removing[c.IssueID] && p.unverified(c.IssueID) == "" && (asked || free > 0 && !p.s.Paused) {
 			free--
 			p.deliver(*c)
 		}
@@ -30,9 +33,12 @@ func (p *planner) deliver(c Claim) {
 	reason := string(c.Kind)
 	c.Status, c.Kind, c.DueAt = Running, Delivering, time.Time{}
 	change := p.put(c)
+	// The commits are where the issue was worked on last, whether its host gets further runs or not.
+	there := p.s.newestThere(c.IssueID, func(string) bool { return true })
 	change.Insert = &Run{
 		Kind: DeliveryRun, IssueID: c.IssueID, Identifier: c.Identifier, Phase: Starting,
-		Issue: c.Issue, Fingerprint: c.Issue.Fingerprint(), StartedAt: p.s.Now, WorkspaceRoot: c.WorkspaceRoot,
+		Issue: c.Issue, Fingerprint: c.Issue.Fingerprint(), StartedAt: p.s.Now,
+		WorkspaceRoot: cmp.Or(there.Root, c.WorkspaceRoot), Host: there.Host,
 	}
 	p.plan.Actions = append(p.plan.Actions, Action{
 		Kind: ActDeliver, IssueID: c.IssueID, Identifier: c.Identifier, Reason: reason, Change: change,

@@ -144,3 +144,42 @@ func TestUndelivered(t *testing.T) {
 		equal(t, "without repository.deliver, in "+state, story(Compute(newScene().claim(one, undelivered(1)).answer(moved).Snapshot)), want)
 	}
 }
+
+// The commits are delivered from the machine that has the newest workspace of the issue, even if it is not in the workflow any more.
+func TestDeliveryFromHost(t *testing.T) {
+	one := issueNo(1)
+	there := func(host string) func(*Snapshot) {
+		return func(s *Snapshot) {
+			s.RemoteWorkspaces = append(s.RemoteWorkspaces, Workspace{IssueID: one.ID, Project: thisProject, Host: host, Root: "/" + host})
+		}
+	}
+	for _, row := range []struct {
+		rule       string
+		s          *scene
+		host, root string // of the delivery run; no root: there is none
+	}{
+		{"of this machine", newScene().hosted(), "", "/spaces"},
+		{"of a host", newScene().hosted().edit(there("far")).edit(there("near")), "near", "/near"},
+		{"the host is not in the workflow", newScene().hosted().edit(there("old")), "old", "/old"},
+		{"the host is gone", newScene().hosted().edit(there("far")).edit(func(s *Snapshot) { s.RemoteWorkspaces[0].Abandoned = true }), "", "/spaces"},
+		{
+			"its last run may still be at work", newScene().hosted().edit(there("far")).edit(func(s *Snapshot) {
+				s.Runs = append(s.Runs, Run{
+					ID: "r", IssueID: one.ID, Kind: CleanupRun, Host: "far", Remote: RemoteBegun, Outcome: Lost, StartedAt: noon, HeartbeatAt: noon, Phase: EndingThere,
+				})
+			}), "", "",
+		},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			row.s.claim(one, func(c *Claim) { undelivered(0)(c); c.WorkspaceRoot = "/spaces" })
+			got := Run{}
+			for _, a := range Compute(delivers(row.s).Snapshot).Actions {
+				if a.Kind == ActDeliver {
+					got = *a.Change.Insert
+				}
+			}
+			equal(t, "host", got.Host, row.host)
+			equal(t, "root", got.WorkspaceRoot, row.root)
+		})
+	}
+}

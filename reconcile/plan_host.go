@@ -75,13 +75,18 @@ func (p *planner) unverified(issueID string) string {
 }
 
 // home returns the newest workspace of the issue on a host that may still be used; one without a host if there is none.
-func (s *Snapshot) home(issueID string) (home Workspace) {
+func (s *Snapshot) home(issueID string) Workspace {
+	return s.newestThere(issueID, func(host string) bool { return slices.Contains(s.Policy.Hosts, host) })
+}
+
+// newestThere returns the newest workspace of the issue on a host; one without a host if there is none.
+func (s *Snapshot) newestThere(issueID string, may func(host string) bool) (newest Workspace) {
 	for _, w := range s.RemoteWorkspaces {
-		if w.IssueID == issueID && w.Project == s.Policy.Project && !w.Abandoned && slices.Contains(s.Policy.Hosts, w.Host) {
-			home = w
+		if w.IssueID == issueID && w.Project == s.Policy.Project && !w.Abandoned && may(w.Host) {
+			newest = w
 		}
 	}
-	return home
+	return newest
 }
 
 // countHosts counts the runs of each host.

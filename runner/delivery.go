@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -27,10 +28,26 @@ const (
 	pullRequestTimeout = 2 * time.Minute
 )
 
-// gitEnv returns the environment of git and gh for the remote.
+// gitEnv returns the environment of git and gh for the remote, which is reached from this machine.
 func (w *workspaceStep) gitEnv(ctx context.Context) ([]string, error) {
+	if w.here == nil {
+		profile, err := w.login(ctx)
+		return w.Config.GitEnv(w.Env, profile), err
+	}
+	profile, err := w.here.run.Login(ctx, host.LoginRequest{
+		Env: w.Config.HookEnv(w.here.env), Timeout: cmp.Or(w.Config.LoginTimeout, loginTimeout),
+	})
+	w.Redactor.Add(w.Config.SecretsIn(profile.Set))
+	return w.Config.GitEnv(w.here.env, profile), err
+}
+
+// checkoutEnv returns the environment of git in a clone on another machine, which gets no token of this one.
+func (w *workspaceStep) checkoutEnv(ctx context.Context) ([]string, error) {
+	if w.here == nil {
+		return nil, nil
+	}
 	profile, err := w.login(ctx)
-	return w.Config.GitEnv(w.Env, profile), err
+	return w.Config.AfterLogin(w.Config.HookEnv(w.Env), profile, w.Config.Secrets), err
 }
 
 // GitEnv returns the environment of git and gh for the remote, if env is that of a pass: that of hooks, where a login profile may
@@ -57,9 +74,13 @@ func (w *workspaceStep) clone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	checkout, err := w.checkoutEnv(ctx)
+	if err != nil {
+		return err
+	}
 	answer, err := w.host.Clone(ctx, host.CloneRequest{
 		Repository: repository.Repository, Branch: branch, Delivered: last.Commit,
-		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env,
+		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env, CheckoutEnv: checkout,
 	})
 	if err != nil {
 		return err

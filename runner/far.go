@@ -66,6 +66,7 @@ func (j *job) reach(ctx context.Context) error {
 		}
 		return err
 	}
+	j.here = &here{j.Machine.Run(j.run.ID), j.Env}
 	j.Machine, j.StateDir, j.Env = far.Machine, far.Account.StateDir, far.Account.Env
 	j.Redactor.Add(j.Config.SecretsIn(j.Env))
 	root := expandHome(j.run.WorkspaceRoot, far.Account.Home)
@@ -74,6 +75,12 @@ func (j *job) reach(ctx context.Context) error {
 	j.host = far.Machine.Run(j.run.ID)
 	go j.watchLink(far.Link)
 	return j.useAccount(ctx, far.Account)
+}
+
+// here is this machine, whose git reaches the remote, for a run on another one.
+type here struct {
+	run host.Run
+	env []string // before secrets are removed
 }
 
 // useAccount sets the paths of codex on that machine.

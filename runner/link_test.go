@@ -5,12 +5,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
 
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
 	"github.com/symphony-cron/symphony/runner/host/remote"
 )
 
@@ -41,6 +43,12 @@ func (r linkedRun) RunInTerminal(ctx context.Context, argv, env []string, io hos
 	return r.local.RunInTerminal(ctx, argv, env, io, observe)
 }
 
+// Clone makes the clone with the environment of the worker, as on the machine of the worker.
+func (r linkedRun) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
+	q.CheckoutEnv = q.Env
+	return r.Run.Clone(ctx, q)
+}
+
 // onlyRun is a machine with one run.
 type onlyRun struct {
 	host.Machine
@@ -65,7 +73,7 @@ func link(t *testing.T, m host.Machine, id string) host.Machine {
 		client.Close()
 		test.OK(t, server.Close())
 	})
-	return remote.Machine{Client: client}
+	return remote.Machine{Client: client, Mirrors: local.Mirrors{Dir: filepath.Join(t.TempDir(), "mirrors")}}
 }
 
 // breakingConn breaks after some reads and writes.

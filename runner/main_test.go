@@ -241,6 +241,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		answers = []answer{in("Todo"), in("Human Review")}
 	}
 	exe := test.Must(os.Executable())
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")}
 	log := &lockedWriter{}
 	redactor := agent.NewRedactor([]string{testKey})
 	r := &rig{
@@ -259,10 +260,10 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 			InitializeTimeout: 10 * time.Second, TurnTimeout: time.Minute, StallTimeout: time.Minute, ResumeThread: true,
 		},
 		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(),
-		Machine:  newLinkedMachine(t, local.Machine{StateDir: filepath.Join(base, "state")}),
+		Machine:  newLinkedMachine(t, local.Machine{StateDir: filepath.Join(base, "state"), Account: host.Account{Env: env}}),
 		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
 		Mono: proc.Monotonic, Boot: "boot",
-		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")},
+		Env: env,
 		Log: slog.New(slog.NewTextHandler(agent.Writer{W: log, Redactor: redactor}, nil)), Redactor: redactor,
 	}
 	r.next("run-1")

@@ -242,6 +242,7 @@ type job struct {
 	*Worker
 	host   host.Run                // nil before the machine is reached
 	link   Link                    // to that machine; nil for this one. Heartbeats read it while reach sets it, both under record.mu
+	here   *here                   // nil without a link
 	run    reconcile.Run           // as dispatched
 	cancel context.CancelCauseFunc // ends the run
 	rec    *record
@@ -261,7 +262,7 @@ type job struct {
 
 func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
 	j := &job{Worker: w, run: run, cancel: cancel, stderr: stderrFile, agentRedactor: agent.NewExactRedactor(w.Config.SecretValues)}
-	if w.Machine != nil && w.Reach == nil {
+	if w.Reach == nil && w.Machine != nil {
 		j.host = w.Machine.Run(run.ID)
 	}
 	j.rec = &record{job: j, row: run, base: map[string]reconcile.Tokens{}, used: map[string]reconcile.Tokens{}}

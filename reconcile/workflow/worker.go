@@ -59,7 +59,6 @@ func (r *reader) onHosts() {
 		set bool
 		do  string
 	}{
-		{"repository.url", c.Repository.URL != "", "clone and push with hooks, which run on the hosts"},
 		{"codex.home", c.Codex.Home != "", "set CODEX_HOME in the environment of the account on each host"},
 		{"codex.inherit", c.Codex.Inherit, "remove the key"},
 	} {

@@ -1,9 +1,16 @@
 package host
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Repository is where the work of a project comes from and goes to.
@@ -21,8 +28,11 @@ type CloneRequest struct {
 	Repository        Repository
 	Branch, Delivered string
 	Timeout           time.Duration
-	// Env is the operator's environment, after the login profile. Git is found by its PATH. Git, ssh and credential helpers inherit it.
+	// Env is the operator's environment, after the login profile, where git reaches the remote. Git is found by its PATH. Git, ssh and
+	// credential helpers inherit it.
 	Env []string
+	// CheckoutEnv is the environment on the machine of the workspace, if that is another one.
+	CheckoutEnv []string
 }
 
 // CloneAnswer is the name of the base and the commit that is checked out.
@@ -38,7 +48,7 @@ type DeliverRequest struct {
 	// Delivered is the commit that symphony pushed to Branch last, perhaps with another address of the repository; empty if it never did.
 	Delivered string
 	Timeout   time.Duration
-	Env       []string // as in CloneRequest
+	Env       []string // of CloneRequest
 }
 
 // DeliverAnswer describes what was pushed.
@@ -85,6 +95,116 @@ type PullRequestAnswer struct {
 	URL    string // empty if Base contains Commit
 	Opened bool   // by this request
 	By     string // the program or the variable whose rights were used
+}
+
+// Origin is the address of a repository, and a commit that it contained.
+type Origin struct {
+	URL    string `json:"url"`
+	Commit string `json:"commit"`
+}
+
+// Mirrors are the mirrors of repositories on a machine whose git reaches the remotes. Through them, runs on other machines clone and
+// deliver: bundles and packs travel between the mirrors of both machines, and only this one needs credentials.
+type Mirrors interface {
+	// Mirror returns the mirror of a repository. Env is that of CloneRequest.
+	Mirror(r Repository, env []string) Mirror
+}
+
+// Mirror is the mirror of one repository.
+type Mirror interface {
+	// Address is the address of the remote without a password.
+	Address() string
+	// Bundle fetches from the remote, and returns a bundle of all branches and tags without what the commits in have contain.
+	Bundle(ctx context.Context, r CloneRequest, have []string) (Bundled, io.ReadCloser, error)
+	// Deliver pushes the work of a run on another machine.
+	Deliver(ctx context.Context, r DeliverRequest, w Work) (DeliverAnswer, error)
+	OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error)
+}
+
+// Bundled describes a bundle, and the clone to make from it.
+type Bundled struct {
+	CloneAnswer
+	Head string // the reference of the remote's default branch
+}
+
+// Work is what a workspace on another machine contains.
+type Work struct {
+	Commit string   // HEAD, empty for none
+	Cloned Origin   // what the workspace was cloned from
+	Tips   []string // commits that the mirror of that machine has, with all that they contain
+	// Pack writes a pack of Commit and its history, without what the commits in have contain, of which each is in Tips. What it writes
+	// is not trusted.
+	Pack func(ctx context.Context, have []string, to io.Writer) error
+}
+
+// BundledRun is implemented by runs that can work for a worker on another machine. The calls are those that a clone and a delivery
+// consist of. As in a Run, nothing of the workspace takes part in them, and the machine needs no credentials.
+type BundledRun interface {
+	// ReadTips reads what the mirror and the workspace have.
+	ReadTips(ctx context.Context, r TipsRequest) (TipsAnswer, error)
+	// AddToBundle adds bytes to the bundle from which CloneBundle fills the workspace.
+	AddToBundle(ctx context.Context, p Part) error
+	CloneBundle(ctx context.Context, r BundleRequest) error
+	// MakePack makes the pack of Work. ReadPack reads bytes of it, as many as fit into an answer; none at its end.
+	MakePack(ctx context.Context, r PackRequest) error
+	ReadPack(ctx context.Context, offset int64) (Part, error)
+	// RecordDelivered records that HEAD of the workspace is on a branch of the remote.
+	RecordDelivered(ctx context.Context, r DeliveredRequest) error
+}
+
+// TipsRequest names the repository by its address without a password.
+type TipsRequest struct{ Address string }
+
+// TipsAnswer is Work without its pack.
+type TipsAnswer struct {
+	Tips   []string
+	Commit string
+	Cloned Origin
+}
+
+// PartSize is the largest number of bytes in a Part.
+const PartSize = 1 << 20
+
+// Part are bytes of a bundle or a pack.
+type Part struct {
+	Offset int64
+	Data   []byte
+}
+
+// BundleRequest asks to fill the workspace that a run holds from the bundle that was added. Env is CheckoutEnv of CloneRequest.
+type BundleRequest struct {
+	Bundled
+	Address     string // as in TipsRequest
+	Branch      string
+	Name, Email string // as in Repository
+	Env         []string
+}
+
+// PackRequest asks for the pack of Work.
+type PackRequest struct {
+	Address, Commit string
+	Have            []string
+}
+
+// DeliveredRequest is what was delivered, and where.
+type DeliveredRequest struct{ Address, Branch, Commit string }
+
+// Within calls f with a limit on its time. The error tells whether the limit was reached or ctx has ended.
+func Within[A any](ctx context.Context, limit time.Duration, code, what string, f func(context.Context) (A, error)) (A, error) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answer, err := f(limited)
+	switch {
+	case err == nil || limited.Err() == nil:
+	case ctx.Err() != nil:
+		err = fmt.Errorf("%s: %w", what, ctx.Err())
+	default:
+		known := &reconcile.Error{Message: err.Error()}
+		_ = errors.As(err, &known)
+		err = &reconcile.Error{Code: code, Hint: known.Hint, Message: fmt.Sprintf(
+			"%s took longer than %s: %s", what, text.Took(limit.Milliseconds()), known.Message)}
+	}
+	return answer, err
 }
 
 // Codes of errors of Clone and Deliver.

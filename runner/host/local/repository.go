@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"time"
+	"path/filepath"
 
 	"github.com/symphony-cron/symphony/internal/paths"
-	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
-	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // Clone implements host.Run.
@@ -24,10 +22,10 @@ func (r *run) Clone(ctx context.Context, q host.CloneRequest) (answer host.Clone
 		return answer, err
 	}
 	m := r.mirror(q.Repository, q.Env)
-	return within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
+	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
 		answer, err := m.Clone(ctx, r.space.Path, q.Branch, q.Delivered)
 		if err == nil {
-			err = r.space.SetOrigin(workspace.Origin{URL: q.Repository.URL, Commit: answer.BaseCommit})
+			err = r.space.SetOrigin(host.Origin{URL: q.Repository.URL, Commit: answer.BaseCommit})
 		}
 		return answer, err
 	})
@@ -40,24 +38,23 @@ func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.D
 		return answer, err
 	}
 	m := r.mirror(q.Repository, q.Env)
-	return within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
-		origin := r.space.Origin()
-		if origin.URL == q.Repository.URL {
-			return m.Deliver(ctx, r.space.Path, q.Branch, q.Delivered)
-		}
-		head, err := git.HeadOf(r.space.Path)
-		if err == nil && head.Commit != "" && (head.Commit == origin.Commit || head.Commit == q.Delivered) { // there is nothing to deliver
-			return host.DeliverAnswer{Commit: head.Commit}, nil
-		}
-		if err := m.Contains(ctx, origin.URL, origin.Commit); err != nil {
-			return host.DeliverAnswer{}, err
-		}
-		answer, err := m.Deliver(ctx, r.space.Path, q.Branch, q.Delivered)
-		if err == nil && origin.URL != "" {
-			err = r.space.SetOrigin(workspace.Origin{URL: q.Repository.URL, Commit: origin.Commit})
+	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
+		answer, err := m.Deliver(ctx, r.space.Path, r.space.Origin(), q.Branch, q.Delivered)
+		if err == nil && answer.Base != "" {
+			err = r.moveOrigin(q.Repository.URL)
 		}
 		return answer, err
 	})
+}
+
+// moveOrigin records the address of the repository to which the workspace was delivered, if it was cloned from another one.
+func (r *run) moveOrigin(address string) error {
+	origin := r.space.Origin()
+	if origin.URL == "" || origin.URL == address {
+		return nil
+	}
+	origin.URL = address
+	return r.space.SetOrigin(origin)
 }
 
 // OpenPullRequest implements host.Run.
@@ -67,7 +64,7 @@ func (r *run) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (a
 		return answer, err
 	}
 	m := r.mirror(q.Repository, q.Env)
-	return within(ctx, q.Timeout, host.CodeDeliveryFailed, "the pull request", func(ctx context.Context) (host.PullRequestAnswer, error) {
+	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the pull request", func(ctx context.Context) (host.PullRequestAnswer, error) {
 		return m.OpenPullRequest(ctx, q)
 	})
 }
@@ -82,20 +79,136 @@ func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
 	return repository.New(r.space.MirrorsDir(), remote, append(env, host.RunMark+"="+r.id), inherit)
 }
 
-// within calls f with a limit on its time. The error tells whether the limit was reached or ctx has ended.
-func within[A any](ctx context.Context, limit time.Duration, code, what string, f func(context.Context) (A, error)) (A, error) {
-	limited, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	answer, err := f(limited)
-	switch {
-	case err == nil || limited.Err() == nil:
-	case ctx.Err() != nil:
-		err = fmt.Errorf("%s: %w", what, ctx.Err())
-	default:
-		known := &reconcile.Error{Message: err.Error()}
-		_ = errors.As(err, &known)
-		err = &reconcile.Error{Code: code, Hint: known.Hint, Message: fmt.Sprintf(
-			"%s took longer than %s: %s", what, text.Took(limit.Milliseconds()), known.Message)}
+// Mirrors are the mirrors on this machine for runs on others. It implements host.Mirrors.
+type Mirrors struct{ Dir string }
+
+// mirror implements host.Mirror.
+type mirror struct{ *repository.Mirror }
+
+var (
+	_ host.Mirrors    = Mirrors{}
+	_ host.Mirror     = mirror{}
+	_ host.BundledRun = &run{}
+)
+
+// Mirror implements host.Mirrors.
+func (m Mirrors) Mirror(r host.Repository, env []string) host.Mirror {
+	env = repository.Environ(host.Scrub(env), func(string, string) bool { return false })
+	return mirror{repository.New(m.Dir, r, env, func(files ...*os.File) []*os.File { return files })}
+}
+
+// Bundle implements host.Mirror.
+func (m mirror) Bundle(ctx context.Context, q host.CloneRequest, have []string) (made host.Bundled, bundle io.ReadCloser, err error) {
+	made, file, err := m.Mirror.Bundle(ctx, q.Branch, q.Delivered, have)
+	return made, file, host.WithCode(err)
+}
+
+// Deliver implements host.Mirror.
+func (m mirror) Deliver(ctx context.Context, q host.DeliverRequest, w host.Work) (host.DeliverAnswer, error) {
+	answer, err := m.DeliverWork(ctx, w, q.Branch, q.Delivered)
+	return answer, host.WithCode(err)
+}
+
+// OpenPullRequest implements host.Mirror.
+func (m mirror) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (host.PullRequestAnswer, error) {
+	answer, err := m.Mirror.OpenPullRequest(ctx, q)
+	return answer, host.WithCode(err)
+}
+
+// Files in the directory of a run whose worker is on another machine.
+const (
+	bundleFile = "bundle"
+	packFile   = "pack"
+)
+
+func (r *run) file(name string) string {
+	return filepath.Join(host.RunDir(r.machine.StateDir, r.id), name)
+}
+
+// ReadTips implements host.BundledRun.
+func (r *run) ReadTips(ctx context.Context, q host.TipsRequest) (answer host.TipsAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	if err := r.Verify(ctx); err != nil {
+		return answer, err
 	}
+	answer.Cloned = r.space.Origin()
+	if answer.Cloned.URL != "" {
+		head, err := git.HeadOf(r.space.Path)
+		if answer.Commit = head.Commit; err != nil {
+			return answer, fmt.Errorf("HEAD of %s: %w", r.space.Path, err)
+		}
+	}
+	answer.Tips, err = r.mirror(host.Repository{URL: q.Address}, r.machine.Account.Env).Tips(ctx)
 	return answer, err
+}
+
+// AddToBundle implements host.BundledRun.
+func (r *run) AddToBundle(_ context.Context, p host.Part) error {
+	flags := os.O_WRONLY | os.O_CREATE
+	if p.Offset == 0 {
+		flags |= os.O_TRUNC
+	}
+	f, err := os.OpenFile(r.file(bundleFile), flags, 0o600)
+	if err == nil {
+		_, err = f.WriteAt(p.Data, p.Offset)
+		err = errors.Join(err, f.Close())
+	}
+	return host.WithCode(err)
+}
+
+// CloneBundle implements host.BundledRun.
+func (r *run) CloneBundle(ctx context.Context, q host.BundleRequest) (err error) {
+	defer func() { err = host.WithCode(err) }()
+	if err := r.Verify(ctx); err != nil {
+		return err
+	}
+	m := r.mirror(host.Repository{URL: q.Address, Name: q.Name, Email: q.Email}, q.Env)
+	err = m.CloneBundle(ctx, r.space.Path, q.Branch, q.Bundled, r.file(bundleFile))
+	if err == nil {
+		err = r.space.SetOrigin(host.Origin{URL: q.Address, Commit: q.BaseCommit})
+	}
+	return errors.Join(err, os.Remove(r.file(bundleFile)))
+}
+
+// MakePack implements host.BundledRun.
+func (r *run) MakePack(ctx context.Context, q host.PackRequest) (err error) {
+	defer func() { err = host.WithCode(err) }()
+	if err := r.Verify(ctx); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(r.file(packFile), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	err = r.mirror(host.Repository{URL: q.Address}, r.machine.Account.Env).MakePack(ctx, r.space.Path, q.Commit, q.Have, f)
+	return errors.Join(err, f.Close())
+}
+
+// ReadPack implements host.BundledRun.
+func (r *run) ReadPack(_ context.Context, offset int64) (p host.Part, err error) {
+	defer func() { err = host.WithCode(err) }()
+	f, err := os.Open(r.file(packFile))
+	if err != nil {
+		return p, err
+	}
+	defer f.Close()
+	p = host.Part{Offset: offset, Data: make([]byte, host.PartSize)}
+	n, err := f.ReadAt(p.Data, offset)
+	if p.Data = p.Data[:n]; errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err == nil && n == 0 {
+		err = os.Remove(r.file(packFile))
+	}
+	return p, err
+}
+
+// RecordDelivered implements host.BundledRun.
+func (r *run) RecordDelivered(ctx context.Context, q host.DeliveredRequest) error {
+	err := r.Verify(ctx)
+	if err == nil {
+		_ = git.SetRemoteBranch(r.space.Path, q.Branch, q.Commit) // if this fails, the workspace is kept as unsaved
+		err = r.moveOrigin(q.Address)
+	}
+	return host.WithCode(err)
 }

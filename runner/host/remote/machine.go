@@ -15,10 +15,17 @@ import (
 )
 
 // Machine is the machine of a client's server. It implements host.Machine. It knows one run: the one that the client has named.
-type Machine struct{ *Client }
+type Machine struct {
+	*Client
+	// Mirrors are those through which the run clones and delivers. Nil: it can't.
+	Mirrors host.Mirrors
+}
 
 // run is the run of a client. It implements host.Run.
-type run struct{ *Client }
+type run struct {
+	*Client
+	mirrors host.Mirrors
+}
 
 var (
 	_ host.Machine = Machine{}
@@ -27,7 +34,7 @@ var (
 )
 
 // Run implements host.Machine.
-func (m Machine) Run(string) host.Run { return run(m) }
+func (m Machine) Run(string) host.Run { return run{m.Client, m.Mirrors} }
 
 // Left implements host.Machine.
 func (m Machine) Left(ctx context.Context, r host.LeftRequest) (host.LeftAnswer, error) {
@@ -127,21 +134,6 @@ func (r run) Login(ctx context.Context, q host.LoginRequest) (host.LoginAnswer, 
 // MakeHome implements host.Run.
 func (r run) MakeHome(ctx context.Context, q host.HomeRequest) error {
 	return tell(ctx, r.Client, "MakeHome", q)
-}
-
-// Clone implements host.Run.
-func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
-	return ask[host.CloneAnswer](ctx, r.Client, "Clone", q)
-}
-
-// Deliver implements host.Run.
-func (r run) Deliver(ctx context.Context, q host.DeliverRequest) (host.DeliverAnswer, error) {
-	return ask[host.DeliverAnswer](ctx, r.Client, "Deliver", q)
-}
-
-// OpenPullRequest implements host.Run.
-func (r run) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (host.PullRequestAnswer, error) {
-	return ask[host.PullRequestAnswer](ctx, r.Client, "OpenPullRequest", q)
 }
 
 // RunHook implements host.Run.

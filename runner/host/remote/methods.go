@@ -31,7 +31,6 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 
 		"Prepare": methodOf(run.Prepare), "Open": methodOf(withoutParameters(run.Open)), "Confirm": methodOf(withoutResult(run.Confirm)),
 		"Verify": methodOf(withoutParameters(run.Verify)), "Login": methodOf(run.Login), "MakeHome": methodOf(withoutResult(run.MakeHome)),
-		"Clone": methodOf(run.Clone), "Deliver": methodOf(run.Deliver), "OpenPullRequest": methodOf(run.OpenPullRequest),
 		"RunHook": methodOf(run.RunHook), "GuardGit": methodOf(withoutResult(run.GuardGit)), "Kill": methodOf(run.Kill),
 		"RestoreGit": methodOf(func(ctx context.Context, _ nothing) (host.GitRestored, error) { return run.RestoreGit(ctx) }),
 		"Observe":    methodOf(func(ctx context.Context, _ nothing) (host.ObserveAnswer, error) { return run.Observe(ctx) }),
@@ -42,6 +41,9 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 		}),
 	}
 	maps.Copy(all, c.methods())
+	if bundled, serves := run.(host.BundledRun); serves {
+		maps.Copy(all, bundledMethods(bundled))
+	}
 	return all
 }
 

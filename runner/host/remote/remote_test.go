@@ -105,7 +105,7 @@ func TestBrokenLink(t *testing.T) {
 	for i := range 5 {
 		got := make(chan string)
 		go func() {
-			facts, err := Machine{r.client}.Facts(t.Context(), host.FactsRequest{})
+			facts, err := Machine{Client: r.client}.Facts(t.Context(), host.FactsRequest{})
 			got <- fmt.Sprint(facts.Fingerprint, err)
 		}()
 		if i%2 == 0 {
@@ -138,7 +138,7 @@ func TestBrokenSlowLink(t *testing.T) {
 	for range callers {
 		calling.Go(func() {
 			for range each {
-				test.Must(Machine{r.client}.Facts(t.Context(), host.FactsRequest{}))
+				test.Must(Machine{Client: r.client}.Facts(t.Context(), host.FactsRequest{}))
 			}
 		})
 	}
@@ -165,7 +165,7 @@ func TestCancel(t *testing.T) {
 			}
 			cancel(io.ErrUnexpectedEOF)
 		}()
-		_, err := Machine{r.client}.Facts(ctx, host.FactsRequest{})
+		_, err := Machine{Client: r.client}.Facts(ctx, host.FactsRequest{})
 		test.ErrorIs(t, "the cause", err, io.ErrUnexpectedEOF)
 		r.down.Store(false)
 		<-g.ended
@@ -175,7 +175,7 @@ func TestCancel(t *testing.T) {
 // A process whose start is answered after its caller has gone is closed.
 func TestLateStart(t *testing.T) {
 	r := newRig(t, local.Machine{StateDir: stateDir(t, "run-1")})
-	run := Machine{r.client}.Run("run-1")
+	run := Machine{Client: r.client}.Run("run-1")
 	test.OK(t, run.Open(t.Context()))
 	r.down.Store(true)
 	r.breakLink()
@@ -208,10 +208,10 @@ func TestRefused(t *testing.T) {
 		_, err := Connect(t.Context(), r.dial, of)
 		refused(what, err)
 	}
-	test.OK(t, Machine{r.client}.Run("").Open(t.Context())) // the client that is connected goes on
+	test.OK(t, Machine{Client: r.client}.Run("").Open(t.Context())) // the client that is connected goes on
 	test.Equal(t, "another version is refused", r.refuse(hello{Protocol: protocol + 1, Incarnation: ours}) != "", true)
 	test.OK(t, r.Close())
-	refused("a call after the end", Machine{r.client}.Run("").Verify(t.Context()))
+	refused("a call after the end", Machine{Client: r.client}.Run("").Verify(t.Context()))
 	_, err := Connect(t.Context(), r.dial, ours)
 	refused("a client after the end", err)
 }
@@ -222,7 +222,7 @@ func TestNewerClient(t *testing.T) {
 	r := newRig(t, g)
 	older := make(chan error)
 	go func() {
-		_, err := Machine{r.client}.Facts(t.Context(), host.FactsRequest{})
+		_, err := Machine{Client: r.client}.Facts(t.Context(), host.FactsRequest{})
 		older <- err
 	}()
 	<-g.begun
@@ -230,7 +230,7 @@ func TestNewerClient(t *testing.T) {
 	defer newer.Close()
 	test.Equal(t, "calls of the older client that ended first", len(g.ended), 1)
 	go func() { <-g.begun; g.answer <- "for the newer one" }()
-	test.Equal(t, "answer", test.Must(Machine{newer}.Facts(t.Context(), host.FactsRequest{})).Fingerprint, "for the newer one")
+	test.Equal(t, "answer", test.Must(Machine{Client: newer}.Facts(t.Context(), host.FactsRequest{})).Fingerprint, "for the newer one")
 	var known *reconcile.Error
 	test.Equal(t, "the older client is refused", errors.As(<-older, &known) && known.Code == CodeRefused, true)
 	test.Equal(t, "silence while a client is connected", r.Silent(), 0)
@@ -271,7 +271,7 @@ func TestPeerDoesNotRead(t *testing.T) {
 // What is too long or out of bounds fails alone.
 func TestBounds(t *testing.T) {
 	r := newRig(t, local.Machine{StateDir: stateDir(t, "run-1")})
-	m := Machine{r.client}
+	m := Machine{Client: r.client}
 	_, err := m.Facts(t.Context(), host.FactsRequest{Path: strings.Repeat("x", maxLine)})
 	test.Equal(t, "a long request is refused", err != nil, true)
 	test.OK(t, m.Run("").Open(t.Context()))
@@ -294,7 +294,7 @@ func TestBounds(t *testing.T) {
 // The streams of a process go through files, which end with the process.
 func TestStreams(t *testing.T) {
 	r := newRig(t, local.Machine{StateDir: stateDir(t, "run-1")})
-	run := Machine{r.client}.Run("run-1")
+	run := Machine{Client: r.client}.Run("run-1")
 	test.OK(t, run.Open(t.Context()))
 	const script = `read line; echo "got $line" >&2; head -c 3000000 /dev/zero | tr '\0' x; exec cat`
 	p := test.Must(run.Start(t.Context(), host.StartRequest{Argv: []string{"sh", "-c", script}, Dir: "/", Env: os.Environ()}))
@@ -336,7 +336,7 @@ func stateDir(t *testing.T, runID string) string {
 // The end of a server ends its processes.
 func TestServerEnds(t *testing.T) {
 	r := newRig(t, local.Machine{StateDir: stateDir(t, "run-1")})
-	run := Machine{r.client}.Run("run-1")
+	run := Machine{Client: r.client}.Run("run-1")
 	test.OK(t, run.Open(t.Context()))
 	p := test.Must(run.Start(t.Context(), host.StartRequest{Argv: []string{"sleep", "3600"}, Dir: "/"}))
 	test.OK(t, r.Close())
@@ -399,7 +399,7 @@ func FuzzClient(f *testing.F) {
 			return
 		}
 		defer c.Close()
-		_, _ = Machine{c}.Facts(t.Context(), host.FactsRequest{})
+		_, _ = Machine{Client: c}.Facts(t.Context(), host.FactsRequest{})
 	})
 }
 

@@ -15,19 +15,17 @@ import (
 )
 
 // Clone fills an empty workspace as host.CloneRequest describes.
-func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string) (answer host.CloneAnswer, err error) {
+func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string) (host.CloneAnswer, error) {
+	return m.fill(ctx, workspace, branch, func() (host.CloneAnswer, error) { return m.fetch(ctx, branch, delivered) })
+}
+
+// fill fills an empty workspace after update, which brings into the mirror what the clone needs.
+func (m *Mirror) fill(
+	ctx context.Context, workspace, branch string, update func() (host.CloneAnswer, error),
+) (answer host.CloneAnswer, err error) {
 	err = m.withLock(ctx, func() (err error) {
-		if answer.Base, err = m.update(ctx); err == nil {
-			err = m.mayDeliver(ctx, branch, answer.Base)
-		}
-		if err != nil {
+		if answer, err = update(); err != nil {
 			return err
-		}
-		base := m.commitOf(ctx, answer.Base)
-		answer.Commit, answer.BaseCommit = base, base
-		at := m.commitOf(ctx, branch)
-		if delivered != "" && at != "" && m.contains(ctx, at, delivered) && !m.contains(ctx, base, at) {
-			answer.Commit = at
 		}
 		return m.copyTo(ctx, workspace)
 	})
@@ -36,6 +34,23 @@ func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string)
 		err = m.checkOut(ctx, workspace, branch, answer)
 	}
 	return answer, err
+}
+
+// fetch updates the mirror, and chooses the commit to check out.
+func (m *Mirror) fetch(ctx context.Context, branch, delivered string) (answer host.CloneAnswer, err error) {
+	if answer.Base, err = m.update(ctx); err == nil {
+		err = m.mayDeliver(ctx, branch, answer.Base)
+	}
+	if err != nil {
+		return answer, err
+	}
+	base := m.commitOf(ctx, answer.Base)
+	answer.Commit, answer.BaseCommit = base, base
+	at := m.commitOf(ctx, branch)
+	if delivered != "" && at != "" && m.contains(ctx, at, delivered) && !m.contains(ctx, base, at) {
+		answer.Commit = at
+	}
+	return answer, nil
 }
 
 // mayDeliver returns an error for a branch that work is never pushed to.
@@ -76,7 +91,7 @@ func (m *Mirror) checkOut(ctx context.Context, workspace, branch string, from ho
 			err = ofSignal(ctx, m.run(cmd))
 		}
 	}
-	in(m.plain(), "config", "remote.origin.url", m.address())
+	in(m.plain(), "config", "remote.origin.url", m.Address())
 	if m.remote.Name != "" {
 		in(m.plain(), "config", "user.name", m.remote.Name)
 	}

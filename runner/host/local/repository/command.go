@@ -183,7 +183,7 @@ func (c *commands) relevantLines(output string) string {
 		}
 		kept = append(kept, line)
 	}
-	text := strings.ReplaceAll(strings.Join(kept, "; "), c.remote.URL, c.address())
+	text := strings.ReplaceAll(strings.Join(kept, "; "), c.remote.URL, c.Address())
 	if len(text) > maxComplaint {
 		text = strings.ToValidUTF8(text[:maxComplaint], "") + "…"
 	}
@@ -196,8 +196,8 @@ var noise = []string{
 	"Warning: Permanently added ", "error: failed to push some refs to ",
 }
 
-// address is the address of the remote without a password, and over HTTP without a user, which may be a token.
-func (c *commands) address() string {
+// Address is the address of the remote without a password, and over HTTP without a user, which may be a token.
+func (c *commands) Address() string {
 	u, err := url.Parse(c.remote.URL)
 	if err != nil || u.User == nil {
 		return c.remote.URL

@@ -3,6 +3,7 @@ package repository
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,28 +12,53 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// delivery is one push of HEAD of a workspace to a branch.
+// delivery is one push of work to a branch.
 type delivery struct {
 	*Mirror
-	git.Head
+	host.Work
 	branch, base string // base is known after receive
 	last         string // the commit that was delivered last, empty if there is none
 }
 
-// Deliver pushes HEAD of a workspace as host.DeliverRequest describes. It overwrites the branch only if it is where symphony has left
-// it, or where replaceable allows it.
-func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered string) (answer host.DeliverAnswer, err error) {
+// Deliver pushes HEAD of a workspace as host.DeliverRequest describes. The workspace was cloned from another address of the repository, or
+// from this one.
+func (m *Mirror) Deliver(
+	ctx context.Context, workspace string, cloned host.Origin, branch, delivered string,
+) (answer host.DeliverAnswer, err error) {
 	head, err := git.HeadOf(workspace)
 	if err != nil {
 		return answer, m.failed(host.CodeDeliveryFailed, "read HEAD of "+workspace, err)
 	}
-	d := &delivery{Mirror: m, Head: head, branch: branch, last: delivered}
-	answer.Commit = head.Commit
+	work := host.Work{Commit: head.Commit, Cloned: cloned}
+	work.Pack = func(ctx context.Context, have []string, to io.Writer) error {
+		return m.pack(ctx, head.Objects, []string{head.Commit}, have, to)
+	}
+	answer, err = m.DeliverWork(ctx, work, branch, delivered)
+	if err == nil && answer.Commits > 0 {
+		// If this fails, the workspace is kept as unsaved.
+		_ = git.SetRemoteBranch(workspace, branch, head.Commit)
+	}
+	return answer, err
+}
+
+// DeliverWork pushes work. It overwrites the branch only if it is where symphony has left it, or where replaceable allows it.
+func (m *Mirror) DeliverWork(ctx context.Context, work host.Work, branch, delivered string) (answer host.DeliverAnswer, err error) {
+	d := &delivery{Mirror: m, Work: work, branch: branch, last: delivered}
+	answer.Commit = d.Commit
+	if cloned := work.Cloned; cloned.URL != m.remote.URL && cloned.URL != m.Address() {
+		if d.Commit != "" && (d.Commit == cloned.Commit || d.Commit == delivered) { // there is nothing to deliver
+			return answer, nil
+		}
+		if err := m.mustContain(ctx, cloned); err != nil {
+			return answer, err
+		}
+	}
 	if err := d.receive(ctx); err != nil {
 		return answer, err
 	}
@@ -46,8 +72,6 @@ func (m *Mirror) Deliver(ctx context.Context, workspace, branch, delivered strin
 	}
 	crash.At("repository.deliver.pushed")
 	d.recordPush(ctx)
-	// If this fails, the workspace is kept as unsaved.
-	_ = git.SetRemoteBranch(workspace, branch, head.Commit)
 	return answer, nil
 }
 
@@ -71,51 +95,80 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 	if err != nil || d.Commit == "" || d.complete(ctx) == nil {
 		return err
 	}
-	if err = d.copyCommits(ctx); err == nil {
-		err = d.complete(ctx)
-	}
-	if err != nil {
+	if err = d.copyCommits(ctx); err != nil {
 		return d.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", err)
 	}
 	return nil
 }
 
-// complete returns an error if the mirror lacks the commit or anything in its history. What its branches and tags contain is not
-// checked again.
-func (d *delivery) complete(ctx context.Context) error {
-	return d.run(d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all"))
+// complete returns an error if the mirror, with what env adds, lacks the commit or anything in its history. What its branches and tags
+// contain is not checked again.
+func (d *delivery) complete(ctx context.Context, env ...string) error {
+	check := d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all")
+	check.Env = append(check.Env, env...)
+	return d.run(check)
 }
 
-// copyCommits copies the commit of the workspace, and what the mirror lacks of its history, into the mirror. Git reads the workspace's
-// objects with the mirror's configuration and without the indexes that it would not verify (see settings). An agent can make it wait,
+// copyCommits copies the commit of the workspace, and what the mirror lacks of its history, into the mirror. An agent can make it wait,
 // with a pipe in the place of an object, so the lock is not held meanwhile.
 func (d *delivery) copyCommits(ctx context.Context) error {
-	pack, err := os.CreateTemp(filepath.Dir(d.path), "pack-")
+	pack, err := d.temporary()
 	if err != nil {
 		return err
 	}
 	defer pack.Close()
-	if err := os.Remove(pack.Name()); err != nil { // so that nothing is left if this process dies
-		return err
-	}
-	have, err := d.output(d.localGit(ctx, "for-each-ref", "--format=^%(objectname)"))
+	have, err := d.common(ctx)
 	if err != nil {
 		return err
 	}
-	read := d.localGit(ctx, "pack-objects", "--revs", "--stdout", "--quiet", "--no-use-bitmap-index")
-	read.Env = append(read.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(d.Objects))
-	read.Stdin, read.Stdout = strings.NewReader(d.Commit+"\n"+have+"\n"), pack
-	if err := d.run(read); err != nil {
+	if err := d.Pack(ctx, have, pack); err != nil {
 		return err
 	}
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return d.withLock(ctx, func() error {
-		index := d.localGit(ctx, "index-pack", "--stdin")
-		index.Stdin = pack
-		return d.run(index)
-	})
+	return d.withLock(ctx, func() error { return d.add(ctx, pack) })
+}
+
+// common returns commits that both the mirror and the machine of the workspace have.
+func (d *delivery) common(ctx context.Context) ([]string, error) {
+	if len(d.Work.Tips) > 0 {
+		return d.known(ctx, d.Work.Tips)
+	}
+	out, err := d.output(d.localGit(ctx, "for-each-ref", "--format=%(objectname)"))
+	return strings.Fields(out), err
+}
+
+// maxPack is the size of the largest pack that is delivered, in bytes.
+const maxPack = 4 << 30
+
+// add adds a pack to the mirror. Its objects are hashed in a directory of their own, and reach the mirror's only if the commit is complete.
+func (d *delivery) add(ctx context.Context, pack *os.File) (err error) {
+	packs := filepath.Join(d.incoming(), "pack")
+	if err := os.MkdirAll(packs, 0o700); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(d.incoming())) }()
+	objects := filepath.Join(d.path, "objects")
+	env := []string{"GIT_OBJECT_DIRECTORY=" + d.incoming(), "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + quoted(objects)}
+	index := d.localGit(ctx, "index-pack", "--stdin", "--max-input-size="+strconv.Itoa(maxPack))
+	index.Env, index.Stdin = append(index.Env, env...), pack
+	if err := d.run(index); err != nil {
+		return err
+	}
+	if err := d.complete(ctx, env...); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(objects, "pack"), 0o700); err != nil {
+		return err
+	}
+	for _, kind := range []string{"pack", "rev", "idx"} { // git reads a pack once it has an index
+		found, _ := filepath.Glob(filepath.Join(packs, "*."+kind))
+		for _, path := range found {
+			err = errors.Join(err, os.Rename(path, filepath.Join(objects, "pack", filepath.Base(path))))
+		}
+	}
+	return errors.Join(err, durable.SyncDir(filepath.Join(objects, "pack")))
 }
 
 // quoted returns a path as an entry of a list of git.

@@ -124,6 +124,7 @@ func (m *Mirror) removeLeftovers() {
 	for _, path := range paths {
 		_ = os.Remove(path) // git reports a lock that is left
 	}
+	_ = os.RemoveAll(m.incoming()) // what can't be removed is in the way of the next delivery, which says so
 }
 
 // update brings the branches and tags of the remote into the mirror, which it creates if it is missing. It returns the name of the
@@ -134,15 +135,23 @@ func (m *Mirror) update(ctx context.Context) (base string, err error) {
 			return "", err
 		}
 	}
-	err = m.unlessKilled(ctx, func() error {
-		return m.run(m.remoteGit(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
-			"--", m.remote.URL, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"))
+	if err := m.fetchFrom(ctx, m.remoteGit, m.remote.URL); err != nil {
+		return "", err
+	}
+	return m.findBase(ctx)
+}
+
+// fetchFrom makes branches and tags those of a remote or a bundle.
+func (m *Mirror) fetchFrom(ctx context.Context, git func(context.Context, ...string) *exec.Cmd, from string) error {
+	err := m.unlessKilled(ctx, func() error {
+		return m.run(git(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
+			"--", from, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"))
 	})
 	if err != nil {
-		return "", m.failed(host.CodeRepositoryUnavailable, "fetch", err)
+		return m.failed(host.CodeRepositoryUnavailable, "fetch", err)
 	}
 	m.joinPacks(ctx)
-	return m.findBase(ctx)
+	return nil
 }
 
 // killedError is the error of a git that a signal has ended, and not because the context had ended.
@@ -219,12 +228,13 @@ func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
 	return m.run(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit)) == nil
 }
 
-// Contains returns an error unless the remote has the commit of another address from which a workspace was cloned: else that was another
+// mustContain returns an error unless the remote has the commit of another address from which a workspace was cloned: else that was another
 // repository, and a push would bring its whole history here. An empty address is not known, and no reason to refuse.
-func (m *Mirror) Contains(ctx context.Context, cloned, commit string) error {
-	if cloned == "" {
+func (m *Mirror) mustContain(ctx context.Context, cloned host.Origin) error {
+	if cloned.URL == "" {
 		return nil
 	}
+	commit := cloned.Commit
 	has := func() bool {
 		out, err := m.output(m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+commit))
 		return err == nil && out != ""
@@ -240,7 +250,7 @@ func (m *Mirror) Contains(ctx context.Context, cloned, commit string) error {
 		return err
 	}
 	return reconcile.NewError(host.CodeRepositoryChanged,
-		fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned, m.address()),
+		fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned.URL, m.Address()),
 		"set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on")
 }
 
@@ -264,12 +274,20 @@ func (m *Mirror) readHead(ctx context.Context) error {
 			id = words[0]
 		}
 	}
-	switch {
-	case id == "" && m.remote.Base == "":
+	if id == "" && m.remote.Base == "" {
 		return m.failed(host.CodeRepositoryUnavailable, "read the default branch",
 			errors.New("it has no commit yet, or none on its default branch"))
-	case !m.exists():
-		return m.create(head, len(id) == 64)
+	}
+	return m.setHead(ctx, head, len(id) == sha256Length)
+}
+
+// sha256Length is the length of the name of an object in a repository with SHA-256.
+const sha256Length = 64
+
+// setHead records the default branch, and creates the mirror if it is missing.
+func (m *Mirror) setHead(ctx context.Context, head string, sha256 bool) error {
+	if !m.exists() {
+		return m.create(head, sha256)
 	}
 	if err := m.run(m.localGit(ctx, "symbolic-ref", "HEAD", head)); err != nil {
 		return m.failed(host.CodeRepositoryUnavailable, "record the default branch", err)
@@ -333,7 +351,7 @@ func (m *Mirror) create(head string, sha256 bool) error {
 
 // failed wraps the error of a git command: what was to be done, empty for the push itself. A full disk keeps its own code.
 func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
-	hint := "try it yourself: git ls-remote " + m.address()
+	hint := "try it yourself: git ls-remote " + m.Address()
 	if strings.Contains(err.Error(), "No space left on device") {
 		code, hint = files.CodeDiskFull, "free space on the volume of workspace.root"
 	}
@@ -344,7 +362,7 @@ func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 		code, hint = host.CodeGitKilled, "find out what kills git, for instance the kernel when memory is short"
 	}
 	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these report what the remote has against the commits
-		what = cmp.Or(what, "push") + " (" + m.address() + ")"
+		what = cmp.Or(what, "push") + " (" + m.Address() + ")"
 	}
 	message := err.Error()
 	if what != "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -61,15 +62,9 @@ type Record struct {
 	// Outside is the fingerprint of the files in no repository that after_create has left (see git.OutsideFiles).
 	Outside string `json:"outside,omitempty"`
 	// Origin is the repository that the workspace was cloned from; empty if hooks have made it.
-	Origin Origin `json:"origin,omitzero"`
+	Origin host.Origin `json:"origin,omitzero"`
 	// Restored: an operator has brought it back from the trash, and no run has used it since.
 	Restored bool `json:"restored,omitempty"`
-}
-
-// Origin is the address of a repository, and a commit that it contained.
-type Origin struct {
-	URL    string `json:"url"`
-	Commit string `json:"commit"`
 }
 
 const (

@@ -148,17 +148,17 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 	w.ID, w.Previous = id, list[max(0, len(list)-maxPrevious):]
 	origin := w.rec.Origin
 	if state == Creating {
-		origin = Origin{}
+		origin = host.Origin{}
 	}
 	w.rec = Record{Owner: o, Key: w.Key, ID: id, State: state, Previous: w.Previous, Path: w.Path, Outside: w.rec.Outside, Origin: origin}
 	return w.root.writeRecord(w.rec)
 }
 
 // Origin returns the repository that the workspace was cloned from.
-func (w *Workspace) Origin() Origin { return w.rec.Origin }
+func (w *Workspace) Origin() host.Origin { return w.rec.Origin }
 
 // SetOrigin records the repository that the workspace was cloned from.
-func (w *Workspace) SetOrigin(o Origin) error {
+func (w *Workspace) SetOrigin(o host.Origin) error {
 	w.rec.Origin = o
 	return w.root.writeRecord(w.rec)
 }

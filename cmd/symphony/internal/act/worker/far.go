@@ -34,6 +34,8 @@ type farSide struct {
 	log  *slog.Logger
 	// heir: this worker only ends the run. If the daemon was killed, it starts the next incarnation.
 	heir bool
+	// mirrors are those through which the run clones and delivers; nil for an heir, which does neither.
+	mirrors host.Mirrors
 }
 
 // farRecord is what a worker stores of the daemon in the run's directory, for the one that may have to end the run.
@@ -157,7 +159,7 @@ func (f *farSide) try(ctx context.Context) (far runner.Far, err error) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, accountBound)
 	defer cancel()
-	machine := remote.Machine{Client: client}
+	machine := remote.Machine{Client: client, Mirrors: f.mirrors}
 	facts, err := machine.Facts(bounded, host.FactsRequest{Account: true})
 	if err != nil {
 		client.Close()

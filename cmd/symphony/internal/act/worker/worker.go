@@ -209,7 +209,8 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		if err != nil {
 			return err
 		}
-		worker.Machine, worker.Account, worker.Reach = nil, nil, far.reach
+		far.mirrors = project.NewMirrors(p.StateDir)
+		worker.Account, worker.Reach = nil, far.reach
 		defer func() {
 			if err == nil {
 				far.forget(h.Run)

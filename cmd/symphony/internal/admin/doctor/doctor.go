@@ -29,9 +29,17 @@ type check struct {
 	run func(ctx context.Context, e *environment) []finding
 	// ifDifferent is the hint if both environments are fine but different; empty if that does no harm.
 	ifDifferent string
-	// here: it is about the machine on which agents work, and is not made if that is another one.
-	here bool
+	about       subject
 }
+
+// subject is what a check is about, if agents may work on other machines.
+type subject int
+
+const (
+	ofProject    subject = iota // it is made always
+	ofAgents                    // the machine of agents: it is not made if that is another one
+	ofRepository                // the machine of agents, or that on which git reaches the repository, which is always this one
+)
 
 // need is a condition of a check. If it is not met, the check is skipped and another one reports why.
 type need int
@@ -54,39 +62,39 @@ func (n need) ofProject() bool { return n == needsWorkflow || n == needsConfig |
 
 // checks lists the checks in the order of their lines.
 var checks = []check{
-	{"workflow", needsNothing, checkWorkflow, "", false},
+	{"workflow", needsNothing, checkWorkflow, "", ofProject},
 	{
 		"environment file", needsWorkflow, checkEnvFile,
-		"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here", false,
+		"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here", ofProject,
 	},
-	{"key", needsConfig, checkKey, "", false},
-	{"tracker", needsKey, checkTracker, "", false},
-	{"clock", needsKey, checkClock, "", false},
-	{"hosts", needsConfig, checkHosts, "", false},
-	{"login shell", needsCodex, checkLoginShell, "", true},
-	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program", true},
-	{"codex login", needsAgent, checkLogin, "", true},
-	{"codex home", needsCodex, checkHome, "", true},
-	{"sandbox", needsAgent, checkSandbox, "", true},
-	{"secrets", needsConfig, checkSecrets, "", true},
-	{"pass_env", needsConfig, checkTokens, "", true},
-	{"git", needsLogin, checkGit, "", true},
-	{"gh", needsLogin, checkGh, "", true},
-	{"repository", needsLogin, checkRepository, "", true},
+	{"key", needsConfig, checkKey, "", ofProject},
+	{"tracker", needsKey, checkTracker, "", ofProject},
+	{"clock", needsKey, checkClock, "", ofProject},
+	{"hosts", needsConfig, checkHosts, "", ofProject},
+	{"login shell", needsCodex, checkLoginShell, "", ofRepository},
+	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program", ofAgents},
+	{"codex login", needsAgent, checkLogin, "", ofAgents},
+	{"codex home", needsCodex, checkHome, "", ofAgents},
+	{"sandbox", needsAgent, checkSandbox, "", ofAgents},
+	{"secrets", needsConfig, checkSecrets, "", ofAgents},
+	{"pass_env", needsConfig, checkTokens, "", ofAgents},
+	{"git", needsLogin, checkGit, "", ofRepository},
+	{"gh", needsLogin, checkGh, "", ofRepository},
+	{"repository", needsLogin, checkRepository, "", ofRepository},
 	{
 		"workspace root", needsConfig, checkRoot,
-		"write workspace.root as an absolute path, or set the variables in it in the environment file", true,
+		"write workspace.root as an absolute path, or set the variables in it in the environment file", ofAgents,
 	},
 	{
 		"state directory", needsWorkflow, checkState,
 		"name it with --state-dir in the schedule, or unset the variable that sets it here: " +
-			"two state directories would both take the same issues", false,
+			"two state directories would both take the same issues", ofProject,
 	},
-	{"other projects", needsConfig, checkSharing, "", false},
-	{"schedule", needsNothing, checkSchedule, "", false},
-	{"monitoring", needsConfig, checkMonitor, "", false},
-	{"workers", needsNothing, checkWorkers, "", false},
-	{"account", needsNothing, checkAccount, "", false},
+	{"other projects", needsConfig, checkSharing, "", ofProject},
+	{"schedule", needsNothing, checkSchedule, "", ofProject},
+	{"monitoring", needsConfig, checkMonitor, "", ofProject},
+	{"workers", needsNothing, checkWorkers, "", ofProject},
+	{"account", needsNothing, checkAccount, "", ofProject},
 }
 
 const (
@@ -110,7 +118,7 @@ func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) er
 	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, o.StateDir), o.Named, called)
 	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
 	for _, e := range []*environment{called, scheduled} {
-		if e.config != nil && !e.elsewhere() {
+		if e.config != nil && e.concerns(ofRepository) {
 			e.login() // alone: the other checks would slow it down
 		}
 	}
@@ -150,7 +158,7 @@ func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) 
 	go func() {
 		bounded, cancel := context.WithTimeout(ctx, checkBound)
 		defer cancel()
-		if c.here && e.elsewhere() {
+		if !e.concerns(c.about) {
 			done <- answer{}
 			return
 		}

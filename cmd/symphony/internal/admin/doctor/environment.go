@@ -128,6 +128,11 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 // elsewhere reports whether agents work on other machines.
 func (e *environment) elsewhere() bool { return e.config != nil && len(e.config.Policy.Hosts) > 0 }
 
+// concerns reports whether checks about a subject are made on this machine.
+func (e *environment) concerns(s subject) bool {
+	return s == ofProject || !e.elsewhere() || s == ofRepository && e.config.Repository.URL != ""
+}
+
 // tidyingUp is the name of the last line of the report.
 const tidyingUp = "clean-up"
 

@@ -65,6 +65,11 @@ func NewServedMachine(w *environ.Env, stateDir string) host.Machine {
 	}
 }
 
+// NewMirrors returns the mirrors on this machine through which the runs of a project clone and deliver on others.
+func NewMirrors(stateDir string) host.Mirrors {
+	return local.Mirrors{Dir: filepath.Join(stateDir, "mirrors")}
+}
+
 // NewCommands returns what starts commands of the operator on this machine.
 func NewCommands() host.Commands { return local.Machine{} }
 

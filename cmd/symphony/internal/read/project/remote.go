@@ -51,17 +51,19 @@ func ProgramForHosts() (ssh.Program, error) {
 	return ssh.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, err
 }
 
-// HostAnswer is what a host says about itself. Codex, its login and git are empty if a login shell of the account does not find them.
+// HostAnswer is what a host says about itself. Codex, its login and git are empty if a login shell of the account does not find them,
+// Author if git does not know an author of commits there.
 type HostAnswer struct {
-	Codex, Login, Git string
-	Latency           time.Duration // of the connection and the answer
+	Codex, Login, Git, Author string
+	Latency                   time.Duration // of the connection and the answer
 }
 
 // aboutHost prints the lines of HostAnswer.
 const aboutHost = `v() { bash -lc "$1" 2>/dev/null </dev/null | tail -n 1; }
 echo "codex $(v 'codex --version')"
 echo "login $(bash -lc 'codex login status' 2>&1 </dev/null | tail -n 1)"
-echo "git $(v 'git --version')"`
+echo "git $(v 'git --version')"
+echo "author $(v 'git var GIT_COMMITTER_IDENT')"`
 
 // AskHost asks a host about itself. It changes nothing there.
 func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, err error) {
@@ -81,6 +83,8 @@ func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, er
 			a.Login = value
 		case "git":
 			a.Git = strings.TrimPrefix(value, "git version ")
+		case "author":
+			a.Author = value
 		}
 	}
 	return a, err
