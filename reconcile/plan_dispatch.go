@@ -20,7 +20,9 @@ type dispatch struct {
 	*planner
 	taken   int
 	byState map[string]int
-	onHost  map[string]int // the agents of each host
+	onHost  map[string]int           // the agents of each host
+	noHost  *Obstacle                // why no host can take a run; nil if that is not known
+	lost    map[string]time.Duration // for how long the worker of a run on a host has heard nothing from it
 	// obstacle keeps every issue from starting. The block of the agent or the account, and the budget of the day, keep all but those
 	// that an operator asks for. Each is nil if it is not in the way.
 	obstacle, block, budget *Obstacle

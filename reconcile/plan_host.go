@@ -89,9 +89,14 @@ func (s *Snapshot) newestThere(issueID string, may func(host string) bool) (newe
 	return newest
 }
 
-// countHosts counts the runs of each host.
+// countHosts counts the runs of each host, and finds the hosts that are lost.
 func (d *dispatch) countHosts() {
-	d.onHost = map[string]int{}
+	d.onHost, d.lost = map[string]int{}, map[string]time.Duration{}
+	for _, r := range d.s.Runs {
+		if silence := r.Lost(d.s.Now); silence > 0 && !d.s.Liveness[r.ID].dead() {
+			d.lost[r.Host] = max(d.lost[r.Host], silence)
+		}
+	}
 	for _, r := range d.runs {
 		if r.Host != "" && r.Kind == AgentRun {
 			d.onHost[r.Host]++
@@ -106,11 +111,15 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	if len(hosts) == 0 {
 		return "", "", ""
 	}
-	if home := d.s.home(c.issue.ID); home.Host != "" {
+	home := d.s.home(c.issue.ID)
+	switch {
+	case home.Host != "":
 		hosts = []string{home.Host}
+	case d.noHost != nil && !d.s.insists(c): // in this pass no host becomes free
+		return "", d.noHost.Reason, d.noHost.Message
 	}
-	var why []string
-	blocked := "" // the first host that only a block keeps from the run
+	obstacles := map[string][]string{} // the hosts of each
+	blocked := ""                      // the first host that only a block keeps from the run
 	reason = SkipBlocked
 	for _, h := range hosts {
 		obstacle, kind := d.hostObstacle(h)
@@ -125,7 +134,7 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 		case SkipBlocked:
 			blocked = cmp.Or(blocked, h)
 		}
-		why = append(why, h+": "+obstacle)
+		obstacles[obstacle] = append(obstacles[obstacle], h)
 	}
 	if host == "" && d.s.insists(c) {
 		host = blocked
@@ -133,7 +142,26 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	if host != "" {
 		return host, "", ""
 	}
-	return "", reason, strings.Join(why, "; ")
+	message = hostsText(obstacles)
+	if home.Host == "" {
+		d.noHost = &Obstacle{Reason: reason, Message: message}
+	}
+	return "", reason, message
+}
+
+// hostsText says what keeps hosts from a run. It names few of many.
+func hostsText(obstacles map[string][]string) string {
+	const few = 3
+	var parts []string
+	for obstacle, hosts := range obstacles {
+		names := strings.Join(hosts[:min(few, len(hosts))], ", ")
+		if more := len(hosts) - few; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, names+": "+obstacle)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, "; ")
 }
 
 // hostObstacle returns why a host gets no further run now, and whether its slots are taken (SkipNoSlot), it is lost (SkipUnverified) or
@@ -142,10 +170,8 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	if limit := d.s.Policy.MaxPerHost; limit > 0 && d.onHost[host] >= limit {
 		return takenText(limit, ""), SkipNoSlot
 	}
-	for _, r := range d.s.Runs {
-		if silence := r.Lost(d.s.Now); r.Host == host && silence > 0 && !d.s.Liveness[r.ID].dead() {
-			return fmt.Sprintf("lost for %v", silence.Round(time.Second)), SkipUnverified
-		}
+	if silence := d.lost[host]; silence > 0 {
+		return fmt.Sprintf("lost for %v", silence.Round(time.Second)), SkipUnverified
 	}
 	b, blocked := d.s.RemoteBlocks[host]
 	if !blocked {

@@ -131,7 +131,7 @@ func TestHosts(t *testing.T) {
 		{"both are free", newScene().hosted(), "near"},
 		{"one has a run", newScene().hosted().running(issueNo(1), on("near")), "far"},
 		{"without a limit", two(newScene().hosted(), "near", 1).edit(func(s *Snapshot) { s.Policy.MaxPerHost, s.Policy.Hosts = 0, []string{"near"} }), "near"},
-		{"all are full", two(two(newScene().hosted(), "near", 1), "far", 3), "no_slot near: both slots are taken; far: both slots are taken"},
+		{"all are full", two(two(newScene().hosted(), "near", 1), "far", 3), "no_slot near, far: both slots are taken"},
 		{"it has a workspace", home(newScene().hosted().running(issueNo(1), on("far")), "far"), "far"},
 		{"the host of its workspace is full", home(two(newScene().hosted(), "far", 1), "far"), "no_slot far: both slots are taken"},
 		{"the host of its workspace is not in the workflow any more", home(newScene().hosted(), "old"), "near"},
@@ -144,7 +144,7 @@ func TestHosts(t *testing.T) {
 		{"its block is tested", newScene().hosted().running(issueNo(1), on("far")).edit(block(0)), "near"},
 		{
 			"it is being tested", two(newScene().hosted(), "far", 2).running(issueNo(1), on("near")).edit(block(0)),
-			"no_slot near: host_unreachable: no route; far: both slots are taken",
+			"no_slot far: both slots are taken; near: host_unreachable: no route",
 		},
 		{"the only host is blocked", home(newScene().hosted(), "near").edit(block(time.Minute)), "blocked near: host_unreachable: no route"},
 		{

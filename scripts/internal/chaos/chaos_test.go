@@ -4,7 +4,7 @@
 // the tracker moves issues and fails, agents commit, stream, hang, crash and leave processes behind, the remote repository refuses,
 // hangs and answers wrongly, other people change its branches, an operator runs commands, and a killer hits passes, workers, agents
 // and git. The program, its database and its processes are real, and so is git; Linear and the agent are fakes. With -codex the
-// agent is real, too, and the model is a mock.
+// agent is real, too, and the model is a mock. With -hosts the agents work on two hosts, and the links to them are cut.
 //
 // The seed determines the choices but not the scheduling: two runs with the same seed are similar but not identical.
 package chaos
@@ -32,6 +32,7 @@ var (
 	seconds = flag.Int("seconds", 0, "how long to kill; the passes and checks after it take up to three minutes; 0: not at all")
 	seed    = flag.Uint64("seed", uint64(time.Now().UnixNano())%1_000_000, "repeat the choices of this `SEED`")
 	codex   = flag.String("codex", "", "use this `PROGRAM`, a real codex, on a mock model instead of the scripted agent")
+	hosts   = flag.Bool("hosts", false, "agents work on two hosts, and links to them are cut")
 	keep    = flag.Bool("keep", false, "keep the temporary folder")
 )
 
@@ -50,6 +51,9 @@ func TestChaos(t *testing.T) {
 	}
 	if info, err := os.Stat(*codex); *codex != "" && (err != nil || !info.Mode().IsRegular()) {
 		t.Fatalf("-codex %s: no such program", *codex)
+	}
+	if *codex != "" && *hosts {
+		t.Fatal("-codex and -hosts: the home of codex is that of the hosts")
 	}
 	t.Chdir("../../..") // the flags' paths and scripts/build are relative to the root
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)

@@ -30,6 +30,7 @@ var columns = []string{
 	"runs never settled", "runs forgotten", "outcomes changed", "claims lost", "attempts lost", "tokens lost", "commands lost",
 	"healthy runs killed", "processes left", "paths left", "unexpected ends", "commits lost", "commits delivered twice",
 	"commits on a wrong branch", "handed over without delivery", "issues not handed over", "leftovers in the mirror",
+	"turns lost by a link",
 }
 
 // checker checks the program with SQL, /proc and the gate's journal, and does not rely on the program's own reports.
@@ -37,11 +38,13 @@ type checker struct {
 	*scene
 	killing atomic.Bool
 
+	frozen sync.WaitGroup // links that go on later
+
 	mu         sync.Mutex
 	faults     map[string][]string // by column
 	kills      map[string]int      // by kind and signal
 	hitPIDs    map[int]bool
-	hitWorkers map[string]bool // by run
+	hitWorkers map[string]bool // by run: its worker, or its daemon on a host
 	exits      map[string]int
 	settled    map[string]int // how often a pass said that it settled the run
 
@@ -95,7 +98,7 @@ func (c *checker) noteHit(p process, sig syscall.Signal) {
 	defer c.mu.Unlock()
 	c.kills[p.kind()+" "+unix.SignalName(sig)]++
 	c.hitPIDs[p.PID] = true
-	if p.kind() == "worker" {
+	if kind := p.kind(); kind == "worker" || kind == kindDaemon {
 		c.hitWorkers[p.run()] = true
 	}
 }
@@ -264,9 +267,10 @@ func (c *checker) judge(ctx context.Context) {
 	c.checkAttempts(ctx)
 	c.checkTokens(ctx, agents)
 	c.checkHealthy(ctx, agents)
+	c.checkLinks(ctx)
 	c.checkPaths()
 	c.checkCommits()
-	c.checkMirror()
+	c.checkMirrors()
 	c.passes = c.query(ctx, `SELECT max(id) FROM passes`)[0]
 	for _, r := range c.seen {
 		c.outcomes[r.outcome]++
@@ -420,7 +424,7 @@ func (c *checker) comparable(one, next endedRun) bool {
 
 // nextAttempts lists the attempts that may follow.
 func (r endedRun) nextAttempts() []int {
-	machine := slices.ContainsFunc([]string{"linear_", "tracker_", "state_", "agent_"}, func(s string) bool { return strings.HasPrefix(r.code, s) }) ||
+	machine := slices.ContainsFunc([]string{"linear_", "tracker_", "state_", "agent_", "host_"}, func(s string) bool { return strings.HasPrefix(r.code, s) }) ||
 		slices.Contains([]string{"workspace_busy", "network", "disk_full", "resource_limit", "repository_unavailable", "codex_not_found", "codex_incompatible", "sandbox_unavailable"}, r.code)
 	switch {
 	case r.outcome == "succeeded":
@@ -481,15 +485,17 @@ func (c *checker) checkHealthy(ctx context.Context, agents []entry) {
 	}
 }
 
-// checkPaths checks that the workspace root contains only workspaces.
+// checkPaths checks that the workspace roots contain only workspaces.
 func (c *checker) checkPaths() {
-	entries, err := os.ReadDir(filepath.Join(c.Dir, "workspaces"))
-	if !os.IsNotExist(err) {
-		stage.Must(err)
-	}
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), "ABC-") && e.Name() != ".symphony" {
-			c.fault("paths left", "%s", e.Name())
+	for _, root := range c.spaces() {
+		entries, err := os.ReadDir(root)
+		if !os.IsNotExist(err) {
+			stage.Must(err)
+		}
+		for _, e := range entries {
+			if !strings.HasPrefix(e.Name(), "ABC-") && e.Name() != ".symphony" {
+				c.fault("paths left", "%s", filepath.Join(root, e.Name()))
+			}
 		}
 	}
 }

@@ -264,10 +264,12 @@ func (c *checker) removeForeign() {
 func (c *checker) checkCommits() {
 	onRemote := commits(c.remote.git, "--all")
 	kept := map[string]bool{}
-	for _, pattern := range []string{"workspaces/*/.git", "workspaces/.symphony/trash/*/.git"} {
-		for _, git := range stage.Get(filepath.Glob(filepath.Join(c.Dir, pattern))) {
-			for id := range commits(git, "--all", "HEAD") {
-				kept[id] = true
+	for _, root := range c.spaces() {
+		for _, pattern := range []string{"*/.git", ".symphony/trash/*/.git"} {
+			for _, git := range stage.Get(filepath.Glob(filepath.Join(root, pattern))) {
+				for id := range commits(git, "--all", "HEAD") {
+					kept[id] = true
+				}
 			}
 		}
 	}
@@ -309,20 +311,21 @@ func (c *checker) checkCommits() {
 	}
 }
 
-// checkMirror checks that git commands have left nothing unfinished in the mirror, and that it is complete.
-func (c *checker) checkMirror() {
-	mirrors := stage.Get(filepath.Glob(filepath.Join(c.Dir, "workspaces", ".symphony", "mirrors", "*.git")))
-	if len(mirrors) != 1 {
+// checkMirrors checks that git commands have left nothing unfinished in the mirrors, and that they are complete.
+func (c *checker) checkMirrors() {
+	mirrors := c.mirrors()
+	if want := len(c.spaces()); len(mirrors) < want || len(mirrors) > want+1 {
 		c.fault("leftovers in the mirror", "mirrors: %q", mirrors)
-		return
 	}
-	stage.Must(filepath.WalkDir(filepath.Dir(mirrors[0]), func(path string, d os.DirEntry, err error) error {
-		if name := d.Name(); strings.Contains(name, "tmp") || strings.HasSuffix(name, ".lock") && path != mirrors[0]+".lock" {
-			c.fault("leftovers in the mirror", "%s", path)
+	for _, mirror := range mirrors {
+		stage.Must(filepath.WalkDir(filepath.Dir(mirror), func(path string, d os.DirEntry, err error) error {
+			if name := d.Name(); strings.Contains(name, "tmp") || strings.HasSuffix(name, ".incoming") || strings.HasSuffix(name, ".lock") && path != mirror+".lock" {
+				c.fault("leftovers in the mirror", "%s", path)
+			}
+			return err
+		}))
+		if out, err := gitIn(mirror, "fsck", "--connectivity-only", "--no-dangling"); err != nil || out != "" {
+			c.fault("leftovers in the mirror", "%s: %v %s", mirror, err, out)
 		}
-		return err
-	}))
-	if out, err := gitIn(mirrors[0], "fsck", "--connectivity-only", "--no-dangling"); err != nil || out != "" {
-		c.fault("leftovers in the mirror", "%v %s", err, out)
 	}
 }

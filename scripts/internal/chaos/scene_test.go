@@ -82,7 +82,12 @@ func (s *scene) prepare(ctx context.Context) {
 	s.tracker = lineartest.New(lineartest.Config{RequestsPerHour: 1e9, ComplexityPerHour: 1e12})
 	s.tracker.Start()
 	s.remote = newRemote(s.random("remote"))
-	stage.Must(s.WriteWorkflow(s.tracker.Endpoint(), workflowText, s.remote.url(), s.prepareAgent()))
+	keys := s.prepareAgent()
+	if *hosts {
+		s.prepareHosts(ctx)
+		keys += hostKeys
+	}
+	stage.Must(s.WriteWorkflow(s.tracker.Endpoint(), workflowText, s.remote.url(), keys))
 	stage.Must(s.tracker.Load(lineartest.Seed{Issues: s.issues()}))
 }
 
@@ -193,6 +198,11 @@ func (s *scene) processes() (list []process, err error) {
 	return list, err
 }
 
+const (
+	kindLink   = "link"   // ssh
+	kindDaemon = "daemon" // of a run on a host
+)
+
 // kind returns the kind of a process that the killer may hit, "" for every other process.
 func (p process) kind() string {
 	switch {
@@ -200,10 +210,16 @@ func (p process) kind() string {
 		return "agent"
 	case filepath.Base(p.Args[0]) == "git":
 		return "git"
+	case filepath.Base(p.Args[0]) == "ssh":
+		return kindLink
 	case len(p.Args) < 2 || filepath.Base(p.Args[0]) != "symphony":
 		return ""
 	case p.IsWorker():
 		return "worker"
+	case p.Args[1] == "host" && slices.Contains(p.Args, "--detached"):
+		return kindDaemon
+	case p.Args[1] == "host":
+		return "connect"
 	case p.Args[1] == "tick" && slices.Contains(p.Args, "--loop"):
 		return "loop"
 	case p.Args[1] == "tick":

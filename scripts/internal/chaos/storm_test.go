@@ -34,8 +34,12 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 	defer cancel()
 	fmt.Fprintf(os.Stderr, "chaos: %d seconds in %s\n", *seconds, s.Dir)
 	var all sync.WaitGroup
-	var errs [4]error
-	for n, actor := range []func(context.Context) error{c.killer, c.striker, s.sabotage, c.watch} {
+	actors := []func(context.Context) error{c.killer, c.striker, s.sabotage, c.watch}
+	if *hosts {
+		actors = append(actors, c.cutter)
+	}
+	errs := make([]error, len(actors))
+	for n, actor := range actors {
 		all.Go(func() {
 			if errs[n] = actor(ctx); errs[n] != nil {
 				cancel() // the storm needs all of them
@@ -49,7 +53,7 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 		all.Go(func() { c.ticks(ctx, trigger) })
 	}
 	all.Wait()
-	return errors.Join(errs[:]...)
+	return errors.Join(errs...)
 }
 
 // pause waits; it returns false if ctx is done.
