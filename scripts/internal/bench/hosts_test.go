@@ -4,16 +4,21 @@ package bench
 
 import (
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	port "github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
 // BenchmarkHosts measures a pass of a project with many hosts, issues and runs on the hosts, and compares it with a program that fetches
@@ -26,10 +31,7 @@ func BenchmarkHosts(b *testing.B) {
 		for n := range hosts {
 			names = append(names, fmt.Sprintf("gpu%d", n))
 		}
-		text := string(get(os.ReadFile(p.Workflow)))
-		text = strings.Replace(text, "polling:", fmt.Sprintf("worker:\n  ssh_hosts: [%s]\n  max_concurrent_agents_per_host: %d\npolling:",
-			strings.Join(names, ", "), runs/hosts), 1)
-		must(os.WriteFile(p.Workflow, []byte(text), 0o600))
+		p.addKeys("polling:", fmt.Sprintf("worker:\n  ssh_hosts: [%s]\n  max_concurrent_agents_per_host: %d\n", strings.Join(names, ", "), runs/hosts))
 		p.quietTick() // creates the database
 		p.addRuns(b, runs, hosts)
 		var passes, others samples
@@ -73,4 +75,89 @@ func (p *project) addRuns(b *testing.B, count, hosts int) {
 		b.Cleanup(func() { must(alive.Close()) })
 		must(alive.Beat(1, proc.Monotonic()))
 	}
+}
+
+// useHosts lets agents work on two hosts behind a real ssh server on this machine.
+func (p *project) useHosts() {
+	cmd := exec.CommandContext(ctx, "sh", "-e", get(filepath.Abs("testdata/made/hosts.sh")))
+	cmd.Dir, cmd.Env, cmd.Stderr = p.Dir, append(slices.Clone(p.Env), "WORK="+p.Dir, "SYMPHONY_TEST_MARK="), os.Stderr
+	must(cmd.Run())
+	p.Env[0] = "PATH=" + filepath.Join(p.Dir, "bin") + ":" + os.Getenv("PATH")
+	p.addKeys("polling:", "worker:\n  ssh_hosts: [near, far]\n  root: ~/spaces\n")
+}
+
+// addKeys adds keys to the workflow, before one that it has.
+func (p *project) addKeys(before, keys string) {
+	text := string(get(os.ReadFile(p.Workflow)))
+	must(os.WriteFile(p.Workflow, []byte(strings.Replace(text, before, keys+before, 1)), 0o600))
+}
+
+// BenchmarkTurn compares the time of a turn on a host with that of one here.
+func BenchmarkTurn(b *testing.B) {
+	turns := unlessShort(100, 10)
+	report(b, func() []metric {
+		there, here := newProject(b, 1), newProject(b, 1)
+		there.useHosts()
+		elsewhere, local := there.turns(turns), here.turns(turns)
+		more := 1000 * (median(elsewhere) - median(local))
+		return append(against(elsewhere, local, "wall", math.Inf(1)), metric{more, "ms-more", 20})
+	})
+}
+
+// turns runs an issue for that many turns, and returns the seconds from the start of each to that of the next one.
+func (p *project) turns(count int) (took []float64) {
+	p.addKeys("  max_concurrent_agents:", fmt.Sprintf("  max_turns: %d\n", count+1))
+	p.setIssues(1, 0, "tokens 1 1\nsh date +%N > f") // a turn without progress is the last one
+	p.symphony("tick", "--wait")
+	files := get(filepath.Glob(filepath.Join(p.StateDir, "runs", "*", "events.jsonl")))
+	var last time.Time
+	for line := range strings.Lines(string(get(os.ReadFile(files[0])))) {
+		var e struct {
+			At    time.Time
+			Event string
+		}
+		must(json.Unmarshal([]byte(line), &e))
+		if e.Event != "turn_prompt" {
+			continue
+		}
+		if !last.IsZero() {
+			took = append(took, e.At.Sub(last).Seconds())
+		}
+		last = e.At
+	}
+	if len(took) != count {
+		must(fmt.Errorf("%d turns, want %d", len(took)+1, count+1))
+	}
+	return took
+}
+
+// BenchmarkRemoteWorkers measures the memory and the CPU of this side for each of many agents on hosts, ssh included.
+func BenchmarkRemoteWorkers(b *testing.B) {
+	count, duration := unlessShort(50, 4), time.Duration(unlessShort(30, 5))*time.Second
+	report(b, func() []metric {
+		p := newProject(b, count)
+		p.useHosts()
+		p.startAgents(count)
+		pause(3 * time.Second)
+		var side []int
+		for _, each := range get(stage.Processes(p.Dir, "")) {
+			if each.IsWorker() || filepath.Base(each.Args[0]) == "ssh" {
+				side = append(side, each.PID)
+			}
+		}
+		if len(side) != 2*count {
+			b.Fatalf("%d processes, want %d", len(side), 2*count)
+		}
+		memory := 0.0
+		for _, pid := range side {
+			memory += proportionalSetMB(pid) / float64(count)
+		}
+		used := -processorSeconds(side)
+		pause(duration)
+		used += processorSeconds(side)
+		return []metric{
+			{memory, "PSS-MB", 10},
+			{1000 * used / float64(count) / duration.Seconds(), "ms-CPU-each-second", 5},
+		}
+	})
 }

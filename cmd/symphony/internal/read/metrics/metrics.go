@@ -194,6 +194,20 @@ func ofIssues() []family {
 			"symphony_blocked", gauge, "Whether nothing starts because of a fault of the machine, the tracker or the account.",
 			func(v view.Overview) []sample { return flag(v.Blocked != nil) },
 		},
+		{"symphony_host_runs", gauge, "The agents that work on each host.", ofHosts(func(h view.HostRow) float64 { return float64(h.Runs) })},
+		{"symphony_host_usable", gauge, "Whether a host is neither lost nor blocked.", ofHosts(func(h view.HostRow) float64 {
+			return flag(h.Message == "")[0].value
+		})},
+	}
+}
+
+// ofHosts returns a sample for each host.
+func ofHosts(value func(h view.HostRow) float64) func(view.Overview) []sample {
+	return func(v view.Overview) (list []sample) {
+		for _, h := range v.Hosts {
+			list = append(list, sample{"host", h.Name, value(h)})
+		}
+		return list
 	}
 }
 

@@ -54,7 +54,7 @@ func (j *Joined) joinLists(v Overview) {
 	j.Running, j.Retrying, j.Held = append(j.Running, v.Running...), append(j.Retrying, v.Retrying...), append(j.Held, v.Held...)
 	j.Undelivered, j.Kept = append(j.Undelivered, v.Undelivered...), append(j.Kept, v.Kept...)
 	j.Requests, j.PullRequests = append(j.Requests, v.Requests...), append(j.PullRequests, v.PullRequests...)
-	j.Rows = append(j.Rows, v.Rows...)
+	j.Rows, j.Hosts = append(j.Rows, v.Rows...), append(j.Hosts, v.Hosts...)
 	j.Counts = j.Counts.Plus(v.Counts)
 	if v.Skipped != nil { // the lists that are read on request stay nil without it
 		j.Skipped = append(append([]SkippedRow{}, j.Skipped...), v.Skipped...)

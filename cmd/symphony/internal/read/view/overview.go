@@ -29,6 +29,8 @@ type Overview struct {
 	Budget       *BudgetRow           `json:"budget"` // null without agent.budget_per_day
 	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run starts.
 	Schedule bool `json:"schedule_active"`
+	// Hosts are the machines on which agents work instead of this one.
+	Hosts []HostRow `json:"hosts"`
 	// LowUntil is set while too little of the tracker's allowance is left to look for new work.
 	LowUntil *time.Time `json:"tracker_low_until"`
 	// NextPass is when the schedule's next pass is expected; null where its passes show no rhythm yet.

@@ -52,7 +52,10 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	v := Overview{
 		GeneratedAt: f.Now, Claims: f.Claims(), Kept: kept, Requests: []RequestRow{}, Issues: o.Issues, Paused: f.Recorded.Paused,
 		Blocked: f.Block, Budget: f.Budget, Schedule: f.Schedule, NextPass: f.NextPass, Project: f.ProjectRow(),
-		scheduledAt: f.rhythm.Last.StartedAt, obstacle: f.Obstacle(),
+		Hosts: []HostRow{}, scheduledAt: f.rhythm.Last.StartedAt, obstacle: f.Obstacle(),
+	}
+	if f.Config != nil {
+		v.Hosts = Hosts(f.Config.Policy, f.Recorded, f.Now)
 	}
 	v.claims = only(f.Recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })
 	if f.Low.After(f.Now) {

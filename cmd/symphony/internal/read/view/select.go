@@ -146,7 +146,7 @@ func timeOf(r Row) time.Time {
 
 // confine returns the overview with these rows, and with what belongs to them in its other lists.
 func (v Overview) confine(rows []Row) Overview {
-	v.Rows = append([]Row{}, rows...)
+	v.Rows, v.Hosts = append([]Row{}, rows...), append([]HostRow{}, v.Hosts...)
 	undelivered, requests, pulls := v.Undelivered, v.Requests, v.PullRequests
 	v.Claims, v.Kept = Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}, []UndeliveredRow{}}, []KeptRow{}
 	if v.Skipped != nil {

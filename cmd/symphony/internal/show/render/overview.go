@@ -386,6 +386,11 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 			fmt.Fprintln(w.Stdout, hang(w, "         ", hint))
 		}
 	}
+	for _, h := range v.Hosts {
+		if h.Message != "" {
+			line("HOST", term.ColourWaits, "%s is %s: %s", h.Name, h.State, h.Message)
+		}
+	}
 	if b := v.Budget; b != nil && b.Reached {
 		line("BUDGET", term.ColourWaits, "%s, in %s", *b.Message, text.Duration(b.Until.Sub(now)))
 		fmt.Fprintln(w.Stdout, hang(w, "         ", "raise agent.budget_per_day, or start one issue with symphony run"))

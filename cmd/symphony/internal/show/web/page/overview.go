@@ -384,6 +384,11 @@ func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
 			}
 		}
 	}
+	for _, h := range v.Hosts {
+		if h.Message != "" {
+			add(obstacle{Class: "warn", Icon: "alert", Title: h.Name + " gets no further runs", Text: h.Message})
+		}
+	}
 	if b := v.Budget; b != nil && b.Reached {
 		add(obstacle{
 			Class: "warn", Icon: "clock", Title: "Nothing new starts: the budget of today is used up", Text: *b.Message,
