@@ -3,14 +3,20 @@ package reconcile
 import "time"
 
 // Delivery is what remains to be done about the commits of an issue's runs: they are not in the repository of the workflow yet.
-// The zero value means that nothing remains.
+// If it is not due, nothing remains.
 type Delivery struct {
 	Due      bool      `json:"due,omitempty"`      // the workspace may contain commits to push
 	Tries    int       `json:"tries,omitempty"`    // how many deliveries failed in a row
 	FailedAt time.Time `json:"failed_at,omitzero"` // the first of them
 	Code     string    `json:"code,omitempty"`     // of the last of them
 	Message  string    `json:"message,omitempty"`
+	// Host and Root are where the workspace is: the host, empty for this machine, and its workspace root. They stay after a delivery.
+	Host string `json:"host,omitempty"`
+	Root string `json:"root,omitempty"`
 }
+
+// done returns the delivery when nothing remains.
+func (d Delivery) done() Delivery { return Delivery{Host: d.Host, Root: d.Root} }
 
 // DeliveryResult is what became of the commits of one run.
 type DeliveryResult struct {
@@ -40,7 +46,8 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	if d.Tries == 0 {
 		d.FailedAt = at
 	}
-	return Delivery{Due: true, Tries: d.Tries + 1, FailedAt: d.FailedAt, Code: code, Message: message}
+	d.Due, d.Tries, d.Code, d.Message = true, d.Tries+1, code, message
+	return d
 }
 
 // Fault returns why a waiting claim waits: the failure of its delivery, or else that of its last run. Both are empty if nothing failed.

@@ -22,7 +22,8 @@ func (p *planner) deliveries() {
 		}
 		asked := p.asked[c.IssueID] // a pause does not concern an operator's command
 		due := (asked || c.Status == Waiting) && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now)
-		if due && !p.removing[c.IssueID] && p.unverified(c.IssueID) == "" && (asked || free > 0 && !p.s.Paused) {
+		waits := p.removing[c.IssueID] || p.unverified(c.IssueID) != "" || !asked && p.s.waitsForHost(c.Delivery.Host)
+		if due && !waits && (asked || free > 0 && !p.s.Paused) {
 			free--
 			p.deliver(*c)
 		}
@@ -33,12 +34,10 @@ func (p *planner) deliver(c Claim) {
 	reason := string(c.Kind)
 	c.Status, c.Kind, c.DueAt = Running, Delivering, time.Time{}
 	change := p.put(c)
-	// The commits are where the issue was worked on last, whether its host gets further runs or not.
-	there := p.s.newestThere(c.IssueID, func(string) bool { return true })
 	change.Insert = &Run{
 		Kind: DeliveryRun, IssueID: c.IssueID, Identifier: c.Identifier, Phase: Starting,
 		Issue: c.Issue, Fingerprint: c.Issue.Fingerprint(), StartedAt: p.s.Now,
-		WorkspaceRoot: cmp.Or(there.Root, c.WorkspaceRoot), Host: there.Host,
+		WorkspaceRoot: cmp.Or(c.Delivery.Root, c.WorkspaceRoot), Host: c.Delivery.Host,
 	}
 	p.plan.Actions = append(p.plan.Actions, Action{
 		Kind: ActDeliver, IssueID: c.IssueID, Identifier: c.Identifier, Reason: reason, Change: change,
@@ -61,10 +60,15 @@ func (p *planner) deliverNow(c *Claim) (Claim, bool) {
 // afterWork returns the claim after the end of an agent's run, whose worker may have pushed the commits or may have failed to.
 func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
+	if r.Turns > 0 || r.Delivery.Done {
+		c.Delivery.Host, c.Delivery.Root = r.Host, r.WorkspaceRoot
+	}
 	switch d := r.Delivery; {
+	case r.Remote == RemoteGone:
+		c.Delivery = Delivery{}
 	case !s.Policy.Deliver: // what waits is delivered once the workflow delivers again
 	case d.Done:
-		c.Delivery = Delivery{}
+		c.Delivery = c.Delivery.done()
 	case d.Code != "":
 		c.Delivery = c.Delivery.failed(d.Code, d.Message, ended)
 	case r.Turns > 0:
@@ -91,7 +95,7 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	c.Status, c.DueAt = Waiting, ended
 	switch {
 	case r.Outcome == Succeeded:
-		c.Delivery, c.Kind = Delivery{}, Continuation
+		c.Delivery, c.Kind = c.Delivery.done(), Continuation
 		if c.Failures > 0 {
 			c.Kind, c.DueAt = Backoff, ended.Add(Delay(c.Attempt, s.Policy.MaxRetryBackoff))
 		}

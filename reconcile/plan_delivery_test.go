@@ -145,41 +145,57 @@ func TestUndelivered(t *testing.T) {
 	}
 }
 
-// The commits are delivered from the machine that has the newest workspace of the issue, even if it is not in the workflow any more.
+// The commits are delivered from the machine on which the last run has worked, even if it is not in the workflow any more.
 func TestDeliveryFromHost(t *testing.T) {
 	one := issueNo(1)
-	there := func(host string) func(*Snapshot) {
-		return func(s *Snapshot) {
-			s.RemoteWorkspaces = append(s.RemoteWorkspaces, Workspace{IssueID: one.ID, Project: thisProject, Host: host, Root: "/" + host})
-		}
-	}
 	for _, row := range []struct {
 		rule       string
-		s          *scene
-		host, root string // of the delivery run; no root: there is none
+		host, root string // of the claim
+		edit       func(*Snapshot)
+		want       bool // there is a delivery
 	}{
-		{"of this machine", newScene().hosted(), "", "/spaces"},
-		{"of a host", newScene().hosted().edit(there("far")).edit(there("near")), "near", "/near"},
-		{"the host is not in the workflow", newScene().hosted().edit(there("old")), "old", "/old"},
-		{"the host is gone", newScene().hosted().edit(there("far")).edit(func(s *Snapshot) { s.RemoteWorkspaces[0].Abandoned = true }), "", "/spaces"},
-		{
-			"its last run may still be at work", newScene().hosted().edit(there("far")).edit(func(s *Snapshot) {
-				s.Runs = append(s.Runs, Run{
-					ID: "r", IssueID: one.ID, Kind: CleanupRun, Host: "far", Remote: RemoteBegun, Outcome: Lost, StartedAt: noon, HeartbeatAt: noon, Phase: EndingThere,
-				})
-			}), "", "",
-		},
+		{"of this machine", "", "/spaces", nil, true},
+		{"of a host", "near", "/near", nil, true},
+		{"the host is not in the workflow", "old", "/old", nil, true},
+		{"this machine has a newer workspace than a host", "", "/spaces", func(s *Snapshot) {
+			s.RemoteWorkspaces = []Workspace{{IssueID: one.ID, Project: thisProject, Host: "near", Root: "/near"}}
+		}, true},
+		{"the host is blocked", "near", "/near", func(s *Snapshot) {
+			s.RemoteBlocks = map[string]Block{"near": {Code: "host_unreachable", NextTry: noon.Add(time.Minute)}}
+		}, false},
+		{"its block is tested", "near", "/near", func(s *Snapshot) {
+			s.RemoteBlocks = map[string]Block{"near": {Code: "host_unreachable", NextTry: noon}}
+		}, true},
+		{"the last run may still be at work", "near", "/near", func(s *Snapshot) {
+			s.Runs = []Run{{
+				ID: "r", IssueID: one.ID, Kind: CleanupRun, Host: "near", Remote: RemoteBegun, Outcome: Lost, StartedAt: noon, HeartbeatAt: noon,
+				Phase: EndingThere,
+			}}
+		}, false},
+		{"an operator gives the host up", "old", "/old", func(s *Snapshot) {
+			s.Commands = []Command{{ID: 1, Verb: VerbHostGone, IssueID: one.ID, Identifier: one.Identifier}}
+		}, false},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
-			row.s.claim(one, func(c *Claim) { undelivered(0)(c); c.WorkspaceRoot = "/spaces" })
-			got := Run{}
-			for _, a := range Compute(delivers(row.s).Snapshot).Actions {
+			s := newScene().hosted().claim(one, func(c *Claim) { undelivered(0)(c); c.Delivery.Host, c.Delivery.Root = row.host, row.root })
+			if row.edit != nil {
+				s.edit(row.edit)
+			}
+			got, want := "", ""
+			for _, a := range Compute(delivers(s).Snapshot).Actions {
 				if a.Kind == ActDeliver {
-					got = *a.Change.Insert
+					got = a.Change.Insert.Host + " " + a.Change.Insert.WorkspaceRoot
 				}
 			}
-			equal(t, "host", got.Host, row.host)
-			equal(t, "root", got.WorkspaceRoot, row.root)
+			if row.want {
+				want = row.host + " " + row.root
+			}
+			equal(t, "delivery", got, want)
 		})
 	}
+	ended := newScene().hosted().running(one, func(_ *Claim, r *Run) {
+		r.Host, r.WorkspaceRoot, r.Outcome, r.Turns, r.EndedAt = "near", "/near", Failed, 1, noon
+	})
+	p := compute(delivers(ended).Snapshot)
+	equal(t, "host and root of the claim", p.claims[one.ID].Delivery.Host+" "+p.claims[one.ID].Delivery.Root, "near /near")
 }

@@ -94,7 +94,7 @@ func (p *planner) newDispatch() *dispatch {
 	for _, b := range p.dispatchBlocks() {
 		waits := p.s.Now.Before(b.NextTry) || b == p.s.Account.Block && p.s.Account.Probing
 		for _, r := range p.s.Runs {
-			if p.runs[r.ID] != nil && r.Host == "" && b.startedUnder(r) {
+			if p.runs[r.ID] != nil && b.concerns(r.Host) && b.startedUnder(r) {
 				waits, tester = true, r.Identifier
 			}
 		}
@@ -112,10 +112,11 @@ func (b Block) obstacle(tester string) *Obstacle {
 
 // dispatchBlocks returns the blocks of this machine under which only one run may start at a time.
 func (p *planner) dispatchBlocks() []*Block {
+	host := ""
 	if len(p.s.Policy.Hosts) > 0 {
-		return nil
+		host = p.s.Policy.Hosts[0]
 	}
-	return slices.DeleteFunc([]*Block{p.s.Account.Block, p.s.AgentBlock}, func(b *Block) bool { return b == nil })
+	return slices.DeleteFunc([]*Block{p.s.Account.Block, p.s.AgentBlock}, func(b *Block) bool { return b == nil || !b.concerns(host) })
 }
 
 func (d *dispatch) take(state string) {
@@ -384,7 +385,7 @@ func (d *dispatch) start(c contender) {
 		}
 		s.Account.Block, probed, reason = &next, &read, "probe"
 	}
-	if b := s.AgentBlock; b != nil && host == "" {
+	if b := s.AgentBlock; b != nil && b.concerns(host) {
 		next := b.Tried(s.Now)
 		s.AgentBlock, change.AgentBlock, reason = &next, &next, "probe"
 	}

@@ -75,18 +75,13 @@ func (p *planner) unverified(issueID string) string {
 }
 
 // home returns the newest workspace of the issue on a host that may still be used; one without a host if there is none.
-func (s *Snapshot) home(issueID string) Workspace {
-	return s.newestThere(issueID, func(host string) bool { return slices.Contains(s.Policy.Hosts, host) })
-}
-
-// newestThere returns the newest workspace of the issue on a host; one without a host if there is none.
-func (s *Snapshot) newestThere(issueID string, may func(host string) bool) (newest Workspace) {
+func (s *Snapshot) home(issueID string) (home Workspace) {
 	for _, w := range s.RemoteWorkspaces {
-		if w.IssueID == issueID && w.Project == s.Policy.Project && !w.Abandoned && may(w.Host) {
-			newest = w
+		if w.IssueID == issueID && w.Project == s.Policy.Project && !w.Abandoned && slices.Contains(s.Policy.Hosts, w.Host) {
+			home = w
 		}
 	}
-	return newest
+	return home
 }
 
 // countHosts counts the runs of each host, and finds the hosts that are lost.
@@ -187,6 +182,12 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	return "", ""
 }
 
+// waitsForHost reports whether a host is blocked and not to be tried yet.
+func (s *Snapshot) waitsForHost(host string) bool {
+	b, blocked := s.RemoteBlocks[host]
+	return blocked && s.Now.Before(b.NextTry)
+}
+
 // setRemoteBlock sets the block of a host in the snapshot and returns what is to be stored. A block without a code ends it.
 func (p *planner) setRemoteBlock(host string, b Block) map[string]Block {
 	changed := map[string]Block{host: b}
@@ -205,15 +206,20 @@ func (p *planner) setRemoteBlock(host string, b Block) map[string]Block {
 // not confirm as ended. The next plan settles that run.
 func (p *planner) hostIsGone(cmd Command) {
 	change, message := &Change{}, ""
-	c, home := p.claims[cmd.IssueID], p.s.home(cmd.IssueID)
+	c, there := p.claims[cmd.IssueID], p.s.home(cmd.IssueID).Host
+	if c != nil && there == "" && c.Delivery.Due {
+		there = c.Delivery.Host // perhaps it is not in the workflow any more
+	}
 	for _, r := range p.runs {
 		// A worker that only ends it may be alive.
 		if r.IssueID == cmd.IssueID && r.Remote == RemoteBegun && (!p.s.Liveness[r.ID].Alive || r.Phase == EndingThere) {
 			change.HostGone, message = r.ID, "its run on "+r.Host+" counts as ended"
 		}
 	}
-	if message == "" && home.Host != "" && c != nil && c.Status == Waiting {
-		change, message = p.put(p.s.freshStart(*c, Requested)), "its workspace on "+home.Host+" is given up"
+	if message == "" && there != "" && c != nil && c.Status == Waiting {
+		next := *c
+		next.Delivery = Delivery{} // what was committed there
+		change, message = p.put(p.s.freshStart(next, Requested)), "its workspace on "+there+" is given up"
 	}
 	if change.Commands = []int64{cmd.ID}; message == "" {
 		p.update(change)

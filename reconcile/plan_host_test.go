@@ -154,6 +154,9 @@ func TestHosts(t *testing.T) {
 		{"faults of this machine's account and codex do not count", newScene().hosted().edit(func(s *Snapshot) {
 			s.AgentBlock, s.Account.Limit = &Block{Code: "agent_auth", NextTry: noon.Add(time.Hour)}, &Limit{Until: noon.Add(time.Hour)}
 		}), "near"},
+		{"the repository can't be reached from this machine", newScene().hosted().edit(func(s *Snapshot) {
+			s.AgentBlock = &Block{Code: "repository_unavailable", Message: "no route", Since: noon.Add(-time.Hour), NextTry: noon.Add(time.Minute)}
+		}), "blocked repository_unavailable: no route"},
 		{"no hosts", newScene(), ""},
 	} {
 		t.Run(row.rule, func(t *testing.T) {

@@ -17,12 +17,13 @@ const (
 // ended reaps and settles the runs whose worker is dead, frozen or overdue.
 func (p *planner) ended() {
 	for _, r := range p.s.Runs {
-		b, blocked := p.s.RemoteBlocks[r.Host]
-		switch own := p.s.AgentBlock; {
-		case !p.s.concerns(r.IssueID):
-		case r.Host != "" && blocked && b.overBy(r):
+		if !p.s.concerns(r.IssueID) {
+			continue
+		}
+		if b, blocked := p.s.RemoteBlocks[r.Host]; blocked && b.overBy(r) {
 			p.update(&Change{RemoteBlocks: p.setRemoteBlock(r.Host, Block{})})
-		case r.Host == "" && own != nil && own.overBy(r):
+		}
+		if own := p.s.AgentBlock; own != nil && own.concerns(r.Host) && own.overBy(r) {
 			p.s.AgentBlock = nil
 			p.update(&Change{AgentBlock: &Block{}})
 		}
@@ -122,7 +123,9 @@ func (p *planner) settle(r Run, giveUp bool) {
 	case r.StopReason == StopProject:
 		change = p.drop(*c, StopProject)
 	case r.Remote == RemoteGone && !c.HoldNext: // the operator has asked for a new start
-		change = p.put(p.s.freshStart(*c, Requested))
+		next := *c
+		next.Delivery = Delivery{}
+		change = p.put(p.s.freshStart(next, Requested))
 	case r.Kind == DeliveryRun:
 		change = p.put(p.s.afterDelivery(*c, r))
 	default:
@@ -206,7 +209,7 @@ func blocks(r Run) bool {
 // blockAfter sets the block that follows from the end of a run, if any, and adds it to a change: a block of the run's host, or of this
 // machine.
 func (p *planner) blockAfter(r Run, change *Change) {
-	here := r.Host == ""
+	here := Block{Code: r.ErrorCode}.concerns(r.Host)
 	if r.Kind != AgentRun || !blocks(r) || p.s.outdated(r) || here && p.s.Account.shared(r) {
 		return
 	}
@@ -219,7 +222,7 @@ func (p *planner) blockAfter(r Run, change *Change) {
 	}
 	b := before.After(r.ErrorCode, message, endOf(r, p.s.Now))
 	for _, other := range p.runs {
-		if other.Host == r.Host && b.overBy(*other) {
+		if (other.Host == r.Host || here && b.concerns(other.Host)) && b.overBy(*other) {
 			return
 		}
 	}

@@ -66,7 +66,7 @@ func (j *job) reach(ctx context.Context) error {
 		}
 		return err
 	}
-	j.here = &here{j.Machine.Run(j.run.ID), j.Env}
+	j.here = &here{j.Machine.Run(host.HereID(j.run.ID)), j.Env}
 	j.Machine, j.StateDir, j.Env = far.Machine, far.Account.StateDir, far.Account.Env
 	j.Redactor.Add(j.Config.SecretsIn(j.Env))
 	root := expandHome(j.run.WorkspaceRoot, far.Account.Home)

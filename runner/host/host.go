@@ -99,6 +99,10 @@ const CodeEnded = "host_ended"
 // RunDir is the directory of a run below the state directory, on the machine of its worker.
 func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
 
+// HereID marks the processes that a run on another machine has on that of its worker: git, and a login shell for it. They may be the same
+// machine.
+func HereID(runID string) string { return runID + "-here" }
+
 // Files in that directory.
 const (
 	AliveFile = "alive" // its worker keeps it locked until it ends

@@ -115,14 +115,14 @@ type Mirror interface {
 	// Address is the address of the remote without a password.
 	Address() string
 	// Bundle fetches from the remote, and returns a bundle of all branches and tags without what the commits in have contain.
-	Bundle(ctx context.Context, r CloneRequest, have []string) (Bundled, io.ReadCloser, error)
+	Bundle(ctx context.Context, r CloneRequest, have []string) (BundleAnswer, io.ReadCloser, error)
 	// Deliver pushes the work of a run on another machine.
 	Deliver(ctx context.Context, r DeliverRequest, w Work) (DeliverAnswer, error)
 	OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error)
 }
 
-// Bundled describes a bundle, and the clone to make from it.
-type Bundled struct {
+// BundleAnswer describes a bundle, and the clone to make from it.
+type BundleAnswer struct {
 	CloneAnswer
 	Head string // the reference of the remote's default branch
 }
@@ -132,28 +132,31 @@ type Work struct {
 	Commit string   // HEAD, empty for none
 	Cloned Origin   // what the workspace was cloned from
 	Tips   []string // commits that the mirror of that machine has, with all that they contain
-	// Pack writes a pack of Commit and its history, without what the commits in have contain, of which each is in Tips. What it writes
-	// is not trusted.
+	// Pack writes a pack of Commit and its history, without what those commits in have contain that the machine has. What it writes is
+	// not trusted.
 	Pack func(ctx context.Context, have []string, to io.Writer) error
 }
 
-// BundledRun is implemented by runs that can work for a worker on another machine. The calls are those that a clone and a delivery
-// consist of. As in a Run, nothing of the workspace takes part in them, and the machine needs no credentials.
-type BundledRun interface {
+// RepositorySteps are the steps of a clone and a delivery on the machine of the workspace, if its worker is on another one. Runs that are
+// served implement it. No program or setting of the workspace takes part in them, and the machine needs no access to the remote.
+type RepositorySteps interface {
 	// ReadTips reads what the mirror and the workspace have.
 	ReadTips(ctx context.Context, r TipsRequest) (TipsAnswer, error)
 	// AddToBundle adds bytes to the bundle from which CloneBundle fills the workspace.
 	AddToBundle(ctx context.Context, p Part) error
 	CloneBundle(ctx context.Context, r BundleRequest) error
-	// MakePack makes the pack of Work. ReadPack reads bytes of it, as many as fit into an answer; none at its end.
-	MakePack(ctx context.Context, r PackRequest) error
+	// MakePack makes the pack of Work. ReadPack reads bytes of it, as many as fit into a Part.
+	MakePack(ctx context.Context, r PackRequest) (PackAnswer, error)
 	ReadPack(ctx context.Context, offset int64) (Part, error)
 	// RecordDelivered records that HEAD of the workspace is on a branch of the remote.
 	RecordDelivered(ctx context.Context, r DeliveredRequest) error
 }
 
-// TipsRequest names the repository by its address without a password.
-type TipsRequest struct{ Address string }
+// TipsRequest names the repository by its address without a password. Work asks for the commit of the workspace, too.
+type TipsRequest struct {
+	Address string
+	Work    bool
+}
 
 // TipsAnswer is Work without its pack.
 type TipsAnswer struct {
@@ -163,7 +166,7 @@ type TipsAnswer struct {
 }
 
 // PartSize is the largest number of bytes in a Part.
-const PartSize = 1 << 20
+const PartSize = 256 << 10
 
 // Part are bytes of a bundle or a pack.
 type Part struct {
@@ -173,7 +176,7 @@ type Part struct {
 
 // BundleRequest asks to fill the workspace that a run holds from the bundle that was added. Env is CheckoutEnv of CloneRequest.
 type BundleRequest struct {
-	Bundled
+	BundleAnswer
 	Address     string // as in TipsRequest
 	Branch      string
 	Name, Email string // as in Repository
@@ -185,6 +188,9 @@ type PackRequest struct {
 	Address, Commit string
 	Have            []string
 }
+
+// PackAnswer is the size of the pack in bytes.
+type PackAnswer struct{ Size int64 }
 
 // DeliveredRequest is what was delivered, and where.
 type DeliveredRequest struct{ Address, Branch, Commit string }

@@ -142,24 +142,16 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 		}
 		return live
 	}
-	if run.Host != "" { // its processes are elsewhere
-		return reconcile.Liveness{Refused: pulse.Refused}
-	}
 	found, err := l.Machine.Left(ctx, left(run))
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Refused: pulse.Refused}
 }
 
-// left describes the processes of a run whose worker has exited, or has released the run and is about to exit.
+// left describes the processes on this machine of a run whose worker has exited, or has released the run and is about to exit.
 func left(run reconcile.Run) host.LeftRequest {
-	return host.LeftRequest{RunID: run.ID, ThreadID: run.ThreadID, Root: run.WorkspaceRoot}
-}
-
-// end ends the processes of a run on this machine. A run of another machine has none here but its worker, whose ssh ends with it.
-func (l *Local) end(ctx context.Context, run reconcile.Run, r host.LeftRequest) (host.LeftAnswer, error) {
 	if run.Host != "" {
-		return host.LeftAnswer{}, nil
+		return host.LeftRequest{RunID: host.HereID(run.ID)}
 	}
-	return l.Machine.End(ctx, r)
+	return host.LeftRequest{RunID: run.ID, ThreadID: run.ThreadID, Root: run.WorkspaceRoot}
 }
 
 // Stop implements reconcile.Runners. It sends SIGTERM if the worker is still the process that took the run, and waits until the
@@ -202,7 +194,7 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	}
 	frozen := left(run)
 	frozen.Frozen = true
-	killed, err := l.end(ctx, run, frozen)
+	killed, err := l.Machine.End(ctx, frozen)
 	if err == nil { // a worker that has not begun to work yet is unknown to the machine
 		err = proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGKILL)
 	}
@@ -222,7 +214,7 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 		return nil, fail("alive file of run "+run.ID, err)
 	}
 	defer release()
-	killed, err := l.end(ctx, run, left(run))
+	killed, err := l.Machine.End(ctx, left(run))
 	if err != nil && len(killed.Processes) == 0 {
 		return nil, fail("processes of run "+run.ID, err)
 	}

@@ -213,7 +213,7 @@ func (r *run) Finish(context.Context) (err error) {
 	if r.space != nil {
 		err = r.space.Release()
 	}
-	err = errors.Join(err, r.tree.Close())
+	err = errors.Join(err, r.tree.Close(), r.removeParts())
 	r.tree, r.procs, r.space, r.guard = nil, nil, nil, nil
 	return host.WithCode(err)
 }

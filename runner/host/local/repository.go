@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
@@ -39,7 +41,7 @@ func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.D
 	}
 	m := r.mirror(q.Repository, q.Env)
 	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
-		answer, err := m.Deliver(ctx, r.space.Path, r.space.Origin(), q.Branch, q.Delivered)
+		answer, err := m.DeliverFrom(ctx, r.space.Path, r.space.Origin(), q.Branch, q.Delivered)
 		if err == nil && answer.Base != "" {
 			err = r.moveOrigin(q.Repository.URL)
 		}
@@ -79,40 +81,19 @@ func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
 	return repository.New(r.space.MirrorsDir(), remote, append(env, host.RunMark+"="+r.id), inherit)
 }
 
-// Mirrors are the mirrors on this machine for runs on others. It implements host.Mirrors.
-type Mirrors struct{ Dir string }
-
-// mirror implements host.Mirror.
-type mirror struct{ *repository.Mirror }
+// Mirrors are the mirrors on this machine for a run on another one. It implements host.Mirrors.
+type Mirrors struct{ Dir, RunID string }
 
 var (
-	_ host.Mirrors    = Mirrors{}
-	_ host.Mirror     = mirror{}
-	_ host.BundledRun = &run{}
+	_ host.Mirrors         = Mirrors{}
+	_ host.Mirror          = &repository.Mirror{}
+	_ host.RepositorySteps = &run{}
 )
 
-// Mirror implements host.Mirrors.
+// Mirror implements host.Mirrors. Its git commands are marked as processes of the run, so that they are found if its worker dies.
 func (m Mirrors) Mirror(r host.Repository, env []string) host.Mirror {
 	env = repository.Environ(host.Scrub(env), func(string, string) bool { return false })
-	return mirror{repository.New(m.Dir, r, env, func(files ...*os.File) []*os.File { return files })}
-}
-
-// Bundle implements host.Mirror.
-func (m mirror) Bundle(ctx context.Context, q host.CloneRequest, have []string) (made host.Bundled, bundle io.ReadCloser, err error) {
-	made, file, err := m.Mirror.Bundle(ctx, q.Branch, q.Delivered, have)
-	return made, file, host.WithCode(err)
-}
-
-// Deliver implements host.Mirror.
-func (m mirror) Deliver(ctx context.Context, q host.DeliverRequest, w host.Work) (host.DeliverAnswer, error) {
-	answer, err := m.DeliverWork(ctx, w, q.Branch, q.Delivered)
-	return answer, host.WithCode(err)
-}
-
-// OpenPullRequest implements host.Mirror.
-func (m mirror) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (host.PullRequestAnswer, error) {
-	answer, err := m.Mirror.OpenPullRequest(ctx, q)
-	return answer, host.WithCode(err)
+	return repository.New(m.Dir, r, append(env, host.RunMark+"="+m.RunID), func(files ...*os.File) []*os.File { return files })
 }
 
 // Files in the directory of a run whose worker is on another machine.
@@ -125,30 +106,27 @@ func (r *run) file(name string) string {
 	return filepath.Join(host.RunDir(r.machine.StateDir, r.id), name)
 }
 
-// ReadTips implements host.BundledRun.
+// ReadTips implements host.RepositorySteps.
 func (r *run) ReadTips(ctx context.Context, q host.TipsRequest) (answer host.TipsAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
 	answer.Cloned = r.space.Origin()
-	if answer.Cloned.URL != "" {
+	if q.Work {
 		head, err := git.HeadOf(r.space.Path)
-		if answer.Commit = head.Commit; err != nil {
-			return answer, fmt.Errorf("HEAD of %s: %w", r.space.Path, err)
+		if err != nil {
+			return answer, reconcile.NewError(host.CodeDeliveryFailed, fmt.Sprintf("HEAD of %s: %v", r.space.Path, err), "look at it on the host")
 		}
+		answer.Commit = head.Commit
 	}
 	answer.Tips, err = r.mirror(host.Repository{URL: q.Address}, r.machine.Account.Env).Tips(ctx)
 	return answer, err
 }
 
-// AddToBundle implements host.BundledRun.
+// AddToBundle implements host.RepositorySteps.
 func (r *run) AddToBundle(_ context.Context, p host.Part) error {
-	flags := os.O_WRONLY | os.O_CREATE
-	if p.Offset == 0 {
-		flags |= os.O_TRUNC
-	}
-	f, err := os.OpenFile(r.file(bundleFile), flags, 0o600)
+	f, err := os.OpenFile(r.file(bundleFile), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err == nil {
 		_, err = f.WriteAt(p.Data, p.Offset)
 		err = errors.Join(err, f.Close())
@@ -156,35 +134,48 @@ func (r *run) AddToBundle(_ context.Context, p host.Part) error {
 	return host.WithCode(err)
 }
 
-// CloneBundle implements host.BundledRun.
+// CloneBundle implements host.RepositorySteps.
 func (r *run) CloneBundle(ctx context.Context, q host.BundleRequest) (err error) {
 	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
 		return err
 	}
 	m := r.mirror(host.Repository{URL: q.Address, Name: q.Name, Email: q.Email}, q.Env)
-	err = m.CloneBundle(ctx, r.space.Path, q.Branch, q.Bundled, r.file(bundleFile))
+	err = m.CloneBundle(ctx, r.space.Path, q.Branch, q.BundleAnswer, r.file(bundleFile))
 	if err == nil {
 		err = r.space.SetOrigin(host.Origin{URL: q.Address, Commit: q.BaseCommit})
 	}
-	return errors.Join(err, os.Remove(r.file(bundleFile)))
+	return err
 }
 
-// MakePack implements host.BundledRun.
-func (r *run) MakePack(ctx context.Context, q host.PackRequest) (err error) {
+// removeParts removes what clones and deliveries have left in the directory of the run.
+func (r *run) removeParts() (err error) {
+	for _, name := range []string{bundleFile, packFile} {
+		if removed := os.Remove(r.file(name)); !errors.Is(removed, fs.ErrNotExist) {
+			err = errors.Join(err, removed)
+		}
+	}
+	return err
+}
+
+// MakePack implements host.RepositorySteps.
+func (r *run) MakePack(ctx context.Context, q host.PackRequest) (answer host.PackAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
-		return err
+		return answer, err
 	}
 	f, err := os.OpenFile(r.file(packFile), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	err = r.mirror(host.Repository{URL: q.Address}, r.machine.Account.Env).MakePack(ctx, r.space.Path, q.Commit, q.Have, f)
-	return errors.Join(err, f.Close())
+	if err == nil {
+		answer.Size, err = f.Seek(0, io.SeekEnd)
+	}
+	return answer, errors.Join(err, f.Close())
 }
 
-// ReadPack implements host.BundledRun.
+// ReadPack implements host.RepositorySteps.
 func (r *run) ReadPack(_ context.Context, offset int64) (p host.Part, err error) {
 	defer func() { err = host.WithCode(err) }()
 	f, err := os.Open(r.file(packFile))
@@ -197,13 +188,10 @@ func (r *run) ReadPack(_ context.Context, offset int64) (p host.Part, err error)
 	if p.Data = p.Data[:n]; errors.Is(err, io.EOF) {
 		err = nil
 	}
-	if err == nil && n == 0 {
-		err = os.Remove(r.file(packFile))
-	}
 	return p, err
 }
 
-// RecordDelivered implements host.BundledRun.
+// RecordDelivered implements host.RepositorySteps.
 func (r *run) RecordDelivered(ctx context.Context, q host.DeliveredRequest) error {
 	err := r.Verify(ctx)
 	if err == nil {

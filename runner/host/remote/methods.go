@@ -41,8 +41,8 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 		}),
 	}
 	maps.Copy(all, c.methods())
-	if bundled, serves := run.(host.BundledRun); serves {
-		maps.Copy(all, bundledMethods(bundled))
+	if steps, serves := run.(host.RepositorySteps); serves {
+		maps.Copy(all, repositoryMethods(steps))
 	}
 	return all
 }

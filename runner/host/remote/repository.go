@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// maxPack is the number of bytes that a delivery reads from a host at most.
-const maxPack = 4 << 30
+const (
+	maxPack       = 4 << 30          // bytes that a delivery reads from a host at most
+	partsInFlight = 8                // so that a slow link is not idle while it carries an answer
+	recordBound   = 30 * time.Second // for what need not be recorded
+)
 
 // Clone implements host.Run. The mirror here fetches from the remote; the one on the host gets what it lacks in a bundle.
 func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
@@ -26,7 +30,7 @@ func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, 
 }
 
 func (r run) cloneFrom(ctx context.Context, m host.Mirror, q host.CloneRequest) (answer host.CloneAnswer, err error) {
-	there, err := r.readTips(ctx, m)
+	there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address()})
 	if err != nil {
 		return answer, err
 	}
@@ -37,10 +41,18 @@ func (r run) cloneFrom(ctx context.Context, m host.Mirror, q host.CloneRequest) 
 	if err := errors.Join(r.send(ctx, bundle), bundle.Close()); err != nil {
 		return answer, err
 	}
-	return made.CloneAnswer, tell(ctx, r.Client, "CloneBundle", host.BundleRequest{
-		Bundled: made, Address: m.Address(), Branch: q.Branch, Name: q.Repository.Name, Email: q.Repository.Email, Env: q.CheckoutEnv,
+	err = tell(ctx, r.Client, "CloneBundle", host.BundleRequest{
+		BundleAnswer: made, Address: m.Address(), Branch: q.Branch, Name: q.Repository.Name, Email: q.Repository.Email, Env: q.CheckoutEnv,
 	})
+	var known *reconcile.Error
+	if errors.As(err, &known) && known.Code == host.CodeRepositoryUnavailable { // it is a fault of the host, and the remote is fine
+		err = &reconcile.Error{Code: codeFailed, Message: known.Message, Hint: "look at git on the host", Err: err}
+	}
+	return made.CloneAnswer, err
 }
+
+// codeFailed is the code of a fault of the host.
+const codeFailed = "host_failed"
 
 // mirror returns the mirror here.
 func (r run) mirror(repository host.Repository, env []string) (host.Mirror, error) {
@@ -51,15 +63,15 @@ func (r run) mirror(repository host.Repository, env []string) (host.Mirror, erro
 }
 
 // readTips reads what the host has. Git gets these names as arguments.
-func (r run) readTips(ctx context.Context, m host.Mirror) (answer host.TipsAnswer, err error) {
-	answer, err = ask[host.TipsAnswer](ctx, r.Client, "ReadTips", host.TipsRequest{Address: m.Address()})
+func (r run) readTips(ctx context.Context, q host.TipsRequest) (answer host.TipsAnswer, err error) {
+	answer, err = ask[host.TipsAnswer](ctx, r.Client, "ReadTips", q)
 	for _, id := range append([]string{answer.Commit, answer.Cloned.Commit}, answer.Tips...) {
 		if err == nil && id != "" && !objectName().MatchString(id) {
-			err = reconcile.NewError(host.CodeDeliveryFailed, "the host names a commit "+text.Visible(text.Within(id, 100)),
-				"see what is wrong with symphony on the host")
+			err = reconcile.NewError(codeFailed, "the host names a commit "+text.Visible(text.Within(id, 100)),
+				"see what is wrong with symphony there")
 		}
 	}
-	answer.Cloned.URL = text.Visible(answer.Cloned.URL)
+	answer.Cloned.URL = text.Visible(text.Within(answer.Cloned.URL, maxText))
 	return answer, err
 }
 
@@ -67,22 +79,18 @@ var objectName = text.Pattern(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
 
 // send sends a bundle in parts.
 func (r run) send(ctx context.Context, bundle io.Reader) error {
-	buffer := make([]byte, host.PartSize)
-	for offset := int64(0); ; {
-		n, readErr := io.ReadFull(bundle, buffer)
-		if n > 0 {
-			if err := tell(ctx, r.Client, "AddToBundle", host.Part{Offset: offset, Data: buffer[:n]}); err != nil {
-				return err
-			}
+	offset, ended := int64(0), false
+	next := func(ctx context.Context) func() (nothing, error) {
+		data := make([]byte, host.PartSize)
+		n, err := io.ReadFull(bundle, data)
+		if ended = err != nil; ended && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return func() (nothing, error) { return nothing{}, err }
 		}
+		part := host.Part{Offset: offset, Data: data[:n]}
 		offset += int64(n)
-		switch {
-		case errors.Is(readErr, io.EOF), errors.Is(readErr, io.ErrUnexpectedEOF):
-			return nil
-		case readErr != nil:
-			return readErr
-		}
+		return func() (nothing, error) { return nothing{}, tell(ctx, r.Client, "AddToBundle", part) }
 	}
+	return inFlight(ctx, func() bool { return !ended }, next, func(nothing) error { return nil })
 }
 
 // Deliver implements host.Run. The mirror here gets the new commits from the host in a pack, and pushes them.
@@ -97,39 +105,87 @@ func (r run) Deliver(ctx context.Context, q host.DeliverRequest) (host.DeliverAn
 }
 
 func (r run) deliverTo(ctx context.Context, m host.Mirror, q host.DeliverRequest) (answer host.DeliverAnswer, err error) {
-	there, err := r.readTips(ctx, m)
+	there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address(), Work: true})
 	if err != nil {
 		return answer, err
 	}
 	work := host.Work{Commit: there.Commit, Cloned: there.Cloned, Tips: there.Tips}
 	work.Pack = func(ctx context.Context, have []string, to io.Writer) error {
-		err := tell(ctx, r.Client, "MakePack", host.PackRequest{Address: m.Address(), Commit: there.Commit, Have: have})
+		made, err := ask[host.PackAnswer](ctx, r.Client, "MakePack", host.PackRequest{Address: m.Address(), Commit: there.Commit, Have: have})
+		var known *reconcile.Error
+		if errors.As(err, &known) {
+			err = errors.New(known.Message)
+		}
 		if err != nil {
 			return err
 		}
-		return r.receive(ctx, to)
+		return r.receive(ctx, made.Size, to)
 	}
-	answer, err = m.Deliver(ctx, q, work)
-	if err == nil && answer.Commits > 0 {
-		err = tell(ctx, r.Client, "RecordDelivered", host.DeliveredRequest{Address: m.Address(), Branch: q.Branch, Commit: answer.Commit})
+	if answer, err = m.Deliver(ctx, q, work); err != nil || answer.Commits == 0 {
+		return answer, err
 	}
-	return answer, err
+	bounded, cancel := context.WithTimeout(ctx, recordBound)
+	defer cancel()
+	// If this fails, the workspace is kept as unsaved, as on this machine.
+	_ = tell(bounded, r.Client, "RecordDelivered", host.DeliveredRequest{Address: m.Address(), Branch: q.Branch, Commit: answer.Commit})
+	return answer, nil
 }
 
-// receive reads a pack to its end.
-func (r run) receive(ctx context.Context, to io.Writer) error {
-	for offset := int64(0); ; {
-		part, err := ask[host.Part](ctx, r.Client, "ReadPack", offset)
-		if err != nil || len(part.Data) == 0 {
-			return err
-		}
-		if offset += int64(len(part.Data)); offset > maxPack {
-			return fmt.Errorf("the host sends more than %d GiB", maxPack>>30)
-		}
-		if _, err := to.Write(part.Data); err != nil {
-			return err
+// receive reads a pack.
+func (r run) receive(ctx context.Context, size int64, to io.Writer) error {
+	if size > maxPack {
+		return fmt.Errorf("the pack has more than %d GiB", maxPack>>30)
+	}
+	offset := int64(0)
+	next := func(ctx context.Context) func() (host.Part, error) {
+		from := offset
+		offset += host.PartSize
+		return func() (host.Part, error) {
+			part, err := ask[host.Part](ctx, r.Client, "ReadPack", from)
+			if want := min(host.PartSize, size-from); err == nil && int64(len(part.Data)) != want {
+				err = fmt.Errorf("the pack has %d bytes instead of %d at %d", len(part.Data), want, from)
+			}
+			return part, err
 		}
 	}
+	return inFlight(ctx, func() bool { return offset < size }, next, func(p host.Part) error {
+		_, err := to.Write(p.Data)
+		return err
+	})
+}
+
+// inFlight makes calls, several at once, and uses their results in order. next prepares a call, as long as there are more.
+func inFlight[A any](ctx context.Context, more func() bool, next func(context.Context) func() (A, error), use func(A) error) error {
+	type result struct {
+		value A
+		err   error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var waiting []chan result
+	for more() || len(waiting) > 0 {
+		if more() && len(waiting) < partsInFlight {
+			call, done := next(ctx), make(chan result, 1)
+			go func() {
+				value, err := call()
+				done <- result{value, err}
+			}()
+			waiting = append(waiting, done)
+			continue
+		}
+		got := <-waiting[0]
+		waiting = waiting[1:]
+		if got.err == nil {
+			got.err = ctx.Err()
+		}
+		if got.err == nil {
+			got.err = use(got.value)
+		}
+		if got.err != nil {
+			return got.err
+		}
+	}
+	return nil
 }
 
 // OpenPullRequest implements host.Run. The host takes no part in it.
@@ -143,11 +199,11 @@ func (r run) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (ho
 	})
 }
 
-// bundledMethods are the calls that Clone and Deliver consist of.
-func bundledMethods(run host.BundledRun) map[string]method {
+// repositoryMethods are the calls that Clone and Deliver consist of.
+func repositoryMethods(run host.RepositorySteps) map[string]method {
 	return map[string]method{
 		"ReadTips": methodOf(run.ReadTips), "AddToBundle": methodOf(withoutResult(run.AddToBundle)),
-		"CloneBundle": methodOf(withoutResult(run.CloneBundle)), "MakePack": methodOf(withoutResult(run.MakePack)),
+		"CloneBundle": methodOf(withoutResult(run.CloneBundle)), "MakePack": methodOf(run.MakePack),
 		"ReadPack": methodOf(run.ReadPack), "RecordDelivered": methodOf(withoutResult(run.RecordDelivered)),
 	}
 }

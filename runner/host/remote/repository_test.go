@@ -1,7 +1,10 @@
 package remote
 
 import (
+	"bytes"
+	"compress/zlib"
 	"context"
+	"crypto/sha1" //nolint:gosec // git's
 	"errors"
 	"io"
 	"os"
@@ -9,7 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -22,14 +27,24 @@ type carrying struct {
 	t    *testing.T
 	dir  string
 	env  []string
+	url  string  // of the remote
 	sent *record // what the newest client has sent
+	// received counts the bytes that clients have received.
+	received atomic.Int64
 }
 
 // record keeps what the client writes.
 type record struct {
 	io.ReadWriteCloser
-	mu   sync.Mutex
-	text strings.Builder
+	received *atomic.Int64
+	mu       sync.Mutex
+	text     strings.Builder
+}
+
+func (r *record) Read(b []byte) (int, error) {
+	n, err := r.ReadWriteCloser.Read(b)
+	r.received.Add(int64(n))
+	return n, err
 }
 
 func (r *record) Write(b []byte) (int, error) {
@@ -42,7 +57,7 @@ func (r *record) Write(b []byte) (int, error) {
 func newCarrying(t *testing.T) *carrying {
 	t.Helper()
 	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
-	c := &carrying{t: t, dir: dir, env: []string{
+	c := &carrying{t: t, dir: dir, url: filepath.Join(dir, "remote.git"), env: []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a",
 		"GIT_COMMITTER_EMAIL=a@b",
 	}}
@@ -61,7 +76,7 @@ func (c *carrying) sh(script string) string {
 // changedRun is a run of the machine with other calls for clones and deliveries.
 type changedRun struct {
 	host.Run
-	host.BundledRun
+	host.RepositorySteps
 }
 
 // oneRun is a machine with one run.
@@ -73,20 +88,20 @@ type oneRun struct {
 func (m oneRun) Run(string) host.Run { return m.run }
 
 // prepare prepares the workspace of an issue on the machine, which may be a changed one, and returns the run.
-func (c *carrying) prepare(issue string, change func(host.BundledRun) host.BundledRun) (host.Run, host.PrepareAnswer) {
+func (c *carrying) prepare(issue string, change func(host.RepositorySteps) host.RepositorySteps) (host.Run, host.PrepareAnswer) {
 	c.t.Helper()
 	there := local.Machine{StateDir: filepath.Join(c.dir, "there"), Account: host.Account{Env: c.env}}
 	of := Incarnation{"run-" + issue, 1, "s"}
 	test.OK(c.t, os.MkdirAll(host.RunDir(there.StateDir, of.RunID), 0o700))
 	real := there.Run(of.RunID)
-	bundled := real.(host.BundledRun)
+	bundled := real.(host.RepositorySteps)
 	if change != nil {
 		bundled = change(bundled)
 	}
 	r := &rig{Server: NewServer(oneRun{there, changedRun{real, bundled}}, of, c.t.TempDir())}
 	client := test.Must(Connect(c.t.Context(), func(ctx context.Context) (io.ReadWriteCloser, error) {
 		conn, err := r.dial(ctx)
-		c.sent = &record{ReadWriteCloser: conn}
+		c.sent = &record{ReadWriteCloser: conn, received: &c.received}
 		return c.sent, err
 	}, of))
 	c.t.Cleanup(func() {
@@ -103,7 +118,7 @@ func (c *carrying) prepare(issue string, change func(host.BundledRun) host.Bundl
 func (c *carrying) clone(run host.Run, branch, delivered string) host.CloneAnswer {
 	c.t.Helper()
 	answer := test.Must(run.Clone(c.t.Context(), host.CloneRequest{
-		Repository: host.Repository{URL: filepath.Join(c.dir, "remote.git")}, Branch: branch, Delivered: delivered, Timeout: test.Patience(),
+		Repository: host.Repository{URL: c.url}, Branch: branch, Delivered: delivered, Timeout: test.Patience(),
 		Env: append([]string{"TOKEN=secretsecret"}, c.env...), CheckoutEnv: c.env,
 	}))
 	test.OK(c.t, run.Confirm(c.t.Context(), host.ConfirmRequest{}))
@@ -112,7 +127,7 @@ func (c *carrying) clone(run host.Run, branch, delivered string) host.CloneAnswe
 
 func (c *carrying) deliver(run host.Run, branch, delivered string) (host.DeliverAnswer, error) {
 	return run.Deliver(c.t.Context(), host.DeliverRequest{
-		Repository: host.Repository{URL: filepath.Join(c.dir, "remote.git")}, Branch: branch, Delivered: delivered, Timeout: test.Patience(),
+		Repository: host.Repository{URL: c.url}, Branch: branch, Delivered: delivered, Timeout: test.Patience(),
 		Env: append([]string{"TOKEN=secretsecret"}, c.env...),
 	})
 }
@@ -148,31 +163,32 @@ func TestCarriedRepository(t *testing.T) {
 
 // lying is a machine that is not what it should be.
 type lying struct {
-	host.BundledRun
+	host.RepositorySteps
 	tips func(*host.TipsAnswer)
+	size int64
 	pack func(offset int64) []byte
 }
 
 func (l lying) ReadTips(ctx context.Context, q host.TipsRequest) (host.TipsAnswer, error) {
-	answer, err := l.BundledRun.ReadTips(ctx, q)
+	answer, err := l.RepositorySteps.ReadTips(ctx, q)
 	if l.tips != nil {
 		l.tips(&answer)
 	}
 	return answer, err
 }
 
-func (l lying) MakePack(ctx context.Context, q host.PackRequest) error {
+func (l lying) MakePack(ctx context.Context, q host.PackRequest) (host.PackAnswer, error) {
 	if l.pack != nil {
-		return nil
+		return host.PackAnswer{Size: l.size}, nil
 	}
-	return l.BundledRun.MakePack(ctx, q)
+	return l.RepositorySteps.MakePack(ctx, q)
 }
 
 func (l lying) ReadPack(ctx context.Context, offset int64) (host.Part, error) {
 	if l.pack != nil {
 		return host.Part{Data: l.pack(offset)}, nil
 	}
-	return l.BundledRun.ReadPack(ctx, offset)
+	return l.RepositorySteps.ReadPack(ctx, offset)
 }
 
 // What a hostile machine sends is not pushed, and leaves nothing in the mirror.
@@ -182,35 +198,126 @@ func TestHostilePack(t *testing.T) {
 	c.clone(run, "work/1", "")
 	test.OK(t, run.Finish(t.Context()))
 	c.sh("cd spaces/A-1; echo two > two; git add .; git commit -qm two; git commit -q --allow-empty -m three")
-	half := c.sh("git -C spaces/A-1 rev-parse HEAD | git -C spaces/A-1 pack-objects --stdout -q > half; base64 -w0 half")
+	c.sh("git -C spaces/A-1 rev-parse HEAD | git -C spaces/A-1 pack-objects --stdout -q > half")
+	half := test.Must(os.ReadFile(filepath.Join(c.dir, "half")))
 	size := func() string { return c.sh("find mirrors -type f -path '*objects*' | sort; ls mirrors") }
 	before, remoteBefore := size(), c.sh("git -C remote.git for-each-ref")
-	once := func(text string) func(int64) []byte {
-		return func(offset int64) []byte {
-			if offset > 0 {
-				return nil
-			}
-			return []byte(c.sh("printf %s " + text + " | base64 -d"))
-		}
+	whole := func(data []byte) lying {
+		return lying{size: int64(len(data)), pack: func(int64) []byte { return data }}
 	}
 	for name, l := range map[string]lying{
-		"garbage":              {pack: once("Z2FyYmFnZQ==")},
+		"garbage":              whole([]byte("garbage")),
 		"nothing":              {pack: func(int64) []byte { return nil }},
-		"an incomplete commit": {pack: once(half)},
+		"less than it has":     {size: 9, pack: func(int64) []byte { return []byte("garbage") }},
+		"too much":             {size: maxPack + 1, pack: func(int64) []byte { return nil }},
+		"an incomplete commit": whole(half),
+		"a large tree":         whole(largeTree(1 << 30)),
 		"no commit":            {tips: func(a *host.TipsAnswer) { a.Commit = "--output=" + filepath.Join(c.dir, "mirrors", "written") }},
 		"another commit":       {tips: func(a *host.TipsAnswer) { a.Commit = strings.Repeat("a", 40) }},
-		"tips":                 {tips: func(a *host.TipsAnswer) { a.Tips = []string{"--all\n--not", "HEAD", "x y"} }, pack: once(half)},
+		"tips":                 {tips: func(a *host.TipsAnswer) { a.Tips = []string{"--all\n--not", "HEAD", "x y"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run, _ := c.prepare("A-1", func(r host.BundledRun) host.BundledRun { l.BundledRun = r; return l })
+			run, _ := c.prepare("A-1", func(r host.RepositorySteps) host.RepositorySteps { l.RepositorySteps = r; return l })
 			defer func() { test.OK(t, run.Finish(t.Context())) }()
 			_, err := c.deliver(run, "work/1", "")
 			var known *reconcile.Error
-			if !errors.As(err, &known) || known.Code != host.CodeDeliveryFailed {
+			if !errors.As(err, &known) || known.Code != host.CodeDeliveryFailed && known.Code != codeFailed {
 				t.Errorf("error %v", err)
 			}
 			test.Equal(t, "remote", c.sh("git -C remote.git for-each-ref"), remoteBefore)
 			test.Equal(t, "mirror", size(), before)
 		})
 	}
+}
+
+// largeTree returns a pack with one tree of that many zeros, which is small.
+func largeTree(size int64) []byte {
+	pack := append([]byte("PACK"), 0, 0, 0, 2, 0, 0, 0, 1)
+	kind, rest := byte(2<<4)|byte(size&15), size>>4
+	for ; rest > 0; rest >>= 7 {
+		pack = append(pack, kind|0x80)
+		kind = byte(rest & 0x7f)
+	}
+	out := bytes.NewBuffer(append(pack, kind))
+	deflate := zlib.NewWriter(out)
+	_, _ = io.CopyN(deflate, zeros{}, size) // into memory
+	_ = deflate.Close()
+	sum := sha1.Sum(out.Bytes()) //nolint:gosec // git's
+	return append(out.Bytes(), sum[:]...)
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// A link that is lost for too long, and a worker that dies after a push, lose and double nothing; and what agents or operators do to
+// repositories and workspaces there neither.
+func TestCarriedLater(t *testing.T) {
+	c := newCarrying(t)
+	refused := false
+	run, prepared := c.prepare("A-1", func(r host.RepositorySteps) host.RepositorySteps { return forgetful{r, &refused} })
+	c.clone(run, "work/1", "")
+	at := prepared.Workspace.Path
+	c.sh("cd " + at + "; head -c 300000 /dev/urandom > more; git add .; git commit -qm two")
+	refused = true
+	first := test.Must(c.deliver(run, "work/1", "")) // although that can't be recorded there
+	refused = false
+
+	// The next delivery brings only what is new, although the mirror there has never seen the first one.
+	c.sh("cd " + at + "; git commit -q --allow-empty -m three")
+	before := c.received.Load()
+	second := test.Must(c.deliver(run, "work/1", first.Commit))
+	test.Equal(t, "the first commit was sent again", c.received.Load()-before > 100000, false)
+	test.Equal(t, "branch", c.sh("git -C remote.git rev-parse work/1"), second.Commit)
+
+	// The repository has another address, for which there is no mirror there.
+	c.sh("mv remote.git moved.git; git -C " + at + " commit -q --allow-empty -m four")
+	c.url = filepath.Join(c.dir, "moved.git")
+	third := test.Must(c.deliver(run, "work/1", second.Commit))
+	test.Equal(t, "branch", c.sh("git -C moved.git rev-parse work/1"), third.Commit)
+	test.OK(t, run.Finish(t.Context()))
+
+	// A hook has made the workspace.
+	run, prepared = c.prepare("A-2", nil)
+	c.sh("git clone -q moved.git " + prepared.Workspace.Path + "; git -C " + prepared.Workspace.Path + " commit -q --allow-empty -m five")
+	test.OK(t, run.Confirm(t.Context(), host.ConfirmRequest{}))
+	test.Equal(t, "commits", test.Must(c.deliver(run, "work/2", "")).Commits, 1)
+	test.OK(t, run.Finish(t.Context()))
+	test.Equal(t, "files left", c.sh("cd there/runs; ls run-A-1 run-A-2"), "run-A-1:\nprocs\ntree\n\nrun-A-2:\nprocs\ntree")
+}
+
+// forgetful is a machine that can't record deliveries for a while.
+type forgetful struct {
+	host.RepositorySteps
+	refuses *bool
+}
+
+func (f forgetful) RecordDelivered(ctx context.Context, q host.DeliveredRequest) error {
+	if *f.refuses {
+		return errors.New("lost")
+	}
+	return f.RepositorySteps.RecordDelivered(ctx, q)
+}
+
+// A slow host delays a delivery up to its limit.
+func TestSlowPack(t *testing.T) {
+	c := newCarrying(t)
+	run, _ := c.prepare("A-1", func(r host.RepositorySteps) host.RepositorySteps {
+		return lying{RepositorySteps: r, size: maxPack, pack: func(int64) []byte {
+			time.Sleep(10 * time.Millisecond)
+			return make([]byte, host.PartSize)
+		}}
+	})
+	c.clone(run, "work/1", "")
+	c.sh("git -C spaces/A-1 commit -q --allow-empty -m two")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		test.Until(t, "the pack is read", func() bool { return c.received.Load() > 8*host.PartSize })
+		cancel()
+	}()
+	_, err := run.Deliver(ctx, host.DeliverRequest{
+		Repository: host.Repository{URL: c.url}, Branch: "work/1", Timeout: test.Patience(), Env: c.env,
+	})
+	test.ErrorIs(t, "the delivery", err, context.Canceled)
+	test.OK(t, run.Finish(t.Context()))
 }

@@ -179,7 +179,8 @@ func (c *checker) sample(ctx context.Context) {
 		// A forked child has the arguments of its parent until it executes its own program.
 		forked := slices.ContainsFunc(list, func(of process) bool { return of.PID == p.Parent && slices.Equal(of.Args, p.Args) })
 		run := p.run()
-		if run == "" || p.kind() != "worker" || forked {
+		// Of workers that end a run on its host a second one may start. It does nothing, because the first one has the run's file.
+		if run == "" || p.kind() != "worker" || forked || slices.Contains(p.Args, "--end") {
 			continue
 		}
 		if workers[run] != 0 {

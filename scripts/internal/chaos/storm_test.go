@@ -293,6 +293,11 @@ func (c *checker) operate(ctx context.Context) {
 		case 5:
 			c.command(ctx, "unblock") // otherwise clones that failed would keep everything waiting for minutes
 			continue
+		case 6, 7:
+			if *hosts { // and hosts that were not reached
+				c.command(ctx, "unblock")
+				continue
+			}
 		}
 		began := time.Now()
 		a := c.command(ctx, verb, name)

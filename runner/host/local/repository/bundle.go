@@ -15,16 +15,17 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// Bundle fetches from the remote, and returns a bundle of all branches and tags without what the commits in tips contain, as far as the
-// mirror has them.
-func (m *Mirror) Bundle(ctx context.Context, branch, delivered string, tips []string) (made host.Bundled, bundle *os.File, err error) {
+// Bundle implements host.Mirror. Of the commits in have it leaves out what this mirror has, too.
+func (m *Mirror) Bundle(ctx context.Context, q host.CloneRequest, have []string) (answer host.BundleAnswer, made io.ReadCloser, err error) {
+	defer func() { err = host.WithCode(err) }()
+	var bundle *os.File
 	err = m.withLock(ctx, func() (err error) {
-		if made.CloneAnswer, err = m.fetch(ctx, branch, delivered); err != nil {
+		if answer.CloneAnswer, err = m.fetch(ctx, q.Branch, q.Delivered); err != nil {
 			return err
 		}
-		made.Head = "refs/heads/" + m.headBranch()
+		answer.Head = "refs/heads/" + m.headBranch()
 		if bundle, err = m.temporary(); err == nil {
-			err = m.writeBundle(ctx, tips, bundle)
+			err = m.writeBundle(ctx, have, bundle)
 		}
 		if err != nil {
 			err = m.failed(host.CodeRepositoryUnavailable, "bundle the mirror", err)
@@ -37,18 +38,17 @@ func (m *Mirror) Bundle(ctx context.Context, branch, delivered string, tips []st
 	if err != nil && bundle != nil {
 		_ = bundle.Close()
 	}
-	return made, bundle, err
+	return answer, bundle, err
 }
 
 // writeBundle writes a bundle of all references. Unlike git bundle it includes those that are in tips already, because the other mirror
 // has to know all of them.
-func (m *Mirror) writeBundle(ctx context.Context, tips []string, to io.Writer) error {
+func (m *Mirror) writeBundle(ctx context.Context, have []string, to io.Writer) error {
 	refs, err := m.output(m.localGit(ctx, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags"))
 	if err != nil {
 		return err
 	}
-	have, err := m.known(ctx, tips)
-	if err != nil {
+	if have, err = m.existing(ctx, "", have); err != nil {
 		return err
 	}
 	var want []string
@@ -68,22 +68,34 @@ func (m *Mirror) writeBundle(ctx context.Context, tips []string, to io.Writer) e
 	return m.pack(ctx, "", want, have, to)
 }
 
-// pack writes a pack of what the wanted objects lead to, without what the commits in have contain. Besides those of the mirror it reads the
-// objects of a workspace, unless that is empty, with the mirror's configuration and without the indexes that git would not verify (see
-// settings).
-func (m *Mirror) pack(ctx context.Context, workspaceObjects string, want, have []string, to io.Writer) error {
-	read := m.localGit(ctx, "pack-objects", "--revs", "--stdout", "--quiet", "--no-use-bitmap-index")
-	if workspaceObjects != "" {
-		read.Env = append(read.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(workspaceObjects))
-	}
-	not := text.Map(have, func(id string) string { return "^" + id })
-	read.Stdin, read.Stdout = strings.NewReader(strings.Join(slices.Concat(want, not), "\n")+"\n"), to
-	return m.run(read)
+// pack writes a pack of what the wanted objects lead to, without what the commits in have contain.
+func (m *Mirror) pack(ctx context.Context, objects string, want, have []string, to io.Writer) error {
+	cmd := m.packCommand(ctx, objects, want, have, "--stdout")
+	cmd.Stdout = to
+	return m.run(cmd)
 }
 
-// known returns those of some commits that the mirror has.
-func (m *Mirror) known(ctx context.Context, ids []string) (have []string, err error) {
-	look := m.localGit(ctx, "cat-file", "--batch-check=%(objecttype) %(objectname)")
+// packCommand packs to the path with which the names of the files begin, or to --stdout. Besides the objects of the mirror it reads those
+// in another directory, unless that is empty, with the mirror's configuration and without the indexes that git would not verify (see
+// settings).
+func (m *Mirror) packCommand(ctx context.Context, objects string, want, have []string, to string) *exec.Cmd {
+	cmd := m.withObjects(m.localGit(ctx, "pack-objects", "--revs", "--quiet", "--no-use-bitmap-index", to), objects)
+	not := text.Map(have, func(id string) string { return "^" + id })
+	cmd.Stdin = strings.NewReader(strings.Join(slices.Concat(want, not), "\n") + "\n")
+	return cmd
+}
+
+// withObjects lets a git command read the objects in another directory, unless that is empty.
+func (m *Mirror) withObjects(cmd *exec.Cmd, objects string) *exec.Cmd {
+	if objects != "" {
+		cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(objects))
+	}
+	return cmd
+}
+
+// existing returns those of some commits that the mirror has, or a directory of objects.
+func (m *Mirror) existing(ctx context.Context, objects string, ids []string) (have []string, err error) {
+	look := m.withObjects(m.localGit(ctx, "cat-file", "--batch-check=%(objecttype) %(objectname)"), objects)
 	look.Stdin = strings.NewReader(strings.Join(ids, "\n") + "\n")
 	out, err := m.output(look)
 	for line := range strings.Lines(out) {
@@ -115,7 +127,7 @@ func (m *Mirror) Tips(ctx context.Context) (tips []string, err error) {
 }
 
 // CloneBundle fills an empty workspace from a bundle, the file at a path. The mirror knows its remote only by the address.
-func (m *Mirror) CloneBundle(ctx context.Context, workspace, branch string, from host.Bundled, bundle string) error {
+func (m *Mirror) CloneBundle(ctx context.Context, workspace, branch string, from host.BundleAnswer, bundle string) error {
 	_, err := m.fill(ctx, workspace, branch, func() (host.CloneAnswer, error) {
 		if err := m.setHead(ctx, from.Head, len(from.Commit) == sha256Length); err != nil {
 			return host.CloneAnswer{}, err
@@ -132,14 +144,18 @@ func (m *Mirror) fileGit(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// MakePack writes a pack of the HEAD of a workspace, which must still be commit, without what those commits contain that the mirror has.
+// MakePack writes a pack of the HEAD of a workspace, which must still be commit, without what those commits in have contain that this
+// machine has. A mirror that is missing is made; the workspace may borrow the objects of another one.
 func (m *Mirror) MakePack(ctx context.Context, workspace, commit string, have []string, to io.Writer) error {
 	head, err := git.HeadOf(workspace)
 	if err == nil && head.Commit != commit {
 		err = fmt.Errorf("HEAD of %s is no longer %s", workspace, commit)
 	}
+	if err == nil && !m.exists() {
+		err = m.withLock(ctx, func() error { return m.setHead(ctx, "refs/heads/main", len(commit) == sha256Length) })
+	}
 	if err == nil {
-		have, err = m.known(ctx, have)
+		have, err = m.existing(ctx, head.Objects, have)
 	}
 	if err == nil {
 		err = m.pack(ctx, head.Objects, []string{commit}, have, to)
@@ -158,6 +174,3 @@ func (m *Mirror) temporary() (*os.File, error) {
 	}
 	return f, os.Remove(f.Name())
 }
-
-// incoming is the directory of objects that are not in the mirror yet.
-func (m *Mirror) incoming() string { return m.path + ".incoming" }

@@ -9,10 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -26,9 +26,8 @@ type delivery struct {
 	last         string // the commit that was delivered last, empty if there is none
 }
 
-// Deliver pushes HEAD of a workspace as host.DeliverRequest describes. The workspace was cloned from another address of the repository, or
-// from this one.
-func (m *Mirror) Deliver(
+// DeliverFrom pushes HEAD of a workspace on this machine as host.DeliverRequest describes.
+func (m *Mirror) DeliverFrom(
 	ctx context.Context, workspace string, cloned host.Origin, branch, delivered string,
 ) (answer host.DeliverAnswer, err error) {
 	head, err := git.HeadOf(workspace)
@@ -39,7 +38,7 @@ func (m *Mirror) Deliver(
 	work.Pack = func(ctx context.Context, have []string, to io.Writer) error {
 		return m.pack(ctx, head.Objects, []string{head.Commit}, have, to)
 	}
-	answer, err = m.DeliverWork(ctx, work, branch, delivered)
+	answer, err = m.Deliver(ctx, host.DeliverRequest{Branch: branch, Delivered: delivered}, work)
 	if err == nil && answer.Commits > 0 {
 		// If this fails, the workspace is kept as unsaved.
 		_ = git.SetRemoteBranch(workspace, branch, head.Commit)
@@ -47,12 +46,13 @@ func (m *Mirror) Deliver(
 	return answer, err
 }
 
-// DeliverWork pushes work. It overwrites the branch only if it is where symphony has left it, or where replaceable allows it.
-func (m *Mirror) DeliverWork(ctx context.Context, work host.Work, branch, delivered string) (answer host.DeliverAnswer, err error) {
-	d := &delivery{Mirror: m, Work: work, branch: branch, last: delivered}
+// Deliver implements host.Mirror. It overwrites the branch only if it is where symphony has left it, or where replaceable allows it.
+func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.Work) (answer host.DeliverAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	d := &delivery{Mirror: m, Work: work, branch: q.Branch, last: q.Delivered}
 	answer.Commit = d.Commit
 	if cloned := work.Cloned; cloned.URL != m.remote.URL && cloned.URL != m.Address() {
-		if d.Commit != "" && (d.Commit == cloned.Commit || d.Commit == delivered) { // there is nothing to deliver
+		if d.Commit != "" && (d.Commit == cloned.Commit || d.Commit == d.last) { // there is nothing to deliver
 			return answer, nil
 		}
 		if err := m.mustContain(ctx, cloned); err != nil {
@@ -92,7 +92,7 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 	if err == nil {
 		err = d.mayDeliver(ctx, d.branch, d.base)
 	}
-	if err != nil || d.Commit == "" || d.complete(ctx) == nil {
+	if err != nil || d.Commit == "" || d.complete(ctx, "") == nil {
 		return err
 	}
 	if err = d.copyCommits(ctx); err != nil {
@@ -101,17 +101,16 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 	return nil
 }
 
-// complete returns an error if the mirror, with what env adds, lacks the commit or anything in its history. What its branches and tags
-// contain is not checked again.
-func (d *delivery) complete(ctx context.Context, env ...string) error {
-	check := d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all")
-	check.Env = append(check.Env, env...)
-	return d.run(check)
+// complete returns an error if the mirror, with another directory of objects, lacks the commit or anything in its history. What its branches
+// and tags contain is not checked again.
+func (d *delivery) complete(ctx context.Context, objects string) error {
+	return d.run(d.withObjects(d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all"), objects))
 }
 
-// copyCommits copies the commit of the workspace, and what the mirror lacks of its history, into the mirror. An agent can make it wait,
-// with a pipe in the place of an object, so the lock is not held meanwhile.
-func (d *delivery) copyCommits(ctx context.Context) error {
+// copyCommits copies the commit of the workspace, and what the mirror lacks of its history, into the mirror. Objects are hashed in a
+// directory of their own. They reach the mirror only if the commit is complete, and only those that it needs. An agent can make all this
+// wait, so the lock is not held meanwhile.
+func (d *delivery) copyCommits(ctx context.Context) (err error) {
 	pack, err := d.temporary()
 	if err != nil {
 		return err
@@ -127,48 +126,45 @@ func (d *delivery) copyCommits(ctx context.Context) error {
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return d.withLock(ctx, func() error { return d.add(ctx, pack) })
-}
-
-// common returns commits that both the mirror and the machine of the workspace have.
-func (d *delivery) common(ctx context.Context) ([]string, error) {
-	if len(d.Work.Tips) > 0 {
-		return d.known(ctx, d.Work.Tips)
-	}
-	out, err := d.output(d.localGit(ctx, "for-each-ref", "--format=%(objectname)"))
-	return strings.Fields(out), err
-}
-
-// maxPack is the size of the largest pack that is delivered, in bytes.
-const maxPack = 4 << 30
-
-// add adds a pack to the mirror. Its objects are hashed in a directory of their own, and reach the mirror's only if the commit is complete.
-func (d *delivery) add(ctx context.Context, pack *os.File) (err error) {
-	packs := filepath.Join(d.incoming(), "pack")
-	if err := os.MkdirAll(packs, 0o700); err != nil {
+	incoming, err := os.MkdirTemp(filepath.Dir(d.path), incomingName)
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(d.incoming())) }()
-	objects := filepath.Join(d.path, "objects")
-	env := []string{"GIT_OBJECT_DIRECTORY=" + d.incoming(), "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + quoted(objects)}
-	index := d.localGit(ctx, "index-pack", "--stdin", "--max-input-size="+strconv.Itoa(maxPack))
-	index.Env, index.Stdin = append(index.Env, env...), pack
+	defer func() { err = errors.Join(err, os.RemoveAll(incoming)) }()
+	index := d.withObjects(d.localGit(ctx, "index-pack", "--stdin"), filepath.Join(d.path, "objects"))
+	index.Env, index.Stdin = append(index.Env, "GIT_OBJECT_DIRECTORY="+incoming, allocLimit), pack
 	if err := d.run(index); err != nil {
 		return err
 	}
-	if err := d.complete(ctx, env...); err != nil {
+	if err := d.complete(ctx, incoming); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(objects, "pack"), 0o700); err != nil {
+	if have, err = d.references(ctx); err != nil {
 		return err
 	}
-	for _, kind := range []string{"pack", "rev", "idx"} { // git reads a pack once it has an index
-		found, _ := filepath.Glob(filepath.Join(packs, "*."+kind))
-		for _, path := range found {
-			err = errors.Join(err, os.Rename(path, filepath.Join(objects, "pack", filepath.Base(path))))
-		}
+	return d.withLock(ctx, func() error {
+		return d.run(d.packCommand(ctx, incoming, []string{d.Commit}, have, filepath.Join(d.path, "objects", "pack", "pack")))
+	})
+}
+
+const (
+	incomingName = "incoming-" // the beginning of the names of directories for objects that are not in a mirror yet
+	// allocLimit bounds the memory that git allocates at once. It streams larger blobs, and a tree or a commit is never that large.
+	allocLimit = "GIT_ALLOC_LIMIT=600m"
+)
+
+// common returns commits that both the mirror and the machine of the workspace may have.
+func (d *delivery) common(ctx context.Context) ([]string, error) {
+	if len(d.Work.Tips) == 0 {
+		return d.references(ctx)
 	}
-	return errors.Join(err, durable.SyncDir(filepath.Join(objects, "pack")))
+	return d.existing(ctx, "", append(slices.Clone(d.Work.Tips), d.last))
+}
+
+// references lists the commits of all references.
+func (d *delivery) references(ctx context.Context) ([]string, error) {
+	out, err := d.output(d.localGit(ctx, "for-each-ref", "--format=%(objectname)"))
+	return strings.Fields(out), err
 }
 
 // quoted returns a path as an entry of a list of git.

@@ -107,11 +107,7 @@ func (m *Mirror) release() error {
 // removeLeftovers removes locks and temporary files of git commands that were killed, and references that are empty after a power
 // failure, with which git would refuse every fetch.
 func (m *Mirror) removeLeftovers() {
-	var paths []string
-	for _, pattern := range []string{"*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/pack/*.keep", "objects/??/tmp_obj_*"} {
-		found, _ := filepath.Glob(filepath.Join(m.path, pattern))
-		paths = append(paths, found...)
-	}
+	paths := m.find("*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/pack/*.keep", "objects/??/tmp_obj_*")
 	_ = filepath.WalkDir(filepath.Join(m.path, "refs"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			info, err := d.Info()
@@ -124,7 +120,27 @@ func (m *Mirror) removeLeftovers() {
 	for _, path := range paths {
 		_ = os.Remove(path) // git reports a lock that is left
 	}
-	_ = os.RemoveAll(m.incoming()) // what can't be removed is in the way of the next delivery, which says so
+	left, _ := fs.Glob(os.DirFS(filepath.Dir(m.path)), incomingName+"*")
+	for _, name := range left {
+		path := filepath.Join(filepath.Dir(m.path), name)
+		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > oldestIncoming {
+			_ = os.RemoveAll(path) // the next holder of the lock tries again
+		}
+	}
+}
+
+// oldestIncoming is the age from which on what a delivery brings does not belong to a running one.
+const oldestIncoming = 24 * time.Hour
+
+// find returns the paths in the mirror that match patterns.
+func (m *Mirror) find(patterns ...string) (paths []string) {
+	for _, pattern := range patterns {
+		found, _ := fs.Glob(os.DirFS(m.path), pattern) // the patterns are valid
+		for _, name := range found {
+			paths = append(paths, filepath.Join(m.path, name))
+		}
+	}
+	return paths
 }
 
 // update brings the branches and tags of the remote into the mirror, which it creates if it is missing. It returns the name of the
@@ -193,8 +209,7 @@ const maxPacks = 50
 // joinPacks joins packs, of which each fetch and delivery adds one. Unlike git gc it removes no object, whether a reference leads to
 // it or not. What fails is tried again after the next fetch.
 func (m *Mirror) joinPacks(ctx context.Context) {
-	packs, _ := filepath.Glob(filepath.Join(m.path, "objects/pack/*.pack"))
-	if len(packs) > maxPacks {
+	if len(m.find("objects/pack/*.pack")) > maxPacks {
 		_ = m.run(m.localGit(ctx, "repack", "--geometric=2", "-d", "-n", "-q"))
 	}
 }
@@ -353,7 +368,7 @@ func (m *Mirror) create(head string, sha256 bool) error {
 func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
 	hint := "try it yourself: git ls-remote " + m.Address()
 	if strings.Contains(err.Error(), "No space left on device") {
-		code, hint = files.CodeDiskFull, "free space on the volume of workspace.root"
+		code, hint = files.CodeDiskFull, "free space on the volume of "+filepath.Dir(m.path)
 	}
 	if errors.Is(err, exec.ErrNotFound) {
 		err, hint = errors.New("git is missing: it is not in PATH"), "install git, or add its directory to PATH in ~/.profile"

@@ -225,3 +225,15 @@ func TestPacksAreJoined(t *testing.T) {
 	test.Equal(t, "missing", p.sh("git -C mirrors/*.git cat-file --batch-check < mirrors/made | grep -c missing || true"), "0")
 	p.sh("git -C one fsck")
 }
+
+// The path of the mirror has characters of patterns.
+func TestPatternInPath(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mirrors = filepath.Join(p.dir, "a[b]*")
+	p.mustClone("one")
+	p.commit("one", "two")
+	p.sh("for m in 'a[b]*'/remote-*.git; do touch \"$m/objects/pack/tmp_pack_x\"; done; mkdir 'a[b]*/incoming-old'; touch -d '2 days ago' 'a[b]*/incoming-old'")
+	test.Equal(t, "commits", p.mustDeliver("one", "").Commits, 1)
+	test.Equal(t, "left", p.sh("cd 'a[b]*'; ls -d incoming-* */objects/pack/tmp_* 2>/dev/null || true"), "")
+}

@@ -209,7 +209,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		if err != nil {
 			return err
 		}
-		far.mirrors = project.NewMirrors(p.StateDir)
+		far.mirrors = project.NewMirrors(p.StateDir, h.Run.ID)
 		worker.Account, worker.Reach = nil, far.reach
 		defer func() {
 			if err == nil {

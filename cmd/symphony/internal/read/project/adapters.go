@@ -65,9 +65,9 @@ func NewServedMachine(w *environ.Env, stateDir string) host.Machine {
 	}
 }
 
-// NewMirrors returns the mirrors on this machine through which the runs of a project clone and deliver on others.
-func NewMirrors(stateDir string) host.Mirrors {
-	return local.Mirrors{Dir: filepath.Join(stateDir, "mirrors")}
+// NewMirrors returns the mirrors on this machine through which a run clones and delivers on another one.
+func NewMirrors(stateDir, runID string) host.Mirrors {
+	return local.Mirrors{Dir: filepath.Join(stateDir, "mirrors"), RunID: host.HereID(runID)}
 }
 
 // NewCommands returns what starts commands of the operator on this machine.
