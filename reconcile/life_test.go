@@ -65,6 +65,7 @@ func (l *life) choosePolicy(t *rapid.T) {
 	p.MaxConcurrent, p.MaxFailures, p.MaxIdleRuns, p.MaxRuns = 1+upTo(t, 3, "slots"), upTo(t, 4, "failures"), upTo(t, 4, "idle"), upTo(t, 4, "runs")
 	p.Deliver = rapid.Bool().Draw(t, "deliver")
 	if rapid.Bool().Draw(t, "hosts") {
+		p.RestartLost = rapid.Bool().Draw(t, "restart lost")
 		p.Hosts, p.MaxPerHost, p.LostAfter, p.Deliver = []string{"near", "far"}, upTo(t, 2, "slots of a host"), 15*time.Minute, false
 	}
 	p.MaxTokens = int64(upTo(t, 3, "tokens") * 10)

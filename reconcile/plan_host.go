@@ -20,7 +20,7 @@ const (
 )
 
 // endThere plans that a run whose worker is dead is ended on its host. Until that is confirmed the run is not settled, and nothing else
-// starts for its issue. If its host is silent for too long, the claim is held.
+// starts for its issue. If its host is silent for too long, the claim is held, or the host is given up, as the workflow says.
 func (p *planner) endThere(r Run, live Liveness) {
 	isGone := func(cmd Command) bool { return cmd.Verb == VerbHostGone && cmd.IssueID == r.IssueID }
 	switch {
@@ -32,8 +32,13 @@ func (p *planner) endThere(r Run, live Liveness) {
 		return
 	}
 	c := p.claims[r.IssueID]
-	if silence := p.s.Now.Sub(r.lastHeard()); silence > 2*p.s.Policy.LostAfter && c != nil && c.Status == Running && c.RunID == r.ID {
-		message := fmt.Sprintf("%s has not confirmed the end of the run since %s", r.Host, clockOf(r.lastHeard(), p.s.Now))
+	silent := p.s.Now.Sub(r.lastHeard()) > 2*p.s.Policy.LostAfter
+	message := fmt.Sprintf("%s has not confirmed the end of the run since %s", r.Host, clockOf(r.lastHeard(), p.s.Now))
+	switch {
+	case silent && p.s.Policy.RestartLost:
+		p.giveUpHost(r.IssueID, r.Identifier, message, &Change{HostGone: r.ID})
+		return
+	case silent && c != nil && c.Status == Running && c.RunID == r.ID:
 		next := p.s.hold(*c, HoldHostLost, message)
 		next.HoldNext = c.HoldNext
 		p.act(ActHold, next, HoldHostLost, message, p.put(next))
@@ -225,9 +230,14 @@ func (p *planner) hostIsGone(cmd Command) {
 		p.update(change)
 		return
 	}
-	change.Abandon = cmd.IssueID
+	p.giveUpHost(cmd.IssueID, cmd.Identifier, message, change)
+}
+
+// giveUpHost adds a change because of which nothing on the host of an issue counts any more.
+func (p *planner) giveUpHost(issueID, identifier, message string, change *Change) {
+	change.Abandon = issueID
 	p.plan.Actions = append(p.plan.Actions, Action{
-		Kind: ActRetry, IssueID: cmd.IssueID, Identifier: cmd.Identifier, RunID: change.HostGone, Reason: HoldHostLost,
+		Kind: ActRetry, IssueID: issueID, Identifier: identifier, RunID: change.HostGone, Reason: HoldHostLost,
 		Message: message, Change: change,
 	})
 }

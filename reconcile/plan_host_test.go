@@ -47,6 +47,7 @@ func TestVerdicts(t *testing.T) {
 		s.Liveness["run-A-1"] = Liveness{Alive: true}
 		return s
 	}
+	restarts := func(s *Snapshot) { s.Policy.RestartLost = true }
 	for _, row := range []struct {
 		rule         string
 		s            *scene
@@ -66,6 +67,12 @@ func TestVerdicts(t *testing.T) {
 		{"that worker has had no answer", dead(ending(time.Second)), "", "running #1 runs=1"},
 		{"the next one is due", dead(ending(time.Minute)), "end A-1 begun", "running #1 runs=1"},
 		{"the host is silent", dead(ending(time.Minute), heard(31*time.Minute)), "hold A-1 host_lost; end A-1 begun", "held host_lost runs=1"},
+		{
+			"the host is silent, and the workflow does not wait for it", dead(ending(time.Minute), heard(31*time.Minute)).edit(restarts),
+			"retry A-1 host_lost", "running #1 runs=1",
+		},
+		{"silent for less than that", dead(ending(time.Minute), heard(29*time.Minute)).edit(restarts), "end A-1 begun", "running #1 runs=1"},
+		{"held, and the workflow does not wait any more", dead(ending(time.Minute), heard(31*time.Minute), lost).edit(restarts), "retry A-1 host_lost", "held host_lost runs=1"},
 		{"held, and tried again", dead(ending(time.Minute), lost), "end A-1 begun", "held host_lost runs=1"},
 		{"the host has confirmed the end", dead(failed, remote(RemoteEnded)), "settle A-1 lost", "retry backoff #2 in 20s failures=1 runs=1"},
 		{"it does so while the claim is held", dead(failed, lost, remote(RemoteEnded)), "settle A-1 lost", "retry backoff #2 in 20s failures=1 runs=1"},

@@ -154,11 +154,14 @@ type Policy struct {
 	MinFreeBytes  int64         // nothing is dispatched if the workspace volume has less free space
 
 	// Hosts are the machines on which runs work, none for this one. MaxPerHost is the number of agents that each may have at once, 0 for
-	// any. LostAfter is how long a run works without a link to its worker; then its host ends it.
+	// any. LostAfter is how long a run works without a link to its worker; then its host ends it. RestartLost: after twice that time
+	// without an answer, the issue starts on another host.
 	Hosts      []string
 	RemoteRoot string // of the workspaces there; it may begin with ~
 	MaxPerHost int
 	LostAfter  time.Duration
+
+	RestartLost bool
 }
 
 // Active reports whether agents work on issues in this state: it is an active state and not a terminal one.

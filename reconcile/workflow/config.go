@@ -27,6 +27,7 @@ type Config struct {
 	Agent      Agent
 	Codex      Codex
 	Server     Server
+	WhenLost   string // worker.when_lost; Policy has the same
 
 	Prompt *Prompt
 	// Warnings are sorted by line. They do not include those of Prompt.Check.

@@ -285,6 +285,9 @@ func workerKeys(c *Config) []Key {
 			then((*reader).remoteRoot),
 		key("worker.lost_after_ms", typeMS, "900000", &c.Policy.LostAfter,
 			"how long an agent works on a host without a link to this machine; then its host ends the run").atLeast(1000),
+		key("worker.when_lost", typeString, "hold", &c.WhenLost,
+			"what follows if a host has not answered for twice that time: hold the issue, or restart it on another host").oneOf("hold", "restart").
+			then(func(r *reader, _ field) { r.cfg.Policy.RestartLost = r.cfg.WhenLost == "restart" }),
 	}
 }
 

@@ -48,7 +48,7 @@ func inHome(path string) bool { return strings.HasPrefix(path, "~/") && len(path
 func (r *reader) onHosts() {
 	c := r.cfg
 	if len(c.Policy.Hosts) == 0 {
-		for _, key := range []string{"worker.max_concurrent_agents_per_host", "worker.root", "worker.lost_after_ms"} {
+		for _, key := range []string{"worker.max_concurrent_agents_per_host", "worker.root", "worker.lost_after_ms", "worker.when_lost"} {
 			r.warnKey(key, "no effect without worker.ssh_hosts")
 		}
 		return
