@@ -101,8 +101,8 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 	return nil
 }
 
-// complete returns an error if the mirror, with another directory of objects, lacks the commit or anything in its history. What its branches
-// and tags contain is not checked again.
+// complete returns an error if the mirror, with another directory of objects, lacks the commit or anything in its history. What its
+// branches and tags contain is not checked again.
 func (d *delivery) complete(ctx context.Context, objects string) error {
 	return d.run(d.withObjects(d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all"), objects))
 }
