@@ -161,6 +161,14 @@ func (j *job) leave(ctx context.Context) {
 	j.warn("run not ended on its host: another worker ends it", err)
 }
 
+// endOfLink returns why the host of the run does not serve it any more; a code only if that is so.
+func (j *job) endOfLink() (code, message string) {
+	if j.link == nil || j.link.Err() == nil {
+		return "", ""
+	}
+	return codeOf(j.link.Err())
+}
+
 // hostEnded reports whether an error is the host's answer that the run has ended there.
 func hostEnded(err error) bool {
 	var known *reconcile.Error

@@ -44,6 +44,9 @@ func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, 
 		return end.outcome, end.code, end.message
 	}
 	code, message = codeOf(err)
+	if hostEnded(err) {
+		return reconcile.InterruptedRun, code, message
+	}
 	if full := j.fullDisk(); full != "" && !reconcile.MachineFault(code) {
 		return reconcile.Failed, host.CodeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
 	}

@@ -196,6 +196,9 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 	} else {
 		a.warn("end of the run", err)
 	}
+	if end, why := a.endOfLink(); end != "" && outcome == reconcile.Failed && (code == end || code == string(agent.CodePortExit)) {
+		outcome, code, message = reconcile.InterruptedRun, end, why // the agent was ended there, too
+	}
 	if !ours {
 		a.Log.Warn("a pass has settled the run: no outcome recorded")
 		return errNotOurs
