@@ -36,8 +36,9 @@ type Link interface {
 	Close()
 }
 
-// Reach reaches the machine of a run that works elsewhere. After an error, begun reports whether something may be at work there.
-type Reach func(ctx context.Context) (far Far, begun bool, err error)
+// Reach reaches the machine of a run that works elsewhere. While it waits for a place there, it tells waits why, again and again. After an
+// error, begun reports whether something may be at work there.
+type Reach func(ctx context.Context, waits func(why string)) (far Far, begun bool, err error)
 
 const (
 	linkStep    = time.Second      // how often the worker looks at its link
@@ -59,7 +60,10 @@ func (j *job) reach(ctx context.Context) error {
 	// A link that was cut without a word is noticed after a while.
 	j.Config.ReadTimeout = max(j.Config.ReadTimeout, linkSilence)
 	j.Config.InitializeTimeout = max(j.Config.InitializeTimeout, linkSilence)
-	far, begun, err := j.Reach(ctx)
+	far, begun, err := j.Reach(ctx, func(why string) {
+		j.rec.change(func(r *reconcile.Run) { r.Activity = "waits for its job: " + why })
+	})
+	j.rec.change(func(r *reconcile.Run) { r.Activity = "" })
 	if err != nil {
 		if !begun {
 			j.rec.change(func(r *reconcile.Run) { r.Remote = "" })
@@ -210,7 +214,7 @@ func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
 			w.Log.Warn("alive file not written", "error", err)
 		}
 	})
-	far, _, err := w.Reach(ctx)
+	far, _, err := w.Reach(ctx, func(string) {})
 	if err == nil {
 		defer far.Link.Close()
 		w.Machine, w.StateDir = far.Machine, far.Account.StateDir

@@ -23,6 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/engine"
 	"github.com/symphony-cron/symphony/runner/host/remote"
 	"github.com/symphony-cron/symphony/runner/host/ssh"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -32,7 +33,7 @@ import (
 type sshHosts struct {
 	dir     string
 	env     []string // of ssh
-	program ssh.Program
+	program engine.Program
 }
 
 func newSSHHosts(t *testing.T) *sshHosts {
@@ -49,16 +50,16 @@ func newSSHHosts(t *testing.T) *sshHosts {
 	path := test.Must(exec.LookPath("symphony"))
 	data := test.Must(os.ReadFile(path))
 	sum := sha256.Sum256(data)
-	h.program = ssh.Program{Path: path, Sum: hex.EncodeToString(sum[:]), Size: int64(len(data))}
+	h.program = engine.Program{Path: path, Sum: hex.EncodeToString(sum[:]), Size: int64(len(data))}
 	return h
 }
 
 // link returns a link to a run.
 func (h *sshHosts) link(host, run string) ssh.Link {
-	return ssh.Link{
-		Host: test.Must(sshname.Parse(host)), Program: h.program, Env: h.env, Project: "shop", LostAfter: time.Minute,
+	return ssh.Link{Host: test.Must(sshname.Parse(host)), Run: &engine.Run{
+		Program: h.program, Env: h.env, Project: "shop", LostAfter: time.Minute,
 		Of: remote.Incarnation{RunID: run, Number: 1, Secret: "secret"},
-	}
+	}}
 }
 
 // connection is a client of a daemon. Its newest stream can be cut.
@@ -179,7 +180,8 @@ func TestHosts(t *testing.T) {
 		<-c.Done()
 		test.Equal(t, "the client", codeOfError(c.Err()), remote.CodeDied)
 		test.Equal(t, "its process", exists(child), true)
-		next := l
+		of := *l.Run
+		next := ssh.Link{Host: l.Host, Run: &of}
 		next.Of.Number = 2
 		again := connect(t, next)
 		test.Equal(t, "its process", exists(child), false)
@@ -204,10 +206,10 @@ func TestHosts(t *testing.T) {
 	t.Run("unreachable", func(t *testing.T) {
 		t.Parallel()
 		l := h.link("gone", "run-gone")
-		test.Equal(t, "error", codeOfError(l.Start(t.Context())), ssh.CodeUnreachable)
+		test.Equal(t, "error", codeOfError(l.Start(t.Context())), engine.CodeUnreachable)
 		_, err := remote.Connect(t.Context(), l.Dial, l.Of)
 		test.Contains(t, "why", fmt.Sprint(err), "gone: ", "UNKNOWN port")
 		l.Env = []string{"PATH=" + filepath.Join(h.dir, "hosts")}
-		test.Equal(t, "without ssh", codeOfError(l.Start(t.Context())), "ssh_missing")
+		test.Equal(t, "without ssh", codeOfError(l.Start(t.Context())), engine.CodeMissing)
 	})
 }

@@ -16,24 +16,23 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/engine"
 	"github.com/symphony-cron/symphony/runner/host/remote"
-	"github.com/symphony-cron/symphony/runner/host/ssh"
 )
 
 const (
 	// reachPatience is how long a worker tries to reach a host on which something may have been begun.
-	reachPatience = 3 * time.Minute
+	reachPatience = 3 * time.Minute // not counting the time in which the engine lets the run wait
 	reachPause    = 5 * time.Second
 	accountBound  = time.Minute // for the first answer of a daemon
 )
 
 // farSide is the daemon of a run on another machine, as its worker here reaches it.
 type farSide struct {
-	link ssh.Link
-	path string // of its record
-	log  *slog.Logger
-	// heir: this worker only ends the run. If the daemon was killed, it starts the next incarnation.
-	heir bool
+	engine engine.Engine
+	of     *engine.Run
+	path   string // of its record
+	log    *slog.Logger
 	// mirrors are those through which the run clones and delivers; nil for an heir, which does neither.
 	mirrors host.Mirrors
 }
@@ -45,22 +44,23 @@ type farRecord struct {
 	Served      bool   `json:"served"` // a worker was connected with the daemon
 }
 
-// farSide prepares to reach the host of the run.
+// farSide prepares to reach the host of the run. An heir only ends the run: if the daemon was killed, it starts the next incarnation.
 func (h *Held) farSide(ctx context.Context, p *project.Project, lostAfter time.Duration, heir bool, log *slog.Logger) (*farSide, error) {
-	link, err := project.NewLink(p, h.Run.Host)
+	by, of, err := project.NewEngine(p, h.Run.Host)
 	if err == nil {
-		link.Project, err = h.nameOnHosts(ctx, link.Project)
+		of.Project, err = h.nameOnHosts(ctx, of.Project)
 	}
 	if err == nil {
-		link.Program, err = project.ProgramForHosts()
+		of.Program, err = project.ProgramForHosts()
 	}
 	if err != nil {
 		return nil, err
 	}
-	link.LostAfter, link.Of = lostAfter, remote.Incarnation{RunID: h.Run.ID, Number: 1, Secret: rand.Text()}
+	of.LostAfter, of.Ending = lostAfter, heir
+	of.Of = remote.Incarnation{RunID: h.Run.ID, Number: 1, Secret: rand.Text()}
 	f := &farSide{
-		path: filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json"), log: log.With(slog.String("host", h.Run.Host)), heir: heir,
-		link: link,
+		engine: by, of: of, path: filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json"),
+		log: log.With(slog.String("host", h.Run.Host)),
 	}
 	if !heir {
 		return f, f.save()
@@ -73,7 +73,7 @@ func (h *Held) farSide(ctx context.Context, p *project.Project, lostAfter time.D
 	if err != nil {
 		return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
 	}
-	f.link.Of.Number, f.link.Of.Secret, f.link.Known = r.Incarnation, r.Secret, r.Served
+	of.Of.Number, of.Of.Secret, of.Known = r.Incarnation, r.Secret, r.Served
 	return f, nil
 }
 
@@ -90,7 +90,7 @@ func (h *Held) nameOnHosts(ctx context.Context, name string) (string, error) {
 }
 
 func (f *farSide) save() error {
-	data, err := json.Marshal(farRecord{f.link.Of.Number, f.link.Of.Secret, f.link.Known})
+	data, err := json.Marshal(farRecord{f.of.Of.Number, f.of.Of.Secret, f.of.Known})
 	if err != nil {
 		return err
 	}
@@ -109,24 +109,30 @@ func (f *farSide) forget(run reconcile.Run) {
 
 // reach starts the daemon, unless it serves, and connects to it. It is a runner.Reach: begun is false only if the first attempt has shown
 // that nothing has happened on the host. After any other error it tries again, because only the host can say whether something has.
-func (f *farSide) reach(ctx context.Context) (far runner.Far, begun bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, reachPatience)
+func (f *farSide) reach(ctx context.Context, waits func(why string)) (far runner.Far, begun bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	patience := time.AfterFunc(reachPatience, cancel)
+	defer patience.Stop()
+	f.of.Waits = func(why string) {
+		patience.Reset(reachPatience)
+		waits(why)
+	}
 	for {
 		far, err = f.try(ctx)
 		var known *reconcile.Error
 		switch errors.As(err, &known); {
 		case err == nil:
 			return far, true, nil
-		case f.heir && known != nil && known.Code == remote.CodeDied:
-			f.link.Of.Number++ // it ends what the killed one has left
+		case f.of.Ending && known != nil && known.Code == remote.CodeDied:
+			f.of.Of.Number++ // it ends what the killed one has left
 			if err := f.save(); err != nil {
 				return far, true, err
 			}
 			continue
 		case remote.Ends(err):
 			return far, true, err
-		case !f.heir && !begun && ssh.NothingBegun(err):
+		case !f.of.Ending && !begun && engine.NothingBegun(err):
 			return far, false, err
 		}
 		begun = true
@@ -134,7 +140,7 @@ func (f *farSide) reach(ctx context.Context) (far runner.Far, begun bool, err er
 		select {
 		case <-ctx.Done():
 			return far, true, &reconcile.Error{
-				Code: "host_failed", Message: f.link.Host.Name + ": " + err.Error(), Hint: "the next pass tries again", Err: err,
+				Code: "host_failed", Message: err.Error(), Hint: "the next pass tries again", Err: err,
 			}
 		case <-time.After(reachPause):
 		}
@@ -143,15 +149,15 @@ func (f *farSide) reach(ctx context.Context) (far runner.Far, begun bool, err er
 
 // try does so once.
 func (f *farSide) try(ctx context.Context) (far runner.Far, err error) {
-	if err := f.link.Start(ctx); err != nil {
+	if err := f.engine.Start(ctx); err != nil {
 		return far, err
 	}
-	client, err := remote.Connect(ctx, f.link.Dial, f.link.Of)
+	client, err := remote.Connect(ctx, f.engine.Dial, f.of.Of)
 	if err != nil {
 		return far, err
 	}
-	if !f.link.Known {
-		f.link.Known = true
+	if !f.of.Known {
+		f.of.Known = true
 		if err := f.save(); err != nil {
 			client.Close()
 			return far, err
@@ -165,6 +171,6 @@ func (f *farSide) try(ctx context.Context) (far runner.Far, err error) {
 		client.Close()
 		return far, err
 	}
-	f.log.Info("host reached", "incarnation", f.link.Of.Number)
+	f.log.Info("host reached", "incarnation", f.of.Of.Number)
 	return runner.Far{Machine: machine, Account: facts.Account, Link: client}, nil
 }

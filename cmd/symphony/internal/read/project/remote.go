@@ -14,14 +14,20 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/sshname"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/engine"
 	"github.com/symphony-cron/symphony/runner/host/ssh"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// NewLink returns what reaches a host of the project. The caller adds the incarnation of a run.
-func NewLink(p *Project, hostName string) (ssh.Link, error) {
+// NewEngine returns what reaches a host of the project for a run. The caller adds to the run what is known of it.
+func NewEngine(p *Project, hostName string) (engine.Engine, *engine.Run, error) {
+	link, err := newLink(p, hostName)
+	return link, link.Run, err
+}
+
+func newLink(p *Project, hostName string) (ssh.Link, error) {
 	to, err := sshname.Parse(hostName)
-	return ssh.Link{Host: to, Env: p.Environ(), Project: nameOnHosts(p.StateDir)}, err
+	return ssh.Link{Host: to, Run: &engine.Run{Env: p.Environ(), Project: nameOnHosts(p.StateDir)}}, err
 }
 
 // nameOnHosts names a project on hosts. The name differs from those of other projects and of other machines.
@@ -36,19 +42,19 @@ func nameOnHosts(stateDir string) string {
 }
 
 // ProgramForHosts is this program, which hosts run, too.
-func ProgramForHosts() (ssh.Program, error) {
+func ProgramForHosts() (engine.Program, error) {
 	path, err := RunningProgram()
 	if err != nil {
-		return ssh.Program{}, err
+		return engine.Program{}, err
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return ssh.Program{}, err
+		return engine.Program{}, err
 	}
 	defer file.Close()
 	sum := sha256.New()
 	size, err := io.Copy(sum, file)
-	return ssh.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, err
+	return engine.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, err
 }
 
 // HostAnswer is what a host says about itself. Codex, its login and git are empty if a login shell of the account does not find them,
@@ -67,7 +73,7 @@ echo "author $(v 'git var GIT_COMMITTER_IDENT')"`
 
 // AskHost asks a host about itself. It changes nothing there.
 func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, err error) {
-	link, err := NewLink(p, hostName)
+	link, err := newLink(p, hostName)
 	if err != nil {
 		return a, err
 	}

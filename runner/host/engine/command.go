@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Hello is what a script prints on the host before anything else happens. Its shell may have printed something before.
+const Hello = "symphony-begins"
+
+const (
+	maxSaid     = 8 << 10  // bytes of a program's stderr
+	maxGreeting = 64 << 10 // bytes that may come before a line that is waited for
+)
+
+// Command returns a program that is found in the PATH of an environment. It gets only some variables of that.
+func Command(env, passed []string, name string, args ...string) (*exec.Cmd, error) {
+	path := find(name, env)
+	if path == "" {
+		return nil, reconcile.NewError(CodeMissing, name+" is not in PATH", "install it")
+	}
+	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return !slices.Contains(passed, name)
+	})
+	return &exec.Cmd{Path: path, Args: append([]string{path}, args...), Env: env, Dir: "/"}, nil
+}
+
+// find looks a program up in the PATH of an environment, whose last value counts. It returns "" if there is none.
+func find(name string, env []string) string {
+	for _, entry := range slices.Backward(env) {
+		if list, found := strings.CutPrefix(entry, "PATH="); found {
+			for _, dir := range filepath.SplitList(list) {
+				path := filepath.Join(dir, name)
+				if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && filepath.IsAbs(path) {
+					return path
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// stream is the stdin and stdout of a program.
+type stream struct {
+	io.WriteCloser
+	host    string
+	cmd     *exec.Cmd
+	stdout  *bufio.Reader
+	greeted bool
+	said    Tail
+	closing sync.Once
+}
+
+// Open starts a program as a stream to a host, where it prints Hello first.
+func Open(host string, cmd *exec.Cmd) (io.ReadWriteCloser, error) {
+	s := &stream{host: host, cmd: cmd}
+	cmd.Stderr, cmd.WaitDelay = &s.said, time.Second
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	s.WriteCloser, s.stdout = stdin, bufio.NewReader(stdout)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Base(cmd.Path), err)
+	}
+	return s, nil
+}
+
+// Read reads what the daemon writes. If it can't be reached, the error says why.
+func (s *stream) Read(b []byte) (int, error) {
+	if !s.greeted {
+		if _, err := ReadUntil(s.stdout, Hello); err != nil {
+			_ = s.Close() // then stderr is complete
+			return 0, fmt.Errorf("%s: %s: %w", s.host, s.said.Message(), err)
+		}
+		s.greeted = true
+	}
+	return s.stdout.Read(b)
+}
+
+// Close ends the program. What it runs on the host sees the end of its stdin.
+func (s *stream) Close() (err error) {
+	s.closing.Do(func() {
+		err = s.WriteCloser.Close()
+		_ = s.cmd.Process.Kill() // it may have ended
+		_ = s.cmd.Wait()         // by that signal
+	})
+	return err
+}
+
+// ReadUntil reads up to a line, and returns those before it.
+func ReadUntil(r *bufio.Reader, want string) (before []string, err error) {
+	for limit := maxGreeting; limit > 0; {
+		raw, err := r.ReadSlice('\n') // at most the size of the buffer
+		line := strings.TrimSpace(string(raw))
+		if line == want {
+			return before, nil
+		}
+		if err != nil {
+			return before, err
+		}
+		before = append(before, text.Visible(line))
+		limit -= len(raw)
+	}
+	return before, errors.New("the shell of the account prints too much")
+}
+
+// Tail keeps the end of a program's stderr.
+type Tail struct{ bytes.Buffer }
+
+// Write implements io.Writer.
+func (t *Tail) Write(p []byte) (int, error) {
+	n := len(p)
+	if t.Len()+n > maxSaid {
+		t.Next(min(t.Len(), t.Len()+n-maxSaid))
+		p = p[max(0, n-maxSaid):]
+	}
+	t.Buffer.Write(p)
+	return n, nil
+}
+
+// Message is the error that symphony has printed there; otherwise the last line, which is that of the engine's program.
+func (t *Tail) Message() (line string) {
+	for line = range strings.Lines(strings.TrimSpace(t.String())) {
+		if rest, printed := strings.CutPrefix(line, "symphony: "); printed {
+			line = rest
+			break
+		}
+	}
+	return text.Visible(strings.TrimSpace(line))
+}
