@@ -19,7 +19,7 @@ func hostCommand(w *term.Env) *cli.Command {
 		Usage: "serve a run of symphony on another machine, or connect to the daemon that does",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "project"}, &cli.StringFlag{Name: "run"}, &cli.Int64Flag{Name: "incarnation"},
-			&cli.DurationFlag{Name: "lost-after"}, &cli.BoolFlag{Name: "detached"}, &cli.BoolFlag{Name: "known"},
+			&cli.DurationFlag{Name: "lost-after"}, &cli.BoolFlag{Name: "detached"}, &cli.BoolFlag{Name: "job"}, &cli.BoolFlag{Name: "known"},
 		},
 		Action: func(c *cli.Context) error {
 			run := hosted.Run{Project: c.String("project"), ID: c.String("run"), Incarnation: c.Int64("incarnation"), Known: c.Bool("known")}
@@ -31,6 +31,8 @@ func hostCommand(w *term.Env) *cli.Command {
 				return exit.Usage("symphony host is started by symphony on another machine")
 			case c.Bool("detached"):
 				return hosted.ServeHere(c.Context, w.Environment(), w.Stderr, run, lostAfter)
+			case c.Bool("job"):
+				return hosted.ServeJob(c.Context, w.Environment(), w.Stderr, run, lostAfter)
 			}
 			err := hosted.Serve(c.Context, w.Environment(), w.Stdin, os.Stdout, run, lostAfter)
 			var nothing hosted.NothingStarted

@@ -187,7 +187,7 @@ func (d *daemon) awaitStreams() {
 	}
 }
 
-const dialPatience = 5 * time.Second // for a daemon that has taken the lock and not yet opened its socket
+const dialPatience = 5 * time.Second // for a daemon that begins
 
 // Connect connects a pair of streams to the daemon of a run until either ends. Without a daemon it tells the client why.
 func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out io.Writer) error {
@@ -205,7 +205,8 @@ func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out 
 				return errors.Join(refused, remote.Refuse(out, refused))
 			}
 		}
-		if statusErr != nil || !status.Serving || time.Now().After(end) || ctx.Err() != nil {
+		gone := !status.Serving && status.Incarnation > 0
+		if statusErr != nil || gone || time.Now().After(end) || ctx.Err() != nil {
 			return errors.Join(fmt.Errorf("no daemon of run %s: %w", p.RunID, err), statusErr)
 		}
 	}

@@ -75,7 +75,10 @@ func ownDir(path string) error {
 	return nil
 }
 
-func (p Place) dir() string { return host.RunDir(p.StateDir, p.RunID) }
+func (p Place) dir() string { return Dir(p.StateDir, p.RunID) }
+
+// Dir is the directory of a run that a daemon serves.
+func Dir(stateDir, runID string) string { return host.RunDir(stateDir, runID) }
 
 func (p Place) socket() string { return filepath.Join(p.local, p.RunID+".sock") }
 
@@ -85,7 +88,34 @@ func (p Place) lock() string { return filepath.Join(p.local, p.RunID+".lock") }
 const (
 	recordFile  = "daemon.json"
 	outcomeFile = "outcome.json"
+	secretFile  = "secret"
 )
+
+// PutSecret stores the secret of a run whose daemon is started without a connection, by a file system that both machines have.
+func PutSecret(stateDir, runID, secret string) error {
+	if err := os.MkdirAll(Dir(stateDir, runID), 0o700); err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(Dir(stateDir, runID), secretFile), []byte(secret), 0o600)
+}
+
+// TakeSecret returns the secret. It succeeds at most once for each call of PutSecret.
+func (p Place) TakeSecret() (secret []byte, err error) {
+	path := filepath.Join(p.dir(), secretFile)
+	if secret, err = os.ReadFile(path); err == nil {
+		err = os.Remove(path) // fails if another process was faster
+	}
+	return secret, err
+}
+
+// TakeBack takes the secret so that no daemon can. It reports whether none has.
+func TakeBack(stateDir, runID string) (never bool, err error) {
+	err = os.Remove(filepath.Join(Dir(stateDir, runID), secretFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
 
 // record is what is stored of the newest daemon of a run.
 type record struct {
@@ -148,6 +178,15 @@ func readJSON(path string, v any) (found bool, err error) {
 		err = json.Unmarshal(data, v)
 	}
 	return err == nil, err
+}
+
+// EndOf is the error for a client of a run whose daemon has left its outcome on a file system that both machines have; nil if it has not.
+func EndOf(stateDir, runID string) (end, err error) {
+	var o Outcome
+	if found, err := readJSON(filepath.Join(Dir(stateDir, runID), outcomeFile), &o); !found {
+		return nil, err
+	}
+	return Status{Incarnation: o.Incarnation, Outcome: &o}.Err(o.Incarnation), nil
 }
 
 // Err is the error for a client of an incarnation. It is nil if there is a daemon for it, or if this machine knows none.

@@ -105,30 +105,49 @@ func nothingStarted(p daemon.Place, err error) error {
 	return NothingStarted{err}
 }
 
-// ServeHere is the daemon. It logs to stderr.
+// ServeHere is the daemon that Serve has started. It logs to stderr.
 func ServeHere(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, lostAfter time.Duration) error {
 	ready, err := proc.TakeOver()
 	if err != nil {
 		return exit.Usage("symphony host serve --detached is started by symphony host serve: %v", err)
 	}
+	if err = serve(ctx, w, stderr, r, lostAfter, func(daemon.Place) ([]byte, error) { return ready.Secret, nil }, ready.Taken); err != nil {
+		_ = ready.Refuse(err.Error()) // it may be waiting for this
+	}
+	return err
+}
+
+// ServeJob is the daemon as a job of Slurm, which takes the secret of the run from a file.
+func ServeJob(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, lostAfter time.Duration) error {
+	return serve(ctx, w, stderr, r, lostAfter, daemon.Place.TakeSecret, func() error { return nil })
+}
+
+func serve(
+	ctx context.Context, w *environ.Env, stderr io.Writer, r Run, lostAfter time.Duration,
+	take func(daemon.Place) ([]byte, error), ready func() error,
+) error {
 	log := slog.New(slog.NewTextHandler(agent.Writer{W: stderr, Redactor: agent.NewRedactor(nil)}, nil)).With(slog.String("run_id", r.ID))
 	p, err := place(w, r)
 	if hideErr := proc.NonDumpable(); err == nil && !errors.Is(hideErr, errors.ErrUnsupported) {
 		err = hideErr // what the worker sends contains secrets
 	}
+	var secret []byte
+	if err == nil {
+		secret, err = take(p)
+	}
 	if err != nil {
-		return errors.Join(err, ready.Refuse(err.Error()))
+		log.Error("the run is not served", "error", err)
+		return err
 	}
 	_ = proc.ShowAs("symphony") // as in a worker
 	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
 	err = daemon.Serve(ctx, project.NewServedMachine(w, p.StateDir), p, daemon.Options{
-		Incarnation: remote.Incarnation{RunID: r.ID, Number: r.Incarnation, Secret: string(ready.Secret)},
-		LostAfter:   lostAfter, Ready: ready.Taken, Log: log, Now: w.Now,
+		Incarnation: remote.Incarnation{RunID: r.ID, Number: r.Incarnation, Secret: string(secret)},
+		LostAfter:   lostAfter, Ready: ready, Log: log, Now: w.Now,
 	})
 	if err != nil {
 		log.Error("the daemon has failed", "error", err)
-		_ = ready.Refuse(err.Error()) // it may be waiting for this
 	}
 	return err
 }
