@@ -135,6 +135,7 @@ const (
 	HoldInterrupted = "interrupted"
 	HoldLeftover    = "leftover_process"
 	HoldHostLost    = "host_lost"
+	HoldNeverStarts = "never_starts" // the engine of its host has a reason that waiting does not end
 )
 
 // Claim is symphony's record of an issue that it works on. Only a pass writes it: it holds the project lock, and Version must

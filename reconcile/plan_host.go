@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// SlurmHost is the name of a Slurm cluster as a host.
+const SlurmHost = "slurm"
+
 // Runs on other machines. Each belongs to one host, where its processes and its workspace are; its worker, which decides, is here. A run
 // whose worker has died may still be at work there. That it has ended only its host may say, or an operator.
 

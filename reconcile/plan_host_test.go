@@ -81,6 +81,10 @@ func TestVerdicts(t *testing.T) {
 			"nothing was begun there", dead(func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.Remote = Failed, "host_unreachable", "" }),
 			"settle A-1 failed", "retry blocked #1 in 0s",
 		},
+		{
+			"its job can't ever start", dead(func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.Remote = Failed, HoldNeverStarts, "" }),
+			"settle A-1 failed", "held never_starts",
+		},
 		{"an operator has said so while a worker tries to end it", alive(ending(0), remote(RemoteGone)), "reap A-1; settle A-1 lost", "retry requested #1 in 0s"},
 		{"this machine cannot start workers", dead(failed).edit(func(s *Snapshot) { s.HostBlock = &Block{Code: "x"} }), "", "running #1 runs=1"},
 		{"retry does not start it twice", dead(ending(time.Second), lost).command(VerbRetry, one).same().candidates(), "retry A-1 operator", "retry requested #1 in 0s"},

@@ -172,6 +172,9 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 		c.Kind, c.Runs = Interrupted, uncounted
 	case r.ErrorCode == CodeWorkspaceBusy:
 		c.Kind, c.Runs, c.DueAt = Backoff, uncounted, ended.Add(firstBackoff)
+	case r.ErrorCode == HoldNeverStarts:
+		c.Runs = uncounted
+		return s.hold(c, HoldNeverStarts, r.ErrorText)
 	case MachineFault(r.ErrorCode): // before InterruptedRun: see the decisions in doc.go
 		c.Kind, c.Runs = Blocked, uncounted
 		if !blocks(r) {

@@ -19,9 +19,9 @@ type HostsJSON struct {
 func hostsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "hosts", Usage: "ask the machines on which agents work", UsageText: usageText("hosts", "[WORKFLOW]"),
-		Description: `It asks each machine in worker.ssh_hosts over ssh, and prints its state, its agents and its slots. ready: it gets the next
+		Description: `It asks each machine in worker.ssh_hosts, or Slurm, and prints its state, its agents and its slots. ready: it gets the next
 run; full: its slots are taken; lost: a worker has no link to its run there; blocked: a run has met a fault of the machine;
-unreachable: ssh does not reach it. Exit code 1: none is ready or full.
+unreachable: it does not answer. Exit code 1: none is ready or full.
 
 ` + exampleText("symphony hosts"),
 		Flags: workflowFlags(jsonFlags[HostsJSON](fieldsFlag())...),
@@ -41,7 +41,7 @@ unreachable: ssh does not reach it. Exit code 1: none is ready or full.
 				}
 			}
 			if len(rows) == 0 {
-				fmt.Fprintln(w.Stderr, "symphony: agents work on this machine: worker.ssh_hosts names no other one")
+				fmt.Fprintln(w.Stderr, "symphony: agents work on this machine: the workflow names no other one")
 				return nil
 			}
 			return exit.Only(exit.Failed)

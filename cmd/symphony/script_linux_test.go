@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -165,11 +166,38 @@ func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprint(ts.Stdout(), strings.ReplaceAll(text, "\r", ""))
 }
 
+// slurmClusterCmd starts a Slurm cluster, which ends with the script.
+func slurmClusterCmd(ts *testscript.TestScript, neg bool, args []string) {
+	env := append(scriptEnv(ts), "PORTS="+strings.Join(freePorts(3), " "))
+	run := func(script string) error {
+		cmd := exec.Command("sh", "-e", script)
+		cmd.Dir, cmd.Env = ts.MkAbs("."), env
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			ts.Logf("%s: %s", script, out)
+		}
+		return err
+	}
+	ts.Defer(func() { ts.Check(run("slurm/down")) })
+	ts.Check(run("slurm.sh"))
+}
+
+// freePorts returns ports of this machine that nothing listens at.
+func freePorts(n int) (ports []string) {
+	for range n {
+		l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
+		defer l.Close() // not before all are found
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		ports = append(ports, test.Must(port, err))
+	}
+	return ports
+}
+
 // systemCommands returns the commands that need linux.
 func systemCommands() map[string]scriptCommand {
 	return map[string]scriptCommand{
 		"fill DIR PAGES": fillCmd, "freeze PATTERN": freezeCmd, "kept": keptCmd, "nothing-lost [OUTCOME...]": nothingLostCmd,
-		"small-disk DIR KILOBYTES": smallDiskCmd, "terminal COLUMNS COMMAND [ARG...]": terminalCmd, "thaw": thawCmd,
+		"slurm-cluster": slurmClusterCmd, "small-disk DIR KILOBYTES": smallDiskCmd, "terminal COLUMNS COMMAND [ARG...]": terminalCmd, "thaw": thawCmd,
 		"typed LINE/LINE... COMMAND [ARG...]": typedCmd,
 	}
 }

@@ -170,7 +170,7 @@ func commands() map[string]scriptCommand {
 }
 
 // condition evaluates a condition: [all]: SYMPHONY_TEST is set; [root]; [mount]: file systems can be mounted; [freezer]: processes can be
-// frozen; [unshare]: namespaces can be created; [sshd]: an ssh server can be started; [tmux], [bash], [zsh], [fish], [gh], [python3]: the
+// frozen; [unshare]: namespaces can be created; [sshd]: an ssh server can be started; [slurm]: its daemons are installed; [tmux], [bash], [zsh], [fish], [gh], [python3]: the
 // program is installed.
 func condition(name string) (bool, error) {
 	switch name {
@@ -186,6 +186,10 @@ func condition(name string) (bool, error) {
 		return canUnshare(), nil
 	case "sshd":
 		return canServeSSH(), nil
+	case "slurm":
+		_, err := exec.LookPath("slurmctld")
+		_, missing := exec.LookPath("munged")
+		return err == nil && missing == nil, nil
 	case "tmux":
 		return hasTmux(), nil
 	case "bash", "zsh", "fish", "gh", "python3":
@@ -308,6 +312,7 @@ func commonFiles() map[string]string {
 		"commit.agent": "sh echo x > file && git add . && git commit -qm 'work on it'\n{move Human Review}\n",
 		"crontab":      made("crontab.sh"),
 		"hosts.sh":     made("hosts.sh"),
+		"slurm.sh":     made("slurm.sh"),
 		"told": `# Prints the text of turn $1 of the only thread.
 cat codex-home/threads/*.json | tr -d '\n' | sed 's/"prompt": *"/\n@/g' | grep '^@' | tail -n +2 | sed -n "$1p" | sed 's/^@//; s/", *"answer.*//; s/\\n/\n/g'
 `,

@@ -26,6 +26,7 @@ type Config struct {
 	Hooks      Hooks
 	Agent      Agent
 	Codex      Codex
+	Worker     Worker
 	Server     Server
 	WhenLost   string // worker.when_lost; Policy has the same
 
@@ -131,6 +132,12 @@ type Agent struct {
 	ByLabel                []LabelRow
 	Prices                 reconcile.Prices
 	budget                 string // as written
+}
+
+// Worker is what starts runs on other machines, and its options.
+type Worker struct {
+	Engine     string
+	EngineArgs []string
 }
 
 // Answer is how requests of an agent are answered.

@@ -278,6 +278,11 @@ func workerKeys(c *Config) []Key {
 	return []Key{
 		key("worker.ssh_hosts", typeStrings, "[]", &c.Policy.Hosts,
 			"machines on which agents work instead of this one: aliases of ssh's configuration, or user@host:port").then((*reader).hosts),
+		key("worker.engine.kind", "", engineSSH, &c.Worker.Engine,
+			"what starts agents on other machines: ssh, on worker.ssh_hosts, or slurm, as jobs of a cluster").oneOf(engineSSH, engineSlurm).
+			then((*reader).engine),
+		key("worker.engine.args", typeStrings, "[]", &c.Worker.EngineArgs,
+			"options of sbatch for each job, such as --partition=gpu and --time=2:00:00").then((*reader).engineArgs),
 		key("worker.max_concurrent_agents_per_host", typeInteger, "", &c.Policy.MaxPerHost,
 			"number of agents that work on one host at once; default: any").atLeast(1),
 		key("worker.root", "path on the hosts", "", &c.Policy.RemoteRoot,

@@ -3,18 +3,61 @@ package workflow
 import (
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/internal/sshname"
+	"github.com/symphony-cron/symphony/reconcile"
 )
+
+// The kinds of engines.
+const (
+	engineSSH   = "ssh"
+	engineSlurm = "slurm"
+)
+
+// engine completes the machines on which agents work: a cluster is one of them, whichever node it chooses.
+func (r *reader) engine(field) {
+	if r.cfg.Worker.Engine != engineSlurm {
+		return
+	}
+	if len(r.cfg.Policy.Hosts) > 0 {
+		r.invalid(r.field("worker.ssh_hosts"), "not together with worker.engine.kind slurm", "remove one of them")
+	}
+	r.cfg.Policy.Hosts = []string{reconcile.SlurmHost}
+}
+
+// ownArgs are options of sbatch that symphony gives itself, or that would make another job of it.
+var ownArgs = []string{
+	"array", "chdir", "clusters", "error", "job-name", "no-requeue", "output", "parsable", "requeue", "signal", "test-only", "wait",
+	"wrap",
+}
+
+// engineArgs checks the options of sbatch.
+func (r *reader) engineArgs(f field) {
+	if r.cfg.Worker.Engine != engineSlurm {
+		r.warnKey("worker.engine.args", "no effect without worker.engine.kind slurm")
+	}
+	for i, arg := range r.cfg.Worker.EngineArgs {
+		name, long := strings.CutPrefix(arg, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if !long || name == "" {
+			r.invalid(r.item(f, i), strconv.Quote(arg)+" is not a long option", "write it as --name or --name=value")
+		} else if slices.ContainsFunc(ownArgs, func(own string) bool { return strings.HasPrefix(own, name) }) { // sbatch completes names
+			r.invalid(r.item(f, i), "--"+name+" is not for the workflow: symphony needs the job as it is", "remove it")
+		}
+	}
+}
 
 // hosts checks the names of the machines on which agents work.
 func (r *reader) hosts(f field) {
 	for i, name := range r.cfg.Policy.Hosts {
 		f := r.item(f, i)
-		if _, err := sshname.Parse(name); err != nil {
+		if name == reconcile.SlurmHost {
+			r.invalid(f, name+" stands for a Slurm cluster", "give the machine another alias, or write user@slurm")
+		} else if _, err := sshname.Parse(name); err != nil {
 			r.invalid(f, err.Error(), "write an alias of ssh's configuration, or user@host:port; an IPv6 address with a port in brackets")
 		} else if slices.Contains(r.cfg.Policy.Hosts[:i], name) {
 			r.invalid(f, name+" is named twice", "keep one of them")
@@ -49,11 +92,11 @@ func (r *reader) onHosts() {
 	c := r.cfg
 	if len(c.Policy.Hosts) == 0 {
 		for _, key := range []string{"worker.max_concurrent_agents_per_host", "worker.root", "worker.lost_after_ms", "worker.when_lost"} {
-			r.warnKey(key, "no effect without worker.ssh_hosts")
+			r.warnKey(key, "no effect without worker.ssh_hosts or worker.engine.kind slurm")
 		}
 		return
 	}
-	r.warnKey("workspace.min_free_bytes", "no effect with worker.ssh_hosts")
+	r.warnKey("workspace.min_free_bytes", "no effect with agents on other machines")
 	for _, unbuilt := range []struct {
 		key string
 		set bool
@@ -63,7 +106,7 @@ func (r *reader) onHosts() {
 		{"codex.inherit", c.Codex.Inherit, "remove the key"},
 	} {
 		if unbuilt.set {
-			r.fail(CodeUnsupportedKey, r.field(unbuilt.key), "not built yet for worker.ssh_hosts", unbuilt.do)
+			r.fail(CodeUnsupportedKey, r.field(unbuilt.key), "not built yet for agents on other machines", unbuilt.do)
 		}
 	}
 }

@@ -55,11 +55,13 @@ const (
 	CodeSystem = "host_system"
 	// CodeUnusable: symphony can't be copied there, or can't start a daemon.
 	CodeUnusable = "host_unusable"
+	// CodeWithdrawn: the run was ended while it waited for the engine.
+	CodeWithdrawn = "host_withdrawn"
 )
 
 // NothingBegun reports whether the error of Start means that nothing has happened on the host.
 func NothingBegun(err error) bool {
 	var known *reconcile.Error
 	return errors.As(err, &known) && slices.Contains(
-		[]string{CodeUnreachable, CodeMissing, CodeSystem, CodeUnusable}, known.Code)
+		[]string{CodeUnreachable, CodeMissing, CodeSystem, CodeUnusable, CodeWithdrawn, reconcile.HoldNeverStarts}, known.Code)
 }

@@ -44,9 +44,12 @@ type farRecord struct {
 	Served      bool   `json:"served"` // a worker was connected with the daemon
 }
 
-// farSide prepares to reach the host of the run. An heir only ends the run: if the daemon was killed, it starts the next incarnation.
-func (h *Held) farSide(ctx context.Context, p *project.Project, lostAfter time.Duration, heir bool, log *slog.Logger) (*farSide, error) {
-	by, of, err := project.NewEngine(p, h.Run.Host)
+// farSide prepares to reach the host of the run. args are the options of
+// the engine. An heir only ends the run: if the daemon was killed, it starts the next incarnation.
+func (h *Held) farSide(
+	ctx context.Context, p *project.Project, args []string, lostAfter time.Duration, heir bool, log *slog.Logger,
+) (*farSide, error) {
+	by, of, err := project.NewEngine(p, h.Run.Host, args)
 	if err == nil {
 		of.Project, err = h.nameOnHosts(ctx, of.Project)
 	}

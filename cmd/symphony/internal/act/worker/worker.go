@@ -205,7 +205,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
 	}
 	if h.Run.Host != "" {
-		far, err := h.farSide(ctx, p, config.Policy.LostAfter, false, log)
+		far, err := h.farSide(ctx, p, cfg.Worker.EngineArgs, config.Policy.LostAfter, false, log)
 		if err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 
 // endThere ends the run on its host.
 func (h *Held) endThere(ctx context.Context, p *project.Project, log *slog.Logger) error {
-	far, err := h.farSide(ctx, p, lostAfterHeir, true, log)
+	far, err := h.farSide(ctx, p, nil, lostAfterHeir, true, log)
 	if err != nil {
 		return err
 	}

@@ -15,12 +15,18 @@ import (
 	"github.com/symphony-cron/symphony/internal/sshname"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/engine"
+	"github.com/symphony-cron/symphony/runner/host/slurm"
 	"github.com/symphony-cron/symphony/runner/host/ssh"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// NewEngine returns what reaches a host of the project for a run. The caller adds to the run what is known of it.
-func NewEngine(p *Project, hostName string) (engine.Engine, *engine.Run, error) {
+// NewEngine returns what reaches a host of the project for a run, with the options of a workflow. The caller adds to the run what is
+// known of it.
+func NewEngine(p *Project, hostName string, args []string) (engine.Engine, *engine.Run, error) {
+	if hostName == reconcile.SlurmHost {
+		run := &engine.Run{Env: p.Environ(), Project: nameOnHosts(p.StateDir)}
+		return &slurm.Link{Run: run, Args: args, Home: p.Env.Home, Hosted: state.HostedDir("", p.Env.Home)}, run, nil
+	}
 	link, err := newLink(p, hostName)
 	return link, link.Run, err
 }
@@ -71,8 +77,13 @@ echo "login $(bash -lc 'codex login status' 2>&1 </dev/null | tail -n 1)"
 echo "git $(v 'git --version')"
 echo "author $(v 'git var GIT_COMMITTER_IDENT')"`
 
-// AskHost asks a host about itself. It changes nothing there.
+// AskHost asks a host about itself. It changes nothing there. Slurm answers only for its queue: to see a node, a job would have to run.
 func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, err error) {
+	if hostName == reconcile.SlurmHost {
+		began := time.Now()
+		_, err := slurm.Command(ctx, p.Environ(), nil, "squeue", "--me", "--noheader")
+		return HostAnswer{Latency: time.Since(began)}, err
+	}
 	link, err := newLink(p, hostName)
 	if err != nil {
 		return a, err
@@ -102,6 +113,10 @@ func RefuseElsewhere(ctx context.Context, db *state.DB, issueID, command string)
 	if err != nil || run.Host == "" {
 		return err
 	}
+	hint := "log in there: ssh " + run.Host
+	if run.Host == reconcile.SlurmHost {
+		hint = "use the directory yourself, which is on the file system that the nodes share"
+	}
 	return reconcile.NewError("workspace_elsewhere", fmt.Sprintf("%s works only on this machine, and the workspace of %s is %s",
-		command, run.Identifier, run.WorkspaceWhere()), "log in there: ssh "+run.Host)
+		command, run.Identifier, run.WorkspaceWhere()), hint)
 }
