@@ -19,7 +19,7 @@ import (
 // Launch makes sure that an incarnation of a run is served: it starts a daemon for it, unless there is or was one. If it returns nil, there
 // is a daemon, which can be connected to within moments. Otherwise the error is that of a client (remote.CodeRefused, CodeEnded, CodeDied),
 // or it is not known whether there is one. It can be repeated.
-func Launch(ctx context.Context, p Place, incarnation int64, s proc.Spawn, now time.Time) error {
+func Launch(ctx context.Context, p Place, incarnation int64, s proc.Spawn) error {
 	status, err := p.Status()
 	if err != nil {
 		return err
@@ -27,9 +27,6 @@ func Launch(ctx context.Context, p Place, incarnation int64, s proc.Spawn, now t
 	// While an older daemon serves, its client has to end it first.
 	if status.Incarnation >= incarnation || status.Serving && status.Outcome == nil {
 		return status.Err(incarnation)
-	}
-	if err := p.sweep(now); err != nil {
-		fmt.Fprintln(s.Log, "directories of ended runs:", err)
 	}
 	d, err := proc.Detach(s)
 	if err == nil {
@@ -72,6 +69,9 @@ func Serve(ctx context.Context, m host.Machine, p Place, o Options) error {
 	defer release()
 	if err := takeOver(ctx, m, p, o.Number); err != nil {
 		return err
+	}
+	if err := p.sweep(o.Now()); err != nil {
+		o.Log.Warn("directories of ended runs", "error", err)
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "unix", p.socket())
 	if err != nil {

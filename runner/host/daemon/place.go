@@ -264,8 +264,12 @@ func (p Place) sweep(now time.Time) error {
 	for _, file := range files {
 		other := p
 		other.RunID = filepath.Base(filepath.Dir(file))
+		var o Outcome
+		_, readErr := readJSON(file, &o)
+		err = errors.Join(err, readErr)
+		// The status of another machine with the same home is an error. Its runs are jobs, which have no second daemon.
 		s, statusErr := other.Status()
-		if statusErr == nil && !s.Serving && s.Outcome != nil && now.Sub(s.Outcome.At) > keepOutcome {
+		if readErr == nil && now.Sub(o.At) > keepOutcome && !s.Serving && (statusErr != nil || s.Outcome != nil) {
 			err = errors.Join(err, os.RemoveAll(other.dir()))
 		}
 	}

@@ -84,7 +84,7 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, out io.Writer, r R
 			"symphony", "host", "serve", "--detached", "--project", r.Project, "--run", r.ID,
 			"--incarnation", incarnation, "--lost-after", lostAfter.String(),
 		},
-	}, w.Now())
+	})
 	if err == nil {
 		_, err = fmt.Fprintln(out, Serving)
 		return err
