@@ -45,10 +45,10 @@ const (
 // Start submits the job and waits until it runs. If ctx ends meanwhile, the job is canceled.
 func (l *Link) Start(ctx context.Context) error {
 	if !l.submitted && !l.Ending {
+		l.submitted = true // whatever comes of it: never twice
 		if err := l.submit(ctx); err != nil {
 			return err
 		}
-		l.submitted = true
 	}
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		j, err := l.find(ctx)
