@@ -122,8 +122,8 @@ func (l *Link) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
 		return nil, err
 	case j.over():
 		return nil, l.end(j)
-	case j.waits():
-		return nil, errors.New("the job of the run waits again: " + j.why())
+	case j.waits(): // it ran before
+		return nil, errors.Join(ended("an administrator has put the job of the run into the queue again"), l.cancel(ctx))
 	}
 	program, err := l.copyProgram()
 	if err != nil {

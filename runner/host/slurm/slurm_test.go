@@ -124,7 +124,7 @@ func TestWaits(t *testing.T) {
 	test.Equal(t, "verdict", verdict(err), "nothing begun")
 	test.Contains(t, "error", err.Error(), engine.CodeWithdrawn)
 	test.Equal(t, "calls", s.calls(t), "sbatch\nsqueue\nscancel\n")
-	_, err = s.Dial(t.Context()) // its job is in the queue still, but can't begin
-	test.Equal(t, "dialed", verdict(err), "not known")
+	_, err = s.Dial(t.Context()) // as if it had run before
+	test.Equal(t, "dialed", verdict(err), "ended")
 	test.Equal(t, "class", reconcile.RunClass(reconcile.HoldNeverStarts), reconcile.ClassIssue)
 }
