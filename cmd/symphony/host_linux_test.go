@@ -139,6 +139,7 @@ func TestHosts(t *testing.T) {
 			got = append(got, lines.Text())
 		}
 		test.Equal(t, "output", strings.Join(got, "|"), "/||line 0|line 1|line 2|line 3|line 4")
+		test.OK(t, p.Wait(t.Context())) // its stdout may end before it does, and Close kills it
 		test.Equal(t, "exit", test.Must(p.Close()).Code, 0)
 		test.OK(t, l.Start(t.Context())) // again: nothing happens
 		test.OK(t, remote.Machine{Client: c.Client}.Run(l.Of.RunID).Finish(t.Context()))
