@@ -96,6 +96,9 @@ func (r *reader) onHosts() {
 		}
 		return
 	}
+	if c.Worker.Engine == engineSlurm && c.Policy.RestartLost {
+		r.invalid(r.field("worker.when_lost"), "restart needs another host, and a cluster is one", "remove it")
+	}
 	r.warnKey("workspace.min_free_bytes", "no effect with agents on other machines")
 	for _, unbuilt := range []struct {
 		key string
