@@ -72,6 +72,22 @@ func (r Run) Lost(now time.Time) time.Duration {
 	return silence
 }
 
+// LostHosts returns for how long the lost hosts are lost: no worker of a run there hears anything.
+func LostHosts(runs []Run, now time.Time) map[string]time.Duration {
+	lost := map[string]time.Duration{}
+	for _, r := range runs {
+		if r.Remote == RemoteBegun && r.Outcome == "" {
+			silence := r.Lost(now)
+			if known, found := lost[r.Host]; found {
+				silence = min(silence, known)
+			}
+			lost[r.Host] = silence
+		}
+	}
+	maps.DeleteFunc(lost, func(_ string, silence time.Duration) bool { return silence == 0 })
+	return lost
+}
+
 // unverified returns the host on which an earlier run of the issue may still be at work; empty if there is none.
 func (p *planner) unverified(issueID string) string {
 	for _, r := range p.runs {
@@ -94,12 +110,8 @@ func (s *Snapshot) home(issueID string) (home Workspace) {
 
 // countHosts counts the runs of each host, and finds the hosts that are lost.
 func (d *dispatch) countHosts() {
-	d.onHost, d.lost = map[string]int{}, map[string]time.Duration{}
-	for _, r := range d.s.Runs {
-		if silence := r.Lost(d.s.Now); silence > 0 && !d.s.Liveness[r.ID].dead() {
-			d.lost[r.Host] = max(d.lost[r.Host], silence)
-		}
-	}
+	d.onHost = map[string]int{}
+	d.lost = LostHosts(slices.DeleteFunc(slices.Clone(d.s.Runs), func(r Run) bool { return d.s.Liveness[r.ID].dead() }), d.s.Now)
 	for _, r := range d.runs {
 		if r.Host != "" && r.Kind == AgentRun {
 			d.onHost[r.Host]++

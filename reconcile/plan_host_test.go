@@ -133,7 +133,7 @@ func TestHosts(t *testing.T) {
 			s.RemoteBlocks = map[string]Block{"near": {Code: "host_unreachable", Message: "no route", Since: noon.Add(-time.Hour), NextTry: noon.Add(next)}}
 		}
 	}
-	silent := func(s *Snapshot) { s.Runs[0].HeardAt = noon.Add(-40 * time.Second) }
+	silent := func(s *Snapshot) { s.Runs[0].HeardAt, s.Runs[1].HeardAt = noon.Add(-time.Minute), noon.Add(-40*time.Second) }
 	for _, row := range []struct {
 		rule string
 		s    *scene
@@ -161,6 +161,11 @@ func TestHosts(t *testing.T) {
 		{
 			"a host is silent", home(two(newScene().hosted(), "near", 1), "near").edit(silent).edit(func(s *Snapshot) { s.Policy.MaxPerHost = 3 }),
 			"blocked near: lost for 40s",
+		},
+		{
+			"one of its runs is heard of", home(two(newScene().hosted(), "near", 1), "near").edit(func(s *Snapshot) {
+				s.Policy.MaxPerHost, s.Runs[0].HeardAt, s.Runs[1].HeardAt = 3, noon.Add(-40*time.Second), noon
+			}), "near",
 		},
 		{"faults of this machine's account and codex do not count", newScene().hosted().edit(func(s *Snapshot) {
 			s.AgentBlock, s.Account.Limit = &Block{Code: "agent_auth", NextTry: noon.Add(time.Hour)}, &Limit{Until: noon.Add(time.Hour)}

@@ -28,11 +28,10 @@ const (
 
 // Hosts describes the hosts of a project, in the order of the workflow.
 func Hosts(p reconcile.Policy, recorded reconcile.State, now time.Time) []HostRow {
-	runs, lost := map[string]int{}, map[string]time.Duration{}
+	runs, lost := map[string]int{}, reconcile.LostHosts(recorded.Runs, now)
 	for _, run := range recorded.Runs {
 		if run.Host != "" && run.Kind == reconcile.AgentRun {
 			runs[run.Host]++
-			lost[run.Host] = max(lost[run.Host], run.Lost(now))
 		}
 	}
 	rows := []HostRow{}
