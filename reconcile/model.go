@@ -404,7 +404,7 @@ const (
 	RemoteBegun RemoteState = "begun"
 	// RemoteEnded: its host has confirmed that nothing of it is left.
 	RemoteEnded RemoteState = "ended"
-	// RemoteGone: an operator has said so.
+	// RemoteGone: an operator has said so, or the workflow (worker.when_lost).
 	RemoteGone RemoteState = "gone"
 )
 

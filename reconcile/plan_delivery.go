@@ -7,7 +7,7 @@ import (
 
 // deliveries starts a delivery run for each claim whose commits are due. It needs neither the tracker nor a slot of an agent.
 func (p *planner) deliveries() {
-	if p.s.DispatchOff || p.s.HostBlock != nil {
+	if p.s.DispatchOff || p.s.MachineBlock != nil {
 		return
 	}
 	free := p.s.Policy.MaxConcurrent
@@ -22,7 +22,7 @@ func (p *planner) deliveries() {
 		}
 		asked := p.asked[c.IssueID] // a pause does not concern an operator's command
 		due := (asked || c.Status == Waiting) && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now)
-		waits := p.removing[c.IssueID] || p.unverified(c.IssueID) != "" || !asked && p.s.waitsForHost(c.Delivery.Host)
+		waits := p.removing[c.IssueID] || p.unverifiedHost(c.IssueID) != "" || !asked && p.s.waitsForHost(c.Delivery.Host)
 		if due && !waits && (asked || free > 0 && !p.s.Paused) {
 			free--
 			p.deliver(*c)

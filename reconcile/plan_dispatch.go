@@ -22,7 +22,7 @@ type dispatch struct {
 	byState map[string]int
 	onHost  map[string]int           // the agents of each host
 	noHost  *Obstacle                // why no host can take a run; nil if that is not known
-	lost    map[string]time.Duration // for how long the worker of a run on a host has heard nothing from it
+	lost    map[string]time.Duration // of LostHosts
 	// obstacle keeps every issue from starting. The block of the agent or the account, and the budget of the day, keep all but those
 	// that an operator asks for. Each is nil if it is not in the way.
 	obstacle, block, budget *Obstacle
@@ -89,7 +89,7 @@ func (p *planner) newDispatch() *dispatch {
 			d.take(r.Issue.State)
 		}
 	}
-	d.countHosts()
+	d.surveyHosts()
 	tester := ""
 	for _, b := range p.dispatchBlocks() {
 		waits := p.s.Now.Before(b.NextTry) || b == p.s.Account.Block && p.s.Account.Probing
@@ -203,8 +203,8 @@ func (s *Snapshot) obstacle() *Obstacle {
 	switch {
 	case s.Paused:
 		return &Obstacle{Reason: SkipPaused, Message: "symphony resume ends the pause"}
-	case s.HostBlock != nil:
-		return &Obstacle{Reason: SkipBlocked, Message: s.HostBlock.Code + ": " + s.HostBlock.Message}
+	case s.MachineBlock != nil:
+		return &Obstacle{Reason: SkipBlocked, Message: s.MachineBlock.Code + ": " + s.MachineBlock.Message}
 	case limit != nil:
 		return &Obstacle{Reason: SkipRateLimited, Message: limit.Text(s.Account.Home, s.Now), Until: limit.Until}
 	case s.Tracker != nil && s.Tracker.Low:
@@ -267,8 +267,8 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return SkipElsewhere, "", s.Claimed[issue.ID]
 	case d.removing[issue.ID]:
 		return SkipWorkspaceBusy, "", "its old workspace is being removed"
-	case d.unverified(issue.ID) != "":
-		return SkipUnverified, "", "its last run may still be at work on " + d.unverified(issue.ID)
+	case d.unverifiedHost(issue.ID) != "":
+		return SkipUnverified, "", "its last run may still be at work on " + d.unverifiedHost(issue.ID)
 	case d.block != nil && !s.insists(c):
 		return d.block.Reason, "", d.block.Message
 	case d.budget != nil && !s.insists(c):
@@ -355,7 +355,7 @@ func (d *dispatch) start(c contender) {
 	root := claim.WorkspaceRoot
 	host, _, _ := d.chooseHost(c)
 	if host != "" {
-		root = cmp.Or(s.home(c.issue.ID).Root, s.Policy.RemoteRoot)
+		root = cmp.Or(s.remoteWorkspace(c.issue.ID).Root, s.Policy.RemoteRoot)
 	}
 	claim.Runs++
 	change := d.put(claim)

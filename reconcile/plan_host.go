@@ -16,22 +16,22 @@ const SlurmHost = "slurm"
 // whose worker has died may still be at work there. That it has ended only its host may say, or an operator.
 
 const (
-	// lostAfter is how long a worker may hear nothing from its host before the host gets no further runs.
-	lostAfter = 30 * time.Second
+	// silenceBound is how long workers may hear nothing from their host before it gets no further runs. After Policy.LostAfter it ends them.
+	silenceBound = 30 * time.Second
 	// endPause is the time between two workers that try to end a run on its host.
 	endPause = 10 * time.Second
 )
 
-// endThere plans that a run whose worker is dead is ended on its host. Until that is confirmed the run is not settled, and nothing else
+// endOnHost plans that a run whose worker is dead is ended on its host. Until that is confirmed the run is not settled, and nothing else
 // starts for its issue. If its host is silent for too long, the claim is held, or the host is given up, as the workflow says.
-func (p *planner) endThere(r Run, live Liveness) {
+func (p *planner) endOnHost(r Run, live Liveness) {
 	isGone := func(cmd Command) bool { return cmd.Verb == VerbHostGone && cmd.IssueID == r.IssueID }
 	switch {
 	case live.Alive: // it is killed first
 		return
-	case p.s.HostBlock != nil: // no worker can be started on this machine
+	case p.s.MachineBlock != nil: // no worker can be started on this machine
 		return
-	case slices.ContainsFunc(p.s.Commands, isGone):
+	case slices.ContainsFunc(p.s.Commands, isGone): // hostIsGone decides
 		return
 	}
 	c := p.claims[r.IssueID]
@@ -66,13 +66,13 @@ func (r Run) lastHeard() time.Time {
 // Lost returns for how long a worker has heard nothing from its host; 0 if that is not long, or not known.
 func (r Run) Lost(now time.Time) time.Duration {
 	silence := now.Sub(r.lastHeard())
-	if r.Remote != RemoteBegun || r.Outcome != "" || silence < lostAfter {
+	if r.Remote != RemoteBegun || r.Outcome != "" || silence < silenceBound {
 		return 0
 	}
 	return silence
 }
 
-// LostHosts returns for how long the lost hosts are lost: no worker of a run there hears anything.
+// LostHosts returns the shortest silence of the workers of each host of which none hears anything.
 func LostHosts(runs []Run, now time.Time) map[string]time.Duration {
 	lost := map[string]time.Duration{}
 	for _, r := range runs {
@@ -88,8 +88,8 @@ func LostHosts(runs []Run, now time.Time) map[string]time.Duration {
 	return lost
 }
 
-// unverified returns the host on which an earlier run of the issue may still be at work; empty if there is none.
-func (p *planner) unverified(issueID string) string {
+// unverifiedHost returns the host on which an earlier run of the issue may still be at work; empty if there is none.
+func (p *planner) unverifiedHost(issueID string) string {
 	for _, r := range p.runs {
 		if r.IssueID == issueID && r.Remote == RemoteBegun {
 			return r.Host
@@ -98,18 +98,18 @@ func (p *planner) unverified(issueID string) string {
 	return ""
 }
 
-// home returns the newest workspace of the issue on a host that may still be used; one without a host if there is none.
-func (s *Snapshot) home(issueID string) (home Workspace) {
+// remoteWorkspace returns the newest workspace of the issue on a host that may still be used; one without a host if there is none.
+func (s *Snapshot) remoteWorkspace(issueID string) (newest Workspace) {
 	for _, w := range s.RemoteWorkspaces {
 		if w.IssueID == issueID && w.Project == s.Policy.Project && !w.Abandoned && slices.Contains(s.Policy.Hosts, w.Host) {
-			home = w
+			newest = w // they are in the order of time
 		}
 	}
-	return home
+	return newest
 }
 
-// countHosts counts the runs of each host, and finds the hosts that are lost.
-func (d *dispatch) countHosts() {
+// surveyHosts counts the runs of each host, and finds the hosts that are lost.
+func (d *dispatch) surveyHosts() {
 	d.onHost = map[string]int{}
 	d.lost = LostHosts(slices.DeleteFunc(slices.Clone(d.s.Runs), func(r Run) bool { return d.s.Liveness[r.ID].dead() }), d.s.Now)
 	for _, r := range d.runs {
@@ -126,15 +126,15 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	if len(hosts) == 0 {
 		return "", "", ""
 	}
-	home := d.s.home(c.issue.ID)
+	home := d.s.remoteWorkspace(c.issue.ID)
 	switch {
 	case home.Host != "":
 		hosts = []string{home.Host}
 	case d.noHost != nil && !d.s.insists(c): // in this pass no host becomes free
 		return "", d.noHost.Reason, d.noHost.Message
 	}
-	obstacles := map[string][]string{} // the hosts of each
-	blocked := ""                      // the first host that only a block keeps from the run
+	hostsByObstacle := map[string][]string{}
+	blocked := "" // the first host that only a block keeps from the run
 	reason = SkipBlocked
 	for _, h := range hosts {
 		obstacle, kind := d.hostObstacle(h)
@@ -149,7 +149,7 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 		case SkipBlocked:
 			blocked = cmp.Or(blocked, h)
 		}
-		obstacles[obstacle] = append(obstacles[obstacle], h)
+		hostsByObstacle[obstacle] = append(hostsByObstacle[obstacle], h)
 	}
 	if host == "" && d.s.insists(c) {
 		host = blocked
@@ -157,7 +157,7 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	if host != "" {
 		return host, "", ""
 	}
-	message = hostsText(obstacles)
+	message = hostsText(hostsByObstacle)
 	if home.Host == "" {
 		d.noHost = &Obstacle{Reason: reason, Message: message}
 	}
@@ -165,10 +165,10 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 }
 
 // hostsText says what keeps hosts from a run. It names few of many.
-func hostsText(obstacles map[string][]string) string {
+func hostsText(hostsByObstacle map[string][]string) string {
 	const few = 3
 	var parts []string
-	for obstacle, hosts := range obstacles {
+	for obstacle, hosts := range hostsByObstacle {
 		names := strings.Join(hosts[:min(few, len(hosts))], ", ")
 		if more := len(hosts) - few; more > 0 {
 			names += fmt.Sprintf(" and %d more", more)
@@ -226,7 +226,7 @@ func (p *planner) setRemoteBlock(host string, b Block) map[string]Block {
 // not confirm as ended. The next plan settles that run.
 func (p *planner) hostIsGone(cmd Command) {
 	change, message := &Change{}, ""
-	c, there := p.claims[cmd.IssueID], p.s.home(cmd.IssueID).Host
+	c, there := p.claims[cmd.IssueID], p.s.remoteWorkspace(cmd.IssueID).Host
 	if c != nil && there == "" && c.Delivery.Due {
 		there = c.Delivery.Host // perhaps it is not in the workflow any more
 	}

@@ -86,7 +86,7 @@ func TestVerdicts(t *testing.T) {
 			"settle A-1 failed", "held never_starts",
 		},
 		{"an operator has said so while a worker tries to end it", alive(ending(0), remote(RemoteGone)), "reap A-1; settle A-1 lost", "retry requested #1 in 0s"},
-		{"this machine cannot start workers", dead(failed).edit(func(s *Snapshot) { s.HostBlock = &Block{Code: "x"} }), "", "running #1 runs=1"},
+		{"this machine cannot start workers", dead(failed).edit(func(s *Snapshot) { s.MachineBlock = &Block{Code: "x"} }), "", "running #1 runs=1"},
 		{"retry does not start it twice", dead(ending(time.Second), lost).command(VerbRetry, one).same().candidates(), "retry A-1 operator", "retry requested #1 in 0s"},
 		{"retry --host-is-gone", dead(ending(time.Second), lost).command(VerbHostGone, one), "retry A-1 host_lost", "held host_lost runs=1"},
 		{"retry --host-is-gone while a worker tries to end it", alive(ending(0), lost).command(VerbHostGone, one), "retry A-1 host_lost", "held host_lost runs=1"},
@@ -133,7 +133,9 @@ func TestHosts(t *testing.T) {
 			s.RemoteBlocks = map[string]Block{"near": {Code: "host_unreachable", Message: "no route", Since: noon.Add(-time.Hour), NextTry: noon.Add(next)}}
 		}
 	}
-	silent := func(s *Snapshot) { s.Runs[0].HeardAt, s.Runs[1].HeardAt = noon.Add(-time.Minute), noon.Add(-40*time.Second) }
+	silent := func(s *Snapshot) {
+		s.Runs[0].HeardAt, s.Runs[1].HeardAt = noon.Add(-time.Minute), noon.Add(-40*time.Second)
+	}
 	for _, row := range []struct {
 		rule string
 		s    *scene

@@ -155,10 +155,10 @@ func checkRuns(s Snapshot, p *planner, fail func(string, ...any)) {
 
 // observed takes a new snapshot of the world, with the same answer of the tracker.
 func observed(t *rapid.T, w *world, s Snapshot) Snapshot {
-	host := s.HostBlock
+	host := s.MachineBlock
 	rec, err := w.State(t.Context())
 	test.OK(t, err)
-	s.State, s.Liveness, s.HostBlock = rec, map[string]Liveness{}, host
+	s.State, s.Liveness, s.MachineBlock = rec, map[string]Liveness{}, host
 	for _, r := range rec.Runs {
 		s.Liveness[r.ID] = w.Probe(t.Context(), r)
 	}

@@ -25,7 +25,7 @@ func (p *planner) refresh() {
 			}
 		case c.Status == Running && !p.handingOver(*c, issue, visible):
 			p.stop(*c, reason, nil)
-		case c.Status == Running, p.unverified(c.IssueID) != "", c.Status == Held && c.HoldReason == HoldOperator && reason != StopTerminal:
+		case c.Status == Running, p.unverifiedHost(c.IssueID) != "", c.Status == Held && c.HoldReason == HoldOperator && reason != StopTerminal:
 			if visible {
 				p.renew(*c, issue)
 			}
@@ -148,7 +148,7 @@ func (p *planner) removeWorkspace(issueID string) {
 // cleanUp starts a cleanup run, unless one for the same issue is under way or the host is blocked: then a later sweep starts it.
 // Without an issue, the run empties the trash.
 func (p *planner) cleanUp(w Workspace, reason, message string) {
-	if p.removing[w.IssueID] || p.s.HostBlock != nil || w.IssueID != "" && p.unverified(w.IssueID) != "" {
+	if p.removing[w.IssueID] || p.s.MachineBlock != nil || w.IssueID != "" && p.unverifiedHost(w.IssueID) != "" {
 		return
 	}
 	p.removing[w.IssueID] = true

@@ -39,7 +39,7 @@ func (p *planner) ended() {
 			p.reap(run, live)
 		}
 		if remains {
-			p.endThere(*run, live)
+			p.endOnHost(*run, live)
 			continue
 		}
 		p.settle(*run, len(live.Left) > 0 && r.ReapTries >= reapLimit)

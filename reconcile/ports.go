@@ -25,10 +25,10 @@ type Deps struct {
 	Mono     func() time.Duration // CLOCK_MONOTONIC
 	Sleep    func(time.Duration)
 	Boot     string // boot id of this machine
-	// CheckHost returns an error if a worker started now would end together with the pass. It is called only if there
+	// CheckMachine returns an error if a worker started now would end together with the pass. It is called only if there
 	// is something to start, and is nil where workers cannot end so.
-	CheckHost func(ctx context.Context) error
-	NewRunID  func() string // returns ids that sort by time
+	CheckMachine func(ctx context.Context) error
+	NewRunID     func() string // returns ids that sort by time
 }
 
 // Store is the database, as a pass uses it. All times are UTC, stored to the millisecond.

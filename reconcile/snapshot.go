@@ -11,7 +11,7 @@ import (
 // Snapshot is everything that a plan depends on: the same Snapshot gives the same Plan.
 type Snapshot struct {
 	Options
-	// State is what the database contains. Only HostBlock is what the pass itself has found; nil if it has not checked the host.
+	// State is what the database contains. Only MachineBlock is what the pass itself has found; nil if it has not checked the host.
 	State
 	Now        time.Time
 	Boot       string        // boot id of this machine
@@ -33,17 +33,17 @@ func (s *Snapshot) undelivered(c Claim) bool { return s.Policy.Deliver && c.Deli
 
 // State is the stored half of a Snapshot.
 type State struct {
-	Claims                              []Claim
-	Runs                                []Run // unsettled
-	Commands                            []Command
-	Paused                              bool
-	AgentBlock, TrackerBlock, HostBlock *Block           // faults of the machine, nil if there is none
-	RemoteBlocks                        map[string]Block // faults of the hosts of runs
-	RemoteWorkspaces                    []Workspace      // on the hosts of runs, oldest first, as a run has last seen them
-	Tokens                              map[string]int64 // used by each claimed issue over all of its runs
-	LastSweep                           time.Time
-	Unblocked                           time.Time // when an operator or a changed workflow last ended the blocks; zero for never
-	ReadOnly                            bool      // a newer version owns the database: this one settles and refreshes, but dispatches nothing
+	Claims                                 []Claim
+	Runs                                   []Run // unsettled
+	Commands                               []Command
+	Paused                                 bool
+	AgentBlock, TrackerBlock, MachineBlock *Block           // faults of the machine, nil if there is none
+	RemoteBlocks                           map[string]Block // faults of the hosts of runs
+	RemoteWorkspaces                       []Workspace      // on the hosts of runs, oldest first, as a run has last seen them
+	Tokens                                 map[string]int64 // used by each claimed issue over all of its runs
+	LastSweep                              time.Time
+	Unblocked                              time.Time // when an operator or a changed workflow last ended the blocks; zero for never
+	ReadOnly                               bool      // a newer version owns the database: this one settles and refreshes, but dispatches nothing
 }
 
 // Options limit what a pass does.
@@ -278,15 +278,15 @@ type Gone struct {
 
 // Change is one transaction of a pass: the claim, and everything that must be stored together with it.
 type Change struct {
-	Claim                               *Claim    // the new content, with the Version that it replaces (0 inserts); nil leaves claims alone
-	Delete                              bool      // the claim is deleted instead
-	Gone                                *Gone     // why a deleted claim was released
-	Insert                              *Run      // a new run, which the claim now waits for
-	Settle                              string    // the id of the run to settle; its totals are added in the same transaction
-	Commands                            []int64   // the ids of the commands to delete
-	AgentBlock, TrackerBlock, HostBlock *Block    // nil keeps a block; a block without a code clears it
-	Paused                              *bool     // nil keeps the pause as it is
-	Unblocked                           time.Time // the new State.Unblocked; zero keeps it
+	Claim                                  *Claim    // the new content, with the Version that it replaces (0 inserts); nil leaves claims alone
+	Delete                                 bool      // the claim is deleted instead
+	Gone                                   *Gone     // why a deleted claim was released
+	Insert                                 *Run      // a new run, which the claim now waits for
+	Settle                                 string    // the id of the run to settle; its totals are added in the same transaction
+	Commands                               []int64   // the ids of the commands to delete
+	AgentBlock, TrackerBlock, MachineBlock *Block    // nil keeps a block; a block without a code clears it
+	Paused                                 *bool     // nil keeps the pause as it is
+	Unblocked                              time.Time // the new State.Unblocked; zero keeps it
 	// RemoteBlocks are new blocks of hosts. One without a code ends a block.
 	RemoteBlocks map[string]Block
 	HostGone     string // the id of a run that counts as ended on its host
@@ -296,7 +296,7 @@ type Change struct {
 // Empty reports whether the change changes nothing.
 func (c Change) Empty() bool {
 	return c.Claim == nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 &&
-		c.AgentBlock == nil && c.TrackerBlock == nil && c.HostBlock == nil && c.Paused == nil && c.Unblocked.IsZero() &&
+		c.AgentBlock == nil && c.TrackerBlock == nil && c.MachineBlock == nil && c.Paused == nil && c.Unblocked.IsZero() &&
 		len(c.RemoteBlocks) == 0 && c.HostGone == "" && c.Abandon == ""
 }
 

@@ -41,13 +41,13 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 // tick is the state of one pass.
 type tick struct {
 	Deps
-	snapshot         Snapshot
-	report           Report
-	planned          time.Time       // the time of the last plan
-	reaped           map[string]bool // the runs whose remaining processes this pass has failed to end
-	host, hostBefore *Block          // the host block that this pass has found, and the stored one
-	slots            *Slots          // the account's slots that this pass has reserved
-	unlockIssues     func()          // set by othersAllow
+	snapshot               Snapshot
+	report                 Report
+	planned                time.Time       // the time of the last plan
+	reaped                 map[string]bool // the runs whose remaining processes this pass has failed to end
+	machine, machineBefore *Block          // the block of this machine that the pass has found, and the stored one
+	slots                  *Slots          // the account's slots that this pass has reserved
+	unlockIssues           func()          // set by othersAllow
 }
 
 // localHalf plans without the tracker, applies the plan, and then loads the snapshot again. It returns false if the database
@@ -102,7 +102,7 @@ func (t *tick) load(ctx context.Context) bool {
 	}
 	s.State, s.Now, s.Boot, s.Mono, s.Policy, s.Tracker = rec, t.Now(), t.Boot, t.Mono(), t.Policy, nil
 	s.DispatchOff = s.DispatchOff || rec.ReadOnly
-	t.hostBefore, s.HostBlock = rec.HostBlock, t.host
+	t.machineBefore, s.MachineBlock = rec.MachineBlock, t.machine
 	if t.Accounts != nil {
 		s.Account = t.Accounts.Look(ctx, s.Now)
 		s.Account.Slots = t.slots
@@ -158,7 +158,7 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	t.planned, t.unlockIssues = s.Now, func() {}
 	defer func() { t.unlockIssues() }()
 	planned := compute(*s)
-	for _, allows := range []func(context.Context, Plan) bool{t.hostAllows, t.othersAllow, t.accountAllows} {
+	for _, allows := range []func(context.Context, Plan) bool{t.machineAllows, t.othersAllow, t.accountAllows} {
 		if !allows(ctx, planned.plan) {
 			planned = compute(*s) // the snapshot now has the reason
 		}
@@ -201,36 +201,36 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	return len(plan.Actions) > 0
 }
 
-// hostAllows reports whether the workers that a plan starts would outlive the pass. If not, it blocks the host in the snapshot, so that
+// machineAllows reports whether the workers that a plan starts would outlive the pass. If not, it blocks the host in the snapshot, so that
 // the pass continues without starting workers.
-func (t *tick) hostAllows(ctx context.Context, plan Plan) bool {
+func (t *tick) machineAllows(ctx context.Context, plan Plan) bool {
 	s := &t.snapshot
 	switch starts := slices.ContainsFunc(plan.Actions, Action.starts); {
 	case !starts && s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.Only == "":
-		t.setHostBlock(ctx, nil) // there is nothing to start
+		t.setMachineBlock(ctx, nil) // there is nothing to start
 		return true
-	case !starts, t.CheckHost == nil:
+	case !starts, t.CheckMachine == nil:
 		return true
 	}
-	err := t.CheckHost(ctx)
+	err := t.CheckMachine(ctx)
 	if err == nil {
-		t.setHostBlock(ctx, nil)
+		t.setMachineBlock(ctx, nil)
 		return true
 	}
 	known := t.fail(CodeWorkersWouldDie, err)
 	b := &Block{Code: known.Code, Message: known.Message, Since: s.Now}
-	if t.hostBefore != nil {
-		b.Since = t.hostBefore.Since
+	if t.machineBefore != nil {
+		b.Since = t.machineBefore.Since
 	}
-	t.setHostBlock(ctx, b)
+	t.setMachineBlock(ctx, b)
 	return false
 }
 
-// setHostBlock sets the block in the snapshot, and stores it for ps; nil clears it.
-func (t *tick) setHostBlock(ctx context.Context, b *Block) {
-	t.host, t.snapshot.HostBlock = b, b
-	if next, old := cmp.Or(b, &Block{}), cmp.Or(t.hostBefore, &Block{}); *next != *old {
-		t.store(ctx, Change{HostBlock: next})
+// setMachineBlock sets the block in the snapshot, and stores it for ps; nil clears it.
+func (t *tick) setMachineBlock(ctx context.Context, b *Block) {
+	t.machine, t.snapshot.MachineBlock = b, b
+	if next, old := cmp.Or(b, &Block{}), cmp.Or(t.machineBefore, &Block{}); *next != *old {
+		t.store(ctx, Change{MachineBlock: next})
 	}
 }
 

@@ -85,7 +85,7 @@ func worldOf(s Snapshot) *world {
 	for _, c := range s.Commands {
 		w.commands[c.ID] = c
 	}
-	w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.free = s.Paused, s.AgentBlock, s.TrackerBlock, s.HostBlock, s.FreeBytes
+	w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.free = s.Paused, s.AgentBlock, s.TrackerBlock, s.MachineBlock, s.FreeBytes
 	w.workspaces, w.now, w.boot = s.Workspaces, s.Now, s.Boot
 	w.remoteBlocks, w.elsewhere = maps.Clone(s.RemoteBlocks), s.RemoteWorkspaces
 	w.today = s.Today
@@ -178,7 +178,7 @@ func (w *world) State(ctx context.Context) (State, error) {
 	if w.dead {
 		return State{}, errDead
 	}
-	rec := State{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, HostBlock: w.hostBlock, RemoteBlocks: maps.Clone(w.remoteBlocks), RemoteWorkspaces: w.elsewhere, LastSweep: w.lastSweep, Unblocked: w.unblocked, Tokens: map[string]int64{}}
+	rec := State{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, MachineBlock: w.hostBlock, RemoteBlocks: maps.Clone(w.remoteBlocks), RemoteWorkspaces: w.elsewhere, LastSweep: w.lastSweep, Unblocked: w.unblocked, Tokens: map[string]int64{}}
 	for _, id := range slices.Sorted(maps.Keys(w.claims)) {
 		rec.Claims = append(rec.Claims, w.claims[id])
 		rec.Tokens[id] = w.used[id]
@@ -270,7 +270,7 @@ func (w *world) commit(now time.Time, c Change) {
 	}
 	setBlock(&w.agentBlock, c.AgentBlock)
 	setBlock(&w.trackerBlock, c.TrackerBlock)
-	setBlock(&w.hostBlock, c.HostBlock)
+	setBlock(&w.hostBlock, c.MachineBlock)
 	if r, known := w.runs[c.HostGone]; known && r.Remote == RemoteBegun {
 		r.Remote = RemoteGone
 		w.runs[r.ID] = r

@@ -70,7 +70,7 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 		return err
 	}
 	for key, block := range map[string]**reconcile.Block{
-		metaAgentBlock: &all.AgentBlock, metaTrackerBlock: &all.TrackerBlock, metaHostBlock: &all.HostBlock,
+		metaAgentBlock: &all.AgentBlock, metaTrackerBlock: &all.TrackerBlock, metaHostBlock: &all.MachineBlock,
 	} {
 		if text, blocked := meta[key]; blocked {
 			*block = new(reconcile.Block)
@@ -141,7 +141,7 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 		}
 	}
 	for key, block := range map[string]*reconcile.Block{
-		metaAgentBlock: c.AgentBlock, metaTrackerBlock: c.TrackerBlock, metaHostBlock: c.HostBlock,
+		metaAgentBlock: c.AgentBlock, metaTrackerBlock: c.TrackerBlock, metaHostBlock: c.MachineBlock,
 	} {
 		if block == nil {
 			continue

@@ -39,7 +39,7 @@ func (m *Mirror) fill(
 // fetch updates the mirror, and chooses the commit to check out.
 func (m *Mirror) fetch(ctx context.Context, branch, delivered string) (answer host.CloneAnswer, err error) {
 	if answer.Base, err = m.update(ctx); err == nil {
-		err = m.mayDeliver(ctx, branch, answer.Base)
+		err = m.checkBranch(ctx, branch, answer.Base)
 	}
 	if err != nil {
 		return answer, err
@@ -53,8 +53,8 @@ func (m *Mirror) fetch(ctx context.Context, branch, delivered string) (answer ho
 	return answer, nil
 }
 
-// mayDeliver returns an error for a branch that work is never pushed to.
-func (m *Mirror) mayDeliver(ctx context.Context, branch, base string) error {
+// checkBranch returns an error for a branch that work is never pushed to.
+func (m *Mirror) checkBranch(ctx context.Context, branch, base string) error {
 	why := "it is the base, or the default branch of the remote"
 	switch {
 	case m.run(m.localGit(ctx, "check-ref-format", "--branch", branch)) != nil:

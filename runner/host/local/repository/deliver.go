@@ -26,8 +26,8 @@ type delivery struct {
 	last         string // the commit that was delivered last, empty if there is none
 }
 
-// DeliverFrom pushes HEAD of a workspace on this machine as host.DeliverRequest describes.
-func (m *Mirror) DeliverFrom(
+// DeliverWorkspace pushes HEAD of a workspace on this machine as host.DeliverRequest describes.
+func (m *Mirror) DeliverWorkspace(
 	ctx context.Context, workspace string, cloned host.Origin, branch, delivered string,
 ) (answer host.DeliverAnswer, err error) {
 	head, err := git.HeadOf(workspace)
@@ -63,7 +63,7 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 		return answer, err
 	}
 	answer.Base = d.base
-	if answer.Commits, err = d.count(ctx); err != nil || answer.Commits == 0 {
+	if answer.Commits, err = d.countNew(ctx); err != nil || answer.Commits == 0 {
 		return answer, err
 	}
 	crash.At("repository.deliver.copied")
@@ -90,9 +90,9 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 		})
 	}
 	if err == nil {
-		err = d.mayDeliver(ctx, d.branch, d.base)
+		err = d.checkBranch(ctx, d.branch, d.base)
 	}
-	if err != nil || d.Commit == "" || d.complete(ctx, "") == nil {
+	if err != nil || d.Commit == "" || d.checkComplete(ctx, "") == nil {
 		return err
 	}
 	if err = d.copyCommits(ctx); err != nil {
@@ -101,9 +101,9 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 	return nil
 }
 
-// complete returns an error if the mirror, with another directory of objects, lacks the commit or anything in its history. What its
+// checkComplete returns an error if the mirror, with another directory of objects, lacks the commit or anything in its history. What its
 // branches and tags contain is not checked again.
-func (d *delivery) complete(ctx context.Context, objects string) error {
+func (d *delivery) checkComplete(ctx context.Context, objects string) error {
 	return d.run(d.withObjects(d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all"), objects))
 }
 
@@ -116,7 +116,7 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 		return err
 	}
 	defer pack.Close()
-	have, err := d.common(ctx)
+	have, err := d.commonCommits(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	incoming, err := os.MkdirTemp(filepath.Dir(d.path), incomingName)
+	incoming, err := os.MkdirTemp(filepath.Dir(d.path), incomingPrefix)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 	if err := d.run(index); err != nil {
 		return err
 	}
-	if err := d.complete(ctx, incoming); err != nil {
+	if err := d.checkComplete(ctx, incoming); err != nil {
 		return err
 	}
 	if have, err = d.references(ctx); err != nil {
@@ -148,13 +148,13 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 }
 
 const (
-	incomingName = "incoming-" // the beginning of the names of directories for objects that are not in a mirror yet
+	incomingPrefix = "incoming-" // the beginning of the names of directories for objects that are not in a mirror yet
 	// allocLimit bounds the memory that git allocates at once. It streams larger blobs, and a tree or a commit is never that large.
 	allocLimit = "GIT_ALLOC_LIMIT=600m"
 )
 
-// common returns commits that both the mirror and the machine of the workspace may have.
-func (d *delivery) common(ctx context.Context) ([]string, error) {
+// commonCommits returns commits that need not be copied.
+func (d *delivery) commonCommits(ctx context.Context) ([]string, error) {
 	if len(d.Work.Tips) == 0 {
 		return d.references(ctx)
 	}
@@ -175,9 +175,9 @@ func quoted(path string) string {
 	return path
 }
 
-// count returns the number of commits in neither the base nor the last delivery. What was delivered to another address of the
+// countNew returns the number of commits in neither the base nor the last delivery. What was delivered to another address of the
 // repository counts as new, because this one may be another repository.
-func (d *delivery) count(ctx context.Context) (n int, err error) {
+func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 	if d.Commit == "" {
 		return 0, nil
 	}
@@ -248,8 +248,11 @@ func (d *delivery) attempted(ctx context.Context, commit string) bool {
 }
 
 func (d *delivery) conflict(at string) error {
-	return d.failed(host.CodeDeliveryConflict, "",
-		fmt.Errorf("someone else has made or changed the branch %s: it is at %.12s", d.branch, at))
+	now := "it is at " + at[:min(12, len(at))]
+	if at == "" {
+		now = "it was deleted meanwhile"
+	}
+	return d.failed(host.CodeDeliveryConflict, "", fmt.Errorf("someone else has made or changed the branch %s: %s", d.branch, now))
 }
 
 // pushCommand is git push to the branch, which must be at the expected commit; empty if it must not exist.

@@ -120,7 +120,7 @@ func (m *Mirror) removeLeftovers() {
 	for _, path := range paths {
 		_ = os.Remove(path) // git reports a lock that is left
 	}
-	left, _ := fs.Glob(os.DirFS(filepath.Dir(m.path)), incomingName+"*")
+	left, _ := fs.Glob(os.DirFS(filepath.Dir(m.path)), incomingPrefix+"*")
 	for _, name := range left {
 		path := filepath.Join(filepath.Dir(m.path), name)
 		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > oldestIncoming {

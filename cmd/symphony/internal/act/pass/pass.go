@@ -325,7 +325,7 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy: project.Policy(cfg), Runners: runners, Accounts: account, Others: project.NewOthers(p, r.warn), CheckHost: runners.Shelter,
+		Policy: project.Policy(cfg), Runners: runners, Accounts: account, Others: project.NewOthers(p, r.warn), CheckMachine: runners.Shelter,
 		Now:  p.Env.Now,
 		Mono: proc.Monotonic, Sleep: time.Sleep, Boot: boot, NewRunID: project.RunIDs(db, p.Env.Now),
 	}

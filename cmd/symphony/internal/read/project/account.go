@@ -163,7 +163,7 @@ type BlockedRow struct {
 
 // BlockedBy returns the most important block, nil for none. A block of the tracker comes first.
 func BlockedBy(rec reconcile.State) *BlockedRow {
-	b := cmp.Or(rec.TrackerBlock, rec.HostBlock, rec.AgentBlock)
+	b := cmp.Or(rec.TrackerBlock, rec.MachineBlock, rec.AgentBlock)
 	if b == nil {
 		return nil
 	}

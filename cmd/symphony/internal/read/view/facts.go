@@ -65,7 +65,7 @@ func (f *Facts) Read(ctx context.Context) (err error) {
 	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
 	// The tracker's and the machine's block matter most, then the account's, then the agent's.
 	f.Block = project.BlockedBy(f.Recorded)
-	if f.Config != nil && f.Recorded.TrackerBlock == nil && f.Recorded.HostBlock == nil {
+	if f.Config != nil && f.Recorded.TrackerBlock == nil && f.Recorded.MachineBlock == nil {
 		if b := project.AccountBlock(project.OpenAccount(f.Project, f.Config.Codex.Home), f.Now); b != nil {
 			f.Block = b
 		}

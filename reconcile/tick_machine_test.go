@@ -9,11 +9,11 @@ import (
 
 var errWouldDie = &Error{Code: CodeWorkersWouldDie, Message: "a worker would end with x.service"}
 
-// tickOnHost runs a pass with this answer of CheckHost, and counts the calls.
-func tickOnHost(t *testing.T, w *world, p Policy, o Options, answer error) (r Report, asked int) {
+// tickOnMachine runs a pass with this answer of CheckMachine, and counts the calls.
+func tickOnMachine(t *testing.T, w *world, p Policy, o Options, answer error) (r Report, asked int) {
 	t.Helper()
 	deps := w.deps(p)
-	deps.CheckHost = func(context.Context) error { asked++; return answer }
+	deps.CheckMachine = func(context.Context) error { asked++; return answer }
 	r = Tick(t.Context(), deps, o)
 	w.noWrong(t)
 	return r, asked
@@ -24,7 +24,7 @@ func TestWorkersWouldDie(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).claim(issueNo(2), nil).
 		running(issueNo(3), nil).same().candidates(issueNo(4))
 	w := worldOf(s.Snapshot)
-	r, asked := tickOnHost(t, w, s.Policy, Options{}, errWouldDie)
+	r, asked := tickOnMachine(t, w, s.Policy, Options{}, errWouldDie)
 	equal(t, "plan", w.story(r), "settle A-1 failed; skip A-4 blocked")
 	equal(t, "errors", codes(r), CodeWorkersWouldDie)
 	equal(t, "asked", asked, 1)
@@ -33,11 +33,11 @@ func TestWorkersWouldDie(t *testing.T) {
 	w.mustBe(t, issueNo(2), "retry backoff #1 in 0s")
 
 	w.now = noon.Add(time.Minute)
-	r, _ = tickOnHost(t, w, s.Policy, Options{}, errWouldDie)
+	r, _ = tickOnMachine(t, w, s.Policy, Options{}, errWouldDie)
 	equal(t, "still", codes(r), CodeWorkersWouldDie)
 	equal(t, "since", w.hostBlock.Since, noon)
 
-	r, asked = tickOnHost(t, w, s.Policy, Options{}, nil)
+	r, asked = tickOnMachine(t, w, s.Policy, Options{}, nil)
 	equal(t, "plan", w.story(r), "dispatch A-1 backoff; dispatch A-2 backoff; dispatch A-4")
 	equal(t, "asked", asked, 1)
 	equal(t, "over", w.hostBlock == nil, true)
@@ -49,7 +49,7 @@ func TestRemovalsWouldDie(t *testing.T) {
 	s := newScene().workspace(done).answer(done)
 	w := worldOf(s.Snapshot)
 	w.trash = true
-	r, _ := tickOnHost(t, w, s.Policy, Options{}, errWouldDie)
+	r, _ := tickOnMachine(t, w, s.Policy, Options{}, errWouldDie)
 	equal(t, "plan", w.story(r), "")
 	equal(t, "errors", codes(r), CodeWorkersWouldDie)
 }
@@ -76,7 +76,7 @@ func TestHostIsCheckedBeforeStarts(t *testing.T) {
 			}
 			w := worldOf(s.Snapshot)
 			w.hostBlock = &Block{Code: CodeWorkersWouldDie}
-			_, asked := tickOnHost(t, w, s.Policy, row.options, nil)
+			_, asked := tickOnMachine(t, w, s.Policy, row.options, nil)
 			equal(t, "asked", asked, row.asked)
 			equal(t, "block kept", w.hostBlock != nil, row.kept)
 		})
@@ -86,6 +86,6 @@ func TestHostIsCheckedBeforeStarts(t *testing.T) {
 // The error keeps its code if it has one.
 func TestHostError(t *testing.T) {
 	s := newScene().candidates(issueNo(1))
-	r, _ := tickOnHost(t, worldOf(s.Snapshot), s.Policy, Options{DryRun: true}, errors.New("no idea"))
+	r, _ := tickOnMachine(t, worldOf(s.Snapshot), s.Policy, Options{DryRun: true}, errors.New("no idea"))
 	equal(t, "errors", codes(r), CodeWorkersWouldDie)
 }
