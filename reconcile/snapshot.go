@@ -43,7 +43,7 @@ type State struct {
 	Tokens                                 map[string]int64 // used by each claimed issue over all of its runs
 	LastSweep                              time.Time
 	Unblocked                              time.Time // when an operator or a changed workflow last ended the blocks; zero for never
-	ReadOnly                               bool      // a newer version owns the database: this one settles and refreshes, but dispatches nothing
+	ReadOnly                               bool      // a newer version owns the database: this one only settles and refreshes
 }
 
 // Options limit what a pass does.
