@@ -23,6 +23,8 @@ func TestEndedThere(t *testing.T) {
 	j := &job{Worker: &Worker{}}
 	outcome, code, message := j.judge(t.Context(), errors.Join(errors.New("thread"), ended))
 	test.Equal(t, "a call", []string{string(outcome), code, message}, []string{"interrupted", "host_ended", "a signal"})
+	outcome, code, _ = j.judge(t.Context(), reconcile.NewError(host.CodeDied, "killed", ""))
+	test.Equal(t, "its server has died", []string{string(outcome), code}, []string{"interrupted", "host_died"})
 	code, _ = j.endOfLink()
 	test.Equal(t, "here", code, "")
 	j.link = endedLink{}

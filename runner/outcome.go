@@ -44,7 +44,7 @@ func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, 
 		return end.outcome, end.code, end.message
 	}
 	code, message = codeOf(err)
-	if hostEnded(err) {
+	if code == host.CodeEnded || code == host.CodeDied {
 		return reconcile.InterruptedRun, code, message
 	}
 	if full := j.fullDisk(); full != "" && !reconcile.MachineFault(code) {

@@ -93,8 +93,11 @@ type Commands interface {
 	KillMarked(ctx context.Context, mark string) (LeftAnswer, error)
 }
 
-// CodeEnded is the code of a host's answer that it has ended the run. The message says why.
-const CodeEnded = "host_ended"
+// Codes of a host that does not serve a run any more. The message says why.
+const (
+	CodeEnded = "host_ended" // it has ended the run
+	CodeDied  = "host_died"  // its server has ended, but not the run: what the run has started may be alive
+)
 
 // RunDir is the directory of a run below the state directory, on the machine of its worker.
 func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }

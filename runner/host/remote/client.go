@@ -28,10 +28,8 @@ const (
 const (
 	// CodeRefused: the server works for another incarnation of the run or for a newer client, or speaks another version of the protocol.
 	CodeRefused = "host_mismatch"
-	// CodeEnded: the server has ended the run, and does not serve it any more.
-	CodeEnded = host.CodeEnded
-	// CodeDied: the server has ended, but not the run. What the run has started may be alive.
-	CodeDied = "host_died"
+	CodeEnded   = host.CodeEnded
+	CodeDied    = host.CodeDied
 )
 
 // Ends reports whether a client can't be served any more after an error.
