@@ -45,8 +45,7 @@ func BenchmarkHosts(b *testing.B) {
 			}
 			others = append(others, p.baseline("requests", p.copyDatabase(), p.endpoint(), p.writeRequests(bodies)))
 		}
-		return append(against(passes.cpu(), others.cpu(), "CPU", 5),
-			metric{median(passes.cpu()), "s-CPU", 2}, metric{passes.peakMB(), "peak-MB", 150})
+		return append(against(passes.cpu(), others.cpu(), "CPU", 4), metric{passes.peakMB(), "peak-MB", 150})
 	})
 }
 
@@ -157,7 +156,7 @@ func BenchmarkRemoteWorkers(b *testing.B) {
 		used += processorSeconds(side)
 		return []metric{
 			{memory, "PSS-MB", 10},
-			{1000 * used / float64(count) / duration.Seconds(), "ms-CPU-each-second", 5},
+			{1000 * used / float64(count) / duration.Seconds(), "ms-CPU-each-second", math.Inf(1)},
 		}
 	})
 }
