@@ -425,8 +425,11 @@ func (c *checker) comparable(one, next endedRun) bool {
 
 // nextAttempts lists the attempts that may follow.
 func (r endedRun) nextAttempts() []int {
-	machine := slices.ContainsFunc([]string{"linear_", "tracker_", "state_", "agent_", "host_"}, func(s string) bool { return strings.HasPrefix(r.code, s) }) ||
-		slices.Contains([]string{"workspace_busy", "network", "disk_full", "resource_limit", "repository_unavailable", "codex_not_found", "codex_incompatible", "sandbox_unavailable"}, r.code)
+	machine := slices.ContainsFunc([]string{"linear_", "tracker_", "state_", "agent_"}, func(s string) bool { return strings.HasPrefix(r.code, s) }) ||
+		slices.Contains([]string{
+			"workspace_busy", "network", "disk_full", "resource_limit", "repository_unavailable", "codex_not_found", "codex_incompatible",
+			"sandbox_unavailable", "host_failed", "host_lost", "host_mismatch", "host_system", "host_unreachable", "host_unusable",
+		}, r.code)
 	switch {
 	case r.outcome == "succeeded":
 		return []int{1}
