@@ -71,6 +71,8 @@ func (j *job) reach(ctx context.Context) error {
 		return err
 	}
 	j.here = &here{j.Machine.Run(host.HereID(j.run.ID)), j.Env}
+	// The machines may share a home, in which host.json of each run has the secret of its daemon.
+	j.Config.Unreadable = append(slices.Clone(j.Config.Unreadable), filepath.Dir(j.Dir))
 	j.Machine, j.StateDir, j.Env = far.Machine, far.Account.StateDir, far.Account.Env
 	j.Redactor.Add(j.Config.SecretsIn(j.Env))
 	root := expandHome(j.run.WorkspaceRoot, far.Account.Home)
@@ -87,7 +89,7 @@ type here struct {
 	env []string // before secrets are removed
 }
 
-// useAccount sets the paths of codex on that machine.
+// useAccount sets the paths of codex on that machine. What agents here may not read, they may not read there either.
 func (j *job) useAccount(ctx context.Context, a host.Account) error {
 	c := &j.Config
 	login := expandHome(cmp.Or(c.CodexHome, valueOf(a.Env, "CODEX_HOME"), "~/.codex"), a.Home)
@@ -97,7 +99,7 @@ func (j *job) useAccount(ctx context.Context, a host.Account) error {
 	if c.AgentHome != "" {
 		c.LoginHome, c.AgentHome = login, filepath.Join(a.StateDir, "codex")
 	}
-	secret := []string{filepath.Join(login, "auth.json")}
+	secret := append(c.Unreadable, filepath.Join(login, "auth.json"))
 	facts, err := j.Machine.Facts(ctx, host.FactsRequest{Resolve: secret})
 	if err == nil && len(facts.Resolved) != len(secret) {
 		err = errResolved
