@@ -9,8 +9,14 @@ import (
 	"time"
 )
 
-// SlurmHost is the name of a Slurm cluster as a host.
-const SlurmHost = "slurm"
+// Engines that start agents as jobs: each is one host, whichever machine it chooses.
+const (
+	SlurmHost   = "slurm"
+	CommandHost = "command"
+)
+
+// IsEngine reports whether a host is an engine, and no machine that ssh reaches.
+func IsEngine(host string) bool { return host == SlurmHost || host == CommandHost }
 
 // Runs on other machines. Each belongs to one host, where its processes and its workspace are; its worker, which decides, is here. A run
 // whose worker has died may still be at work there. That it has ended only its host may say, or an operator.

@@ -20,13 +20,16 @@ func hostCommand(w *term.Env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "project"}, &cli.StringFlag{Name: "run"}, &cli.Int64Flag{Name: "incarnation"},
 			&cli.DurationFlag{Name: "lost-after"}, &cli.BoolFlag{Name: "detached"}, &cli.BoolFlag{Name: "job"}, &cli.BoolFlag{Name: "known"},
+			&cli.BoolFlag{Name: "hello"}, &cli.BoolFlag{Name: "begin"},
 		},
 		Action: func(c *cli.Context) error {
 			run := hosted.Run{Project: c.String("project"), ID: c.String("run"), Incarnation: c.Int64("incarnation"), Known: c.Bool("known")}
 			lostAfter := c.Duration("lost-after")
 			switch {
+			case c.Args().First() == "connect" && c.Bool("begin"):
+				return hosted.Begin(c.Context, w.Environment(), run, w.Stdin)
 			case c.Args().First() == "connect":
-				return hosted.Connect(c.Context, w.Environment(), run, w.Stdin, os.Stdout)
+				return hosted.Connect(c.Context, w.Environment(), run, w.Stdin, os.Stdout, c.Bool("hello"))
 			case c.Args().First() != "serve" || lostAfter <= 0:
 				return exit.Usage("symphony host is started by symphony on another machine")
 			case c.Bool("detached"):

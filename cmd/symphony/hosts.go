@@ -19,8 +19,8 @@ type HostsJSON struct {
 func hostsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "hosts", Usage: "ask the machines on which agents work", UsageText: usageText("hosts", "[WORKFLOW]"),
-		Description: `It asks each machine in worker.ssh_hosts, or Slurm, and prints its state, its agents and its slots. ready: it gets the next
-run; full: its slots are taken; lost: a worker has no link to its run there; blocked: a run has met a fault of the machine;
+		Description: `It asks each machine in worker.ssh_hosts, or the engine, and prints its state, its agents and its slots. ready: it gets the
+next run; full: its slots are taken; lost: a worker has no link to its run there; blocked: a run has met a fault of the machine;
 unreachable: it does not answer. Exit code 1: none is ready or full.
 
 ` + exampleText("symphony hosts"),

@@ -313,6 +313,7 @@ func commonFiles() map[string]string {
 		"crontab":      made("crontab.sh"),
 		"hosts.sh":     made("hosts.sh"),
 		"slurm.sh":     made("slurm.sh"),
+		"engine.sh":    made("engine.sh"),
 		"told": `# Prints the text of turn $1 of the only thread.
 cat codex-home/threads/*.json | tr -d '\n' | sed 's/"prompt": *"/\n@/g' | grep '^@' | tail -n +2 | sed -n "$1p" | sed 's/^@//; s/", *"answer.*//; s/\\n/\n/g'
 `,

@@ -138,6 +138,9 @@ type Agent struct {
 type Worker struct {
 	Engine     string
 	EngineArgs []string
+	// Start, Connect, Status and Stop are the commands of the engine command, which get the variables of EnginePass.
+	Start, Connect, Status, Stop string
+	EnginePass                   []string
 }
 
 // Answer is how requests of an agent are answered.

@@ -14,19 +14,49 @@ import (
 
 // The kinds of engines.
 const (
-	engineSSH   = "ssh"
-	engineSlurm = "slurm"
+	engineSSH     = "ssh"
+	engineSlurm   = reconcile.SlurmHost
+	engineCommand = reconcile.CommandHost
 )
 
-// engine completes the machines on which agents work: a cluster is one of them, whichever node it chooses.
+// engine completes the machines on which agents work: an engine that starts jobs is one of them, whichever machine it chooses.
 func (r *reader) engine(field) {
-	if r.cfg.Worker.Engine != engineSlurm {
+	kind := r.cfg.Worker.Engine
+	if !reconcile.IsEngine(kind) {
 		return
 	}
 	if len(r.cfg.Policy.Hosts) > 0 {
-		r.invalid(r.field("worker.ssh_hosts"), "not together with worker.engine.kind slurm", "remove one of them")
+		r.invalid(r.field("worker.ssh_hosts"), "not together with worker.engine.kind "+kind, "remove one of them")
 	}
-	r.cfg.Policy.Hosts = []string{reconcile.SlurmHost}
+	r.cfg.Policy.Hosts = []string{kind}
+}
+
+// engineCommand checks one of the commands of an engine.
+func (r *reader) engineCommand(f field) {
+	value := map[string]string{
+		"worker.engine.start": r.cfg.Worker.Start, "worker.engine.connect": r.cfg.Worker.Connect,
+		"worker.engine.status": r.cfg.Worker.Status, "worker.engine.stop": r.cfg.Worker.Stop,
+	}[f.key]
+	if r.cfg.Worker.Engine != engineCommand {
+		r.warnKey(f.key, "no effect without worker.engine.kind command")
+	} else if strings.TrimSpace(value) == "" {
+		r.invalid(f, "missing", "write the command; docs/hosts.md has examples for several engines")
+	}
+}
+
+// enginePass checks the variables that these commands get.
+func (r *reader) enginePass(f field) {
+	if r.cfg.Worker.Engine != engineCommand {
+		r.warnKey("worker.engine.pass_env", "no effect without worker.engine.kind command")
+	}
+	for i, name := range r.cfg.Worker.EnginePass {
+		switch {
+		case !variableName(name):
+			r.invalid(r.item(f, i), strconv.Quote(name)+" is not the name of a variable", "write the name of a variable, without $")
+		case strings.HasPrefix(name, "SYMPHONY_"), slices.Contains(r.cfg.SecretVars, name):
+			r.invalid(r.item(f, i), name+" is symphony's own variable, or contains the tracker's key", "remove it")
+		}
+	}
 }
 
 // ownArgs are options of sbatch that symphony gives itself, or that would make another job of it.
@@ -55,8 +85,8 @@ func (r *reader) engineArgs(f field) {
 func (r *reader) hosts(f field) {
 	for i, name := range r.cfg.Policy.Hosts {
 		f := r.item(f, i)
-		if name == reconcile.SlurmHost {
-			r.invalid(f, name+" stands for a Slurm cluster", "give the machine another alias, or write user@slurm")
+		if reconcile.IsEngine(name) {
+			r.invalid(f, name+" stands for an engine", "give the machine another alias, or write user@"+name)
 		} else if _, err := sshname.Parse(name); err != nil {
 			r.invalid(f, err.Error(), "write an alias of ssh's configuration, or user@host:port; an IPv6 address with a port in brackets")
 		} else if slices.Contains(r.cfg.Policy.Hosts[:i], name) {
@@ -92,12 +122,12 @@ func (r *reader) onHosts() {
 	c := r.cfg
 	if len(c.Policy.Hosts) == 0 {
 		for _, key := range []string{"worker.max_concurrent_agents_per_host", "worker.root", "worker.lost_after_ms", "worker.when_lost"} {
-			r.warnKey(key, "no effect without worker.ssh_hosts or worker.engine.kind slurm")
+			r.warnKey(key, "no effect without worker.ssh_hosts or worker.engine.kind slurm or command")
 		}
 		return
 	}
-	if c.Worker.Engine == engineSlurm && c.Policy.RestartLost {
-		r.invalid(r.field("worker.when_lost"), "restart needs another host, and a cluster is one", "remove it")
+	if reconcile.IsEngine(c.Worker.Engine) && c.Policy.RestartLost {
+		r.invalid(r.field("worker.when_lost"), "restart needs another host, and "+c.Worker.Engine+" is one", "remove it")
 	}
 	r.warnKey("workspace.min_free_bytes", "no effect with agents on other machines")
 	for _, unbuilt := range []struct {

@@ -8,6 +8,7 @@
 package daemon
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -91,30 +92,49 @@ const (
 	secretFile  = "secret"
 )
 
-// PutSecret stores the secret of a run whose daemon is started without a connection, by a file system that both machines have.
-func PutSecret(stateDir, runID, secret string) error {
-	if err := os.MkdirAll(Dir(stateDir, runID), 0o700); err != nil {
-		return err
-	}
-	return durable.WriteFile(filepath.Join(Dir(stateDir, runID), secretFile), []byte(secret), 0o600)
-}
-
-// TakeSecret returns the secret. It succeeds at most once for each call of PutSecret.
-func (p Place) TakeSecret() (secret []byte, err error) {
+// Begin gives the daemon of a job the secret of its run, for which it waits. It does not fail if the daemon serves already.
+func Begin(ctx context.Context, p Place, incarnation int64, secret []byte) error {
 	path := filepath.Join(p.dir(), secretFile)
-	if secret, err = os.ReadFile(path); err == nil {
-		err = os.Remove(path) // fails if another process was faster
+	for end := time.Now().Add(dialPatience); ; time.Sleep(secretPause) {
+		status, err := p.Status()
+		switch {
+		case err != nil:
+			return err
+		case status.Incarnation > 0:
+			return status.Err(incarnation)
+		case time.Now().After(end) || ctx.Err() != nil:
+			return errors.Join(fmt.Errorf("no job of run %s takes the secret", p.RunID), os.Remove(path))
+		}
+		if _, err := os.Lstat(path); secret != nil && errors.Is(err, fs.ErrNotExist) {
+			if err := durable.WriteFile(path, secret, 0o600); err != nil {
+				return err
+			}
+			secret = nil // once
+		}
 	}
-	return secret, err
 }
 
-// TakeBack takes the secret so that no daemon can. It reports whether none has.
-func TakeBack(stateDir, runID string) (never bool, err error) {
-	err = os.Remove(filepath.Join(Dir(stateDir, runID), secretFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+const secretPause = 50 * time.Millisecond
+
+// AwaitSecret returns what Begin gives. It fails if the run has been served, and does so at most once for each call of Begin otherwise.
+func (p Place) AwaitSecret(ctx context.Context, wait time.Duration) (secret []byte, err error) {
+	path := filepath.Join(p.dir(), secretFile)
+	for end := time.Now().Add(wait); ; time.Sleep(secretPause) {
+		status, err := p.Status()
+		switch {
+		case err != nil:
+			return nil, err
+		case status.Incarnation > 0:
+			return nil, fmt.Errorf("run %s was served already", p.RunID)
+		case time.Now().After(end) || ctx.Err() != nil:
+			return nil, fmt.Errorf("run %s has not begun", p.RunID)
+		}
+		if secret, err = os.ReadFile(path); err == nil {
+			return secret, os.Remove(path) // fails if another process was faster
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
-	return err == nil, err
 }
 
 // record is what is stored of the newest daemon of a run.

@@ -3,6 +3,8 @@ package engine
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +14,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -54,6 +59,55 @@ func find(name string, env []string) string {
 	return ""
 }
 
+const outputBound = time.Minute // for a command of an engine, which itself waits for a busy one
+
+// Output runs a program with a stdin and returns what it prints. The code of its error is CodeUnusable, or CodeUnreachable if it took too
+// long.
+func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, outputBound)
+	defer cancel()
+	var out bytes.Buffer
+	var said Tail
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &said
+	if err := start(cmd); err != nil {
+		return "", err
+	}
+	defer context.AfterFunc(ctx, func() { kill(cmd) })()
+	var exited *exec.ExitError
+	err := cmd.Wait()
+	switch name := filepath.Base(cmd.Path); {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a process that it has left has its stdout open
+		return out.String(), nil
+	case ctx.Err() != nil:
+		return "", reconcile.NewError(CodeUnreachable, name+" did not end in time: "+said.Message(), "try it")
+	case errors.As(err, &exited):
+		return "", reconcile.NewError(CodeUnusable, cmp.Or(said.Message(), name+": "+err.Error()), "correct that, then symphony unblock")
+	}
+	return "", err
+}
+
+// Explain returns an error of Output with the place before its message, and another hint.
+func Explain(err error, place, hint string) error {
+	var known *reconcile.Error
+	if errors.As(err, &known) {
+		return reconcile.NewError(known.Code, place+known.Message, hint)
+	}
+	return err
+}
+
+// start starts a program as the leader of a process group, which kill kills.
+func start(cmd *exec.Cmd) error {
+	cmd.WaitDelay, cmd.SysProcAttr = time.Second, &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(cmd.Path), err)
+	}
+	return nil
+}
+
+func kill(cmd *exec.Cmd) {
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // it may have ended
+}
+
 // stream is the stdin and stdout of a program.
 type stream struct {
 	io.WriteCloser
@@ -68,7 +122,7 @@ type stream struct {
 // Open starts a program as a stream to a host, where it prints Hello first.
 func Open(host string, cmd *exec.Cmd) (io.ReadWriteCloser, error) {
 	s := &stream{host: host, cmd: cmd}
-	cmd.Stderr, cmd.WaitDelay = &s.said, time.Second
+	cmd.Stderr = &s.said
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -78,10 +132,7 @@ func Open(host string, cmd *exec.Cmd) (io.ReadWriteCloser, error) {
 		return nil, err
 	}
 	s.WriteCloser, s.stdout = stdin, bufio.NewReader(stdout)
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Base(cmd.Path), err)
-	}
-	return s, nil
+	return s, start(cmd)
 }
 
 // Read reads what the daemon writes. If it can't be reached, the error says why.
@@ -100,8 +151,8 @@ func (s *stream) Read(b []byte) (int, error) {
 func (s *stream) Close() (err error) {
 	s.closing.Do(func() {
 		err = s.WriteCloser.Close()
-		_ = s.cmd.Process.Kill() // it may have ended
-		_ = s.cmd.Wait()         // by that signal
+		kill(s.cmd)
+		_ = s.cmd.Wait() // by that signal
 	})
 	return err
 }

@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/remote"
 )
@@ -36,6 +40,13 @@ type Run struct {
 	Ending bool
 	// Waits is told why Start waits, again and again.
 	Waits func(why string)
+	// Clear removes what the engine keeps of the run after its end; nil if it keeps nothing.
+	Clear func(ctx context.Context) error
+}
+
+// JobName is a name for the job of the run that no other one has. Engines whose names are those of DNS accept it, too.
+func (r *Run) JobName() string {
+	return "symphony-" + r.Project + "-" + strings.ToLower(strings.ReplaceAll(r.Of.RunID, ".", "-"))
 }
 
 // Program is the program that a host gets, unless it has it: symphony itself.
@@ -43,6 +54,22 @@ type Program struct {
 	Path string
 	Sum  string // SHA-256 in hex digits
 	Size int64
+}
+
+// Copy makes sure that the program is in the cache of a home directory that this machine shares with others, and returns its path.
+func (p Program) Copy(home string) (path string, err error) {
+	path = filepath.Join(home, ".cache", "symphony", "programs", p.Sum, "symphony")
+	if info, err := os.Stat(path); err == nil && info.Size() == p.Size {
+		return path, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(p.Path)
+	if err != nil {
+		return "", err
+	}
+	return path, durable.WriteFile(path, data, 0o700)
 }
 
 // The codes of the errors after which nothing has happened on the host.

@@ -161,6 +161,10 @@ func (s *Server) take(stream *stream, h hello) (*served, error) {
 		s.mu.Unlock()
 		return nil, Refused(why)
 	}
+	if s.closed { // that the run has ended is not certain before the outcome is written
+		s.mu.Unlock()
+		return nil, errors.New("run " + s.of.RunID + " is ending there")
+	}
 	client := s.client
 	if client != nil {
 		client.stream.end()
@@ -204,8 +208,6 @@ func (s *Server) refuse(h hello) string {
 		return fmt.Sprintf("the host works for incarnation %d of run %s, not for %d of %s", s.of.Number, s.of.RunID, h.Number, h.RunID)
 	case subtle.ConstantTimeCompare([]byte(h.Secret), []byte(s.of.Secret)) == 0:
 		return "the secret of run " + s.of.RunID + " is another there"
-	case s.closed:
-		return "run " + s.of.RunID + " ends there"
 	case s.replaced[h.Client]:
 		return "another worker controls run " + s.of.RunID + " there"
 	}

@@ -3,6 +3,7 @@
 package hosted
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/daemon"
+	"github.com/symphony-cron/symphony/runner/host/engine"
 	"github.com/symphony-cron/symphony/runner/host/remote"
 	"github.com/symphony-cron/symphony/runner/host/ssh"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -117,9 +119,10 @@ func ServeHere(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, los
 	return err
 }
 
-// ServeJob is the daemon as a job of Slurm, which takes the secret of the run from a file.
+// ServeJob is the daemon as a job of an engine, which waits for the secret of the run.
 func ServeJob(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, lostAfter time.Duration) error {
-	return serve(ctx, w, stderr, r, lostAfter, daemon.Place.TakeSecret, func() error { return nil })
+	await := func(p daemon.Place) ([]byte, error) { return p.AwaitSecret(ctx, lostAfter) }
+	return serve(ctx, w, stderr, r, lostAfter, await, func() error { return nil })
 }
 
 func serve(
@@ -152,11 +155,27 @@ func serve(
 	return err
 }
 
-// Connect connects a pair of streams to the daemon of the run.
-func Connect(ctx context.Context, w *environ.Env, r Run, in io.Reader, out io.Writer) error {
+// Connect connects a pair of streams to the daemon of the run. hello: it prints engine.Hello first.
+func Connect(ctx context.Context, w *environ.Env, r Run, in io.Reader, out io.Writer, hello bool) error {
 	p, err := place(w, r)
+	if err == nil && hello {
+		_, err = fmt.Fprintln(out, engine.Hello)
+	}
 	if err != nil {
 		return err
 	}
 	return daemon.Connect(ctx, p, r.Incarnation, in, out)
+}
+
+// Begin gives the daemon of a job the secret of its run, a line of in.
+func Begin(ctx context.Context, w *environ.Env, r Run, in io.Reader) error {
+	secret, err := bufio.NewReader(io.LimitReader(in, maxSecret)).ReadString('\n') // the end of in may never come
+	if err != nil {
+		return fmt.Errorf("secret of the run: %w", err)
+	}
+	p, err := place(w, r)
+	if err != nil {
+		return err
+	}
+	return daemon.Begin(ctx, p, r.Incarnation, []byte(strings.TrimSpace(secret)))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/engine"
@@ -31,7 +32,8 @@ const (
 type farSide struct {
 	engine engine.Engine
 	of     *engine.Run
-	path   string // of its record
+	record farRecord
+	path   string // of the record
 	log    *slog.Logger
 	// mirrors are those through which the run clones and delivers; nil for an heir, which does neither.
 	mirrors host.Mirrors
@@ -42,14 +44,29 @@ type farRecord struct {
 	Incarnation int64  `json:"incarnation"`
 	Secret      string `json:"secret"` // by which the daemon knows its workers
 	Served      bool   `json:"served"` // a worker was connected with the daemon
+	// Engine has the options of the engine with which the run began.
+	Engine workflow.Worker `json:"engine"`
 }
 
-// farSide prepares to reach the host of the run. args are the options of
-// the engine. An heir only ends the run: if the daemon was killed, it starts the next incarnation.
+// farSide prepares to reach the host of the run. options are those of the engine; nil for an heir, which takes them from the record. It
+// only ends the run: if the daemon was killed, it starts the next incarnation.
 func (h *Held) farSide(
-	ctx context.Context, p *project.Project, args []string, lostAfter time.Duration, heir bool, log *slog.Logger,
+	ctx context.Context, p *project.Project, options *workflow.Worker, lostAfter time.Duration, log *slog.Logger,
 ) (*farSide, error) {
-	by, of, err := project.NewEngine(p, h.Run.Host, args)
+	f := &farSide{path: filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json"), log: log.With(slog.String("host", h.Run.Host))}
+	heir := options == nil
+	if heir {
+		data, err := os.ReadFile(f.path)
+		if err == nil {
+			err = json.Unmarshal(data, &f.record)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
+		}
+	} else {
+		f.record = farRecord{Incarnation: 1, Secret: rand.Text(), Engine: *options}
+	}
+	by, of, err := project.NewEngine(p, h.Run.Host, f.record.Engine)
 	if err == nil {
 		of.Project, err = h.nameOnHosts(ctx, of.Project)
 	}
@@ -59,25 +76,13 @@ func (h *Held) farSide(
 	if err != nil {
 		return nil, err
 	}
-	of.LostAfter, of.Ending = lostAfter, heir
-	of.Of = remote.Incarnation{RunID: h.Run.ID, Number: 1, Secret: rand.Text()}
-	f := &farSide{
-		engine: by, of: of, path: filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json"),
-		log: log.With(slog.String("host", h.Run.Host)),
+	of.LostAfter, of.Ending, of.Known = lostAfter, heir, f.record.Served
+	of.Of = remote.Incarnation{RunID: h.Run.ID, Number: f.record.Incarnation, Secret: f.record.Secret}
+	f.engine, f.of = by, of
+	if heir {
+		return f, nil
 	}
-	if !heir {
-		return f, f.save()
-	}
-	var r farRecord
-	data, err := os.ReadFile(f.path)
-	if err == nil {
-		err = json.Unmarshal(data, &r)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
-	}
-	of.Of.Number, of.Of.Secret, of.Known = r.Incarnation, r.Secret, r.Served
-	return f, nil
+	return f, f.save()
 }
 
 // nameKey is the key under which the database has the name of the project on hosts. It stays the same when the project is moved.
@@ -93,17 +98,22 @@ func (h *Held) nameOnHosts(ctx context.Context, name string) (string, error) {
 }
 
 func (f *farSide) save() error {
-	data, err := json.Marshal(farRecord{f.of.Of.Number, f.of.Of.Secret, f.of.Known})
+	data, err := json.Marshal(f.record)
 	if err != nil {
 		return err
 	}
 	return durable.WriteFile(f.path, append(data, '\n'), 0o600)
 }
 
-// forget deletes the record of a run that nothing is left of on its host.
-func (f *farSide) forget(run reconcile.Run) {
+// forget deletes the record of a run that nothing is left of on its host, and what the engine keeps of it.
+func (f *farSide) forget(ctx context.Context, run reconcile.Run) {
 	if run.Remote == reconcile.RemoteBegun {
 		return
+	}
+	if f.of.Clear != nil {
+		if err := f.of.Clear(context.WithoutCancel(ctx)); err != nil {
+			f.log.Warn("the engine keeps the job", "error", err)
+		}
 	}
 	if err := os.Remove(f.path); err != nil {
 		f.log.Warn("record not deleted", "error", err)
@@ -128,7 +138,8 @@ func (f *farSide) reach(ctx context.Context, waits func(why string)) (far runner
 		case err == nil:
 			return far, true, nil
 		case f.of.Ending && known != nil && known.Code == remote.CodeDied:
-			f.of.Of.Number++ // it ends what the killed one has left
+			f.record.Incarnation++ // it ends what the killed one has left
+			f.of.Of.Number = f.record.Incarnation
 			if err := f.save(); err != nil {
 				return far, true, err
 			}
@@ -159,12 +170,13 @@ func (f *farSide) try(ctx context.Context) (far runner.Far, err error) {
 	if err != nil {
 		return far, err
 	}
-	if !f.of.Known {
-		f.of.Known = true
+	if !f.of.Known { // stored before the first call: what is not known has not begun
+		f.record.Served = true
 		if err := f.save(); err != nil {
 			client.Close()
 			return far, err
 		}
+		f.of.Known = true
 	}
 	bounded, cancel := context.WithTimeout(ctx, accountBound)
 	defer cancel()

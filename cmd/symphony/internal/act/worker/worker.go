@@ -205,7 +205,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
 	}
 	if h.Run.Host != "" {
-		far, err := h.farSide(ctx, p, cfg.Worker.EngineArgs, config.Policy.LostAfter, false, log)
+		far, err := h.farSide(ctx, p, &cfg.Worker, config.Policy.LostAfter, log)
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		worker.Account, worker.Reach = nil, far.reach
 		defer func() {
 			if err == nil {
-				far.forget(h.Run)
+				far.forget(ctx, h.Run)
 			}
 		}()
 	}
@@ -239,7 +239,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 
 // endThere ends the run on its host.
 func (h *Held) endThere(ctx context.Context, p *project.Project, log *slog.Logger) error {
-	far, err := h.farSide(ctx, p, nil, lostAfterHeir, true, log)
+	far, err := h.farSide(ctx, p, nil, lostAfterHeir, log)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (h *Held) endThere(ctx context.Context, p *project.Project, log *slog.Logge
 	err = worker.EndThere(ctx, h.Run)
 	if err == nil {
 		h.Run.Remote = reconcile.RemoteEnded
-		far.forget(h.Run)
+		far.forget(ctx, h.Run)
 	}
 	return err
 }

@@ -33,8 +33,8 @@ func (e *environment) checkHost(ctx context.Context, name string) []finding {
 	case err != nil:
 		known := exit.From(err)
 		return fail(known.Error(), known.Hint)
-	case name == reconcile.SlurmHost:
-		return ok("%s answers within %v; what its nodes have was not examined", name, a.Latency.Round(100*time.Millisecond))
+	case reconcile.IsEngine(name):
+		return ok("%s answers within %v; what its machines have was not examined", name, a.Latency.Round(100*time.Millisecond))
 	case own && a.Codex == "":
 		return fail(name+": a login shell does not find codex", "install it there: npm install -g @openai/codex; then run codex login there")
 	case own && strings.HasPrefix(a.Login, "Not logged in"):

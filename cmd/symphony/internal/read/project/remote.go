@@ -14,21 +14,33 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/sshname"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host/command"
 	"github.com/symphony-cron/symphony/runner/host/engine"
 	"github.com/symphony-cron/symphony/runner/host/slurm"
 	"github.com/symphony-cron/symphony/runner/host/ssh"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// NewEngine returns what reaches a host of the project for a run, with the options of a workflow. The caller adds to the run what is
+// NewEngine returns what reaches a host of the project for a run, by the options of a workflow. The caller adds to the run what is
 // known of it.
-func NewEngine(p *Project, hostName string, args []string) (engine.Engine, *engine.Run, error) {
-	if hostName == reconcile.SlurmHost {
-		run := &engine.Run{Env: p.Environ(), Project: nameOnHosts(p.StateDir)}
-		return &slurm.Link{Run: run, Args: args, Home: p.Env.Home, Hosted: state.HostedDir("", p.Env.Home)}, run, nil
+func NewEngine(p *Project, hostName string, options workflow.Worker) (engine.Engine, *engine.Run, error) {
+	if !reconcile.IsEngine(hostName) {
+		link, err := newLink(p, hostName)
+		return link, link.Run, err
 	}
-	link, err := newLink(p, hostName)
-	return link, link.Run, err
+	run := &engine.Run{Env: p.Environ(), Project: nameOnHosts(p.StateDir)}
+	hosted := state.HostedDir("", p.Env.Home)
+	var jobs engine.Jobs = slurm.Jobs{Run: run, Args: options.EngineArgs, Home: p.Env.Home, Hosted: hosted}
+	if hostName == reconcile.CommandHost {
+		jobs = command.Jobs{Run: run, Commands: commands(options), Home: p.Env.Home}
+		run.Clear = jobs.Cancel
+	}
+	return &engine.JobLink{Run: run, Jobs: jobs, Host: hostName, Hosted: hosted}, run, nil
+}
+
+func commands(w workflow.Worker) command.Commands {
+	return command.Commands{Start: w.Start, Connect: w.Connect, Status: w.Status, Stop: w.Stop, PassEnv: w.EnginePass}
 }
 
 func newLink(p *Project, hostName string) (ssh.Link, error) {
@@ -77,18 +89,25 @@ echo "login $(bash -lc 'codex login status' 2>&1 </dev/null | tail -n 1)"
 echo "git $(v 'git --version')"
 echo "author $(v 'git var GIT_COMMITTER_IDENT')"`
 
-// AskHost asks a host about itself. It changes nothing there. Slurm answers only for its queue: to see a node, a job would have to run.
+// AskHost asks a host about itself. It changes nothing there. An engine answers only for itself: to see a machine, a job would have to run.
 func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, err error) {
-	if hostName == reconcile.SlurmHost {
-		began := time.Now()
-		_, err := slurm.Command(ctx, p.Environ(), nil, "squeue", "--me", "--noheader")
+	began := time.Now()
+	switch hostName {
+	case reconcile.SlurmHost:
+		_, err = slurm.Command(ctx, p.Environ(), "", "squeue", "--me", "--noheader")
+		return HostAnswer{Latency: time.Since(began)}, err
+	case reconcile.CommandHost:
+		cfg, err := p.ConfigWithoutKey()
+		if err == nil {
+			err = commands(cfg.Worker).Probe(ctx, p.Environ())
+		}
 		return HostAnswer{Latency: time.Since(began)}, err
 	}
 	link, err := newLink(p, hostName)
 	if err != nil {
 		return a, err
 	}
-	began := time.Now()
+	began = time.Now()
 	lines, err := link.Ask(ctx, aboutHost)
 	a.Latency = time.Since(began)
 	for _, line := range lines {
@@ -114,8 +133,8 @@ func RefuseElsewhere(ctx context.Context, db *state.DB, issueID, command string)
 		return err
 	}
 	hint := "log in there: ssh " + run.Host
-	if run.Host == reconcile.SlurmHost {
-		hint = "use the directory yourself, which is on the file system that the nodes share"
+	if reconcile.IsEngine(run.Host) {
+		hint = "use the directory where the jobs of the engine have it"
 	}
 	return reconcile.NewError("workspace_elsewhere", fmt.Sprintf("%s works only on this machine, and the workspace of %s is %s",
 		command, run.Identifier, run.WorkspaceWhere()), hint)

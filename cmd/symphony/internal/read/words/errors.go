@@ -56,12 +56,12 @@ var RunErrors = []struct{ Codes, Next string }{
 	{"invalid_branch", "correct `repository.branch`: its result for this issue is not a branch name, or is the base"},
 	{"template_render_error", "correct the prompt; `symphony prompt ISSUE` renders it"},
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},
-	{"host_unreachable, engine_missing", "find the fault with `ssh HOST true`, or with `squeue` for Slurm; meanwhile issues start on other " +
-		"hosts, and on this one again once it answers"},
+	{"host_unreachable, engine_missing", "find the fault with `ssh HOST true`, with `squeue` for Slurm, or with " +
+		"`worker.engine.status`; meanwhile issues start on other hosts, and on this one again once it answers"},
 	{"host_system, host_unusable", "correct what the message names on that host; then `symphony unblock`"},
 	{"host_lost", "find out whether the host is alive; once it answers, the run is ended there and its issue goes on. If the host is gone " +
 		"for good: `symphony retry --host-is-gone ISSUE`"},
-	{"never_starts", "correct what Slurm names in `worker.engine.args`, or let the administrator of the cluster do so; then " +
+	{"never_starts", "correct what the engine names in `worker.engine`, or let the administrator of the cluster do so; then " +
 		"`symphony retry ISSUE`"},
 	{"host_died, host_ended, host_failed, host_mismatch, host_unverified, host_withdrawn", "nothing to do: the run is ended on its host, " +
 		"and tried again; `symphony logs ISSUE --worker` shows what happened"},

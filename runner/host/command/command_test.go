@@ -1,0 +1,147 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host/engine"
+	"github.com/symphony-cron/symphony/runner/host/remote"
+)
+
+// newScene returns the job of a run whose commands write their names to the file calls in dir.
+func newScene(t *testing.T, c Commands) (l *engine.JobLink, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	program := filepath.Join(dir, "program")
+	test.OK(t, os.WriteFile(program, []byte("#!/bin/sh"), 0o700))
+	named := func(name, script string) string {
+		return "cd " + dir + "; echo " + name + " >> calls; env >> env; " + script
+	}
+	run := &engine.Run{
+		Program: engine.Program{Path: program, Sum: "sum", Size: 9}, Project: "shop",
+		Env: []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=x", "TOKEN=y"},
+		Of:  remote.Incarnation{RunID: "20261126T010203.456-abc", Number: 1, Secret: "the secret"}, Waits: func(string) {},
+	}
+	return &engine.JobLink{Run: run, Host: "command", Hosted: filepath.Join(dir, "hosted"), Jobs: Jobs{Run: run, Home: dir, Commands: Commands{
+		Start: named("start", c.Start), Connect: named("connect", c.Connect), Status: named("status", c.Status), Stop: named("stop", c.Stop),
+		PassEnv: []string{"TOKEN"},
+	}}}, dir
+}
+
+// verdict says what a worker makes of an error of Start or Dial.
+func verdict(err error) string {
+	switch {
+	case err == nil:
+		return "runs"
+	case engine.NothingBegun(err):
+		return "nothing begun"
+	case remote.Ends(err):
+		return "ended"
+	}
+	return "not known"
+}
+
+func TestStart(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		commands Commands
+		ending   bool
+		want     string
+		calls    string
+		says     string
+	}{
+		{"it runs", Commands{Status: "echo running"}, false, "runs", "start status connect", ""},
+		{
+			"it waits first",
+			Commands{Status: "if [ -e once ]; then echo running; else echo pending a place; touch once; fi"},
+			false,
+			"runs", "start status status connect", "",
+		},
+		{
+			"it can't start",
+			Commands{Start: "echo no such image >&2; exit 125", Stop: "exit 1"},
+			false,
+			"nothing begun", "start stop", "host_unusable: command: worker.engine.start: no such image",
+		},
+		{"a command that is not installed", Commands{Start: "no-such-docker run"}, false, "nothing begun", "start stop", "not found"},
+		{"it never starts", Commands{Status: "echo never no such image"}, false, "nothing begun", "start status stop", "never_starts: command can't"},
+		{"it has ended at once", Commands{Status: "echo ended exit code 127"}, false, "nothing begun", "start status stop", "exit code 127"},
+		{"its worker has died", Commands{Status: "echo running"}, true, "ended", "stop", "before it began"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.commands.Connect = "cat > given"
+			l, dir := newScene(t, c.commands)
+			l.Ending = c.ending
+			err := l.Start(t.Context())
+			test.Equal(t, "verdict", verdict(err), c.want)
+			test.Contains(t, "error", fmt.Sprint(err), c.says)
+			test.Equal(t, "calls", strings.Join(strings.Fields(string(test.Must(os.ReadFile(filepath.Join(dir, "calls"))))), " "), c.calls)
+			env := string(test.Must(os.ReadFile(filepath.Join(dir, "env"))))
+			test.Lacks(t, "environment", env, "LINEAR", "the secret")
+			test.Contains(t, "environment", env, "SYMPHONY_JOB=symphony-shop-20261126t010203-456-abc\n")
+			test.Contains(t, "environment", env, "TOKEN=y")
+			if err == nil {
+				test.Equal(t, "given", string(test.Must(os.ReadFile(filepath.Join(dir, "given")))), "the secret\n")
+			}
+		})
+	}
+}
+
+// Once a run has begun, only the word ended of the engine, or the daemon's own, ends it.
+func TestDial(t *testing.T) {
+	for _, c := range []struct{ name, status, want string }{
+		{"it runs", "echo running", "runs"},
+		{"ended", "echo ended OOMKilled", "ended"},
+		{"unknown", "echo unknown", "not known"},
+		{"no line", "true", "not known"},
+		{"it fails", "echo ended; exit 1", "not known"},
+		{"it waits again", "echo pending", "not known"},
+		{"it never starts", "echo never", "not known"},
+		{"two lines", "echo ended; echo running", "not known"},
+		{"another word", "echo Succeeded", "not known"},
+		{"the daemon's word", `mkdir -p hosted/shop/runs/20261126T010203.456-abc; echo '{"incarnation":1,"end":"lost"}' > ` +
+			"hosted/shop/runs/20261126T010203.456-abc/outcome.json", "ended"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l, _ := newScene(t, Commands{Status: c.status, Connect: "cat"})
+			l.Known = true
+			test.OK(t, l.Start(t.Context()))
+			stream, err := l.Dial(t.Context())
+			test.Equal(t, "verdict", verdict(err), c.want)
+			if err == nil {
+				test.OK(t, stream.Close())
+			}
+		})
+	}
+}
+
+// The daemon was killed, but its job runs on: it is canceled, and the engine says when it has ended.
+func TestKilledDaemon(t *testing.T) {
+	l, _ := newScene(t, Commands{Status: "if [ -e stopped ]; then echo ended; else echo running; fi", Stop: "touch stopped"})
+	l.Known, l.Ending, l.Of.Number = true, true, 2
+	_, err := l.Dial(t.Context())
+	test.Equal(t, "at first", verdict(err), "not known")
+	_, err = l.Dial(t.Context())
+	test.Equal(t, "then", verdict(err), "ended")
+}
+
+// A worker that is stopped while its job waits cancels the job.
+func TestWaits(t *testing.T) {
+	l, dir := newScene(t, Commands{Status: "echo pending no free slot"})
+	ctx, stop := context.WithCancel(t.Context())
+	l.Waits = func(why string) {
+		test.Equal(t, "reason", why, "no free slot")
+		stop()
+	}
+	err := l.Start(ctx)
+	test.Equal(t, "verdict", verdict(err), "nothing begun")
+	test.Contains(t, "error", err.Error(), engine.CodeWithdrawn)
+	test.Equal(t, "calls", string(test.Must(os.ReadFile(filepath.Join(dir, "calls")))), "start\nstatus\nstop\n")
+}

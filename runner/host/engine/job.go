@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host/daemon"
+	"github.com/symphony-cron/symphony/runner/host/remote"
+)
+
+// Jobs is an engine that starts the daemon of a run as a job. The run has at most one, whose name is made from the run's, so that it is
+// found although the answer to its submission was lost. The words are arguments of symphony.
+type Jobs interface {
+	// Submit submits a job that runs symphony, and does not wait for it.
+	Submit(ctx context.Context, words []string) error
+	// Find returns what the engine says about the job. An error and JobUnknown prove nothing.
+	Find(ctx context.Context) (Job, error)
+	// Connect returns the program whose stdin and stdout are those of a symphony where the job runs.
+	Connect(j Job, words []string) (*exec.Cmd, error)
+	// Cancel cancels the job, if there is one.
+	Cancel(ctx context.Context) error
+}
+
+// Job is what an engine says about a job.
+type Job struct {
+	ID       string // if the engine has one beside the name
+	State    JobState
+	Why      string // it waits, can't start or has ended
+	Canceled bool   // it has ended because of an order
+}
+
+// JobState is the state of a job.
+type JobState string
+
+// The states of jobs.
+const (
+	JobUnknown JobState = "unknown"
+	JobPending JobState = "pending"
+	JobNever   JobState = "never" // it waits in vain
+	JobRunning JobState = "running"
+	JobEnded   JobState = "ended" // none of its processes is left
+)
+
+// JobLink reaches the job of a run, which is the daemon. The daemon does nothing until it has the run's secret, and then what a worker
+// calls for. The secret is sent once the job runs, and never again once a worker was connected: the daemon of a job that starts again does
+// nothing.
+type JobLink struct {
+	*Run
+	Jobs
+	Host string // the engine as a host
+	// Hosted is the directory in which the daemon may leave how the run has ended, if it shares the home directory.
+	Hosted    string
+	submitted bool
+}
+
+var _ Engine = (*JobLink)(nil)
+
+const (
+	minPause   = 2 * time.Second // between two looks at a job that waits
+	maxPause   = 30 * time.Second
+	jobTrouble = time.Minute // how long a job may be out of reach that was submitted
+)
+
+// Start submits the job and waits until it runs and its daemon has the secret. Before that nothing can have begun: after any error the job
+// is canceled.
+func (l *JobLink) Start(ctx context.Context) error {
+	switch {
+	case l.Known: // Dial finds the job
+		return nil
+	case l.Ending:
+		return l.withdraw(ctx, ended("its job was canceled before it began"))
+	case !l.submitted:
+		l.submitted = true // whatever comes of it: never twice
+		if err := l.Submit(ctx, l.words("serve", "--job", "--lost-after", l.LostAfter.String())); err != nil {
+			return l.withdraw(ctx, err)
+		}
+	}
+	trouble, pause := time.Duration(0), minPause
+	for {
+		j, err := l.begin(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return l.withdraw(ctx, reconcile.NewError(CodeWithdrawn, l.Host+": the job was canceled before it began", ""))
+		case err == nil && j.State == JobRunning:
+			return nil
+		case j.State == JobNever:
+			return l.withdraw(ctx, reconcile.NewError(reconcile.HoldNeverStarts, l.Host+" can't ever start the job: "+j.Why,
+				"correct worker.engine"))
+		case j.State == JobEnded && j.Canceled:
+			return l.withdraw(ctx, ended("its job was canceled before it began"))
+		case j.State == JobEnded:
+			return l.withdraw(ctx, l.unusable("the job has ended before symphony served the run: "+j.Why))
+		case err != nil && trouble >= jobTrouble:
+			return l.withdraw(ctx, l.unusable(err.Error()))
+		case err != nil:
+			pause = minPause
+			trouble += pause
+		default:
+			trouble = 0
+			l.Waits(j.Why)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+// begin sends the secret to the daemon, if the job runs.
+func (l *JobLink) begin(ctx context.Context) (Job, error) {
+	if ctx.Err() != nil {
+		return Job{}, context.Cause(ctx)
+	}
+	j, err := l.Find(ctx)
+	if err == nil && j.State == JobUnknown {
+		err = errors.New(l.unknown(j))
+	}
+	if err != nil || j.State != JobRunning {
+		return j, err
+	}
+	cmd, err := l.Connect(j, l.words("connect", "--begin"))
+	if err == nil {
+		_, err = Output(ctx, cmd, l.Of.Secret+"\n")
+	}
+	return j, err
+}
+
+// Dial opens a stream to the daemon. It is a remote.Dial. Its errors have no code after which nothing has begun.
+func (l *JobLink) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
+	j, err := l.Find(ctx)
+	switch {
+	case err != nil:
+		return nil, errors.New(err.Error())
+	case j.State == JobRunning && l.Of.Number > 1: // the daemon was killed, but the job is not the daemon alone
+		return nil, errors.Join(errors.New("the job of the run is being canceled"), l.Cancel(ctx))
+	case j.State == JobRunning:
+		cmd, err := l.Connect(j, l.words("connect", "--hello"))
+		if err != nil {
+			return nil, errors.New(err.Error())
+		}
+		return Open(l.Host, cmd)
+	}
+	outcome, err := daemon.EndOf(l.stateDir(), l.Of.RunID)
+	switch {
+	case outcome != nil:
+		return nil, outcome
+	case j.State == JobEnded:
+		return nil, ended(l.Host + " has ended the job of the run: " + j.Why)
+	}
+	return nil, errors.Join(errors.New(l.unknown(j)), err)
+}
+
+// unknown describes the state of a job that has to run.
+func (l *JobLink) unknown(j Job) string {
+	return fmt.Sprintf("%s: the state of the job %s is %s %s", l.Host, l.JobName(), j.State, j.Why)
+}
+
+// words returns the arguments of symphony for a subcommand of symphony host.
+func (l *JobLink) words(words ...string) []string {
+	return append(append([]string{"host"}, words...),
+		"--project", l.Project, "--run", l.Of.RunID, "--incarnation", strconv.FormatInt(l.Of.Number, 10))
+}
+
+// stateDir is where the daemon has the directories of the project's runs, if it shares the home directory.
+func (l *JobLink) stateDir() string { return filepath.Join(l.Hosted, l.Project) }
+
+// withdraw cancels a job that has not begun the run. If that fails, the job does nothing without the secret.
+func (l *JobLink) withdraw(ctx context.Context, why error) error {
+	return errors.Join(why, l.Cancel(context.WithoutCancel(ctx)))
+}
+
+func (l *JobLink) unusable(why string) error {
+	return reconcile.NewError(CodeUnusable, l.Host+": "+why, "correct that, then symphony unblock")
+}
+
+func ended(why string) error {
+	return reconcile.NewError(remote.CodeEnded, why, "the next pass starts the issue again")
+}
