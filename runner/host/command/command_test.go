@@ -145,3 +145,44 @@ func TestWaits(t *testing.T) {
 	test.Contains(t, "error", err.Error(), engine.CodeWithdrawn)
 	test.Equal(t, "calls", string(test.Must(os.ReadFile(filepath.Join(dir, "calls")))), "start\nstatus\nstop\n")
 }
+
+// The commands status of the documentation, with programs that print what the engines print by their documentation.
+func TestExamples(t *testing.T) {
+	document := string(test.Must(os.ReadFile("../../../docs/hosts.md")))
+	status := func(program string) string { // the block of the example whose start begins with a program
+		_, rest, _ := strings.Cut(document, "    connect: "+program+" ")
+		_, rest, _ = strings.Cut(rest, "status: |\n")
+		rest, _, _ = strings.Cut(rest, "stop: ")
+		return rest
+	}
+	for _, c := range []struct{ program, prints, want string }{
+		{"docker", "echo running Up 3 seconds", "running"},
+		{"docker", "echo exited Exited '(137)' 2 minutes ago", "ended Exited (137) 2 minutes ago"},
+		{"docker", "echo created Created", "pending created"},
+		{"docker", "echo paused Up 3 seconds '(Paused)'", "unknown paused Up 3 seconds (Paused)"},
+		{"docker", "true", "ended removed"},
+		{"docker", "exit 1", "error"},
+		{"kubectl", "echo 1/", "running"},
+		{"kubectl", "echo 0/Failed", "ended Failed"},
+		{"kubectl", "echo /Complete", "ended Complete"},
+		{"kubectl", `[ "$2" = job ] && echo / || echo 0 nodes are available`, "pending 0 nodes are available"},
+		{"kubectl", "true", "unknown "},
+		{"kubectl", "exit 1", "error"},
+		{"nomad", "echo running", "running"},
+		{"nomad", "echo failed", "ended failed"},
+		{"nomad", "echo lost", "unknown lost"},
+		{"nomad", "true", "pending no allocation"},
+		{"nomad", "exit 1", "error"},
+	} {
+		bin := t.TempDir()
+		test.OK(t, os.WriteFile(filepath.Join(bin, c.program), []byte("#!/bin/sh\n"+c.prints+"\n"), 0o700))
+		l, _ := newScene(t, Commands{Status: status(c.program)})
+		l.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+		j, err := l.Find(t.Context())
+		got := string(j.State) + " " + j.Why
+		if err != nil {
+			got = "error"
+		}
+		test.Equal(t, c.program+": "+c.prints, strings.TrimSpace(got), strings.TrimSpace(c.want))
+	}
+}
