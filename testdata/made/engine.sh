@@ -1,5 +1,5 @@
 # A stand-in for an engine of containers, with docker's streams: engine run, exec, ps, stop and rm, and a daemon that starts the jobs. A job has a
-# home and an environment of its own. While engine.full exists, jobs wait. The daemon ends when the directory of this script is removed.
+# home and an environment of its own. While engine.full exists, jobs wait. touch engine.end ends the daemon.
 mkdir -p engine/home bin
 dir=$PWD/engine
 cat > bin/engine <<S
@@ -37,7 +37,7 @@ rm)
 esac
 S
 cat > engine.daemon <<S
-while [ -d $dir ]; do
+while [ -d $dir ] && [ ! -e $dir.end ]; do
 	for words in $dir/*/words; do
 		[ -e \$words ] && [ ! -e $dir.full ] || continue
 		cd \${words%/*}
