@@ -74,8 +74,11 @@ func (l Jobs) Find(ctx context.Context) (engine.Job, error) {
 	out, err := Command(ctx, l.Env, "", "squeue", "--me", "--name="+l.JobName(), "--states=all", "--noheader", "--format=%i|%T|%r|%B")
 	var j job
 	for line := range strings.Lines(out) {
-		if f := strings.SplitN(strings.TrimSpace(line), "|", 4); len(f) == 4 && (j.id == "" || j.over()) {
-			j = job{f[0], text.Visible(f[1]), text.Visible(f[2]), text.Visible(f[3])}
+		if f := strings.SplitN(strings.TrimSpace(line), "|", 4); len(f) == 4 {
+			next := job{f[0], text.Visible(f[1]), text.Visible(f[2]), text.Visible(f[3])}
+			if j.id == "" || j.over() || j.waits() && !next.waits() && !next.over() { // of several, one that runs
+				j = next
+			}
 		}
 	}
 	found := engine.Job{ID: j.id, Why: j.why()}
