@@ -151,8 +151,8 @@ func (s *stream) Read(b []byte) (int, error) {
 func (s *stream) Close() (err error) {
 	s.closing.Do(func() {
 		err = s.WriteCloser.Close()
-		kill(s.cmd)
-		_ = s.cmd.Wait() // by that signal
+		_ = s.cmd.Process.Kill() // it alone: srun has a second process, which ends the step
+		_ = s.cmd.Wait()         // by that signal
 	})
 	return err
 }
