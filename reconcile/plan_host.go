@@ -170,7 +170,7 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	return "", reason, message
 }
 
-// hostsText says what keeps hosts from a run. It names few of many.
+// hostsText says why hosts get no run. Of many hosts with the same reason it names the first ones.
 func hostsText(hostsByObstacle map[string][]string) string {
 	const few = 3
 	var parts []string
@@ -243,15 +243,19 @@ func (p *planner) hostIsGone(cmd Command) {
 		}
 	}
 	if message == "" && there != "" && c != nil && c.Status == Waiting {
-		next := *c
-		next.Delivery = Delivery{} // what was committed there
-		change, message = p.put(p.s.freshStart(next, Requested)), "its workspace on "+there+" is given up"
+		change, message = p.put(p.s.startElsewhere(*c)), "its workspace on "+there+" is given up"
 	}
 	if change.Commands = []int64{cmd.ID}; message == "" {
 		p.update(change)
 		return
 	}
 	p.giveUpHost(cmd.IssueID, cmd.Identifier, message, change)
+}
+
+// startElsewhere is freshStart without the commits on a host that was given up.
+func (s *Snapshot) startElsewhere(c Claim) Claim {
+	c.Delivery = Delivery{}
+	return s.freshStart(c, Requested)
 }
 
 // giveUpHost adds a change because of which nothing on the host of an issue counts any more.

@@ -123,9 +123,7 @@ func (p *planner) settle(r Run, giveUp bool) {
 	case r.StopReason == StopProject:
 		change = p.drop(*c, StopProject)
 	case r.Remote == RemoteGone && !c.HoldNext: // the operator has asked for a new start
-		next := *c
-		next.Delivery = Delivery{}
-		change = p.put(p.s.freshStart(next, Requested))
+		change = p.put(p.s.startElsewhere(*c))
 	case r.Kind == DeliveryRun:
 		change = p.put(p.s.afterDelivery(*c, r))
 	default:

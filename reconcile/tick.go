@@ -201,8 +201,8 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	return len(plan.Actions) > 0
 }
 
-// machineAllows reports whether the workers that a plan starts would outlive the pass. If not, it blocks the host in the snapshot, so that
-// the pass continues without starting workers.
+// machineAllows reports whether the workers that a plan starts would outlive the pass. If not, it blocks the machine in the snapshot, so
+// that the pass continues without starting workers.
 func (t *tick) machineAllows(ctx context.Context, plan Plan) bool {
 	s := &t.snapshot
 	switch starts := slices.ContainsFunc(plan.Actions, Action.starts); {

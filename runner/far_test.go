@@ -17,7 +17,7 @@ type endedLink struct {
 
 func (l endedLink) Err() error { return l.err }
 
-// A run that its host has ended is interrupted, whether a call or only the link says so.
+// A run that its host has ended is interrupted. A call may report that, or only the link.
 func TestEndedThere(t *testing.T) {
 	ended := reconcile.NewError(host.CodeEnded, "a signal", "")
 	j := &job{Worker: &Worker{}}

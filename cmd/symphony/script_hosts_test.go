@@ -56,7 +56,8 @@ func useHost(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	with := "GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.com GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.com HOST_NAME="
+	with := "GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.com " +
+		"GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.com HOST_NAME="
 	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "HOST_NAME=", with, 1)), 0o600); err != nil {
 		return err
 	}

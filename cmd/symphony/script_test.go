@@ -170,8 +170,8 @@ func commands() map[string]scriptCommand {
 }
 
 // condition evaluates a condition: [all]: SYMPHONY_TEST is set; [root]; [mount]: file systems can be mounted; [freezer]: processes can be
-// frozen; [unshare]: namespaces can be created; [sshd]: an ssh server can be started; [slurm]: its daemons are installed; [tmux], [bash], [zsh], [fish], [gh], [python3]: the
-// program is installed.
+// frozen; [unshare]: namespaces can be created; [sshd]: an ssh server can be started; [slurm]: its daemons are installed; [tmux], [bash],
+// [zsh], [fish], [gh], [python3]: the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
 	case "all":

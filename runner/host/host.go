@@ -93,7 +93,7 @@ type Commands interface {
 	KillMarked(ctx context.Context, mark string) (LeftAnswer, error)
 }
 
-// Codes of a host that does not serve a run any more. The message says why.
+// Codes of the errors of a host that has stopped serving a run. Their messages say why.
 const (
 	CodeEnded = "host_ended" // it has ended the run
 	CodeDied  = "host_died"  // its server has ended, but not the run: what the run has started may be alive

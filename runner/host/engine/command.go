@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // Hello is what a script prints on the host before anything else happens. Its shell may have printed something before.
@@ -33,7 +33,7 @@ const (
 
 // Command returns a program that is found in the PATH of an environment. It gets only some variables of that.
 func Command(env, passed []string, name string, args ...string) (*exec.Cmd, error) {
-	path := find(name, env)
+	path := proc.LookPath(name, env)
 	if path == "" {
 		return nil, reconcile.NewError(CodeMissing, name+" is not in PATH", "install it")
 	}
@@ -42,21 +42,6 @@ func Command(env, passed []string, name string, args ...string) (*exec.Cmd, erro
 		return !slices.Contains(passed, name)
 	})
 	return &exec.Cmd{Path: path, Args: append([]string{path}, args...), Env: env, Dir: "/"}, nil
-}
-
-// find looks a program up in the PATH of an environment, whose last value counts. It returns "" if there is none.
-func find(name string, env []string) string {
-	for _, entry := range slices.Backward(env) {
-		if list, found := strings.CutPrefix(entry, "PATH="); found {
-			for _, dir := range filepath.SplitList(list) {
-				path := filepath.Join(dir, name)
-				if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && filepath.IsAbs(path) {
-					return path
-				}
-			}
-		}
-	}
-	return ""
 }
 
 const outputBound = time.Minute // for a command of an engine, which itself waits for a busy one
@@ -135,7 +120,7 @@ func Open(host string, cmd *exec.Cmd) (io.ReadWriteCloser, error) {
 	return s, start(cmd)
 }
 
-// Read reads what the daemon writes. If it can't be reached, the error says why.
+// Read reads what the daemon writes. If the daemon can't be reached, the error says why.
 func (s *stream) Read(b []byte) (int, error) {
 	if !s.greeted {
 		if _, err := ReadUntil(s.stdout, Hello); err != nil {

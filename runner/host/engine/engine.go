@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/remote"
 )
 
-// Engine starts and reaches the daemon of one incarnation of a run. What it needs to know of that is a Run, which may change meanwhile.
+// Engine starts and reaches the daemon of one incarnation of a run. A Run describes it, and may change between two calls.
 type Engine interface {
 	// Start makes sure that the daemon serves the run. It may wait until there is a place for it. Errors: those of NothingBegun, those of
 	// a client (remote.CodeRefused, CodeEnded, CodeDied), or others after which it is not known whether there is a daemon.
@@ -38,7 +38,7 @@ type Run struct {
 	Known bool
 	// Ending: the worker of the run has died, and another one only ends the run.
 	Ending bool
-	// Waits is told why Start waits, again and again.
+	// Start calls Waits with the reason each time that it has to wait longer.
 	Waits func(why string)
 	// Clear removes what the engine keeps of the run after its end; nil if it keeps nothing.
 	Clear func(ctx context.Context) error

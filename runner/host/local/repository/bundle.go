@@ -106,7 +106,7 @@ func (m *Mirror) existing(ctx context.Context, objects string, ids []string) (ha
 	return have, err
 }
 
-// Tips returns the commits of all branches and tags, none if there is no mirror.
+// Tips returns the commits of all branches and tags. Without a mirror there are none.
 func (m *Mirror) Tips(ctx context.Context) (tips []string, err error) {
 	if !m.exists() {
 		return nil, nil

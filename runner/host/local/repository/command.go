@@ -79,7 +79,7 @@ func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
 	}
 	env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator has set it
 	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
-	return c.program(ctx, cmp.Or(lookPath("git", env), "git"), env, append(append(all, "--no-pager"), args...))
+	return c.program(ctx, cmp.Or(proc.LookPath("git", env), "git"), env, append(append(all, "--no-pager"), args...))
 }
 
 // program returns a command that starts in the directory of the mirrors, where no agent can write.
@@ -94,23 +94,6 @@ func (c *commands) program(ctx context.Context, path string, env, args []string)
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
 	cmd.WaitDelay = endGrace
 	return cmd
-}
-
-// lookPath returns the path of a program in an environment, whose PATH may be another one than that of this process.
-func lookPath(name string, env []string) string {
-	for _, entry := range slices.Backward(env) {
-		list, isPath := strings.CutPrefix(entry, "PATH=")
-		if !isPath {
-			continue
-		}
-		for _, dir := range filepath.SplitList(list) {
-			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(path) {
-				return path
-			}
-		}
-		break
-	}
-	return ""
 }
 
 // Environ returns an environment for New: env without the variables that select git's repository, and without those in drop.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // gitHub sends requests to GitHub's API.
@@ -34,7 +35,7 @@ const (
 // gitHub returns a connection by gh if that is logged in, otherwise by the token.
 func (c *commands) gitHub(ctx context.Context, where host.GitHub) (*gitHub, error) {
 	name, why := host.GhHost(where.API), "gh is not installed"
-	if gh := lookPath("gh", c.env); gh != "" {
+	if gh := proc.LookPath("gh", c.env); gh != "" {
 		limited, cancel := context.WithTimeout(ctx, loginTimeout)
 		defer cancel()
 		err := c.run(c.gh(limited, gh, "auth", "status", "--hostname", name))

@@ -170,7 +170,8 @@ func (f *farSide) try(ctx context.Context) (far runner.Far, err error) {
 	if err != nil {
 		return far, err
 	}
-	if !f.of.Known { // stored before the first call: what is not known has not begun
+	if !f.of.Known {
+		// This is stored before the first call, so a run has not begun if its record does not say it.
 		f.record.Served = true
 		if err := f.save(); err != nil {
 			client.Close()

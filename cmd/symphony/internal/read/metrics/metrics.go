@@ -196,7 +196,7 @@ func ofIssues() []family {
 		},
 		{"symphony_host_runs", gauge, "The agents that work on each host.", ofHosts(func(h view.HostRow) float64 { return float64(h.Runs) })},
 		{"symphony_host_usable", gauge, "Whether a host is neither lost nor blocked.", ofHosts(func(h view.HostRow) float64 {
-			return flag(h.Message == "")[0].value
+			return oneIf(h.Usable())
 		})},
 	}
 }
@@ -270,11 +270,13 @@ func optional[T any](value *T, number func(T) float64) []sample {
 
 func number(n float64) []sample { return []sample{{value: n}} }
 
-func flag(on bool) []sample {
+func flag(on bool) []sample { return number(oneIf(on)) }
+
+func oneIf(on bool) float64 {
 	if on {
-		return number(1)
+		return 1
 	}
-	return number(0)
+	return 0
 }
 
 // seconds is a time as Prometheus has it.

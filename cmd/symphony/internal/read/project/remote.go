@@ -107,7 +107,6 @@ func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, er
 	if err != nil {
 		return a, err
 	}
-	began = time.Now()
 	lines, err := link.Ask(ctx, aboutHost)
 	a.Latency = time.Since(began)
 	for _, line := range lines {

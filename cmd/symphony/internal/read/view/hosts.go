@@ -18,6 +18,9 @@ type HostRow struct {
 	Message string `json:"message"`
 }
 
+// Usable reports whether the host is neither lost nor blocked.
+func (h HostRow) Usable() bool { return h.State == HostReady || h.State == HostFull }
+
 // States of hosts.
 const (
 	HostReady   = "ready"

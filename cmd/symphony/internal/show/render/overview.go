@@ -387,7 +387,7 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 		}
 	}
 	for _, h := range v.Hosts {
-		if h.Message != "" {
+		if !h.Usable() {
 			line("HOST", term.ColourWaits, "%s is %s: %s", h.Name, h.State, h.Message)
 		}
 	}

@@ -385,7 +385,7 @@ func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
 		}
 	}
 	for _, h := range v.Hosts {
-		if h.Message != "" {
+		if !h.Usable() {
 			add(obstacle{Class: "warn", Icon: "alert", Title: h.Name + " gets no further runs", Text: h.Message})
 		}
 	}
