@@ -20,7 +20,7 @@ discard this work with symphony prune --force ISSUE.
 		Flags: workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			rows, err := cleanup.Trash(c.Context, p)
-			if err == nil {
+			if rows != nil {
 				render.Trash(w, rows)
 			}
 			return err

@@ -28,6 +28,8 @@ type Engine interface {
 // Run is a run on another machine.
 type Run struct {
 	Program Program
+	// ProgramFor returns the program for hosts of another system.
+	ProgramFor func(system string) (Program, error)
 	// Env is the environment in which the programs of the engine are found. They get only what concerns their connection.
 	Env     []string
 	Project string // the name of the run's project there
@@ -54,6 +56,8 @@ type Program struct {
 	Path string
 	Sum  string // SHA-256 in hex digits
 	Size int64
+	// System is the system that it is for, as linux-arm64; empty for that of this machine.
+	System string
 }
 
 // Copy makes sure that the program is in the cache of a home directory that this machine shares with others, and returns its path.

@@ -37,8 +37,7 @@ const (
 	copyBound    = 10 * time.Minute // for the copy of the program
 
 	// Exit codes of the script below. 255 is that of ssh itself.
-	noProgram   = 97
-	otherSystem = 98
+	noProgram = 97
 	// NothingStarted is that of symphony host serve if it has started no daemon, and there is none.
 	NothingStarted = 96
 
@@ -67,15 +66,37 @@ func (l Link) serve(ctx context.Context) error {
 	if l.Known {
 		words = append(words, "--known")
 	}
-	_, err := l.run(ctx, strings.NewReader(l.Of.Secret), l.hostCommand(words...)+" && echo "+done)
-	return err
+	return l.onItsSystem(func() error {
+		_, err := l.run(ctx, strings.NewReader(l.Of.Secret), l.hostCommand(words...)+" && echo "+done)
+		return err
+	})
+}
+
+// onItsSystem calls f, which runs something on the host, and again with the program for the system of the host if that is another one.
+func (l Link) onItsSystem(f func() error) error {
+	err := f()
+	var other *systemError
+	if !errors.As(err, &other) {
+		return err
+	}
+	program, err := l.ProgramFor(other.system)
+	if err != nil {
+		return reconcile.NewError(engine.CodeSystem, l.Host.Name+" is "+other.uname+": "+err.Error(),
+			"put symphony for that system there, of the version of this one; or use hosts like this machine")
+	}
+	l.Program = program
+	return f()
 }
 
 // Ask runs a shell script on the host that changes nothing, and returns the lines that it prints.
 func (l Link) Ask(ctx context.Context, script string) (lines []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	return l.run(ctx, strings.NewReader(""), script+"\necho "+done)
+	err = l.onItsSystem(func() error {
+		lines, err = l.run(ctx, strings.NewReader(""), script+"\necho "+done)
+		return err
+	})
+	return lines, err
 }
 
 // hostCommand returns the shell command that runs a subcommand of symphony host there.
@@ -90,13 +111,29 @@ func (l Link) isProgram(variable string) string {
 }
 
 // script returns a command for the login shell of the account there, whichever it is: sh runs a script in which p is the program. First it
-// makes sure that the program can run there, and says hello.
+// says which system that is, and hello.
 func (l Link) script(s string) string {
-	system := map[string]string{"linux": "Linux", "darwin": "Darwin"}[runtime.GOOS]
-	machines := cmp.Or(map[string]string{"amd64": "x86_64|amd64", "arm64": "aarch64|arm64"}[runtime.GOARCH], runtime.GOARCH)
-	return "exec sh -c " + text.ShellWord(`echo `+engine.Hello+`; [ "$(uname -s)" = `+system+` ] && case "$(uname -m)" in `+machines+
-		`) ;; *) false ;; esac || { uname -sm >&2; exit `+strconv.Itoa(otherSystem)+
-		`; }; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/`+l.Program.Sum+`/symphony; `+s)
+	return "exec sh -c " + text.ShellWord(`uname -sm; echo `+engine.Hello+
+		`; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/`+l.Program.Sum+`/symphony; `+s)
+}
+
+// systemError is that the program is not for the system of the host.
+type systemError struct{ uname, system string }
+
+func (e *systemError) Error() string { return "the host is " + e.uname }
+
+// checkSystem compares the system of the program with what uname has printed on the host.
+func (l Link) checkSystem(printed []string) error {
+	uname := ""
+	if len(printed) > 0 {
+		uname = printed[len(printed)-1]
+	}
+	kernel, machine, _ := strings.Cut(strings.ToLower(uname), " ")
+	system := kernel + "-" + cmp.Or(map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[machine], machine)
+	if system == cmp.Or(l.Program.System, runtime.GOOS+"-"+runtime.GOARCH) {
+		return nil
+	}
+	return &systemError{uname, system}
 }
 
 // copyProgram copies the program to the host. A file there has its name only once it is complete.
@@ -122,7 +159,10 @@ func (l Link) unusable(why string) error {
 }
 
 // Dial opens a stream to the daemon. It is a remote.Dial.
-func (l Link) Dial(context.Context) (io.ReadWriteCloser, error) {
+func (l Link) Dial(context.Context) (io.ReadWriteCloser, error) { return l.open("connect") }
+
+// open opens the streams of a subcommand of symphony host there.
+func (l Link) open(words ...string) (io.ReadWriteCloser, error) {
 	cmd, err := l.ssh(l.hostCommand("connect"))
 	if err != nil {
 		return nil, err
@@ -175,9 +215,15 @@ func (l Link) run(ctx context.Context, stdin io.Reader, script string) (printed 
 	}
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
 	lines := bufio.NewReader(out)
-	_, helloErr := engine.ReadUntil(lines, engine.Hello)
+	before, helloErr := engine.ReadUntil(lines, engine.Hello)
 	connected, completed := helloErr == nil, false
+	var systemErr error
 	if connected {
+		systemErr = l.checkSystem(before)
+	}
+	if systemErr != nil {
+		_ = in.Close() // the script ends
+	} else if connected {
 		go func() { // it ends at the latest with ssh
 			_, _ = io.WriteString(in, answer+"\n")
 			_, _ = io.Copy(in, stdin)
@@ -193,6 +239,8 @@ func (l Link) run(ctx context.Context, stdin io.Reader, script string) (printed 
 	}
 	code := cmd.ProcessState.ExitCode()
 	switch {
+	case systemErr != nil:
+		return nil, systemErr
 	case err == nil && completed:
 		return printed, nil
 	case !connected && ctx.Err() != nil:
@@ -202,9 +250,6 @@ func (l Link) run(ctx context.Context, stdin io.Reader, script string) (printed 
 		return nil, reconcile.NewError(engine.CodeUnreachable, l.Host.Name+": "+why, "try ssh "+l.Host.Name)
 	case code == NothingStarted:
 		return nil, l.unusable(said.Message())
-	case code == otherSystem:
-		return nil, reconcile.NewError(engine.CodeSystem, l.Host.Name+" is "+said.Message()+", for which this symphony is not built",
-			"use hosts of the same system and processor as this machine")
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%s did not end in time: %w", l.Host.Name, context.Cause(ctx))
 	}

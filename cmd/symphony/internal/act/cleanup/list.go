@@ -66,6 +66,7 @@ type Space struct {
 	Why        string `json:"why"`    // it may be removed
 	InUse      bool   `json:"in_use"` // its lease is held
 	rec        host.WorkspaceRecord
+	place      *place
 }
 
 // Remark is the size of the workspace and the reasons to keep it, in parentheses.
@@ -80,30 +81,34 @@ func (s Space) Remark() string {
 	return remark + ")"
 }
 
-// listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
-func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Space, err error) {
-	machine := project.ThisMachine()
-	for _, path := range roots {
-		root, err := machine.Root(ctx, host.RootRequest{Root: path, Records: true})
+// spaces returns the workspaces in the project's roots that belong to it or, on this machine, to a project that no longer exists.
+func (p *place) spaces(ctx context.Context) (list []Space, err error) {
+	for _, path := range p.roots {
+		root, err := p.Root(ctx, host.RootRequest{Root: path, Records: true})
 		if err != nil {
 			return nil, err
 		}
 		for _, rec := range root.Workspaces {
-			_, err := os.Stat(filepath.Join(rec.StateDir, "state.db")) // a database that can't be examined may exist
-			if gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR); rec.StateDir != stateDir && !gone {
+			if rec.StateDir != p.stateDir && (p.name != "" || !isGone(rec.StateDir)) {
 				continue
 			}
-			found, err := machine.Examine(ctx, host.ExamineRequest{Root: rec.Root, Key: rec.Key})
+			found, err := p.Examine(ctx, host.ExamineRequest{Root: rec.Root, Key: rec.Key})
 			if err != nil {
 				return nil, err
 			}
 			list = append(list, Space{
-				loss: newLoss(rec.Path, found.Unsaved), IssueID: rec.IssueID, Identifier: rec.Identifier,
-				Bytes: found.Bytes, InUse: found.InUse, rec: rec,
+				loss: newLoss(p.where(rec.Path), found.Unsaved), IssueID: rec.IssueID, Identifier: rec.Identifier,
+				Bytes: found.Bytes, InUse: found.InUse, rec: rec, place: p,
 			})
 		}
 	}
 	return list, nil
+}
+
+// isGone reports whether a state directory has no database. One that can't be examined may exist.
+func isGone(stateDir string) bool {
+	_, err := os.Stat(filepath.Join(stateDir, "state.db"))
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // lockProject takes the project lock, which keeps passes out until release is called.

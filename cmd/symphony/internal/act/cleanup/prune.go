@@ -76,6 +76,7 @@ type prunedRuns struct {
 // pruner is one call of symphony prune.
 type pruner struct {
 	p       *project.Project
+	places  places
 	cfg     *workflow.Config
 	options PruneOptions
 	// agreed maps the workspaces and entries of the trash that the operator agreed to remove to the work that each had; nil before
@@ -85,7 +86,7 @@ type pruner struct {
 
 // Prune removes the trash, the workspaces and runs of issues that are finished or no longer in the tracker, and run directories
 // without a row. The result is nil if the operator declined.
-func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON, error) {
+func Prune(ctx context.Context, p *project.Project, o PruneOptions) (found *PruneJSON, err error) {
 	if err := p.Nested(); err != nil {
 		return nil, err
 	}
@@ -94,8 +95,13 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON,
 		return nil, err
 	}
 	c := &pruner{p: p, cfg: cfg, options: o}
-	found, err := c.find(ctx)
-	if err == nil {
+	defer func() { err = errors.Join(err, c.places.close()) }()
+	unreached, err := c.openPlaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if found, err = c.find(ctx); err == nil {
+		found.Warnings = append(found.Warnings, unreached...)
 		err = c.missing(found)
 	}
 	if err == nil && !o.DryRun && o.Discard != nil {
@@ -120,7 +126,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON,
 	}
 	for _, t := range found.Trash {
 		for _, r := range t.rows {
-			c.agreed[r.Path] = r.loss.work()
+			c.agreed[r.loss.Path] = r.loss.work()
 		}
 	}
 	if found, err = c.find(ctx); err == nil {
@@ -157,14 +163,17 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 	}
 	rec, err := db.Store.State(ctx)
 	past, pastErr := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
-	roots, rootsErr := allRoots(ctx, c.cfg, db)
-	if err := cmp.Or(err, rootsErr, pastErr); err != nil {
+	if err := cmp.Or(err, pastErr); err != nil {
 		return nil, err
 	}
 	claimed := claimedIn(rec) // nothing of these issues is removed
-	spaces, err := listSpaces(ctx, c.p.StateDir, roots)
-	if err != nil {
-		return nil, err
+	var spaces []Space
+	for _, one := range c.places.list() {
+		list, err := one.spaces(ctx)
+		if err != nil {
+			return nil, err
+		}
+		spaces = append(spaces, list...)
 	}
 	spaces = slices.DeleteFunc(spaces, func(s Space) bool {
 		return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project || !c.wants(s.IssueID, s.Identifier)
@@ -190,7 +199,7 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 			f.names, f.Runs = append(f.names, i.IssueID, i.Identifier), append(f.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, reason})
 		}
 	}
-	if err := c.findTrash(ctx, f, roots); err != nil {
+	if err := c.findTrash(ctx, f); err != nil {
 		return nil, err
 	}
 	if len(c.options.Issues) == 0 {
@@ -271,8 +280,8 @@ func (c *pruner) missing(f *PruneJSON) error {
 }
 
 // findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
-func (c *pruner) findTrash(ctx context.Context, f *PruneJSON, roots []string) error {
-	rows, err := trashOf(ctx, c.p, c.cfg, roots)
+func (c *pruner) findTrash(ctx context.Context, f *PruneJSON) error {
+	rows, err := c.places.trash(ctx, c.p, c.cfg)
 	for _, r := range rows {
 		if !c.wants(r.IssueID, r.Identifier) {
 			continue
@@ -284,8 +293,8 @@ func (c *pruner) findTrash(ctx context.Context, f *PruneJSON, roots []string) er
 			}
 			continue
 		}
-		if n := len(f.Trash); n == 0 || f.Trash[n-1].rows[0].root != r.root {
-			f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}})
+		if n := len(f.Trash); n == 0 || f.Trash[n-1].rows[0].root != r.root || f.Trash[n-1].rows[0].place != r.place {
+			f.Trash = append(f.Trash, prunedTrash{Path: r.place.where(filepath.Dir(r.Path)), Discarded: []loss{}})
 		}
 		t := &f.Trash[len(f.Trash)-1]
 		t.Entries, t.Bytes, t.rows = t.Entries+1, t.Bytes+r.Bytes, append(t.rows, r)
@@ -325,10 +334,9 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		return project.NoState(c.p, err)
 	}
 	defer db.Close()
-	machine := project.ThisMachine()
 	for _, t := range f.Trash {
 		for _, r := range t.rows {
-			if err := machine.DeleteTrash(ctx, host.TrashRequest{Root: r.root, Path: r.Path}); err != nil {
+			if err := r.place.DeleteTrash(ctx, host.TrashRequest{Root: r.root, Path: r.Path}); err != nil {
 				f.Warnings = append(f.Warnings, "could not be deleted: "+err.Error())
 			}
 		}
@@ -336,10 +344,7 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	selected := f.Workspaces
 	f.Workspaces = []Space{}
 	for _, s := range selected {
-		issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
-		// It moves a workspace to the trash as a cleanup run does.
-		hand := project.NewTakeover(c.p, c.cfg, issue, s.rec.Root, c.options.Log)
-		unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
+		unsaved, err := c.cleanUp(ctx, db, s)
 		switch {
 		case err != nil && exit.From(err).Code == reconcile.CodeWorkspaceBusy: // its lease has been taken since
 			err, s.InUse = nil, true
@@ -350,7 +355,7 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		default:
 			f.Workspaces = append(f.Workspaces, s)
 		}
-		if err := errors.Join(err, hand.Close(ctx)); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -371,6 +376,40 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		crash.At("prune.run")
 	}
 	return nil
+}
+
+// cleanUp moves a workspace to the trash. On this machine it does so as a cleanup run does.
+func (c *pruner) cleanUp(ctx context.Context, db *state.DB, s Space) (unsaved string, err error) {
+	if s.place.name == "" {
+		hand := project.NewTakeover(c.p, c.cfg, reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}, s.rec.Root, c.options.Log)
+		unsaved, err = hand.CleanUp(ctx, s.Unsaved != "")
+		return unsaved, errors.Join(err, hand.Close(ctx))
+	}
+	answer, err := s.place.RemoveWorkspace(ctx, s.removal(c.p.Env.Now()))
+	return answer.Unsaved, errors.Join(err, s.place.record(ctx, db, s.IssueID, s.rec.Root))
+}
+
+// removal asks for the removal of the workspace, with the work in it that exists nowhere else.
+func (s Space) removal(now time.Time) host.RemovalRequest {
+	return host.RemovalRequest{
+		PrepareRequest: host.PrepareRequest{Root: s.rec.Root, Issue: host.Issue{
+			ID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir,
+		}},
+		Now: now, Discard: s.Unsaved != "",
+	}
+}
+
+// openPlaces reaches the machines of the project. Those that do not answer are described.
+func (c *pruner) openPlaces(ctx context.Context) (unreached []string, err error) {
+	db, err := project.OpenForReading(ctx, c.p)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	if c.places, err = openPlaces(ctx, c.p, c.cfg, db); err != nil && c.places != nil {
+		return []string{"not looked at: " + err.Error()}, nil
+	}
+	return nil, err
 }
 
 // Empty reports whether there is nothing to remove.

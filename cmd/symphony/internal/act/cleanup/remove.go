@@ -144,7 +144,7 @@ func (r *remover) check(ctx context.Context) (err error) {
 		return reconcile.NewError(r.row.Error.Code, r.row.Error.Message+"; without the database its workspaces can't be found",
 			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself")
 	}
-	if r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots); err != nil || !r.options.Workspaces {
+	if r.spaces, err = r.here().spaces(ctx); err != nil || !r.options.Workspaces {
 		return err
 	}
 	for _, s := range r.spaces {
@@ -156,11 +156,13 @@ func (r *remover) check(ctx context.Context) (err error) {
 			return unsavedError(s.loss)
 		}
 	}
-	return r.checkTrash(ctx, p)
+	return r.checkTrash(ctx)
 }
 
+func (r *remover) here() *place { return here(r.row.StateDir, r.row.Roots) }
+
 // checkTrash collects what the project has in the trash and exists nowhere else.
-func (r *remover) checkTrash(ctx context.Context, p *project.Project) error {
+func (r *remover) checkTrash(ctx context.Context) error {
 	r.trash = nil
 	for _, path := range r.row.Roots {
 		root, err := project.ThisMachine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
@@ -168,7 +170,7 @@ func (r *remover) checkTrash(ctx context.Context, p *project.Project) error {
 			return err
 		}
 		for _, identity := range root.Projects {
-			rows, err := listTrash(ctx, p, host.RootRequest{Root: path, Project: identity, Now: r.w.Now()})
+			rows, err := r.here().trash(ctx, host.RootRequest{Root: path, Project: identity, Now: r.w.Now()})
 			if err != nil {
 				return err
 			}
@@ -318,12 +320,7 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 // removeWorkspaces deletes the workspaces of the project, and those in the trash.
 func (r *remover) removeWorkspaces(ctx context.Context) error {
 	for _, s := range r.spaces {
-		answer, err := project.ThisMachine().RemoveWorkspace(ctx, host.RemovalRequest{
-			PrepareRequest: host.PrepareRequest{Root: s.rec.Root, Issue: host.Issue{
-				ID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir,
-			}},
-			Now: r.w.Now(), Discard: s.Unsaved != "",
-		})
+		answer, err := s.place.RemoveWorkspace(ctx, s.removal(r.w.Now()))
 		switch {
 		case err == nil && answer.Unsaved != "":
 			err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})

@@ -68,7 +68,10 @@ func (h *Held) farSide(
 	}
 	by, of, err := project.NewEngine(p, h.Run.Host, f.record.Engine)
 	if err == nil {
-		of.Project, err = h.nameOnHosts(ctx, of.Project)
+		of.Project, err = project.NameOnHosts(ctx, h.DB, of.Project)
+	}
+	if err == nil {
+		err = h.DB.SetMeta(ctx, project.NameOnHostsKey, of.Project) // it stays the same when the project is moved
 	}
 	if err == nil {
 		of.Program, err = project.ProgramForHosts()
@@ -83,18 +86,6 @@ func (h *Held) farSide(
 		return f, nil
 	}
 	return f, f.save()
-}
-
-// nameKey is the key under which the database has the name of the project on hosts. It stays the same when the project is moved.
-const nameKey = "name_on_hosts"
-
-// nameOnHosts returns the name of the project on hosts. The first worker stores it.
-func (h *Held) nameOnHosts(ctx context.Context, name string) (string, error) {
-	stored, found, err := h.DB.Meta(ctx, nameKey)
-	if err != nil || found {
-		return stored, err
-	}
-	return name, h.DB.SetMeta(ctx, nameKey, name)
 }
 
 func (f *farSide) save() error {

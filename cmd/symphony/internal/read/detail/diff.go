@@ -2,47 +2,56 @@ package detail
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // WriteDiff writes what has changed in the workspace of an issue since its base commit, as git diff does, and returns the issue's
 // identifier. Nothing that the repository names is run.
 func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer) (identifier string, err error) {
-	path, identifier, err := workspacePath(ctx, p, ref)
+	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return "", err
 	}
-	found, err := project.ThisMachine().Diff(ctx, host.WorkspaceRequest{Path: path}, w)
-	if err == nil && !found {
-		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+path, "symphony show "+identifier+" says what is there")
+	defer db.Close()
+	run, err := lastRun(ctx, db, ref)
+	if err != nil {
+		return "", err
 	}
-	return identifier, err
+	machine := project.ThisMachine()
+	if run.Host != "" {
+		far, leave, visitErr := project.Visit(ctx, p, db, run.Host)
+		if visitErr != nil {
+			return run.Identifier, visitErr
+		}
+		defer func() { err = errors.Join(err, leave()) }()
+		machine = far.Machine
+	}
+	found, err := machine.Diff(ctx, host.WorkspaceRequest{Path: run.WorkspacePath}, w)
+	if err == nil && !found {
+		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+run.WorkspaceWhere(),
+			"symphony show "+run.Identifier+" says what is there")
+	}
+	return run.Identifier, err
 }
 
-// workspacePath is the workspace of an issue's last run.
-func workspacePath(ctx context.Context, p *project.Project, ref string) (path, identifier string, err error) {
-	db, err := project.OpenForReading(ctx, p)
-	if err != nil {
-		return "", "", err
-	}
-	defer db.Close()
+// lastRun is the last run of an issue, which has a workspace.
+func lastRun(ctx context.Context, db *state.DB, ref string) (run reconcile.Run, err error) {
 	id, identifier, known, err := db.Views.FindIssue(ctx, ref)
 	if err != nil {
-		return "", "", err
+		return run, err
 	}
 	if !known {
-		return "", "", project.UnknownIssue(ctx, db, ref, "it has no workspace")
+		return run, project.UnknownIssue(ctx, db, ref, "it has no workspace")
 	}
-	if err := project.RefuseElsewhere(ctx, db, id, "diff"); err != nil {
-		return "", identifier, err
-	}
-	run, _, err := db.Runs.Last(ctx, id)
-	if err == nil && run.WorkspacePath == "" {
+	run, _, err = db.Runs.Last(ctx, id)
+	if run.Identifier = identifier; err == nil && run.WorkspacePath == "" {
 		err = reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet", "symphony show "+identifier+" explains it")
 	}
-	return run.WorkspacePath, identifier, err
+	return run, err
 }

@@ -2,6 +2,7 @@ package project
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,14 +10,18 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/sshname"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/command"
 	"github.com/symphony-cron/symphony/runner/host/engine"
+	"github.com/symphony-cron/symphony/runner/host/remote"
 	"github.com/symphony-cron/symphony/runner/host/slurm"
 	"github.com/symphony-cron/symphony/runner/host/ssh"
 	"github.com/symphony-cron/symphony/state"
@@ -45,7 +50,20 @@ func commands(w workflow.Worker) command.Commands {
 
 func newLink(p *Project, hostName string) (ssh.Link, error) {
 	to, err := sshname.Parse(hostName)
-	return ssh.Link{Host: to, Run: &engine.Run{Env: p.Environ(), Project: nameOnHosts(p.StateDir)}}, err
+	run := &engine.Run{Env: p.Environ(), Project: nameOnHosts(p.StateDir), ProgramFor: programFor}
+	return ssh.Link{Host: to, Run: run}, err
+}
+
+// NameOnHostsKey is the key under which the first worker of the project stores its name on hosts.
+const NameOnHostsKey = "name_on_hosts"
+
+// NameOnHosts returns the name of the project on hosts: the stored one, or else name.
+func NameOnHosts(ctx context.Context, db *state.DB, name string) (string, error) {
+	stored, found, err := db.Meta(ctx, NameOnHostsKey)
+	if err != nil || found {
+		return stored, err
+	}
+	return name, nil
 }
 
 // nameOnHosts names a project on hosts. The name differs from those of other projects and of other machines.
@@ -65,6 +83,21 @@ func ProgramForHosts() (engine.Program, error) {
 	if err != nil {
 		return engine.Program{}, err
 	}
+	return readProgram(path)
+}
+
+// programFor is the program for another system, a file beside this one.
+func programFor(system string) (engine.Program, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return engine.Program{}, fmt.Errorf("own program: %w", err)
+	}
+	p, err := readProgram(filepath.Join(filepath.Dir(exe), "symphony-"+system))
+	p.System = system
+	return p, err
+}
+
+func readProgram(path string) (engine.Program, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return engine.Program{}, err
@@ -73,6 +106,53 @@ func ProgramForHosts() (engine.Program, error) {
 	sum := sha256.New()
 	size, err := io.Copy(sum, file)
 	return engine.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, err
+}
+
+const (
+	visitBound = 2 * time.Minute // in which a host has to answer a command of an operator
+	visitLost  = time.Minute     // after which it ends the work of a command that has gone
+)
+
+// Visit reaches a host for a command of an operator, as the worker of a run reaches it. The run has an id of its own and is not recorded.
+// If the error is nil, leave must be called. Slurm's nodes share their workspaces with this machine; other engines are not reached.
+func Visit(ctx context.Context, p *Project, db *state.DB, hostName string) (far runner.Far, leave func() error, err error) {
+	name, err := NameOnHosts(ctx, db, nameOnHosts(p.StateDir))
+	switch hostName {
+	case reconcile.SlurmHost: // whose nodes share the workspaces with this machine
+		there := host.Account{Home: p.Env.Home, StateDir: filepath.Join(state.HostedDir("", p.Env.Home), name)}
+		return runner.Far{Machine: ThisMachine(), Account: there}, func() error { return nil }, err
+	case reconcile.CommandHost:
+		return far, nil, reconcile.NewError("workspace_elsewhere", "this command does not reach the jobs of "+hostName,
+			"use the directory where the engine has their workspaces")
+	}
+	link, linkErr := newLink(p, hostName)
+	if err = errors.Join(err, linkErr); err == nil {
+		link.Project = name
+		link.Program, err = ProgramForHosts()
+	}
+	if err != nil {
+		return far, nil, err
+	}
+	link.LostAfter, link.Of = visitLost, remote.Incarnation{RunID: NewRunID(p.Env.Now()), Number: 1, Secret: rand.Text()}
+	bounded, cancel := context.WithTimeout(ctx, visitBound)
+	defer cancel()
+	if err := link.Start(bounded); err != nil {
+		return far, nil, err
+	}
+	client, err := remote.Connect(bounded, link.Dial, link.Of)
+	if err != nil {
+		return far, nil, err
+	}
+	leave = func() error {
+		defer client.Close()
+		return client.Release(context.WithoutCancel(ctx))
+	}
+	m := remote.Machine{Client: client}
+	facts, err := m.Facts(bounded, host.FactsRequest{Account: true})
+	if err != nil {
+		return far, nil, errors.Join(err, leave())
+	}
+	return runner.Far{Machine: m, Account: facts.Account, Link: client}, leave, nil
 }
 
 // HostAnswer is what a host says about itself. Codex, its login and git are empty if a login shell of the account does not find them,
@@ -135,6 +215,6 @@ func RefuseElsewhere(ctx context.Context, db *state.DB, issueID, command string)
 	if reconcile.IsEngine(run.Host) {
 		hint = "use the directory where the jobs of the engine have it"
 	}
-	return reconcile.NewError("workspace_elsewhere", fmt.Sprintf("%s works only on this machine, and the workspace of %s is %s",
-		command, run.Identifier, run.WorkspaceWhere()), hint)
+	return reconcile.NewError("workspace_elsewhere", fmt.Sprintf("%s does not reach %s, where the workspace of %s is",
+		command, run.WorkspaceWhere(), run.Identifier), hint)
 }

@@ -45,7 +45,7 @@ func Trash(w *term.Env, rows cleanup.TrashJSON) {
 				work += " (discarded)"
 			}
 		}
-		t.Add(r.Identifier, size, term.AgoText(w, w.Now(), r.RemovedAt), deleted, work, filepath.Base(r.Path))
+		t.Add(r.Identifier, size, term.AgoText(w, w.Now(), r.RemovedAt), deleted, work, r.Name())
 	}
 	w.PrintTable("TRASH", t)
 }
