@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -69,13 +72,36 @@ func (l Jobs) Cancel(ctx context.Context) error {
 	return err
 }
 
-// Find asks for the job by its name.
+// queueAge is how old an answer of squeue may be.
+const queueAge = 2 * time.Second
+
+// queue returns what squeue prints about all jobs of the account. The workers of a project share its answers, so that many that wait do
+// not burden Slurm.
+func (l Jobs) queue(ctx context.Context) (string, error) {
+	path := filepath.Join(l.Hosted, l.Project, "squeue")
+	lock := flock.New(path)
+	if _, err := lock.TryLockContext(ctx, queueAge/20); err != nil {
+		return "", err
+	}
+	defer func() { _ = lock.Close() }()
+	if info, err := os.Stat(path); err == nil && info.Size() > 0 && time.Since(info.ModTime()) < queueAge {
+		data, err := os.ReadFile(path)
+		return string(data), err
+	}
+	out, err := Command(ctx, l.Env, "", "squeue", "--me", "--states=all", "--noheader", "--format=%j|%i|%T|%r|%B")
+	if err != nil {
+		return "", err
+	}
+	return out, os.WriteFile(path, []byte(out), 0o600)
+}
+
+// Find looks for the job by its name.
 func (l Jobs) Find(ctx context.Context) (engine.Job, error) {
-	out, err := Command(ctx, l.Env, "", "squeue", "--me", "--name="+l.JobName(), "--states=all", "--noheader", "--format=%i|%T|%r|%B")
+	out, err := l.queue(ctx)
 	var j job
 	for line := range strings.Lines(out) {
-		if f := strings.SplitN(strings.TrimSpace(line), "|", 4); len(f) == 4 {
-			next := job{f[0], text.Visible(f[1]), text.Visible(f[2]), text.Visible(f[3])}
+		if f := strings.SplitN(strings.TrimSpace(line), "|", 5); len(f) == 5 && f[0] == l.JobName() {
+			next := job{f[1], text.Visible(f[2]), text.Visible(f[3]), text.Visible(f[4])}
 			if j.id == "" || j.over() || j.waits() && !next.waits() && !next.over() { // of several, one that runs
 				j = next
 			}

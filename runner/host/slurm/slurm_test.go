@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -56,8 +58,10 @@ func verdict(err error) string {
 	return "not known"
 }
 
-// says is a squeue that prints lines.
-func says(lines string) string { return "cat <<'E'\n" + lines + "\nE" }
+// says is a squeue that prints lines about the job of the scene, beside another one.
+func says(lines string) string {
+	return "sed s/^/symphony-shop-r1'|'/ <<'E'\n" + lines + "\nE\necho 'symphony-shop-r2|6|FAILED|None|n1'"
+}
 
 func TestStart(t *testing.T) {
 	running := says("7|RUNNING|None|n1")
@@ -117,6 +121,21 @@ func TestStart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOneQueue asks about many jobs at once.
+func TestOneQueue(t *testing.T) {
+	s := newScene(t, map[string]string{"sbatch": "cat > script", "squeue": "sleep 0.2\n" + says("7|RUNNING|None|n1")})
+	test.OK(t, s.Submit(t.Context(), nil))
+	var workers sync.WaitGroup
+	for range 20 {
+		workers.Go(func() {
+			j, err := s.Find(t.Context())
+			test.Equal(t, fmt.Sprint("state, with the error ", err), j.State, engine.JobRunning)
+		})
+	}
+	workers.Wait()
+	test.Equal(t, "fewer calls than workers", strings.Count(s.calls(t), "squeue") < 20, true)
 }
 
 // TestWaits stops a worker whose job waits.
