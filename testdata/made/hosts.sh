@@ -1,4 +1,5 @@
 # Two hosts, near and far, behind a real ssh server on this machine, each with a home of its own. ssh reaches them by its configuration.
+# While hosts/near.down exists, near can't be reached. hosts/near.slow has the words of a command that slows its links.
 mkdir hosts bin
 cd hosts
 ssh-keygen -q -t ed25519 -N '' -f host
@@ -20,7 +21,7 @@ SetEnv HOME=$PWD/$h XDG_STATE_HOME= XDG_CACHE_HOME= PATH=$PWD/$h/bin:$PATH TMPDI
 S
 	cat >> client <<S
 Host $h
-  ProxyCommand sh -c 'test ! -e $PWD/$h.down && exec /usr/sbin/sshd -i -f $PWD/server-$h -E $PWD/log'
+  ProxyCommand sh -c 'test ! -e $PWD/$h.down && exec \$(cat $PWD/$h.slow 2>/dev/null) /usr/sbin/sshd -i -f $PWD/server-$h -E $PWD/log'
 S
 done
 cat >> client <<S
