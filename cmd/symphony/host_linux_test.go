@@ -55,10 +55,10 @@ func newSSHHosts(t *testing.T) *sshHosts {
 }
 
 // link returns a link to a run.
-func (h *sshHosts) link(host, run string) ssh.Link {
-	return ssh.Link{Host: test.Must(sshname.Parse(host)), Run: &engine.Run{
+func (h *sshHosts) link(host, run string) ssh.Engine {
+	return ssh.Engine{Host: test.Must(sshname.Parse(host)), Run: &engine.Run{
 		Program: h.program, Env: h.env, Project: "shop", LostAfter: time.Minute,
-		Of: remote.Incarnation{RunID: run, Number: 1, Secret: "secret"},
+		Incarnation: remote.Incarnation{RunID: run, Number: 1, Secret: "secret"},
 	}}
 }
 
@@ -69,7 +69,7 @@ type connection struct {
 	stream io.Closer
 }
 
-func connect(t *testing.T, l ssh.Link) *connection {
+func connect(t *testing.T, l ssh.Engine) *connection {
 	t.Helper()
 	test.OK(t, l.Start(t.Context()))
 	c := &connection{}
@@ -82,7 +82,7 @@ func connect(t *testing.T, l ssh.Link) *connection {
 		}
 		return s, err
 	}
-	c.Client = test.Must(remote.Connect(t.Context(), dial, l.Of))
+	c.Client = test.Must(remote.Connect(t.Context(), dial, l.Incarnation))
 	t.Cleanup(c.Close)
 	return c
 }
@@ -128,7 +128,7 @@ func TestHosts(t *testing.T) {
 		t.Parallel()
 		l := h.link("far", "run-cut")
 		c := connect(t, l)
-		p, daemon, lines := c.start(t, l.Of.RunID, `pwd; echo "$HOME"; exec cat`)
+		p, daemon, lines := c.start(t, l.Incarnation.RunID, `pwd; echo "$HOME"; exec cat`)
 		for i := range 5 {
 			_ = test.Must(fmt.Fprintf(p.Stdin(), "line %d\n", i))
 			c.cut()
@@ -142,12 +142,12 @@ func TestHosts(t *testing.T) {
 		test.OK(t, p.Wait(t.Context())) // its stdout may end before it does, and Close kills it
 		test.Equal(t, "exit", test.Must(p.Close()).Code, 0)
 		test.OK(t, l.Start(t.Context())) // again: nothing happens
-		test.OK(t, remote.Machine{Client: c.Client}.Run(l.Of.RunID).Finish(t.Context()))
+		test.OK(t, remote.Machine{Client: c.Client}.Run(l.Incarnation.RunID).Finish(t.Context()))
 		test.OK(t, c.Release(t.Context()))
 		c.Close()
 		test.Until(t, "the daemon ends", func() bool { return !exists(daemon) })
 		test.Equal(t, "started later", codeOfError(l.Start(t.Context())), remote.CodeEnded)
-		_, err := remote.Connect(t.Context(), l.Dial, l.Of)
+		_, err := remote.Connect(t.Context(), l.Dial, l.Incarnation)
 		test.Equal(t, "connected later", codeOfError(err), remote.CodeEnded)
 		test.Equal(t, "directories", test.Must(filepath.Glob(h.dir+"/hosts/*/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json")),
 			[]string{h.dir + "/hosts/far/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json"})
@@ -158,7 +158,7 @@ func TestHosts(t *testing.T) {
 		l := h.link("near", "run-lost")
 		l.LostAfter = 30 * time.Second // it is idle: the other parts run meanwhile
 		c := connect(t, l)
-		_, daemon, lines := c.start(t, l.Of.RunID, `sleep 1000 & echo $!; exec cat`)
+		_, daemon, lines := c.start(t, l.Incarnation.RunID, `sleep 1000 & echo $!; exec cat`)
 		test.Equal(t, "a line", lines.Scan(), true)
 		child := test.Must(strconv.Atoi(lines.Text()))
 		c.Close()
@@ -173,21 +173,21 @@ func TestHosts(t *testing.T) {
 		t.Parallel()
 		l := h.link("near", "run-killed")
 		c := connect(t, l)
-		_, daemon, lines := c.start(t, l.Of.RunID, `sleep 1000 & echo $!; exec sleep 1001`)
+		_, daemon, lines := c.start(t, l.Incarnation.RunID, `sleep 1000 & echo $!; exec sleep 1001`)
 		test.Equal(t, "a line", lines.Scan(), true)
 		child := test.Must(strconv.Atoi(lines.Text()))
-		_ = test.Must(remote.Machine{Client: c.Client}.Run(l.Of.RunID).Observe(t.Context()))
+		_ = test.Must(remote.Machine{Client: c.Client}.Run(l.Incarnation.RunID).Observe(t.Context()))
 		test.OK(t, unix.Kill(daemon, unix.SIGKILL))
 		<-c.Done()
 		test.Equal(t, "the client", codeOfError(c.Err()), remote.CodeDied)
 		test.Equal(t, "its process", exists(child), true)
 		of := *l.Run
-		next := ssh.Link{Host: l.Host, Run: &of}
-		next.Of.Number = 2
+		next := ssh.Engine{Host: l.Host, Run: &of}
+		next.Incarnation.Number = 2
 		again := connect(t, next)
 		test.Equal(t, "its process", exists(child), false)
 		test.Equal(t, "the old incarnation", codeOfError(l.Start(t.Context())), remote.CodeRefused)
-		_, err := remote.Connect(t.Context(), l.Dial, l.Of)
+		_, err := remote.Connect(t.Context(), l.Dial, l.Incarnation)
 		test.Equal(t, "its client", codeOfError(err), remote.CodeRefused)
 		test.OK(t, again.Release(t.Context()))
 		test.Equal(t, "the new one", codeOfError(next.Start(t.Context())), remote.CodeEnded)
@@ -208,7 +208,7 @@ func TestHosts(t *testing.T) {
 		t.Parallel()
 		l := h.link("gone", "run-gone")
 		test.Equal(t, "error", codeOfError(l.Start(t.Context())), engine.CodeUnreachable)
-		_, err := remote.Connect(t.Context(), l.Dial, l.Of)
+		_, err := remote.Connect(t.Context(), l.Dial, l.Incarnation)
 		test.Contains(t, "why", fmt.Sprint(err), "gone: ", "UNKNOWN port")
 		l.Env = []string{"PATH=" + filepath.Join(h.dir, "hosts")}
 		test.Equal(t, "without ssh", codeOfError(l.Start(t.Context())), engine.CodeMissing)

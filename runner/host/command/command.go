@@ -93,7 +93,7 @@ func (j Jobs) shell(script string, facts ...string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts = append(facts, "SYMPHONY_JOB="+j.JobName(), "SYMPHONY_RUN="+j.Of.RunID, "SYMPHONY_PROGRAM="+program)
+	facts = append(facts, "SYMPHONY_JOB="+j.JobName(), "SYMPHONY_RUN="+j.Incarnation.RunID, "SYMPHONY_PROGRAM="+program)
 	return j.Commands.shell(j.Env, script, facts)
 }
 

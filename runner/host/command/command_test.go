@@ -14,7 +14,7 @@ import (
 )
 
 // newScene returns the job of a run whose commands write their names to the file calls in dir.
-func newScene(t *testing.T, c Commands) (l *engine.JobLink, dir string) {
+func newScene(t *testing.T, c Commands) (l *engine.JobEngine, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	program := filepath.Join(dir, "program")
@@ -24,10 +24,10 @@ func newScene(t *testing.T, c Commands) (l *engine.JobLink, dir string) {
 	}
 	run := &engine.Run{
 		Program: engine.Program{Path: program, Sum: "sum", Size: 9}, Project: "shop",
-		Env: []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=x", "TOKEN=y"},
-		Of:  remote.Incarnation{RunID: "20261126T010203.456-abc", Number: 1, Secret: "the secret"}, Waits: func(string) {},
+		Env:         []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=x", "TOKEN=y"},
+		Incarnation: remote.Incarnation{RunID: "20261126T010203.456-abc", Number: 1, Secret: "the secret"}, Waits: func(string) {},
 	}
-	return &engine.JobLink{Run: run, Host: "command", Hosted: filepath.Join(dir, "hosted"), Jobs: Jobs{Run: run, Home: dir, Commands: Commands{
+	return &engine.JobEngine{Run: run, Host: "command", Hosted: filepath.Join(dir, "hosted"), Jobs: Jobs{Run: run, Home: dir, Commands: Commands{
 		Start: named("start", c.Start), Connect: named("connect", c.Connect), Status: named("status", c.Status), Stop: named("stop", c.Stop),
 		PassEnv: []string{"TOKEN"},
 	}}}, dir
@@ -125,7 +125,7 @@ func TestDial(t *testing.T) {
 // The daemon was killed, but its job runs on: it is canceled, and the engine says when it has ended.
 func TestKilledDaemon(t *testing.T) {
 	l, _ := newScene(t, Commands{Status: "if [ -e stopped ]; then echo ended; else echo running; fi", Stop: "touch stopped"})
-	l.Known, l.Ending, l.Of.Number = true, true, 2
+	l.Known, l.Ending, l.Incarnation.Number = true, true, 2
 	_, err := l.Dial(t.Context())
 	test.Equal(t, "at first", verdict(err), "not known")
 	_, err = l.Dial(t.Context())

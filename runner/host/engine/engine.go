@@ -31,9 +31,9 @@ type Run struct {
 	// ProgramFor returns the program for hosts of another system.
 	ProgramFor func(system string) (Program, error)
 	// Env is the environment in which the programs of the engine are found. They get only what concerns their connection.
-	Env     []string
-	Project string // the name of the run's project there
-	Of      remote.Incarnation
+	Env         []string
+	Project     string // the name of the run's project there
+	Incarnation remote.Incarnation
 	// LostAfter is how long the daemon works without a link.
 	LostAfter time.Duration
 	// Known: there was a daemon of the run. A host that knows nothing of it is another machine, whatever it is called.
@@ -48,7 +48,7 @@ type Run struct {
 
 // JobName is a name for the job of the run that no other one has. Engines whose names are those of DNS accept it, too.
 func (r *Run) JobName() string {
-	return "symphony-" + r.Project + "-" + strings.ToLower(strings.ReplaceAll(r.Of.RunID, ".", "-"))
+	return "symphony-" + r.Project + "-" + strings.ToLower(strings.ReplaceAll(r.Incarnation.RunID, ".", "-"))
 }
 
 // Program is the program that a host gets, unless it has it: symphony itself.

@@ -48,10 +48,10 @@ const (
 	JobEnded   JobState = "ended" // none of its processes is left
 )
 
-// JobLink reaches the job of a run, which is the daemon. The daemon does nothing until it has the run's secret, and then what a worker
+// JobEngine reaches the job of a run, which is the daemon. The daemon does nothing until it has the run's secret, and then what a worker
 // calls for. The secret is sent once the job runs, and never again once a worker was connected: the daemon of a job that starts again does
 // nothing.
-type JobLink struct {
+type JobEngine struct {
 	*Run
 	Jobs
 	Host string // the engine as a host
@@ -60,7 +60,7 @@ type JobLink struct {
 	submitted bool
 }
 
-var _ Engine = (*JobLink)(nil)
+var _ Engine = (*JobEngine)(nil)
 
 const (
 	minPause   = 2 * time.Second // between two looks at a job that waits
@@ -70,41 +70,41 @@ const (
 
 // Start submits the job and waits until it runs and its daemon has the secret. Before that nothing can have begun: after any error the job
 // is canceled.
-func (l *JobLink) Start(ctx context.Context) error {
+func (e *JobEngine) Start(ctx context.Context) error {
 	switch {
-	case l.Known: // Dial finds the job
+	case e.Known: // Dial finds the job
 		return nil
-	case l.Ending:
-		return l.withdraw(ctx, ended("its job was canceled before it began"))
-	case !l.submitted:
-		l.submitted = true // whatever comes of it: never twice
-		if err := l.Submit(ctx, l.words("serve", "--job", "--lost-after", l.LostAfter.String())); err != nil {
-			return l.withdraw(ctx, err)
+	case e.Ending:
+		return e.withdraw(ctx, endedError("its job was canceled before it began"))
+	case !e.submitted:
+		e.submitted = true // whatever comes of it: never twice
+		if err := e.Submit(ctx, e.words("serve", "--job", "--lost-after", e.LostAfter.String())); err != nil {
+			return e.withdraw(ctx, err)
 		}
 	}
 	trouble, pause := time.Duration(0), minPause
 	for {
-		j, err := l.begin(ctx)
+		j, err := e.begin(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return l.withdraw(ctx, reconcile.NewError(CodeWithdrawn, l.Host+": the job was canceled before it began", ""))
+			return e.withdraw(ctx, reconcile.NewError(CodeWithdrawn, e.Host+": the job was canceled before it began", ""))
 		case err == nil && j.State == JobRunning:
 			return nil
 		case j.State == JobNever:
-			return l.withdraw(ctx, reconcile.NewError(reconcile.HoldNeverStarts, l.Host+" can't ever start the job: "+j.Why,
+			return e.withdraw(ctx, reconcile.NewError(reconcile.HoldNeverStarts, e.Host+" can't ever start the job: "+j.Why,
 				"correct worker.engine"))
 		case j.State == JobEnded && j.Canceled:
-			return l.withdraw(ctx, ended("its job was canceled before it began"))
+			return e.withdraw(ctx, endedError("its job was canceled before it began"))
 		case j.State == JobEnded:
-			return l.withdraw(ctx, l.unusable("the job has ended before symphony served the run: "+j.Why))
+			return e.withdraw(ctx, e.unusable("the job has ended before symphony served the run: "+j.Why))
 		case err != nil && trouble >= jobTrouble:
-			return l.withdraw(ctx, l.unusable(err.Error()))
+			return e.withdraw(ctx, e.unusable(err.Error()))
 		case err != nil:
 			pause = minPause
 			trouble += pause
 		default:
 			trouble = 0
-			l.Waits(j.Why)
+			e.Waits(j.Why)
 		}
 		select {
 		case <-ctx.Done():
@@ -115,72 +115,72 @@ func (l *JobLink) Start(ctx context.Context) error {
 }
 
 // begin sends the secret to the daemon, if the job runs.
-func (l *JobLink) begin(ctx context.Context) (Job, error) {
+func (e *JobEngine) begin(ctx context.Context) (Job, error) {
 	if ctx.Err() != nil {
 		return Job{}, context.Cause(ctx)
 	}
-	j, err := l.Find(ctx)
+	j, err := e.Find(ctx)
 	if err == nil && j.State == JobUnknown {
-		err = errors.New(l.unknown(j))
+		err = errors.New(e.unknown(j))
 	}
 	if err != nil || j.State != JobRunning {
 		return j, err
 	}
-	cmd, err := l.Connect(j, l.words("connect", "--begin"))
+	cmd, err := e.Connect(j, e.words("connect", "--begin"))
 	if err == nil {
-		_, err = Output(ctx, cmd, l.Of.Secret+"\n")
+		_, err = Output(ctx, cmd, e.Incarnation.Secret+"\n")
 	}
 	return j, err
 }
 
 // Dial opens a stream to the daemon. It is a remote.Dial. Its errors have no code after which nothing has begun.
-func (l *JobLink) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
-	j, err := l.Find(ctx)
+func (e *JobEngine) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
+	j, err := e.Find(ctx)
 	switch {
 	case err != nil:
 		return nil, errors.New(err.Error())
-	case j.State == JobRunning && l.Of.Number > 1: // the daemon was killed, but the job is not the daemon alone
-		return nil, errors.Join(errors.New("the job of the run is being canceled"), l.Cancel(ctx))
+	case j.State == JobRunning && e.Incarnation.Number > 1: // the daemon was killed, but the job is not the daemon alone
+		return nil, errors.Join(errors.New("the job of the run is being canceled"), e.Cancel(ctx))
 	case j.State == JobRunning:
-		cmd, err := l.Connect(j, l.words("connect", "--hello"))
+		cmd, err := e.Connect(j, e.words("connect", "--hello"))
 		if err != nil {
 			return nil, errors.New(err.Error())
 		}
-		return Open(l.Host, cmd)
+		return Open(e.Host, cmd)
 	}
-	outcome, err := daemon.EndOf(l.stateDir(), l.Of.RunID)
+	outcome, err := daemon.EndOf(e.stateDir(), e.Incarnation.RunID)
 	switch {
 	case outcome != nil:
 		return nil, outcome
 	case j.State == JobEnded:
-		return nil, ended(l.Host + " has ended the job of the run: " + j.Why)
+		return nil, endedError(e.Host + " has ended the job of the run: " + j.Why)
 	}
-	return nil, errors.Join(errors.New(l.unknown(j)), err)
+	return nil, errors.Join(errors.New(e.unknown(j)), err)
 }
 
 // unknown describes the state of a job that has to run.
-func (l *JobLink) unknown(j Job) string {
-	return fmt.Sprintf("%s: the state of the job %s is %s %s", l.Host, l.JobName(), j.State, j.Why)
+func (e *JobEngine) unknown(j Job) string {
+	return fmt.Sprintf("%s: the state of the job %s is %s %s", e.Host, e.JobName(), j.State, j.Why)
 }
 
 // words returns the arguments of symphony for a subcommand of symphony host.
-func (l *JobLink) words(words ...string) []string {
+func (e *JobEngine) words(words ...string) []string {
 	return append(append([]string{"host"}, words...),
-		"--project", l.Project, "--run", l.Of.RunID, "--incarnation", strconv.FormatInt(l.Of.Number, 10))
+		"--project", e.Project, "--run", e.Incarnation.RunID, "--incarnation", strconv.FormatInt(e.Incarnation.Number, 10))
 }
 
 // stateDir is where the daemon has the directories of the project's runs, if it shares the home directory.
-func (l *JobLink) stateDir() string { return filepath.Join(l.Hosted, l.Project) }
+func (e *JobEngine) stateDir() string { return filepath.Join(e.Hosted, e.Project) }
 
 // withdraw cancels a job that has not begun the run. If that fails, the job does nothing without the secret.
-func (l *JobLink) withdraw(ctx context.Context, why error) error {
-	return errors.Join(why, l.Cancel(context.WithoutCancel(ctx)))
+func (e *JobEngine) withdraw(ctx context.Context, why error) error {
+	return errors.Join(why, e.Cancel(context.WithoutCancel(ctx)))
 }
 
-func (l *JobLink) unusable(why string) error {
-	return reconcile.NewError(CodeUnusable, l.Host+": "+why, "correct that, then symphony unblock")
+func (e *JobEngine) unusable(why string) error {
+	return reconcile.NewError(CodeUnusable, e.Host+": "+why, "correct that, then symphony unblock")
 }
 
-func ended(why string) error {
+func endedError(why string) error {
 	return reconcile.NewError(remote.CodeEnded, why, "the next pass starts the issue again")
 }

@@ -48,7 +48,7 @@ func (l Jobs) Submit(ctx context.Context, words []string) error {
 }
 
 func (l Jobs) log() string {
-	return filepath.Join(daemon.Dir(filepath.Join(l.Hosted, l.Project), l.Of.RunID), "daemon.log")
+	return filepath.Join(daemon.Dir(filepath.Join(l.Hosted, l.Project), l.Incarnation.RunID), "daemon.log")
 }
 
 // Connect returns a step of the job, on its first node, where the daemon is.

@@ -18,7 +18,7 @@ import (
 
 // scene is a run whose commands of Slurm are scripts. Each writes its name to the file calls.
 type scene struct {
-	*engine.JobLink
+	*engine.JobEngine
 	dir string
 }
 
@@ -33,10 +33,10 @@ func newScene(t *testing.T, scripts map[string]string) scene {
 	test.OK(t, os.WriteFile(program, []byte("#!/bin/sh"), 0o700))
 	run := &engine.Run{
 		Program: engine.Program{Path: program, Sum: "sum", Size: 9}, Env: []string{"PATH=" + s.dir + ":" + os.Getenv("PATH"), "LINEAR_API_KEY=x"},
-		Project: "shop", Of: remote.Incarnation{RunID: "r1", Number: 1, Secret: "the secret"}, Waits: func(string) {},
+		Project: "shop", Incarnation: remote.Incarnation{RunID: "r1", Number: 1, Secret: "the secret"}, Waits: func(string) {},
 	}
 	hosted := filepath.Join(s.dir, "hosted")
-	s.JobLink = &engine.JobLink{Run: run, Jobs: Jobs{Run: run, Home: s.dir, Hosted: hosted}, Host: "slurm", Hosted: hosted}
+	s.JobEngine = &engine.JobEngine{Run: run, Jobs: Jobs{Run: run, Home: s.dir, Hosted: hosted}, Host: "slurm", Hosted: hosted}
 	return s
 }
 

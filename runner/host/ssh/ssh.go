@@ -23,13 +23,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/remote"
 )
 
-// Link reaches the daemon of one incarnation of a run on a host. It is an engine.Engine.
-type Link struct {
+// Engine reaches the daemon of one incarnation of a run on a host. It is an engine.Engine.
+type Engine struct {
 	Host sshname.Host
 	*engine.Run
 }
 
-var _ engine.Engine = Link{}
+var _ engine.Engine = Engine{}
 
 const (
 	connectBound = 20 * time.Second // for ssh to connect
@@ -48,73 +48,73 @@ const (
 
 // Start makes sure that the daemon serves the run. The host gets the program first, if it does not have it. Its errors
 // are those of engine.Engine.
-func (l Link) Start(ctx context.Context) error {
-	err := l.serve(ctx)
+func (e Engine) Start(ctx context.Context) error {
+	err := e.serve(ctx)
 	var exited *exitError
 	if errors.As(err, &exited) && exited.code == noProgram {
-		if err = l.copyProgram(ctx); err == nil {
-			err = l.serve(ctx)
+		if err = e.copyProgram(ctx); err == nil {
+			err = e.serve(ctx)
 		}
 	}
 	return err
 }
 
-func (l Link) serve(ctx context.Context) error {
+func (e Engine) serve(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	words := []string{"serve", "--lost-after", l.LostAfter.String()}
-	if l.Known {
+	words := []string{"serve", "--lost-after", e.LostAfter.String()}
+	if e.Known {
 		words = append(words, "--known")
 	}
-	return l.onItsSystem(func() error {
-		_, err := l.run(ctx, strings.NewReader(l.Of.Secret), l.hostCommand(words...)+" && echo "+done)
+	return e.onItsSystem(func() error {
+		_, err := e.run(ctx, strings.NewReader(e.Incarnation.Secret), e.hostCommand(words...)+" && echo "+done)
 		return err
 	})
 }
 
 // onItsSystem calls f, which runs something on the host, and again with the program for the system of the host if that is another one.
-func (l Link) onItsSystem(f func() error) error {
+func (e Engine) onItsSystem(f func() error) error {
 	err := f()
 	var other *systemError
 	if !errors.As(err, &other) {
 		return err
 	}
-	program, err := l.ProgramFor(other.system)
+	program, err := e.ProgramFor(other.system)
 	if err != nil {
-		return reconcile.NewError(engine.CodeSystem, l.Host.Name+" is "+other.uname+": "+err.Error(),
+		return reconcile.NewError(engine.CodeSystem, e.Host.Name+" is "+other.uname+": "+err.Error(),
 			"put symphony for that system there, of the version of this one; or use hosts like this machine")
 	}
-	l.Program = program
+	e.Program = program
 	return f()
 }
 
 // Ask runs a shell script on the host that changes nothing, and returns the lines that it prints.
-func (l Link) Ask(ctx context.Context, script string) (lines []string, err error) {
+func (e Engine) Ask(ctx context.Context, script string) (lines []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
-	err = l.onItsSystem(func() error {
-		lines, err = l.run(ctx, strings.NewReader(""), script+"\necho "+done)
+	err = e.onItsSystem(func() error {
+		lines, err = e.run(ctx, strings.NewReader(""), script+"\necho "+done)
 		return err
 	})
 	return lines, err
 }
 
 // hostCommand returns the shell command that runs a subcommand of symphony host there.
-func (l Link) hostCommand(words ...string) string {
-	words = append(words, "--project", l.Project, "--run", l.Of.RunID, "--incarnation", strconv.FormatInt(l.Of.Number, 10))
-	return l.isProgram("p") + ` || exit ` + strconv.Itoa(noProgram) + `; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
+func (e Engine) hostCommand(words ...string) string {
+	words = append(words, "--project", e.Project, "--run", e.Incarnation.RunID, "--incarnation", strconv.FormatInt(e.Incarnation.Number, 10))
+	return e.isProgram("p") + ` || exit ` + strconv.Itoa(noProgram) + `; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
 }
 
 // isProgram is a condition in the script: the file in a variable is the whole program.
-func (l Link) isProgram(variable string) string {
-	return `[ -x "$` + variable + `" ] && [ "$(wc -c < "$` + variable + `")" -eq ` + strconv.FormatInt(l.Program.Size, 10) + ` ]`
+func (e Engine) isProgram(variable string) string {
+	return `[ -x "$` + variable + `" ] && [ "$(wc -c < "$` + variable + `")" -eq ` + strconv.FormatInt(e.Program.Size, 10) + ` ]`
 }
 
 // script returns a command for the login shell of the account there, whichever it is: sh runs a script in which p is the program. First it
 // says which system that is, and hello.
-func (l Link) script(s string) string {
+func (e Engine) script(s string) string {
 	return "exec sh -c " + text.ShellWord(`uname -sm; echo `+engine.Hello+
-		`; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/`+l.Program.Sum+`/symphony; `+s)
+		`; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/`+e.Program.Sum+`/symphony; `+s)
 }
 
 // systemError is that the program is not for the system of the host.
@@ -123,67 +123,67 @@ type systemError struct{ uname, system string }
 func (e *systemError) Error() string { return "the host is " + e.uname }
 
 // checkSystem compares the system of the program with what uname has printed on the host.
-func (l Link) checkSystem(printed []string) error {
+func (e Engine) checkSystem(printed []string) error {
 	uname := ""
 	if len(printed) > 0 {
 		uname = printed[len(printed)-1]
 	}
 	kernel, machine, _ := strings.Cut(strings.ToLower(uname), " ")
 	system := kernel + "-" + cmp.Or(map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[machine], machine)
-	if system == cmp.Or(l.Program.System, runtime.GOOS+"-"+runtime.GOARCH) {
+	if system == cmp.Or(e.Program.System, runtime.GOOS+"-"+runtime.GOARCH) {
 		return nil
 	}
 	return &systemError{uname, system}
 }
 
 // copyProgram copies the program to the host. A file there has its name only once it is complete.
-func (l Link) copyProgram(ctx context.Context) error {
+func (e Engine) copyProgram(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, copyBound)
 	defer cancel()
-	program, err := os.Open(l.Program.Path)
+	program, err := os.Open(e.Program.Path)
 	if err != nil {
 		return fmt.Errorf("own program: %w", err)
 	}
 	defer program.Close()
-	_, err = l.run(ctx, program, `umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && chmod 700 "$new" && `+l.isProgram("new")+
-		` && sync && mv -f "$new" "$p"; rm -f "$new"; `+l.isProgram("p")+` && echo `+done)
+	_, err = e.run(ctx, program, `umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && chmod 700 "$new" && `+e.isProgram("new")+
+		` && sync && mv -f "$new" "$p"; rm -f "$new"; `+e.isProgram("p")+` && echo `+done)
 	var exited *exitError
 	if errors.As(err, &exited) {
-		return l.unusable("symphony can't be copied there: " + exited.said)
+		return e.unusable("symphony can't be copied there: " + exited.said)
 	}
 	return err
 }
 
-func (l Link) unusable(why string) error {
-	return reconcile.NewError(engine.CodeUnusable, l.Host.Name+": "+why, "correct that there, then symphony unblock")
+func (e Engine) unusable(why string) error {
+	return reconcile.NewError(engine.CodeUnusable, e.Host.Name+": "+why, "correct that there, then symphony unblock")
 }
 
 // Dial opens a stream to the daemon. It is a remote.Dial.
-func (l Link) Dial(context.Context) (io.ReadWriteCloser, error) { return l.open("connect") }
+func (e Engine) Dial(context.Context) (io.ReadWriteCloser, error) { return e.open("connect") }
 
 // open opens the streams of a subcommand of symphony host there.
-func (l Link) open(words ...string) (io.ReadWriteCloser, error) {
-	cmd, err := l.ssh(l.hostCommand("connect"))
+func (e Engine) open(words ...string) (io.ReadWriteCloser, error) {
+	cmd, err := e.ssh(e.hostCommand("connect"))
 	if err != nil {
 		return nil, err
 	}
-	return engine.Open(l.Host.Name, cmd)
+	return engine.Open(e.Host.Name, cmd)
 }
 
 // connects are the variables that concern a connection of ssh. No other one can reach a host, whatever its configuration sends.
 var connects = []string{"PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "KRB5CCNAME", "XDG_RUNTIME_DIR"}
 
 // ssh returns ssh with a script for the host. Each is a connection of its own, which no other one can break.
-func (l Link) ssh(script string) (*exec.Cmd, error) {
+func (e Engine) ssh(script string) (*exec.Cmd, error) {
 	args := []string{
 		"-T", "-o", "BatchMode=yes", "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes",
 		"-o", "ControlMaster=no", "-o", "ControlPath=none",
 		"-o", "ConnectTimeout=" + strconv.Itoa(int(connectBound.Seconds())), "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3",
 	}
-	if l.Host.Port != "" {
-		args = append(args, "-p", l.Host.Port)
+	if e.Host.Port != "" {
+		args = append(args, "-p", e.Host.Port)
 	}
-	return engine.Command(l.Env, connects, "ssh", append(args, "--", l.Host.Destination, l.script(script))...)
+	return engine.Command(e.Env, connects, "ssh", append(args, "--", e.Host.Destination, e.script(script))...)
 }
 
 // exitError is the failure of a command on the host.
@@ -195,8 +195,8 @@ type exitError struct {
 func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %s", e.code, e.said) }
 
 // run runs a script on the host and waits until it is done. It returns the lines that the script prints.
-func (l Link) run(ctx context.Context, stdin io.Reader, script string) (printed []string, err error) {
-	cmd, err := l.ssh("read -r begin || exit 1; " + script)
+func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printed []string, err error) {
+	cmd, err := e.ssh("read -r begin || exit 1; " + script)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (l Link) run(ctx context.Context, stdin io.Reader, script string) (printed 
 	connected, completed := helloErr == nil, false
 	var systemErr error
 	if connected {
-		systemErr = l.checkSystem(before)
+		systemErr = e.checkSystem(before)
 	}
 	if systemErr != nil {
 		_ = in.Close() // the script ends
@@ -244,14 +244,14 @@ func (l Link) run(ctx context.Context, stdin io.Reader, script string) (printed 
 	case err == nil && completed:
 		return printed, nil
 	case !connected && ctx.Err() != nil:
-		return nil, reconcile.NewError(engine.CodeUnreachable, l.Host.Name+" did not answer in time", "try ssh "+l.Host.Name)
+		return nil, reconcile.NewError(engine.CodeUnreachable, e.Host.Name+" did not answer in time", "try ssh "+e.Host.Name)
 	case !connected:
 		why := cmp.Or(said.Message(), "ssh has ended without a word")
-		return nil, reconcile.NewError(engine.CodeUnreachable, l.Host.Name+": "+why, "try ssh "+l.Host.Name)
+		return nil, reconcile.NewError(engine.CodeUnreachable, e.Host.Name+": "+why, "try ssh "+e.Host.Name)
 	case code == NothingStarted:
-		return nil, l.unusable(said.Message())
+		return nil, e.unusable(said.Message())
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("%s did not end in time: %w", l.Host.Name, context.Cause(ctx))
+		return nil, fmt.Errorf("%s did not end in time: %w", e.Host.Name, context.Cause(ctx))
 	}
 	if code, message, coded := strings.Cut(said.Message(), ": "); coded && remote.Ends(reconcile.NewError(code, "", "")) {
 		return nil, reconcile.NewError(code, message, "the next pass starts the issue again")

@@ -28,19 +28,19 @@ const (
 	accountBound  = time.Minute // for the first answer of a daemon
 )
 
-// farSide is the daemon of a run on another machine, as its worker here reaches it.
-type farSide struct {
+// hostDaemon is the daemon of a run on another machine, as its worker here reaches it.
+type hostDaemon struct {
 	engine engine.Engine
-	of     *engine.Run
-	record farRecord
+	run    *engine.Run
+	record daemonRecord
 	path   string // of the record
 	log    *slog.Logger
-	// mirrors are those through which the run clones and delivers; nil for an heir, which does neither.
+	// mirrors are those through which the run clones and delivers; nil for a worker that only ends the run.
 	mirrors host.Mirrors
 }
 
-// farRecord is what a worker stores of the daemon in the run's directory, for the one that may have to end the run.
-type farRecord struct {
+// daemonRecord is what a worker stores of the daemon in the run's directory, for the one that may have to end the run.
+type daemonRecord struct {
 	Incarnation int64  `json:"incarnation"`
 	Secret      string `json:"secret"` // by which the daemon knows its workers
 	Served      bool   `json:"served"` // a worker was connected with the daemon
@@ -48,14 +48,14 @@ type farRecord struct {
 	Engine workflow.Worker `json:"engine"`
 }
 
-// farSide prepares to reach the host of the run. options are those of the engine; nil for an heir, which takes them from the record. It
-// only ends the run: if the daemon was killed, it starts the next incarnation.
-func (h *Held) farSide(
+// hostDaemon prepares to reach the host of the run. options are those of the engine; nil for a worker that only ends the run, which takes
+// them from the record. If the daemon was killed, that worker starts the next incarnation.
+func (h *Held) hostDaemon(
 	ctx context.Context, p *project.Project, options *workflow.Worker, lostAfter time.Duration, log *slog.Logger,
-) (*farSide, error) {
-	f := &farSide{path: filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json"), log: log.With(slog.String("host", h.Run.Host))}
-	heir := options == nil
-	if heir {
+) (*hostDaemon, error) {
+	f := &hostDaemon{path: filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json"), log: log.With(slog.String("host", h.Run.Host))}
+	ending := options == nil
+	if ending {
 		data, err := os.ReadFile(f.path)
 		if err == nil {
 			err = json.Unmarshal(data, &f.record)
@@ -64,31 +64,25 @@ func (h *Held) farSide(
 			return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
 		}
 	} else {
-		f.record = farRecord{Incarnation: 1, Secret: rand.Text(), Engine: *options}
+		f.record = daemonRecord{Incarnation: 1, Secret: rand.Text(), Engine: *options}
 	}
-	by, of, err := project.NewEngine(p, h.Run.Host, f.record.Engine)
+	by, run, err := project.NewEngine(ctx, p, h.DB, h.Run.Host, f.record.Engine)
 	if err == nil {
-		of.Project, err = project.NameOnHosts(ctx, h.DB, of.Project)
-	}
-	if err == nil {
-		err = h.DB.SetMeta(ctx, project.NameOnHostsKey, of.Project) // it stays the same when the project is moved
-	}
-	if err == nil {
-		of.Program, err = project.ProgramForHosts()
+		err = h.DB.SetMeta(ctx, project.NameOnHostsKey, run.Project) // it stays the same when the project is moved
 	}
 	if err != nil {
 		return nil, err
 	}
-	of.LostAfter, of.Ending, of.Known = lostAfter, heir, f.record.Served
-	of.Of = remote.Incarnation{RunID: h.Run.ID, Number: f.record.Incarnation, Secret: f.record.Secret}
-	f.engine, f.of = by, of
-	if heir {
+	run.LostAfter, run.Ending, run.Known = lostAfter, ending, f.record.Served
+	run.Incarnation = remote.Incarnation{RunID: h.Run.ID, Number: f.record.Incarnation, Secret: f.record.Secret}
+	f.engine, f.run = by, run
+	if ending {
 		return f, nil
 	}
 	return f, f.save()
 }
 
-func (f *farSide) save() error {
+func (f *hostDaemon) save() error {
 	data, err := json.Marshal(f.record)
 	if err != nil {
 		return err
@@ -97,12 +91,12 @@ func (f *farSide) save() error {
 }
 
 // forget deletes the record of a run that nothing is left of on its host, and what the engine keeps of it.
-func (f *farSide) forget(ctx context.Context, run reconcile.Run) {
+func (f *hostDaemon) forget(ctx context.Context, run reconcile.Run) {
 	if run.Remote == reconcile.RemoteBegun {
 		return
 	}
-	if f.of.Clear != nil {
-		if err := f.of.Clear(context.WithoutCancel(ctx)); err != nil {
+	if f.run.Clear != nil {
+		if err := f.run.Clear(context.WithoutCancel(ctx)); err != nil {
 			f.log.Warn("the engine keeps the job", "error", err)
 		}
 	}
@@ -113,12 +107,12 @@ func (f *farSide) forget(ctx context.Context, run reconcile.Run) {
 
 // reach starts the daemon, unless it serves, and connects to it. It is a runner.Reach: begun is false only if the first attempt has shown
 // that nothing has happened on the host. After any other error it tries again, because only the host can say whether something has.
-func (f *farSide) reach(ctx context.Context, waits func(why string)) (far runner.Far, begun bool, err error) {
+func (f *hostDaemon) reach(ctx context.Context, waits func(why string)) (far runner.Far, begun bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	patience := time.AfterFunc(reachPatience, cancel)
 	defer patience.Stop()
-	f.of.Waits = func(why string) {
+	f.run.Waits = func(why string) {
 		patience.Reset(reachPatience)
 		waits(why)
 	}
@@ -128,16 +122,16 @@ func (f *farSide) reach(ctx context.Context, waits func(why string)) (far runner
 		switch errors.As(err, &known); {
 		case err == nil:
 			return far, true, nil
-		case f.of.Ending && known != nil && known.Code == remote.CodeDied:
+		case f.run.Ending && known != nil && known.Code == remote.CodeDied:
 			f.record.Incarnation++ // it ends what the killed one has left
-			f.of.Of.Number = f.record.Incarnation
+			f.run.Incarnation.Number = f.record.Incarnation
 			if err := f.save(); err != nil {
 				return far, true, err
 			}
 			continue
 		case remote.Ends(err):
 			return far, true, err
-		case !f.of.Ending && !begun && engine.NothingBegun(err):
+		case !f.run.Ending && !begun && engine.NothingBegun(err):
 			return far, false, err
 		}
 		begun = true
@@ -153,22 +147,22 @@ func (f *farSide) reach(ctx context.Context, waits func(why string)) (far runner
 }
 
 // try does so once.
-func (f *farSide) try(ctx context.Context) (far runner.Far, err error) {
+func (f *hostDaemon) try(ctx context.Context) (far runner.Far, err error) {
 	if err := f.engine.Start(ctx); err != nil {
 		return far, err
 	}
-	client, err := remote.Connect(ctx, f.engine.Dial, f.of.Of)
+	client, err := remote.Connect(ctx, f.engine.Dial, f.run.Incarnation)
 	if err != nil {
 		return far, err
 	}
-	if !f.of.Known {
+	if !f.run.Known {
 		// This is stored before the first call, so a run has not begun if its record does not say it.
 		f.record.Served = true
 		if err := f.save(); err != nil {
 			client.Close()
 			return far, err
 		}
-		f.of.Known = true
+		f.run.Known = true
 	}
 	bounded, cancel := context.WithTimeout(ctx, accountBound)
 	defer cancel()
@@ -178,6 +172,6 @@ func (f *farSide) try(ctx context.Context) (far runner.Far, err error) {
 		client.Close()
 		return far, err
 	}
-	f.log.Info("host reached", "incarnation", f.of.Of.Number)
+	f.log.Info("host reached", "incarnation", f.run.Incarnation.Number)
 	return runner.Far{Machine: machine, Account: facts.Account, Link: client}, nil
 }

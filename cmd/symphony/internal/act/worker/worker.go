@@ -205,7 +205,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
 	}
 	if h.Run.Host != "" {
-		far, err := h.farSide(ctx, p, &cfg.Worker, config.Policy.LostAfter, log)
+		far, err := h.hostDaemon(ctx, p, &cfg.Worker, config.Policy.LostAfter, log)
 		if err != nil {
 			return err
 		}
@@ -239,7 +239,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 
 // endThere ends the run on its host.
 func (h *Held) endThere(ctx context.Context, p *project.Project, log *slog.Logger) error {
-	far, err := h.farSide(ctx, p, nil, lostAfterHeir, log)
+	far, err := h.hostDaemon(ctx, p, nil, lostAfterEnding, log)
 	if err != nil {
 		return err
 	}
@@ -254,8 +254,8 @@ func (h *Held) endThere(ctx context.Context, p *project.Project, log *slog.Logge
 	return err
 }
 
-// lostAfterHeir is how long a daemon that was started only to end a run works without a link.
-const lostAfterHeir = 5 * time.Minute
+// lostAfterEnding is how long a daemon that was started only to end a run works without a link.
+const lostAfterEnding = 5 * time.Minute
 
 // askInTracker has a pass comment on the issue what the agent asks for: a pass of its own, or the next one of a loop.
 func (h *Held) askInTracker(p *project.Project, log *slog.Logger) {

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -29,29 +30,30 @@ import (
 
 // NewEngine returns what reaches a host of the project for a run, by the options of a workflow. The caller adds to the run what is
 // known of it.
-func NewEngine(p *Project, hostName string, options workflow.Worker) (engine.Engine, *engine.Run, error) {
-	if !reconcile.IsEngine(hostName) {
-		link, err := newLink(p, hostName)
-		return link, link.Run, err
+func NewEngine(
+	ctx context.Context, p *Project, db *state.DB, hostName string, options workflow.Worker,
+) (engine.Engine, *engine.Run, error) {
+	name, err := NameOnHosts(ctx, db, nameOnHosts(p.StateDir))
+	program, programErr := ProgramForHosts()
+	if err = cmp.Or(err, programErr); err != nil {
+		return nil, nil, err
 	}
-	run := &engine.Run{Env: p.Environ(), Project: nameOnHosts(p.StateDir)}
+	run := &engine.Run{Env: p.Environ(), Project: name, Program: program, ProgramFor: programFor}
+	if !reconcile.IsEngine(hostName) {
+		to, err := sshname.Parse(hostName)
+		return ssh.Engine{Host: to, Run: run}, run, err
+	}
 	hosted := state.HostedDir("", p.Env.Home)
 	var jobs engine.Jobs = slurm.Jobs{Run: run, Args: options.EngineArgs, Home: p.Env.Home, Hosted: hosted}
 	if hostName == reconcile.CommandHost {
 		jobs = command.Jobs{Run: run, Commands: commands(options), Home: p.Env.Home}
 		run.Clear = jobs.Cancel
 	}
-	return &engine.JobLink{Run: run, Jobs: jobs, Host: hostName, Hosted: hosted}, run, nil
+	return &engine.JobEngine{Run: run, Jobs: jobs, Host: hostName, Hosted: hosted}, run, nil
 }
 
 func commands(w workflow.Worker) command.Commands {
 	return command.Commands{Start: w.Start, Connect: w.Connect, Status: w.Status, Stop: w.Stop, PassEnv: w.EnginePass}
-}
-
-func newLink(p *Project, hostName string) (ssh.Link, error) {
-	to, err := sshname.Parse(hostName)
-	run := &engine.Run{Env: p.Environ(), Project: nameOnHosts(p.StateDir), ProgramFor: programFor}
-	return ssh.Link{Host: to, Run: run}, err
 }
 
 // NameOnHostsKey is the key under which the first worker of the project stores its name on hosts.
@@ -116,30 +118,26 @@ const (
 // Visit reaches a host for a command of an operator, as the worker of a run reaches it. The run has an id of its own and is not recorded.
 // If the error is nil, leave must be called. Slurm's nodes share their workspaces with this machine; other engines are not reached.
 func Visit(ctx context.Context, p *Project, db *state.DB, hostName string) (far runner.Far, leave func() error, err error) {
-	name, err := NameOnHosts(ctx, db, nameOnHosts(p.StateDir))
 	switch hostName {
 	case reconcile.SlurmHost: // whose nodes share the workspaces with this machine
+		name, err := NameOnHosts(ctx, db, nameOnHosts(p.StateDir))
 		there := host.Account{Home: p.Env.Home, StateDir: filepath.Join(state.HostedDir("", p.Env.Home), name)}
 		return runner.Far{Machine: ThisMachine(), Account: there}, func() error { return nil }, err
 	case reconcile.CommandHost:
 		return far, nil, reconcile.NewError("workspace_elsewhere", "this command does not reach the jobs of "+hostName,
 			"use the directory where the engine has their workspaces")
 	}
-	link, linkErr := newLink(p, hostName)
-	if err = errors.Join(err, linkErr); err == nil {
-		link.Project = name
-		link.Program, err = ProgramForHosts()
-	}
+	by, run, err := NewEngine(ctx, p, db, hostName, workflow.Worker{})
 	if err != nil {
 		return far, nil, err
 	}
-	link.LostAfter, link.Of = visitLost, remote.Incarnation{RunID: NewRunID(p.Env.Now()), Number: 1, Secret: rand.Text()}
+	run.LostAfter, run.Incarnation = visitLost, remote.Incarnation{RunID: NewRunID(p.Env.Now()), Number: 1, Secret: rand.Text()}
 	bounded, cancel := context.WithTimeout(ctx, visitBound)
 	defer cancel()
-	if err := link.Start(bounded); err != nil {
+	if err := by.Start(bounded); err != nil {
 		return far, nil, err
 	}
-	client, err := remote.Connect(bounded, link.Dial, link.Of)
+	client, err := remote.Connect(bounded, by.Dial, run.Incarnation)
 	if err != nil {
 		return far, nil, err
 	}
@@ -183,11 +181,11 @@ func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, er
 		}
 		return HostAnswer{Latency: time.Since(began)}, err
 	}
-	link, err := newLink(p, hostName)
+	to, err := sshname.Parse(hostName)
 	if err != nil {
 		return a, err
 	}
-	lines, err := link.Ask(ctx, aboutHost)
+	lines, err := ssh.Engine{Host: to, Run: &engine.Run{Env: p.Environ(), ProgramFor: programFor}}.Ask(ctx, aboutHost)
 	a.Latency = time.Since(began)
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, " ")
