@@ -169,7 +169,11 @@ func (r RunningRow) doing() string {
 	case r.lost > 0:
 		return "host " + host + " lost for " + text.Duration(r.lost)
 	case r.Run.Remote == reconcile.RemoteBegun && (!r.Alive || r.Phase == reconcile.EndingThere):
-		return "its worker has ended; the run is ended on " + host
+		doing := "its worker has ended; the run is ended on " + host
+		if r.Run.Outcome == reconcile.Failed { // the reason may also keep the host from ending it
+			doing += ", after " + r.Run.ErrorCode + ": " + r.Run.ErrorText
+		}
+		return doing
 	case !r.Alive && r.Phase != reconcile.Starting:
 		return "its worker has ended; the next pass settles the run"
 	case r.StopReason != nil:
