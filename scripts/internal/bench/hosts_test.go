@@ -130,13 +130,20 @@ func (p *project) turns(count int) (took []float64) {
 	return took
 }
 
-// BenchmarkRemoteWorkers measures the memory and the CPU of this side for each of many agents on hosts, ssh included.
+// BenchmarkRemoteWorkers measures the memory and the CPU of this side for each of many agents on hosts, ssh included: silent ones, and
+// ones with 20 events a second.
 func BenchmarkRemoteWorkers(b *testing.B) {
-	count, duration := unlessShort(50, 4), time.Duration(unlessShort(30, 5))*time.Second
+	b.Run("silent", func(b *testing.B) { measureRemote(b, unlessShort(50, 4), "hang") })
+	b.Run("streaming", func(b *testing.B) { measureRemote(b, unlessShort(20, 2), "stream 100000 50ms") })
+}
+
+func measureRemote(b *testing.B, count int, script string) {
+	b.Helper()
+	duration := time.Duration(unlessShort(30, 5)) * time.Second
 	report(b, func() []metric {
 		p := newProject(b, count)
 		p.useHosts()
-		p.startAgents(count)
+		p.startAgents(count, script)
 		pause(3 * time.Second)
 		var side []int
 		for _, each := range get(stage.Processes(p.Dir, "")) {

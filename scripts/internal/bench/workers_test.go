@@ -28,7 +28,7 @@ func BenchmarkBurst(b *testing.B) {
 		for range unlessShort(5, 2) {
 			p := newProject(b, agents)
 			p.quietTick() // creates the database
-			passes = append(passes, p.startAgents(agents).Seconds())
+			passes = append(passes, p.startAgents(agents, "hang").Seconds())
 			p.stop()
 			shells = append(shells, p.startShells(agents).Seconds())
 		}
@@ -47,7 +47,7 @@ func BenchmarkSlowProfile(b *testing.B) {
 			must(os.WriteFile(filepath.Join(p.Home, ".profile"), []byte(profile), 0o600))
 			p.quietTick() // creates the database
 			defer p.stop()
-			return p.startAgents(agents).Seconds()
+			return p.startAgents(agents, "hang").Seconds()
 		}
 		var slow, empty []float64
 		for range unlessShort(7, 2) {
@@ -60,8 +60,8 @@ func BenchmarkSlowProfile(b *testing.B) {
 
 // startAgents runs a pass over issues whose agents then wait. It returns the time to the last answer to `initialize`, which is
 // that of the agent's first event in each run, because a notification follows the answer at once.
-func (p *project) startAgents(agents int) time.Duration {
-	p.setIssues(agents, 0, "hang")
+func (p *project) startAgents(agents int, script string) time.Duration {
+	p.setIssues(agents, 0, script)
 	pass := p.symphony("tick", "--json")
 	var last time.Time
 	started := map[string]bool{}
@@ -125,7 +125,7 @@ func BenchmarkWorkers(b *testing.B) {
 	duration := time.Duration(unlessShort(30, 5)) * time.Second
 	report(b, func() []metric {
 		p := newProject(b, count)
-		p.startAgents(count)
+		p.startAgents(count, "hang")
 		pause(3 * time.Second) // the workers write the start of the turn
 		workers, others := p.workers()
 		if len(workers) != count {
