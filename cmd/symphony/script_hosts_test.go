@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,21 +26,34 @@ var onHost = []string{
 
 // TestScriptOnHost runs scripts whose agents work on another machine: behind a real ssh server here, with the same workspaces.
 func TestScriptOnHost(t *testing.T) {
-	test.Expensive(t)
 	if !canServeSSH() {
 		t.Skip("sshd is not installed, or may not run")
 	}
+	runElsewhere(t, onHost, useHost)
+}
+
+// TestScriptOnSlurm runs scripts whose agents work in jobs of a Slurm cluster on this machine.
+func TestScriptOnSlurm(t *testing.T) {
+	if _, err := exec.LookPath("slurmctld"); err != nil {
+		t.Skip("Slurm is not installed")
+	}
+	runElsewhere(t, onHost, useSlurm)
+}
+
+// runElsewhere runs scripts whose workflow a function changes.
+func runElsewhere(t *testing.T, scripts []string, change func(*testscript.Env) error) {
+	test.Expensive(t)
 	t.Parallel()
 	p := params(t, "")
 	p.Dir = ""
-	for _, name := range onHost {
+	for _, name := range scripts {
 		p.Files = append(p.Files, filepath.Join(moduleRoot, "testdata", name+".txtar"))
 	}
 	p.Setup = func(env *testscript.Env) error {
 		if err := setupScript(env); err != nil {
 			return err
 		}
-		return useHost(env)
+		return change(env)
 	}
 	testscript.Run(t, p)
 }
@@ -61,11 +76,53 @@ func useHost(env *testscript.Env) error {
 	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "HOST_NAME=", with, 1)), 0o600); err != nil {
 		return err
 	}
-	env.Setenv("PATH", filepath.Join(env.WorkDir, "bin")+":"+env.Getenv("PATH"))
-	path = filepath.Join(env.WorkDir, "WORKFLOW.md")
-	if text, err = os.ReadFile(path); err != nil {
+	return useWorker(env, "ssh_hosts: [near]")
+}
+
+// useSlurm makes the workflow of a script name a Slurm cluster, which ends with the script.
+func useSlurm(env *testscript.Env) error {
+	if err := startSlurm(env.WorkDir, env.Vars, env.Defer); err != nil {
 		return err
 	}
-	keys := "worker:\n  ssh_hosts: [near]\n  root: " + filepath.Join(env.WorkDir, "ws") + "\nworkspace:\n"
+	// The account there has the author of commits.
+	author := []byte("[user]\nname = A\nemail = a@example.com\n")
+	return errors.Join(os.WriteFile(filepath.Join(env.Getenv("HOME"), ".gitconfig"), author, 0o600), useWorker(env, "engine: {kind: slurm}"))
+}
+
+// startSlurm starts a Slurm cluster in the folder of a script, and has it ended.
+func startSlurm(dir string, vars []string, atEnd func(func())) error {
+	vars = append(vars, "PORTS="+strings.Join(freePorts(3), " "))
+	run := func(script string) error {
+		cmd := exec.Command("sh", "-e", script)
+		cmd.Dir, cmd.Env = dir, vars
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", script, err, out)
+		}
+		return nil
+	}
+	atEnd(func() { test.OK(mainT{}, run("slurm/down")) })
+	return run("slurm.sh")
+}
+
+// freePorts returns ports of this machine that nothing listens at.
+func freePorts(n int) (ports []string) {
+	for range n {
+		l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
+		defer l.Close() // not before all are found
+		_, port, err := net.SplitHostPort(l.Addr().String())
+		ports = append(ports, test.Must(port, err))
+	}
+	return ports
+}
+
+// useWorker adds a key of section worker to the workflow of a script, and its folder bin to PATH.
+func useWorker(env *testscript.Env, key string) error {
+	env.Setenv("PATH", filepath.Join(env.WorkDir, "bin")+":"+env.Getenv("PATH"))
+	path := filepath.Join(env.WorkDir, "WORKFLOW.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	keys := "worker:\n  " + key + "\n  root: " + filepath.Join(env.WorkDir, "ws") + "\nworkspace:\n"
 	return os.WriteFile(path, []byte(strings.Replace(string(text), "workspace:\n", keys, 1)), 0o600)
 }

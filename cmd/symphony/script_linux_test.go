@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -168,29 +167,7 @@ func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // slurmClusterCmd starts a Slurm cluster, which ends with the script.
 func slurmClusterCmd(ts *testscript.TestScript, neg bool, args []string) {
-	env := append(scriptEnv(ts), "PORTS="+strings.Join(freePorts(3), " "))
-	run := func(script string) error {
-		cmd := exec.Command("sh", "-e", script)
-		cmd.Dir, cmd.Env = ts.MkAbs("."), env
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			ts.Logf("%s: %s", script, out)
-		}
-		return err
-	}
-	ts.Defer(func() { ts.Check(run("slurm/down")) })
-	ts.Check(run("slurm.sh"))
-}
-
-// freePorts returns ports of this machine that nothing listens at.
-func freePorts(n int) (ports []string) {
-	for range n {
-		l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
-		defer l.Close() // not before all are found
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, test.Must(port, err))
-	}
-	return ports
+	ts.Check(startSlurm(ts.MkAbs("."), scriptEnv(ts), ts.Defer))
 }
 
 // systemCommands returns the commands that need linux.
