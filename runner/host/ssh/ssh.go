@@ -214,47 +214,54 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 		return nil, fmt.Errorf("ssh: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
-	lines := bufio.NewReader(out)
-	before, helloErr := engine.ReadUntil(lines, engine.Hello)
-	connected, completed := helloErr == nil, false
-	var systemErr error
-	if connected {
-		systemErr = e.checkSystem(before)
-	}
-	if systemErr != nil {
-		_ = in.Close() // the script ends
-	} else if connected {
-		go func() { // it ends at the latest with ssh
-			_, _ = io.WriteString(in, answer+"\n")
-			_, _ = io.Copy(in, stdin)
-			_ = in.Close()
-		}()
-		var doneErr error
-		printed, doneErr = engine.ReadUntil(lines, done)
-		completed = doneErr == nil
-	}
+	connected, printed, linesErr := e.converse(bufio.NewReader(out), in, stdin)
 	err = cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // a process that ssh has left has its stderr open
 	}
-	code := cmd.ProcessState.ExitCode()
+	var other *systemError
 	switch {
-	case systemErr != nil:
-		return nil, systemErr
-	case err == nil && completed:
+	case errors.As(linesErr, &other):
+		return nil, other
+	case err == nil && linesErr == nil:
 		return printed, nil
+	}
+	return nil, e.explain(ctx, connected, &exitError{cmd.ProcessState.ExitCode(), said.Message()})
+}
+
+// converse lets the script begin, passes stdin to it, and returns what it prints up to its last line. connected: it has begun.
+func (e Engine) converse(out *bufio.Reader, in io.WriteCloser, stdin io.Reader) (connected bool, printed []string, err error) {
+	before, err := engine.ReadUntil(out, engine.Hello)
+	if err != nil {
+		return false, nil, err
+	}
+	if err := e.checkSystem(before); err != nil {
+		return true, nil, errors.Join(err, in.Close()) // the script ends
+	}
+	go func() { // it ends at the latest with ssh
+		_, _ = io.WriteString(in, answer+"\n")
+		_, _ = io.Copy(in, stdin)
+		_ = in.Close()
+	}()
+	printed, err = engine.ReadUntil(out, done)
+	return true, printed, err
+}
+
+// explain returns the error for a script that has failed.
+func (e Engine) explain(ctx context.Context, connected bool, exited *exitError) error {
+	switch {
 	case !connected && ctx.Err() != nil:
-		return nil, reconcile.NewError(engine.CodeUnreachable, e.Host.Name+" did not answer in time", "try ssh "+e.Host.Name)
+		return reconcile.NewError(engine.CodeUnreachable, e.Host.Name+" did not answer in time", "try ssh "+e.Host.Name)
 	case !connected:
-		why := cmp.Or(said.Message(), "ssh has ended without a word")
-		return nil, reconcile.NewError(engine.CodeUnreachable, e.Host.Name+": "+why, "try ssh "+e.Host.Name)
-	case code == NothingStarted:
-		return nil, e.unusable(said.Message())
+		why := cmp.Or(exited.said, "ssh has ended without a word")
+		return reconcile.NewError(engine.CodeUnreachable, e.Host.Name+": "+why, "try ssh "+e.Host.Name)
+	case exited.code == NothingStarted:
+		return e.unusable(exited.said)
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("%s did not end in time: %w", e.Host.Name, context.Cause(ctx))
+		return fmt.Errorf("%s did not end in time: %w", e.Host.Name, context.Cause(ctx))
 	}
-	if code, message, coded := strings.Cut(said.Message(), ": "); coded && remote.Ends(reconcile.NewError(code, "", "")) {
-		return nil, reconcile.NewError(code, message, "the next pass starts the issue again")
+	if code, message, coded := strings.Cut(exited.said, ": "); coded && remote.Ends(reconcile.NewError(code, "", "")) {
+		return reconcile.NewError(code, message, "the next pass starts the issue again")
 	}
-	return nil, &exitError{code, said.Message()}
+	return exited
 }

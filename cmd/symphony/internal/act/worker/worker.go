@@ -172,25 +172,10 @@ func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 // carryOut loads the workflow as the pass found it and carries the run out.
 func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, redactor *agent.Redactor, log *slog.Logger) (err error) {
 	dir := host.RunDir(p.StateDir, h.Run.ID)
-	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
-	if err != nil {
-		return fmt.Errorf("workflow of the run: %w", err)
-	}
-	src, err := workflow.NewSource(p.Path, p.Path, data)
+	cfg, err := h.readWorkflow(dir, p, secret)
 	if err != nil {
 		return err
 	}
-	extra := map[string]string{}
-	if len(secret) > 0 {
-		if err := json.Unmarshal(secret, &extra); err != nil {
-			return fmt.Errorf("secrets of the workflow: %w", err)
-		}
-	}
-	cfg, err := workflow.Parse(src, p.Environment(extra))
-	if err != nil {
-		return err
-	}
-	cfg = cfg.For(h.Run.Issue.Labels, h.model)
 	config := project.RunnerConfig(p, cfg)
 	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
 	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: h.DB, Warn: project.WarnTo(log)})
@@ -235,6 +220,29 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 		return nil
 	}
 	return err
+}
+
+// readWorkflow returns the configuration with which the run was dispatched.
+func (h *Held) readWorkflow(dir string, p *project.Project, secret []byte) (*workflow.Config, error) {
+	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
+	if err != nil {
+		return nil, fmt.Errorf("workflow of the run: %w", err)
+	}
+	src, err := workflow.NewSource(p.Path, p.Path, data)
+	if err != nil {
+		return nil, err
+	}
+	extra := map[string]string{}
+	if len(secret) > 0 {
+		if err := json.Unmarshal(secret, &extra); err != nil {
+			return nil, fmt.Errorf("secrets of the workflow: %w", err)
+		}
+	}
+	cfg, err := workflow.Parse(src, p.Environment(extra))
+	if err != nil {
+		return nil, err
+	}
+	return cfg.For(h.Run.Issue.Labels, h.model), nil
 }
 
 // endThere ends the run on its host.
