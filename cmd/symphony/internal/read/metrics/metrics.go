@@ -4,12 +4,10 @@ package metrics
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -18,29 +16,55 @@ import (
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
 // family is a metric: a name, its type and what it means. All its samples have the labels project and workflow.
-type family struct {
-	name, kind, help string
-	// samples are the values for a project that could be read.
-	samples func(v view.Overview) []sample
-}
+type family struct{ name, kind, help string }
 
-// sample is one value, with the label that tells it from the project's others; none if the name of the label is empty.
-type sample struct {
-	label, of string
-	value     float64
+const gauge, counter = "gauge", "counter"
+
+// readable is the one metric of a project that can't be read.
+const readable = "symphony_project_readable"
+
+// families are the metrics in their order. Those of the schedule stay true in a file that no pass replaces any more: whether the
+// schedule is dead follows from the age of its last pass.
+var families = []family{
+	{readable, gauge, "Whether the state of the project can be read."},
+	{"symphony_build_info", gauge, "The version of symphony that made these metrics."},
+	{"symphony_schedule_last_pass_timestamp_seconds", gauge, "When the last pass of cron, a timer or tick --loop began."},
+	{"symphony_schedule_interval_seconds", gauge, "Usual time between passes of the schedule."},
+	{"symphony_schedule_grace_seconds", gauge, "How old the last pass of the schedule may be before the schedule counts as dead."},
+	{"symphony_last_pass_timestamp_seconds", gauge, "When the last pass began, whatever started it."},
+	{"symphony_last_pass_duration_seconds", gauge, "How long the last pass took."},
+	{"symphony_last_pass_errors", gauge, "How many errors the last pass had."},
+	{"symphony_needs_operator", gauge, "Whether something waits for a person, as symphony status reports."},
+	{"symphony_issues", gauge, "Issues by the status that symphony ps shows."},
+	{"symphony_requests", gauge, "Requests of agents that wait for an operator."},
+	{"symphony_paused", gauge, "Whether symphony pause is in effect."},
+	{"symphony_blocked", gauge, "Whether nothing starts because of a fault of the machine, the tracker or the account."},
+	{"symphony_host_runs", gauge, "The agents that work on each host."},
+	{"symphony_host_usable", gauge, "Whether a host is neither lost nor blocked."},
+	{"symphony_input_tokens_total", counter, "Input tokens of all runs, cached ones included."},
+	{"symphony_cached_input_tokens_total", counter, "Input tokens of all runs that the model had cached."},
+	{"symphony_output_tokens_total", counter, "Output tokens of all runs, those of reasoning included."},
+	{"symphony_reasoning_output_tokens_total", counter, "Output tokens of all runs that were reasoning."},
+	{"symphony_run_seconds_total", counter, "Time that all runs have taken."},
+	{"symphony_budget_used_ratio", gauge, "Part of agent.budget_per_day that is used today."},
+	{"symphony_rate_limit_used_ratio", gauge, "Part of the allowance of the codex account that is used, by window."},
+	{"symphony_rate_limit_reset_timestamp_seconds", gauge, "When that window ends."},
+	{"symphony_slots", gauge, "Most runs at the same time, in the project or in all projects of the account."},
+	{"symphony_slots_used", gauge, "How many runs work."},
 }
 
 // Text returns the metrics of projects. They contain no titles and no secrets.
 func Text(all []view.Overview, version string) []byte {
 	var b bytes.Buffer
-	for _, f := range families(version) {
+	read := make([]samples, len(all))
+	for i, v := range all {
+		read[i] = samplesOf(v, version)
+	}
+	for _, f := range families {
 		head := fmt.Sprintf("# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
-		for _, v := range all {
-			if v.Error != nil && f.name != readable {
-				continue
-			}
+		for i, v := range all {
 			labels := label("project", v.Project.Name) + "," + label("workflow", v.Project.WorkflowPath)
-			for _, s := range f.samples(v) {
+			for _, s := range read[i][f.name] {
 				own := ""
 				if s.label != "" {
 					own = "," + label(s.label, s.of)
@@ -58,192 +82,45 @@ func label(name, value string) string {
 	return name + `="` + strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(strings.ToValidUTF8(value, "?")) + `"`
 }
 
-// readable is the one metric of a project that can't be read.
-const readable = "symphony_project_readable"
-
-const gauge, counter = "gauge", "counter"
-
-// families lists the metrics in their order.
-func families(version string) []family {
-	return slices.Concat([]family{
-		{readable, gauge, "Whether the state of the project can be read.", func(v view.Overview) []sample { return flag(v.Error == nil) }},
-		{"symphony_build_info", gauge, "The version of symphony that made these metrics.", func(view.Overview) []sample {
-			return []sample{{"version", version, 1}}
-		}},
-	}, ofSchedule(), ofPasses(), ofIssues(), ofUse(), ofHealth())
+// sample is one value, with the label that tells it from the project's others; none if the name of the label is empty.
+type sample struct {
+	label, of string
+	value     float64
 }
 
-// ofSchedule are metrics that stay true in a file that no pass replaces any more: whether the schedule is dead follows from the age of
-// its last pass.
-func ofSchedule() []family {
-	value := func(of func(s view.ScheduleHealth) []sample) func(view.Overview) []sample {
-		return func(v view.Overview) []sample {
-			if v.Health == nil {
-				return nil
-			}
-			return of(v.Health.Schedule)
-		}
-	}
-	return []family{
-		{
-			"symphony_schedule_last_pass_timestamp_seconds", gauge, "When the last pass of cron, a timer or tick --loop began.",
-			value(func(s view.ScheduleHealth) []sample { return optional(s.LastAt, seconds) }),
-		},
-		{
-			"symphony_schedule_interval_seconds", gauge, "Usual time between passes of the schedule.",
-			value(func(s view.ScheduleHealth) []sample { return optional(s.Usual, func(n float64) float64 { return n }) }),
-		},
-		{
-			"symphony_schedule_grace_seconds", gauge, "How old the last pass of the schedule may be before the schedule counts as dead.",
-			value(func(s view.ScheduleHealth) []sample { return number(s.Grace) }),
-		},
-	}
+// samples are those of a project by the names of their metrics.
+type samples map[string][]sample
+
+// set makes a number the only sample of a metric.
+func (s samples) set(name string, value float64) { s[name] = []sample{{value: value}} }
+
+// add adds a sample with a label.
+func (s samples) add(name, label, of string, value float64) {
+	s[name] = append(s[name], sample{label, of, value})
 }
 
-// ofHealth are the limits of the account.
-func ofHealth() []family {
-	limits := func(value func(l view.LimitRow) []sample) func(view.Overview) []sample {
-		return func(v view.Overview) (list []sample) {
-			if v.Health == nil {
-				return nil
-			}
-			for _, l := range v.Health.Limits {
-				for _, s := range value(l) {
-					list = append(list, sample{"window", l.Window, s.value})
-				}
-			}
-			return list
-		}
+func samplesOf(v view.Overview, version string) samples {
+	s := samples{}
+	s.set(readable, oneIf(v.Error == nil))
+	if v.Error != nil {
+		return s
 	}
-	slots := func(value func(s view.SlotsRow) int) func(view.Overview) []sample {
-		return func(v view.Overview) (list []sample) {
-			if v.Health == nil {
-				return nil
-			}
-			for _, s := range v.Health.Slots {
-				if s.Name == "" {
-					list = append(list, sample{"scope", s.Scope, float64(value(s))})
-				}
-			}
-			return list
-		}
+	s.add("symphony_build_info", "version", version, 1)
+	s.addIssues(v)
+	s.addUse(v)
+	if p := v.LastPass; p != nil {
+		s.set("symphony_last_pass_timestamp_seconds", seconds(p.StartedAt))
+		s.set("symphony_last_pass_duration_seconds", float64(p.DurationMS)/1000)
+		s.set("symphony_last_pass_errors", float64(len(p.Errors)))
 	}
-	return []family{
-		{
-			"symphony_rate_limit_used_ratio", gauge, "Part of the allowance of the codex account that is used, by window.",
-			limits(func(l view.LimitRow) []sample { return number(l.Used / 100) }),
-		},
-		{
-			"symphony_rate_limit_reset_timestamp_seconds", gauge, "When that window ends.",
-			limits(func(l view.LimitRow) []sample { return optional(l.Resets, seconds) }),
-		},
-		{
-			"symphony_slots", gauge, "Most runs at the same time, in the project or in all projects of the account.",
-			slots(func(s view.SlotsRow) int { return s.Most }),
-		},
-		{
-			"symphony_slots_used", gauge, "How many runs work.",
-			slots(func(s view.SlotsRow) int { return s.Used }),
-		},
+	if v.Health != nil {
+		s.addHealth(*v.Health)
 	}
+	return s
 }
 
-// last makes a sample of the last pass, if there is one.
-func last(value func(p *project.LastPassRow) float64) func(view.Overview) []sample {
-	return func(v view.Overview) []sample {
-		if v.LastPass == nil {
-			return nil
-		}
-		return number(value(v.LastPass))
-	}
-}
-
-func ofPasses() []family {
-	return []family{
-		{
-			"symphony_last_pass_timestamp_seconds", gauge, "When the last pass began, whatever started it.",
-			last(func(p *project.LastPassRow) float64 { return seconds(p.StartedAt) }),
-		},
-		{
-			"symphony_last_pass_duration_seconds", gauge, "How long the last pass took.",
-			last(func(p *project.LastPassRow) float64 { return float64(p.DurationMS) / 1000 }),
-		},
-		{
-			"symphony_last_pass_errors", gauge, "How many errors the last pass had.",
-			last(func(p *project.LastPassRow) float64 { return float64(len(p.Errors)) }),
-		},
-	}
-}
-
-func ofIssues() []family {
-	return []family{
-		{
-			"symphony_needs_operator", gauge, "Whether something waits for a person, as symphony status reports.",
-			func(v view.Overview) []sample { return flag(v.Verdict().Level != view.LevelOK) },
-		},
-		{"symphony_issues", gauge, "Issues by the status that symphony ps shows.", issues},
-		{
-			"symphony_requests", gauge, "Requests of agents that wait for an operator.",
-			func(v view.Overview) []sample { return number(float64(len(v.Requests))) },
-		},
-		{
-			"symphony_paused", gauge, "Whether symphony pause is in effect.",
-			func(v view.Overview) []sample { return flag(v.Paused) },
-		},
-		{
-			"symphony_blocked", gauge, "Whether nothing starts because of a fault of the machine, the tracker or the account.",
-			func(v view.Overview) []sample { return flag(v.Blocked != nil) },
-		},
-		{"symphony_host_runs", gauge, "The agents that work on each host.", ofHosts(func(h view.HostRow) float64 { return float64(h.Runs) })},
-		{"symphony_host_usable", gauge, "Whether a host is neither lost nor blocked.", ofHosts(func(h view.HostRow) float64 {
-			return oneIf(h.Usable())
-		})},
-	}
-}
-
-// ofHosts returns a sample for each host.
-func ofHosts(value func(h view.HostRow) float64) func(view.Overview) []sample {
-	return func(v view.Overview) (list []sample) {
-		for _, h := range v.Hosts {
-			list = append(list, sample{"host", h.Name, value(h)})
-		}
-		return list
-	}
-}
-
-func ofUse() []family {
-	return []family{
-		{
-			"symphony_input_tokens_total", counter, "Input tokens of all runs, cached ones included.",
-			func(v view.Overview) []sample { return number(float64(v.Totals.Input)) },
-		},
-		{
-			"symphony_cached_input_tokens_total", counter, "Input tokens of all runs that the model had cached.",
-			func(v view.Overview) []sample { return number(float64(v.Totals.Cached)) },
-		},
-		{
-			"symphony_output_tokens_total", counter, "Output tokens of all runs, those of reasoning included.",
-			func(v view.Overview) []sample { return number(float64(v.Totals.Output)) },
-		},
-		{
-			"symphony_reasoning_output_tokens_total", counter, "Output tokens of all runs that were reasoning.",
-			func(v view.Overview) []sample { return number(float64(v.Totals.Reasoning)) },
-		},
-		{
-			"symphony_run_seconds_total", counter, "Time that all runs have taken.",
-			func(v view.Overview) []sample { return number(v.Totals.Seconds) },
-		},
-		{"symphony_budget_used_ratio", gauge, "Part of agent.budget_per_day that is used today.", func(v view.Overview) []sample {
-			if v.Budget == nil {
-				return nil
-			}
-			return number(v.Budget.Used / v.Budget.Most)
-		}},
-	}
-}
-
-// issues are the numbers of issues by their status, each issue once.
-func issues(v view.Overview) (list []sample) {
+// addIssues adds the numbers of issues by their status, each issue once, and what waits for a person.
+func (s samples) addIssues(v view.Overview) {
 	for _, status := range view.Statuses {
 		count := v.Counts.Of(status)
 		switch status {
@@ -255,22 +132,52 @@ func issues(v view.Overview) (list []sample) {
 			count -= v.Counts.NeedsAnswer
 		default: // each issue that Counts has is counted once
 		}
-		list = append(list, sample{"status", string(status), float64(count)})
+		s.add("symphony_issues", "status", string(status), float64(count))
 	}
-	return list
+	s.set("symphony_needs_operator", oneIf(v.Verdict().Level != view.LevelOK))
+	s.set("symphony_requests", float64(len(v.Requests)))
+	s.set("symphony_paused", oneIf(v.Paused))
+	s.set("symphony_blocked", oneIf(v.Blocked != nil))
+	for _, h := range v.Hosts {
+		s.add("symphony_host_runs", "host", h.Name, float64(h.Runs))
+		s.add("symphony_host_usable", "host", h.Name, oneIf(h.Usable()))
+	}
 }
 
-// optional is a sample unless the value is nil.
-func optional[T any](value *T, number func(T) float64) []sample {
-	if value == nil {
-		return nil
+// addUse adds what runs have used.
+func (s samples) addUse(v view.Overview) {
+	s.set("symphony_input_tokens_total", float64(v.Totals.Input))
+	s.set("symphony_cached_input_tokens_total", float64(v.Totals.Cached))
+	s.set("symphony_output_tokens_total", float64(v.Totals.Output))
+	s.set("symphony_reasoning_output_tokens_total", float64(v.Totals.Reasoning))
+	s.set("symphony_run_seconds_total", v.Totals.Seconds)
+	if v.Budget != nil {
+		s.set("symphony_budget_used_ratio", v.Budget.Used/v.Budget.Most)
 	}
-	return []sample{{value: number(*value)}}
 }
 
-func number(n float64) []sample { return []sample{{value: n}} }
-
-func flag(on bool) []sample { return number(oneIf(on)) }
+// addHealth adds the rhythm of the schedule and the limits of the account.
+func (s samples) addHealth(h view.Health) {
+	if h.Schedule.LastAt != nil {
+		s.set("symphony_schedule_last_pass_timestamp_seconds", seconds(*h.Schedule.LastAt))
+	}
+	if h.Schedule.Usual != nil {
+		s.set("symphony_schedule_interval_seconds", *h.Schedule.Usual)
+	}
+	s.set("symphony_schedule_grace_seconds", h.Schedule.Grace)
+	for _, l := range h.Limits {
+		s.add("symphony_rate_limit_used_ratio", "window", l.Window, l.Used/100)
+		if l.Resets != nil {
+			s.add("symphony_rate_limit_reset_timestamp_seconds", "window", l.Window, seconds(*l.Resets))
+		}
+	}
+	for _, slots := range h.Slots {
+		if slots.Name == "" {
+			s.add("symphony_slots", "scope", slots.Scope, float64(slots.Most))
+			s.add("symphony_slots_used", "scope", slots.Scope, float64(slots.Used))
+		}
+	}
+}
 
 func oneIf(on bool) float64 {
 	if on {

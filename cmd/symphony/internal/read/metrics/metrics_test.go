@@ -57,7 +57,7 @@ func TestText(t *testing.T) {
 		test.Equal(t, name+" "+of, value(read[name], shop.Project.Name, of), want)
 	}
 	docs := string(test.Must(os.ReadFile("../../../../../docs/monitoring.md")))
-	for _, f := range families("") {
+	for _, f := range families {
 		test.Contains(t, "docs/monitoring.md", docs, "`"+f.name+"`")
 		got := read[f.name]
 		if unread := value(got, "old", ""); f.name == readable && unread != 0 || f.name != readable && unread >= 0 {
