@@ -25,8 +25,12 @@ func (o Overview) Forms(project string) Forms {
 }
 
 // Forms makes the forms of the issue's page.
-func (i Issue) Forms() Forms {
-	return Forms{i.Project, IssueAddress(i.Project, i.Issue.Issue.Identifier), i.MayAct}
+func (i Issue) Forms() Forms { return Forms{i.Project, i.Path(), i.MayAct} }
+
+// Form is what an operator can do about the issue.
+func (i Issue) Form() IssueForm {
+	undelivered := i.Claim != nil && i.Claim.Delivery != nil && i.Claim.Delivery.Due
+	return i.Forms().Issue(i.Name(), i.Status, i.Claim != nil, undelivered)
 }
 
 // IssueAddress is the path of an issue's page.
@@ -96,21 +100,17 @@ func (r RequestForm) Asks() string {
 	return r.Summary
 }
 
-// DiffLine is a line of a diff with its class: add, del, hunk or none.
-type DiffLine struct{ Class, Text string }
-
-// DiffLines divides a diff into lines.
-func DiffLines(diff string) []DiffLine {
-	var list []DiffLine
+// diffLines divides a diff into lines.
+func diffLines(diff string) (list []diffLine) {
 	for line := range strings.Lines(diff) {
-		l := DiffLine{Text: strings.TrimSuffix(line, "\n")}
+		l := diffLine{Text: strings.TrimSuffix(line, "\n")}
 		switch {
 		case strings.HasPrefix(line, "@@"):
-			l.Class = "hunk"
+			l.Kind = "hunk"
 		case strings.HasPrefix(line, "+"):
-			l.Class = "add"
+			l.Kind = "add"
 		case strings.HasPrefix(line, "-"):
-			l.Class = "del"
+			l.Kind = "del"
 		}
 		list = append(list, l)
 	}
@@ -133,38 +133,27 @@ type IssueForm struct {
 // Address is the address of stop, retry, hold or deliver.
 func (i IssueForm) Address(verb string) string { return i.Action(i.Identifier, verb) }
 
-// CanStop reports whether the issue has a run.
-func (i IssueForm) CanStop() bool { return i.is(reconcile.StatusRunning, reconcile.StatusNeedsAnswer) }
-
-// CanRetry reports whether a retry would make the issue due.
-func (i IssueForm) CanRetry() bool {
-	return i.Claimed && i.is(reconcile.StatusHeld, reconcile.StatusQueued, reconcile.StatusWaiting, reconcile.StatusUndelivered)
+// Can reports whether a command has an effect: stop needs a run, retry an issue that would be due, deliver commits that wait for a delivery
+// which has failed or which the hold of the issue keeps from starting, hold an issue that would otherwise get a run.
+func (i IssueForm) Can(verb string) bool {
+	is := func(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }
+	running := is(reconcile.StatusRunning, reconcile.StatusNeedsAnswer)
+	switch verb {
+	case "stop":
+		return running
+	case "retry":
+		return i.Claimed && is(reconcile.StatusHeld, reconcile.StatusQueued, reconcile.StatusWaiting, reconcile.StatusUndelivered)
+	case "hold":
+		return running || is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, detail.StatusReady)
+	case "deliver":
+		return is(reconcile.StatusUndelivered) || i.Undelivered && is(reconcile.StatusHeld)
+	}
+	return false
 }
-
-// CanDeliver reports whether commits wait for a delivery that has failed, or that the hold of the issue keeps from starting.
-func (i IssueForm) CanDeliver() bool {
-	return i.is(reconcile.StatusUndelivered) || i.Undelivered && i.is(reconcile.StatusHeld)
-}
-
-// CanHold reports whether the issue would otherwise get a run.
-func (i IssueForm) CanHold() bool {
-	return i.CanStop() || i.is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting,
-		reconcile.StatusSkipped, detail.StatusReady)
-}
-
-func (i IssueForm) is(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }
 
 // Possible lists what can be done.
-func (i IssueForm) Possible() (verbs []string) {
-	for _, a := range []struct {
-		can  bool
-		verb string
-	}{{i.CanStop(), "stop"}, {i.CanRetry(), "retry"}, {i.CanHold(), "hold"}, {i.CanDeliver(), "deliver"}} {
-		if a.can {
-			verbs = append(verbs, a.verb)
-		}
-	}
-	return verbs
+func (i IssueForm) Possible() []string {
+	return slices.DeleteFunc([]string{"stop", "retry", "hold", "deliver"}, func(verb string) bool { return !i.Can(verb) })
 }
 
 // ProjectForm is the data of the template "project-actions".

@@ -18,8 +18,8 @@ func inFull(p view.ProjectRow, line string) string {
 	return "symphony " + line
 }
 
-// InTerminal answers what the overview leaves open about the project.
-func (h projectHealth) InTerminal() (list []command) {
+// projectCommands answer what the overview leaves open about a project.
+func projectCommands(p view.ProjectRow) (list []command) {
 	for _, c := range []command{
 		{"What would the next pass do?", "tick --dry-run"},
 		{"Stop everything now", "stop --all"},
@@ -29,9 +29,8 @@ func (h projectHealth) InTerminal() (list []command) {
 		{"Is WORKFLOW.md right?", "check"},
 		{"Remove what is done", "prune"},
 	} {
-		list = append(list, command{c.Purpose, inFull(h.Overview.Project, c.Line)})
+		list = append(list, command{c.Purpose, inFull(p, c.Line)})
 	}
-	p := h.Overview.Project
 	remove := strings.Join([]string{
 		inFull(p, "stop --all"), inFull(p, "schedule remove"), "symphony projects remove " + text.ShellQuote(p.StateDir) + " --workspaces",
 	}, " && ")

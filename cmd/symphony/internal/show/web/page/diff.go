@@ -13,33 +13,21 @@ type Diff struct {
 	Cut           bool   // there is more, which the page does not show
 	MayAct        bool
 
-	Files []diffFile // of Text, when it is drawn
+	Files          []diffFile // of Text, when it is drawn
+	Added, Removed int        // lines of all of them
 }
 
 // Page draws it.
 func (d Diff) Page() Page {
 	d.Files = parseDiff(d.Text)
+	for _, f := range d.Files {
+		d.Added, d.Removed = d.Added+f.Added, d.Removed+f.Removed
+	}
 	return Page{Title: "Diff of " + d.Name, MayAct: d.MayAct, Main: mainOf("diff.html", d)}
 }
 
 // Back is the address of the issue's page.
 func (d Diff) Back() string { return IssueAddress(d.Project, d.Name) }
-
-// Added is how many lines were added.
-func (d Diff) Added() (n int) {
-	for _, f := range d.Files {
-		n += f.Added
-	}
-	return n
-}
-
-// Removed is how many lines were removed.
-func (d Diff) Removed() (n int) {
-	for _, f := range d.Files {
-		n += f.Removed
-	}
-	return n
-}
 
 // diffFile is what has changed in a file.
 type diffFile struct {

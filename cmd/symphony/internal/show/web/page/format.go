@@ -18,7 +18,7 @@ func functions() template.FuncMap {
 	return template.FuncMap{
 		"visible":  text.Visible, // text of agents and trackers without control characters
 		"lines":    text.VisibleLines,
-		"diff":     DiffLines,
+		"diff":     diffLines,
 		"icon":     icon,
 		"when":     when,
 		"count":    text.Count,

@@ -43,14 +43,6 @@ func (i Issue) Path() string { return IssueAddress(i.Project, i.Name()) }
 // LogPath is the address of the whole log of a run.
 func (i Issue) LogPath(runID string) string { return i.Path() + "/log?run=" + url.QueryEscape(runID) }
 
-// IsClaimed reports whether symphony works on the issue.
-func (i Issue) IsClaimed() bool { return i.Claim != nil }
-
-// IsUndelivered reports whether its claim has commits that are not pushed yet.
-func (i Issue) IsUndelivered() bool {
-	return i.Claim != nil && i.Claim.Delivery != nil && i.Claim.Delivery.Due
-}
-
 // headline shows at a glance whether the issue needs a person.
 type headline struct{ Tone, Icon, Text string }
 
@@ -148,14 +140,6 @@ func (i Issue) WorkTime() string {
 		return "under 1m"
 	}
 	return text.Duration(took.Truncate(time.Minute))
-}
-
-// CostText is the estimate of money; empty without prices.
-func (i Issue) CostText() string {
-	if i.Cost == nil {
-		return ""
-	}
-	return fmt.Sprintf("%.2f %s", float64(i.Cost.Amount), i.Cost.Currency)
 }
 
 // part is a part of the tokens, as a bar of a plot 100 wide.

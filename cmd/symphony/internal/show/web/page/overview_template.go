@@ -13,60 +13,28 @@ import (
 // overviewFunctions are those of the template of the overview.
 func overviewFunctions() template.FuncMap {
 	return template.FuncMap{
-		"amount":        amount,
-		"dayOf":         dayOf,
-		"dayPlots":      dayPlots,
-		"issueAddress":  IssueAddress,
-		"latest":        latest,
-		"levelClass":    levelClass,
-		"meter":         meter,
-		"money":         money,
-		"needs":         func(r []view.RequestRow, stuck []view.Row) int { return len(r) + len(stuck) },
-		"outcomesOf":    outcomesOf,
-		"passPlot":      passPlot,
-		"passTook":      durationOf,
-		"projectHealth": func(o *overview, v view.Overview) projectHealth { return projectHealth{o, v} },
-		"rowOutcome":    rowOutcome,
-		"rowRun":        rowRun,
-		"rowText":       rowText,
-		"shares":        shares,
-		"slotMeter":     slotMeter,
-		"stuck":         func(o *overview, r view.Row) stuckRow { return stuckRow{o, r} },
-		"today":         today,
-		"unstarted":     unstarted,
-		"window":        window,
+		"amount":          amount,
+		"dayOf":           dayOf,
+		"dayPlots":        dayPlots,
+		"issueAddress":    IssueAddress,
+		"latest":          latest,
+		"levelClass":      func(v view.Overview) string { return levelClasses[v.Verdict().Level] },
+		"meter":           meter,
+		"money":           money,
+		"needs":           func(r []view.RequestRow, stuck []view.Row) int { return len(r) + len(stuck) },
+		"outcomesOf":      outcomesOf,
+		"passPlot":        passPlot,
+		"passTook":        durationOf,
+		"projectCommands": projectCommands,
+		"rowOutcome":      rowOutcome,
+		"rowRun":          rowRun,
+		"rowText":         rowText,
+		"shares":          shares,
+		"slotMeter":       slotMeter,
+		"today":           today,
+		"unstarted":       unstarted,
+		"window":          window,
 	}
-}
-
-// projectHealth is the data of the template "project-health".
-type projectHealth struct {
-	page     *overview
-	Overview view.Overview
-}
-
-// Several reports whether the page shows other projects, too.
-func (h projectHealth) Several() bool { return len(h.page.Projects) > 1 }
-
-// Form is what an operator can do about the project.
-func (h projectHealth) Form() ProjectForm {
-	return h.page.Forms(h.Overview.Project.Name).Overview(h.Overview.Paused, h.Overview.Blocked != nil)
-}
-
-// stuckRow is the data of the template "stuck".
-type stuckRow struct {
-	page *overview
-	Row  view.Row
-}
-
-// Several reports whether the page shows several projects.
-func (s stuckRow) Several() bool { return s.page.Several() }
-
-// Page is the address of the issue's page.
-func (s stuckRow) Page() string { return IssueAddress(s.Row.Project, s.Row.Identifier) }
-
-// Form is what an operator can do about the issue.
-func (s stuckRow) Form() IssueForm {
-	return s.page.Forms(s.Row.Project).Issue(s.Row.Identifier, s.Row.Status, s.Row.Claimed(), s.Row.Undelivered())
 }
 
 // rowOutcome is the outcome of an ended run; empty for other rows.
@@ -96,17 +64,8 @@ func rowRun(r view.Row) string {
 	return ""
 }
 
-// levelClass is the class of a project's verdict.
-func levelClass(v view.Overview) string {
-	switch v.Verdict().Level {
-	case view.LevelNotTicking:
-		return "bad"
-	case view.LevelNeedsPerson:
-		return "warn"
-	default:
-		return "good"
-	}
-}
+// levelClasses are the classes of projects' verdicts.
+var levelClasses = map[view.Level]string{view.LevelNotTicking: "bad", view.LevelNeedsPerson: "warn", view.LevelOK: "good"}
 
 func slotMeter(s view.SlotsRow) template.HTML {
 	return meter("slots", float64(s.Used), float64(s.Most), fmt.Sprintf("%d of %d slots of the %s are used", s.Used, s.Most, s.Scope))
