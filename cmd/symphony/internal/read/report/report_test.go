@@ -72,8 +72,8 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 		Failures:     []state.FailedRow{{IssueID: "1", Identifier: "ABC-1", Runs: 1, Code: "turn_failed", Text: "why", At: at}},
 	}
 	claims := view.Claims{Running: []view.RunningRow{
-		{IssueID: "1", Identifier: "ABC-1", StartedAt: at, Run: reconcile.Run{ID: "r", Model: tokens.Model, Tokens: tokens.Tokens}},
-		{IssueID: "5", Identifier: "ABC-5", Run: reconcile.Run{ID: "s", Outcome: reconcile.Succeeded}},
+		{IssueHead: view.IssueHead{IssueID: "1", Identifier: "ABC-1"}, StartedAt: at, Run: reconcile.Run{ID: "r", Model: tokens.Model, Tokens: tokens.Tokens}},
+		{IssueHead: view.IssueHead{IssueID: "5", Identifier: "ABC-5"}, Run: reconcile.Run{ID: "s", Outcome: reconcile.Succeeded}},
 	}}
 	f := newReport(r, claims, reconcile.Prices{}, at.Add(30*time.Minute))
 	f.addAccountBlock(&project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, r.Until)

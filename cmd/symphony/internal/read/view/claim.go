@@ -18,13 +18,22 @@ type Claims struct {
 	Undelivered []UndeliveredRow `json:"undelivered"`
 }
 
+// IssueHead names the issue of a row.
+type IssueHead struct {
+	Project    string  `json:"project"`
+	IssueID    string  `json:"issue_id"`
+	Identifier string  `json:"issue_identifier"`
+	IssueURL   *string `json:"issue_url"`
+	Title      string  `json:"title"`
+}
+
+func (f *Facts) headOf(c reconcile.Claim) IssueHead {
+	return IssueHead{f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title}
+}
+
 // RunningRow is a claim whose run is not settled.
 type RunningRow struct {
-	Project       string          `json:"project"`
-	IssueID       string          `json:"issue_id"`
-	Identifier    string          `json:"issue_identifier"`
-	IssueURL      *string         `json:"issue_url"`
-	Title         string          `json:"title"`
+	IssueHead
 	State         string          `json:"state"`
 	Activity      string          `json:"activity"` // the agent's last command, or the first line of its last sentence
 	SessionID     *string         `json:"session_id"`
@@ -63,29 +72,21 @@ const (
 
 // RetryingRow is a claim that waits for its next run.
 type RetryingRow struct {
-	Project    string              `json:"project"`
-	IssueID    string              `json:"issue_id"`
-	Identifier string              `json:"issue_identifier"`
-	IssueURL   *string             `json:"issue_url"`
-	Title      string              `json:"title"`
-	Attempt    int                 `json:"attempt"` // of the next run, from 1 on
-	DueAt      time.Time           `json:"due_at"`
-	Error      *string             `json:"error"`
-	Kind       reconcile.RetryKind `json:"kind"`
+	IssueHead
+	Attempt int                 `json:"attempt"` // of the next run, from 1 on
+	DueAt   time.Time           `json:"due_at"`
+	Error   *string             `json:"error"`
+	Kind    reconcile.RetryKind `json:"kind"`
 
 	Claim reconcile.Claim `json:"-"`
 }
 
 // HeldRow is a claim that waits for an operator or for a change of the issue.
 type HeldRow struct {
-	Project    string    `json:"project"`
-	IssueID    string    `json:"issue_id"`
-	Identifier string    `json:"issue_identifier"`
-	IssueURL   *string   `json:"issue_url"`
-	Title      string    `json:"title"`
-	Reason     string    `json:"reason"`
-	Message    string    `json:"message"`
-	HeldAt     time.Time `json:"held_at"`
+	IssueHead
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	HeldAt  time.Time `json:"held_at"`
 
 	ErrorCode   string `json:"-"` // of the last run
 	Undelivered bool   `json:"-"` // its commits are not pushed yet
@@ -93,10 +94,7 @@ type HeldRow struct {
 }
 
 func (f *Facts) heldRow(c reconcile.Claim) HeldRow {
-	row := HeldRow{
-		f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title,
-		c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.Delivery.Due, c.HoldText(),
-	}
+	row := HeldRow{f.headOf(c), c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.Delivery.Due, c.HoldText()}
 	if c.HoldReason == reconcile.HoldMaxFailures {
 		c.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
 		row.text = c.HoldText()
@@ -106,14 +104,10 @@ func (f *Facts) heldRow(c reconcile.Claim) HeldRow {
 
 // UndeliveredRow is a claim with commits that are not pushed yet. Nothing failed if Error is null: they are pushed next.
 type UndeliveredRow struct {
-	Project    string     `json:"project"`
-	IssueID    string     `json:"issue_id"`
-	Identifier string     `json:"issue_identifier"`
-	IssueURL   *string    `json:"issue_url"`
-	Title      string     `json:"title"`
-	Tries      int        `json:"failed_tries"` // in a row
-	Since      *time.Time `json:"since"`        // when the first of them failed
-	Error      *string    `json:"error"`        // of the last of them
+	IssueHead
+	Tries int        `json:"failed_tries"` // in a row
+	Since *time.Time `json:"since"`        // when the first of them failed
+	Error *string    `json:"error"`        // of the last of them
 }
 
 // Candidates is how many candidates the last pass did not start.
@@ -140,16 +134,14 @@ func (f *Facts) Claims() Claims {
 			continue
 		}
 		if d := c.Delivery; d.Due {
-			v.Undelivered = append(v.Undelivered, UndeliveredRow{
-				f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, d.Tries, text.OrNull(d.FailedAt), ErrorText(d.Code, d.Message),
-			})
+			row := UndeliveredRow{f.headOf(c), d.Tries, text.OrNull(d.FailedAt), ErrorText(d.Code, d.Message)}
+			v.Undelivered = append(v.Undelivered, row)
 		}
 		switch c.Status {
 		case reconcile.Running:
 			r := runs[c.RunID]
 			row := RunningRow{
-				Project: f.Name, IssueID: c.IssueID, Identifier: c.Identifier, IssueURL: c.Issue.URL, Title: c.Issue.Title,
-				State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns, StartedAt: r.StartedAt, Tokens: Tokens(r.Tokens), Phase: r.Phase,
+				IssueHead: f.headOf(c), State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns, StartedAt: r.StartedAt, Tokens: Tokens(r.Tokens), Phase: r.Phase,
 				LastEvent: text.OrNull(r.LastEvent), LastMessage: r.LastMessage, LastEventAt: text.OrNull(r.LastEventAt),
 				RunID: c.RunID, PID: text.OrNull(r.Worker.PID), Attempt: text.OrNull(r.Attempt),
 				StopReason: text.OrNull(r.StopReason), HeartbeatAt: text.OrNull(r.HeartbeatAt), ThreadID: text.OrNull(r.ThreadID),
@@ -172,9 +164,7 @@ func (f *Facts) Claims() Claims {
 			v.Running = append(v.Running, row)
 		case reconcile.Waiting:
 			code, message := c.Fault()
-			v.Retrying = append(v.Retrying, RetryingRow{
-				f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, c,
-			})
+			v.Retrying = append(v.Retrying, RetryingRow{f.headOf(c), max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, c})
 		case reconcile.Held:
 			v.Held = append(v.Held, f.heldRow(c))
 		}

@@ -72,19 +72,14 @@ func (v Overview) rows() []Row {
 		list = append(list, v.runningRow(r))
 	}
 	for _, r := range v.Held {
-		list = append(list, Row{
-			Status: reconcile.StatusHeld, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.HeldAt,
-			Text: r.text, Detail: r,
-		})
+		list = append(list, r.row(reconcile.StatusHeld, &r.HeldAt, r.text, r))
 	}
 	for _, r := range v.Retrying {
 		list = append(list, v.retryingRow(r))
 	}
 	for _, r := range v.Kept {
-		list = append(list, Row{
-			Status: StatusKept, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, At: &r.Since,
-			Text: r.Unsaved, Detail: r,
-		})
+		head := IssueHead{v.Project.Name, r.IssueID, r.Identifier, r.IssueURL, r.Title}
+		list = append(list, head.row(StatusKept, &r.Since, r.Unsaved, r))
 	}
 	for _, r := range v.Skipped {
 		if r.Reason == reconcile.SkipUnsavedWork { // Kept has it
@@ -113,11 +108,16 @@ func (v Overview) rows() []Row {
 	return list
 }
 
-func (v Overview) runningRow(r RunningRow) Row {
-	row := Row{
-		Status: reconcile.StatusRunning, IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL, State: &r.State,
-		At: &r.StartedAt, Turn: r.TurnCount, Tokens: r.Tokens.Total, Text: r.doing(), Detail: r,
+// row makes a row of one of the lists.
+func (h IssueHead) row(status Status, at *time.Time, text string, detail any) Row {
+	return Row{
+		Status: status, IssueID: h.IssueID, Identifier: h.Identifier, Title: h.Title, URL: h.IssueURL, At: at, Text: text, Detail: detail,
 	}
+}
+
+func (v Overview) runningRow(r RunningRow) Row {
+	row := r.row(reconcile.StatusRunning, &r.StartedAt, r.doing(), r)
+	row.State, row.Turn, row.Tokens = &r.State, r.TurnCount, r.Tokens.Total
 	if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
 		row.Status, row.At, row.Text = reconcile.StatusNeedsAnswer, &v.Requests[i].AskedAt, v.Requests[i].Summary
 	}
@@ -128,10 +128,8 @@ func (v Overview) runningRow(r RunningRow) Row {
 }
 
 func (v Overview) retryingRow(r RetryingRow) Row {
-	row := Row{
-		Status: r.Claim.IssueStatus(false, v.obstacle != ""), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: r.IssueURL,
-		At: &r.DueAt, Text: cmp.Or(Plain(text.OrEmpty(r.Error)), words.Waits[r.Kind].Short), Detail: r,
-	}
+	why := cmp.Or(Plain(text.OrEmpty(r.Error)), words.Waits[r.Kind].Short)
+	row := r.row(r.Claim.IssueStatus(false, v.obstacle != ""), &r.DueAt, why, r)
 	switch {
 	case row.Status == reconcile.StatusUndelivered:
 		row.At, row.Text = text.OrNull(r.Claim.Delivery.FailedAt), r.Claim.Delivery.Message

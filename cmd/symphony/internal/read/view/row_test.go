@@ -20,21 +20,21 @@ func TestRows(t *testing.T) {
 	v := Overview{
 		Claims: Claims{
 			Running: []RunningRow{
-				{IssueID: "10", Identifier: "WEB-10", RunID: "r10", Alive: true, Activity: "go test ./...", HeldNext: true},
-				{IssueID: "9", Identifier: "WEB-9", RunID: "r9", Alive: true, Phase: reconcile.PreparingWorkspace},
-				{IssueID: "11", Identifier: "WEB-11", RunID: "r11", Alive: true},
+				{IssueHead: IssueHead{IssueID: "10", Identifier: "WEB-10"}, RunID: "r10", Alive: true, Activity: "go test ./...", HeldNext: true},
+				{IssueHead: IssueHead{IssueID: "9", Identifier: "WEB-9"}, RunID: "r9", Alive: true, Phase: reconcile.PreparingWorkspace},
+				{IssueHead: IssueHead{IssueID: "11", Identifier: "WEB-11"}, RunID: "r11", Alive: true},
 			},
 			Retrying: []RetryingRow{
 				{
-					IssueID: "3", Identifier: "WEB-3", Kind: reconcile.NoSlot, DueAt: now,
+					IssueHead: IssueHead{IssueID: "3", Identifier: "WEB-3"}, Kind: reconcile.NoSlot, DueAt: now,
 					Claim: reconcile.Claim{Status: reconcile.Waiting, Kind: reconcile.NoSlot},
 				},
 				{
-					IssueID: "4", Identifier: "WEB-4", Kind: reconcile.DeliveryFailed,
+					IssueHead: IssueHead{IssueID: "4", Identifier: "WEB-4"}, Kind: reconcile.DeliveryFailed,
 					Claim: reconcile.Claim{Delivery: reconcile.Delivery{Code: "delivery_failed", Message: "the remote is gone"}},
 				},
 			},
-			Held: []HeldRow{{IssueID: "2", Identifier: "WEB-2", Reason: reconcile.HoldOperator, text: "by an operator"}},
+			Held: []HeldRow{{IssueHead: IssueHead{IssueID: "2", Identifier: "WEB-2"}, Reason: reconcile.HoldOperator, text: "by an operator"}},
 		},
 		Requests: []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
 		Skipped:  []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "it lacks the label x"}}}},
@@ -88,9 +88,9 @@ func TestSelection(t *testing.T) {
 	read := func(folder string, held ...string) Overview {
 		v := Overview{Schedule: true, Project: newProjectRow("/home/ann/"+folder+"/WORKFLOW.md", "")}
 		for i, name := range held {
-			v.Held = append(v.Held, HeldRow{IssueID: name, Identifier: name, Title: "Title of " + name, HeldAt: now.Add(-time.Duration(i) * time.Minute)})
+			v.Held = append(v.Held, HeldRow{IssueHead: IssueHead{IssueID: name, Identifier: name, Title: "Title of " + name}, HeldAt: now.Add(-time.Duration(i) * time.Minute)})
 		}
-		v.Running = []RunningRow{{IssueID: folder, Identifier: strings.ToUpper(folder) + "-1", RunID: folder, Alive: true, Tokens: Tokens{Total: int64(len(folder))}}}
+		v.Running = []RunningRow{{IssueHead: IssueHead{IssueID: folder, Identifier: strings.ToUpper(folder) + "-1"}, RunID: folder, Alive: true, Tokens: Tokens{Total: int64(len(folder))}}}
 		v.Requests = []RequestRow{{RunID: "other", Request: reconcile.Request{IssueID: held[0]}}}
 		v.Rows = v.rows()
 		return v
@@ -143,8 +143,8 @@ func TestPlacesOf(t *testing.T) {
 func TestJoin(t *testing.T) {
 	read := func(name string, ended time.Time) Overview {
 		v := Overview{Project: newProjectRow("/home/ann/"+name+"/WORKFLOW.md", ""), Schedule: true, GeneratedAt: now}
-		v.Held = []HeldRow{{Project: name, IssueID: name, Identifier: name + "-1", HeldAt: now}}
-		v.Running = []RunningRow{{Project: name, IssueID: name + "2", Identifier: name + "-2", Alive: true}}
+		v.Held = []HeldRow{{IssueHead: IssueHead{Project: name, IssueID: name, Identifier: name + "-1"}, HeldAt: now}}
+		v.Running = []RunningRow{{IssueHead: IssueHead{Project: name, IssueID: name + "2", Identifier: name + "-2"}, Alive: true}}
 		v.Ended = []RunRow{{Project: name, RunID: name, EndedAt: &ended, Kind: reconcile.AgentRun, Outcome: new(reconcile.Succeeded)}}
 		v.Totals = Totals{Tokens{Input: 2, Total: 3}, 1.5}
 		v.NextPass = &NextPass{At: ended}
