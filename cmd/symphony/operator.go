@@ -46,21 +46,13 @@ func resumeCommand(w *term.Env) *cli.Command {
 }
 
 func unblockCommand(w *term.Env) *cli.Command {
-	return &cli.Command{
-		Name: "unblock", Usage: "try again now, after you have repaired a fault", UsageText: usageText("unblock", "[WORKFLOW]"),
-		Description: `Run it after you have repaired the fault that ps shows as BLOCKED. It ends the blocks of the project and of its codex
+	return verbCommand(w, reconcile.VerbUnblock, "try again now, after you have repaired a fault",
+		`Run it after you have repaired the fault that ps shows as BLOCKED. It ends the blocks of the project and of its codex
 account, the wait for a limit of codex or of the tracker, and the backoff of every issue. Holds and a pause stay. If the
 fault is still there, the next run finds it again, which counts as a failure of no issue.
 
 A changed WORKFLOW.md does the same, but does not end the wait for a limit of codex. retry and run start one issue even
-while the project is blocked.
-
-` + exampleText("symphony unblock"),
-		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			return apply(c.Context, w, p, operate.Command{Verb: reconcile.VerbUnblock})
-		}),
-	}
+while the project is blocked.`)
 }
 
 // verbCommand returns a command that stores a verb and runs the pass that applies it. Its argument is an issue, or none.
@@ -77,19 +69,9 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string, na
 			if c.Bool("host-is-gone") {
 				command.Verb = reconcile.VerbHostGone
 			}
-			return apply(c.Context, w, p, command)
+			return render.Apply(c.Context, w, p, command)
 		}),
 	}
-}
-
-// apply applies a command and prints the result.
-func apply(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
-	r, err := operate.Apply(ctx, p, command)
-	if err != nil {
-		return err
-	}
-	render.Operation(w, r)
-	return r.Err()
 }
 
 func runCommand(w *term.Env) *cli.Command {

@@ -150,18 +150,17 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 	case agent.EventTurnFailed, agent.EventTurnCancelled:
 		kind = Fault
 	default:
-		if slices.Contains(requests, e.Name) {
+		if AboutRequest(e.Name) {
 			kind, message = Request, requestText(e.Name, message)
 		}
 	}
 	return Line{Kind: kind, Text: message}, true
 }
 
-// requests are the events about requests of the agent.
-var requests = []string{
-	agent.EventTurnInputRequired, agent.EventApprovalAutoApproved, agent.EventApprovalDenied, agent.EventApprovalRequired,
-	agent.EventApprovalRequested, agent.EventApprovalGranted, agent.EventQuestionAsked, agent.EventQuestionAnswered,
-	agent.EventQuestionDeclined, agent.EventRequestExpired, agent.EventRequestWithdrawn, agent.EventRequestRefused,
+// AboutRequest reports whether an event is about something that the agent asks of a person.
+func AboutRequest(name string) bool {
+	return name == agent.EventTurnInputRequired || strings.HasPrefix(name, "approval_") || strings.HasPrefix(name, "question_") ||
+		strings.HasPrefix(name, "request_")
 }
 
 // requestText describes the outcome of an agent's request.
@@ -287,9 +286,6 @@ func asDiff(c agent.FileChange) string {
 	return sign + strings.ReplaceAll(strings.TrimSuffix(c.Diff, "\n"), "\n", "\n"+sign)
 }
 
-// oneLine replaces white space by single blanks.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
 func linesOf(s string) []string {
 	if s = strings.Trim(s, "\r\n"); strings.TrimSpace(s) == "" {
 		return nil
@@ -315,7 +311,7 @@ func (l Line) Short() (short Line, left string) {
 	short = l
 	short.Detail = nil
 	if l.Kind != Words {
-		short.Text = oneLine(l.Text)
+		short.Text = text.OneLine(l.Text)
 	}
 	switch {
 	case l.Kind == Prompt:

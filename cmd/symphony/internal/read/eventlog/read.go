@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,14 +115,7 @@ var kinds = map[string]func(agent.Event) bool{
 }
 
 // Kinds are the kinds of events that Last finds.
-func Kinds() []string {
-	var names []string
-	for name := range kinds {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 // Last returns the last event of a kind in the log of a run as it is stored, nil if there is none.
 func Last(stateDir, runID, kind string) (last []byte, err error) {

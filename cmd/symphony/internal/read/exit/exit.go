@@ -33,8 +33,7 @@ func (c Only) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // From returns the error in the chain that has a code, or gives err one.
 func From(err error) *reconcile.Error {
-	var known *reconcile.Error
-	if errors.As(host.WithCode(err), &known) {
+	if known, ok := errors.AsType[*reconcile.Error](host.WithCode(err)); ok {
 		return known
 	}
 	if errors.Is(err, context.Canceled) {
@@ -48,8 +47,7 @@ const SeeHelp = "see symphony help"
 
 // ForCommand adds the name of the command to the hint of an error of the command line.
 func ForCommand(err error, name string) error {
-	var usage *reconcile.Error
-	if errors.As(err, &usage) && usage.Hint == SeeHelp {
+	if usage, ok := errors.AsType[*reconcile.Error](err); ok && usage.Hint == SeeHelp {
 		usage.Hint += " " + name
 	}
 	return err

@@ -5,15 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // eventMethod is the method of notifications with events, and the experimental capability of hosts that want them.
@@ -206,17 +205,11 @@ func (q *queue) limit() {
 	}
 	last := q.events[len(q.events)-1]
 	q.events = slices.DeleteFunc(q.events, func(e *agents.Event) bool {
-		drop := q.bytes > maxWaiting && e != last && !aboutApproval(e.Name)
+		drop := q.bytes > maxWaiting && e != last && !eventlog.AboutRequest(e.Name)
 		if drop {
 			q.bytes -= sizeOf(e)
 			q.dropped++
 		}
 		return drop
 	})
-}
-
-// aboutApproval reports whether an event is about something that a person is asked.
-func aboutApproval(name string) bool {
-	return name == agent.EventTurnInputRequired || strings.HasPrefix(name, "approval_") || strings.HasPrefix(name, "question_") ||
-		strings.HasPrefix(name, "request_")
 }

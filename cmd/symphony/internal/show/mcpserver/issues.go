@@ -78,8 +78,7 @@ func (i issues) operate(issue string, do func(*project.Project) (operate.Result,
 	}
 	r, err := do(i.reopen(i.env.Silent()))
 	out := operateOut{Issue: issue, RunID: r.RunID, Message: strings.Join(r.Lines(i.env.Now()), "\n")}
-	var failed exit.Only // the reason is among the lines
-	if errors.As(cmp.Or(err, r.Err()), &failed) {
+	if _, failed := errors.AsType[exit.Only](cmp.Or(err, r.Err())); failed { // the reason is among the lines
 		err = reconcile.NewError("command_failed", out.Message, "")
 	}
 	return out, err

@@ -157,8 +157,9 @@ const maxID = 64 // bytes of an agent's id
 
 // describe gives the result of a failed call its structured content.
 func describe(tool string, arguments json.RawMessage, result *mcp.CallToolResult) callFailure {
-	var known *reconcile.Error
-	if err := result.GetError(); !errors.As(err, &known) {
+	err := result.GetError()
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if !ok {
 		known = reconcile.NewError(agents.CodeInvalid, mismatch(err), "see the input schema of "+tool)
 	}
 	f := callFailure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}

@@ -12,18 +12,23 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Operation prints what became of a command: in sentences, with -v as fields, or as JSON.
-func Operation(w *term.Env, r operate.Result) {
+// Apply applies a command and prints what became of it: in sentences, with -v as fields, or as JSON.
+func Apply(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
+	r, err := operate.Apply(ctx, p, command)
+	if err != nil {
+		return err
+	}
 	if w.JSON {
 		w.PrintJSON(r.JSON())
 	} else {
-		OperationEffect(w, r)
+		printEffect(w, r)
 	}
-	OperationNotes(w, r)
+	printNotes(w, r)
+	return r.Err()
 }
 
-// OperationEffect prints what a command has done. The errors of its pass are warnings if it was applied nevertheless.
-func OperationEffect(w *term.Env, r operate.Result) {
+// printEffect prints what a command has done. The errors of its pass are warnings if it was applied nevertheless.
+func printEffect(w *term.Env, r operate.Result) {
 	shown := r.Pass
 	if r.Applied {
 		shown.Errors = nil
@@ -35,8 +40,8 @@ func OperationEffect(w *term.Env, r operate.Result) {
 	}
 }
 
-// OperationNotes prints on stderr what has to follow a command.
-func OperationNotes(w *term.Env, r operate.Result) {
+// printNotes prints on stderr what has to follow a command.
+func printNotes(w *term.Env, r operate.Result) {
 	for _, note := range r.Next() {
 		fmt.Fprintln(w.Stderr, "symphony: "+note)
 	}
@@ -49,7 +54,7 @@ func Stop(ctx context.Context, w *term.Env, p *project.Project, o operate.StopOp
 	ran := false
 	o.Applied = func(operate.Result) { ran = true }
 	if !w.JSON {
-		o.Applied = func(r operate.Result) { OperationEffect(w, r) }
+		o.Applied = func(r operate.Result) { printEffect(w, r) }
 		o.Ended = func(line string) { fmt.Fprintln(w.Stdout, text.Visible(line)) }
 		o.Killed = o.Ended
 	}
@@ -58,7 +63,7 @@ func Stop(ctx context.Context, w *term.Env, p *project.Project, o operate.StopOp
 		w.PrintJSON(r.JSON())
 	}
 	if err == nil {
-		OperationNotes(w, r)
+		printNotes(w, r)
 	}
 	return cmp.Or(err, r.Err())
 }

@@ -26,8 +26,8 @@ func ScheduleChanges(w *term.Env, c schedule.Changes) {
 
 // ScheduleError prints what is wrong with a workflow that a schedule could not use, and returns an exit.Only; another error as it is.
 func ScheduleError(w *term.Env, err error) error {
-	invalid := new(schedule.Invalid)
-	if !errors.As(err, &invalid) {
+	invalid, ok := errors.AsType[*schedule.Invalid](err)
+	if !ok {
 		return err
 	}
 	Check(w, invalid.Project, invalid.Report)

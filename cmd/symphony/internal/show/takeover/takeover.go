@@ -60,12 +60,7 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes b
 		fmt.Fprintln(w.Stdout, text.Visible(identifier+" stays held: "+hint))
 		return nil
 	}
-	r, err := operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbRetry, Issue: identifier})
-	if err != nil {
-		return err
-	}
-	render.Operation(w, r)
-	return r.Err()
+	return render.Apply(ctx, w, p, operate.Command{Verb: reconcile.VerbRetry, Issue: identifier})
 }
 
 // holdIssue holds an issue and ends its run. The claim is not held if the operator declined to stop the run.
@@ -156,9 +151,6 @@ func openSession(ctx context.Context, w *term.Env, p *project.Project, c reconci
 	if names := takeover.WithheldPassEnv(); len(names) > 0 {
 		fmt.Fprintln(w.Stderr, text.Visible("symphony: commands in this session do not get "+strings.Join(names, ", ")+" (agent.pass_env)"))
 	}
-	in, ok := w.Stdin.(*os.File)
-	if !ok {
-		return 0, errors.New("stdin is not a terminal")
-	}
+	in := w.Stdin.(*os.File) // Run has checked that it is a terminal
 	return takeover.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{In: in, Out: w.Stdout, Err: w.Stderr})
 }

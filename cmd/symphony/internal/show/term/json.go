@@ -165,8 +165,7 @@ func (w *Env) printValues(data []byte) error {
 		case string:
 			line = text.VisibleLines(v)
 		case error:
-			var halt *gojq.HaltError
-			if errors.As(v, &halt) && halt.Value() == nil {
+			if halt, ok := errors.AsType[*gojq.HaltError](v); ok && halt.Value() == nil {
 				return nil
 			}
 			return fmt.Errorf("--jq: %w", v)

@@ -126,8 +126,7 @@ func (w *Env) Exit(err error) int {
 	if err == nil {
 		return exit.OK
 	}
-	var silent exit.Only
-	if errors.As(err, &silent) {
+	if silent, ok := errors.AsType[exit.Only](err); ok {
 		return int(silent)
 	}
 	known := exit.From(err)

@@ -271,8 +271,7 @@ func (j *job) pass(ctx context.Context) (pass.Result, int) {
 		j.interval = r.Config.Polling.Interval
 	}
 	j.say(statusLine(r))
-	var code exit.Only
-	errors.As(r.ExitCode(), &code)
+	code, _ := errors.AsType[exit.Only](r.ExitCode())
 	return r, int(code)
 }
 

@@ -98,7 +98,7 @@ func badRequest(message string) error {
 
 // badBody is the error for a body that can't be read.
 func badBody(err error) error {
-	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return reconcile.NewError("body_too_large", fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit), "send less")
 	}
 	return badRequest("the body: " + err.Error())
