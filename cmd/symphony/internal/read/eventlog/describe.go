@@ -63,6 +63,20 @@ const (
 	Unended   Status = "unended" // its run ended first
 )
 
+// Mark is the sign in front of a line.
+func (l Line) Mark() string {
+	switch l.Status {
+	case Running:
+		return "…"
+	case Succeeded:
+		return "✓"
+	case Failed, Unended:
+		return "✗"
+	}
+	signs := map[Kind]string{Prompt: ">", Request: "?", Fault: "✗"}
+	return cmp.Or(signs[l.Kind], "·")
+}
+
 // Reader describes the events of one run in the order of the log. Paths below Workspace are shortened.
 type Reader struct {
 	Workspace string

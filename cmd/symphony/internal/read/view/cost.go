@@ -56,26 +56,23 @@ func Spend(prices reconcile.Prices, uses ...reconcile.ModelUse) (s Spent) {
 // joined adds up what two projects have used. Tokens of a project without prices, or with another currency, are unpriced.
 func (s Spent) joined(more Spent) Spent {
 	sum := Spent{Tokens: Tokens(reconcile.Tokens(s.Tokens).Plus(reconcile.Tokens(more.Tokens)))}
+	first := cmp.Or(s.Cost, more.Cost)
+	if first == nil {
+		return sum
+	}
+	sum.Cost = &Cost{Currency: first.Currency, Estimate: true, Models: []string{}}
 	for _, part := range []Spent{s, more} {
-		switch c := part.Cost; {
-		case c != nil && sum.Cost == nil:
-			sum.Cost = &Cost{Currency: c.Currency, Estimate: true, Models: []string{}}
-			fallthrough
-		case c != nil && c.Currency == sum.Cost.Currency:
-			sum.Cost.Amount += c.Amount
-			sum.Cost.Unpriced += c.Unpriced
-			sum.Cost.Models = append(sum.Cost.Models, c.Models...)
+		c := part.Cost
+		if c == nil || c.Currency != first.Currency {
+			sum.Cost.Unpriced += part.Tokens.Total
+			continue
 		}
+		sum.Cost.Amount += c.Amount
+		sum.Cost.Unpriced += c.Unpriced
+		sum.Cost.Models = append(sum.Cost.Models, c.Models...)
 	}
-	if sum.Cost != nil {
-		for _, part := range []Spent{s, more} {
-			if part.Cost == nil || part.Cost.Currency != sum.Cost.Currency {
-				sum.Cost.Unpriced += part.Tokens.Total
-			}
-		}
-		slices.Sort(sum.Cost.Models)
-		sum.Cost.Models = slices.Compact(sum.Cost.Models)
-	}
+	slices.Sort(sum.Cost.Models)
+	sum.Cost.Models = slices.Compact(sum.Cost.Models)
 	return sum
 }
 

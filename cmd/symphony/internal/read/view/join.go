@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -34,12 +35,7 @@ func Join(all []Overview) Joined {
 		if v.NextPass != nil && (j.NextPass == nil || v.NextPass.At.Before(j.NextPass.At)) {
 			j.NextPass = v.NextPass
 		}
-		if j.Blocked == nil {
-			j.Blocked = v.Blocked
-		}
-		if j.LowUntil == nil {
-			j.LowUntil = v.LowUntil
-		}
+		j.Blocked, j.LowUntil = cmp.Or(j.Blocked, v.Blocked), cmp.Or(j.LowUntil, v.LowUntil)
 		if j.RateLimits == nil {
 			j.RateLimits = v.RateLimits
 		}

@@ -2,7 +2,13 @@
 // takes its words from here.
 package words
 
-import "github.com/symphony-cron/symphony/reconcile"
+import (
+	"fmt"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+)
 
 // Releases explain why an issue was released, or why its run is stopped, by the code of the reason. The clause is about the issue.
 var Releases = map[string]string{
@@ -59,4 +65,22 @@ var Endings = map[reconcile.Outcome]string{
 	reconcile.Succeeded: "succeeded", reconcile.Failed: "failed", reconcile.TimedOut: "took too long", reconcile.Canceled: "was stopped",
 	reconcile.Stalled:        "was stopped, because its agent was silent for too long",
 	reconcile.InterruptedRun: "was interrupted", reconcile.Lost: "was lost",
+}
+
+// Git describes how the branch of a workspace compares with its base and with the remote branch, and what is not committed.
+func Git(g *host.GitStatus) (list []string) {
+	if g.Base != nil && g.Ahead != nil {
+		list = append(list, text.Plural(*g.Ahead, "commit")+" ahead of "+*g.Base)
+	}
+	switch {
+	case g.Unpushed == nil, g.Base != nil && g.Remote != nil && *g.Base == *g.Remote: // the number of commits ahead is the same
+	case *g.Unpushed == 0:
+		list = append(list, "pushed")
+	default:
+		list = append(list, fmt.Sprintf("%d not pushed", *g.Unpushed))
+	}
+	if g.Count == 0 {
+		return append(list, "nothing uncommitted")
+	}
+	return append(list, text.Plural(g.Count, "file")+" changed")
 }

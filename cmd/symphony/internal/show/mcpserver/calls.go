@@ -23,6 +23,12 @@ type nestedIn[P any] struct {
 	Params  P      `json:"params"`
 }
 
+// optionalIn are those of a tool for which params may be left out.
+type optionalIn[P any] struct {
+	AgentID string `json:"agentId"`
+	Params  P      `json:"params,omitempty"`
+}
+
 // caller sends calls to agents.
 type caller struct {
 	agents     *agents.Agents

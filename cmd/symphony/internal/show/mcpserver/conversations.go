@@ -16,10 +16,6 @@ import (
 )
 
 type (
-	newConversationIn struct {
-		AgentID string             `json:"agentId"`
-		Params  conversationParams `json:"params,omitempty"`
-	}
 	conversationParams struct {
 		ID             string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with it returns the same conversation"`
 		ConversationID string `json:"conversationId,omitempty" jsonschema:"continue this conversation, such as one of an agent that has ended"`
@@ -76,7 +72,9 @@ type conversations struct{ caller }
 
 // addTools registers the tools of conversations.
 func (c conversations) addTools(t *tools) {
-	addTool(t, "new_conversation", hints(false, false, false), func(ctx context.Context, in newConversationIn) (newConversationOut, error) {
+	addTool(t, "new_conversation", hints(false, false, false), func(
+		ctx context.Context, in optionalIn[conversationParams],
+	) (newConversationOut, error) {
 		return c.open(ctx, in.AgentID, in.Params)
 	}, "Open a conversation with an agent. An agent can have several, each with one turn at a time.")
 	addTool(t, "send_user_message", works(), func(ctx context.Context, in nestedIn[MessageParams]) (turnOut, error) {

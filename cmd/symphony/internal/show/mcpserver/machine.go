@@ -24,10 +24,6 @@ type (
 		AgentID   string `json:"agentId"`
 		UserAgent string `json:"userAgent" jsonschema:"the name and version of codex, and the system"`
 	}
-	diffIn struct {
-		AgentID string     `json:"agentId"`
-		Params  diffParams `json:"params,omitempty"`
-	}
 	diffParams struct {
 		Cwd string `json:"cwd,omitempty" jsonschema:"an absolute path in the directory of the agent; default: that directory"`
 	}
@@ -63,7 +59,7 @@ func addMachineTools(t *tools, c caller) {
 		err := c.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
 		return userAgentOut{AgentID: in.AgentID, UserAgent: login.UserAgent}, err
 	}, "Return the version of an agent's codex.")
-	addTool(t, "git_diff_to_remote", reads(), func(ctx context.Context, in diffIn) (diffOut, error) {
+	addTool(t, "git_diff_to_remote", reads(), func(ctx context.Context, in optionalIn[diffParams]) (diffOut, error) {
 		var diff agent.Diff
 		call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: in.Params.Cwd})
 		if err == nil {

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -220,22 +221,9 @@ func summarize(sizes map[string]string, prefix string, members map[string]json.R
 
 // summary is the type and size of a value.
 func summary(value json.RawMessage) string {
-	kind := "nothing"
+	kind, kinds := "nothing", map[byte]string{'"': "string", '{': "object", '[': "array", 't': "boolean", 'f': "boolean", 'n': "null"}
 	if value = bytes.TrimSpace(value); len(value) > 0 {
-		switch value[0] {
-		case '"':
-			kind = "string"
-		case '{':
-			kind = "object"
-		case '[':
-			kind = "array"
-		case 't', 'f':
-			kind = "boolean"
-		case 'n':
-			kind = "null"
-		default:
-			kind = "number"
-		}
+		kind = cmp.Or(kinds[value[0]], "number")
 	}
 	return fmt.Sprintf("%s, %d bytes", kind, len(value))
 }

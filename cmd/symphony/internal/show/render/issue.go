@@ -381,20 +381,7 @@ func gitLine(g *host.GitStatus) string {
 	} else {
 		line += " at " + (*g.Commit)[:min(len(*g.Commit), 10)]
 	}
-	if g.Base != nil && g.Ahead != nil {
-		line += fmt.Sprintf(", %s ahead of %s", text.Plural(*g.Ahead, "commit"), *g.Base)
-	}
-	switch {
-	case g.Unpushed == nil, g.Base != nil && *g.Base == *g.Remote: // the number of commits ahead is the same
-	case *g.Unpushed == 0:
-		line += ", pushed"
-	default:
-		line += fmt.Sprintf(", %d not pushed", *g.Unpushed)
-	}
-	if g.Count == 0 {
-		return line + ", nothing uncommitted"
-	}
-	return line + ", " + text.Plural(g.Count, "file") + " changed"
+	return strings.Join(append([]string{line}, words.Git(g)...), ", ")
 }
 
 // printRuns prints the newest runs. On a terminal the error of each follows in lines of its own, unless the status has named it.

@@ -21,20 +21,8 @@ type Log struct {
 // logMargin is below the time of a line.
 const logMargin = "          "
 
-// marks are the signs in front of lines, with their colours.
-var marks = map[eventlog.Kind][2]string{
-	eventlog.Prompt:  {">", ""},
-	eventlog.Request: {"?", term.ColourWaits},
-	eventlog.Fault:   {"✗", term.ColourStuck},
-	eventlog.Note:    {"·", ""},
-}
-
-var statusMarks = map[eventlog.Status][2]string{
-	eventlog.Running:   {"…", term.ColourWaits},
-	eventlog.Succeeded: {"✓", term.ColourRuns},
-	eventlog.Failed:    {"✗", term.ColourStuck},
-	eventlog.Unended:   {"✗", term.ColourStuck},
-}
+// markColours are the colours of the signs in front of lines.
+var markColours = map[string]string{"?": term.ColourWaits, "…": term.ColourWaits, "✓": term.ColourRuns, "✗": term.ColourStuck}
 
 // Print prints a line: the agent's words as they are, and everything else below them, with a mark. A command is cut at the terminal's edge.
 func (o Log) Print(w *term.Env, l eventlog.Line) {
@@ -129,11 +117,8 @@ func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
 	if l.Kind == eventlog.Words {
 		return "", ""
 	}
-	mark := marks[l.Kind]
-	if l.Status != "" {
-		mark = statusMarks[l.Status]
-	}
-	label, ending = w.Paint(mark[1], mark[0])+" ", l.Ending
+	mark := l.Mark()
+	label, ending = w.Paint(markColours[mark], mark)+" ", l.Ending
 	if l.DurationMS != nil {
 		took := text.Took(*l.DurationMS)
 		if w.Width > 0 {

@@ -2,7 +2,6 @@ package page
 
 import (
 	"cmp"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -209,25 +208,5 @@ func ofWeb(address string) string {
 	return ""
 }
 
-// GitWords describe how the branch of the workspace compares with its base and with the remote branch.
-func (i Issue) GitWords() string {
-	if i.Workspace == nil || i.Workspace.Git == nil {
-		return ""
-	}
-	var words []string
-	g := i.Workspace.Git
-	if g.Base != nil && g.Ahead != nil {
-		words = append(words, text.Plural(*g.Ahead, "commit")+" ahead of "+*g.Base)
-	}
-	switch {
-	case g.Unpushed == nil, g.Base != nil && g.Remote != nil && *g.Base == *g.Remote:
-	case *g.Unpushed == 0:
-		words = append(words, "pushed")
-	default:
-		words = append(words, fmt.Sprintf("%d not pushed", *g.Unpushed))
-	}
-	if g.Count == 0 {
-		return strings.Join(append(words, "nothing uncommitted"), ", ")
-	}
-	return strings.Join(append(words, text.Plural(g.Count, "file")+" changed"), ", ")
-}
+// GitWords describe the branch of the workspace.
+func (i Issue) GitWords() string { return strings.Join(words.Git(i.Workspace.Git), ", ") }

@@ -28,35 +28,13 @@ type logLine struct {
 	Detail string // several lines
 }
 
-// markOf is the sign in front of a line.
-func markOf(l eventlog.Line) string {
-	switch l.Status {
-	case eventlog.Running:
-		return "…"
-	case eventlog.Succeeded:
-		return "✓"
-	case eventlog.Failed, eventlog.Unended:
-		return "✗"
-	}
-	switch l.Kind {
-	case eventlog.Prompt:
-		return ">"
-	case eventlog.Request:
-		return "?"
-	case eventlog.Fault:
-		return "✗"
-	default:
-		return "·"
-	}
-}
-
 // LogItems are the last lines of the log.
 func (i Issue) LogItems() (items []logLine) {
 	at := map[time.Time]int{}
 	for _, l := range i.Log {
 		at[l.At]++
 		item := logLine{
-			ID: fmt.Sprintf("line-%d-%d", l.At.UnixNano(), at[l.At]), Mark: markOf(l), At: l.At,
+			ID: fmt.Sprintf("line-%d-%d", l.At.UnixNano(), at[l.At]), Mark: l.Mark(), At: l.At,
 			Class: strings.TrimSpace(string(l.Kind) + " " + string(l.Status)),
 			Text:  shorten(l.Text, longestText), Ending: shorten(l.Ending, longestDetail),
 		}
