@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -76,19 +77,18 @@ func (r RequestForm) IssuePage() string {
 // IsQuestion reports whether it needs an answer, not an approval.
 func (r RequestForm) IsQuestion() bool { return r.Kind == reconcile.QuestionRequest }
 
-// Wants names the kind of request in a few words.
+// wants name the kinds of requests in a few words.
+var wants = map[reconcile.RequestKind]string{
+	reconcile.CommandRequest: "wants to run a command", reconcile.FileChangeRequest: "wants to change files",
+	reconcile.PermissionsRequest: "wants permissions",
+}
+
+// Wants names the kind of request.
 func (r RequestForm) Wants() string {
-	switch r.Kind {
-	case reconcile.CommandRequest:
-		return "wants to run a command"
-	case reconcile.FileChangeRequest:
-		return "wants to change files"
-	case reconcile.PermissionsRequest:
-		return "wants permissions"
-	case reconcile.QuestionRequest:
+	if r.IsQuestion() {
 		return "has " + text.Plural(len(r.Detail().Questions), "question")
 	}
-	return "asks"
+	return cmp.Or(wants[r.Kind], "asks")
 }
 
 // Asks is the summary if it contains more than the rest of the request.

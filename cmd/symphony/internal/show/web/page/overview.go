@@ -427,9 +427,6 @@ func blockOf(v view.Overview) obstacle {
 // unstarted reports whether no pass of the project has run yet.
 func unstarted(v view.Overview) bool { return v.Error != nil && v.Error.Code == "no_state" }
 
-// money is an amount with its currency.
-func money(c *view.Cost) string { return fmt.Sprintf("%.2f %s", float64(c.Amount), c.Currency) }
-
 // today is the last day of results.
 func today(r *view.Results) view.ResultDay { return r.Days[len(r.Days)-1] }
 

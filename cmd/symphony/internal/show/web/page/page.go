@@ -23,7 +23,7 @@ var assets embed.FS
 
 // templates are parsed at the first use, because every pass is a start of the same program.
 var templates = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(functions()).Funcs(overviewFunctions()).ParseFS(sources, "*.html"))
+	return template.Must(template.New("").Funcs(functions()).ParseFS(sources, "*.html"))
 })
 
 // Assets are the files that pages refer to, below /assets.

@@ -111,7 +111,7 @@ func dayPlots(r *view.Results) (list []dayPlot) {
 				return 0
 			}
 			return float64(d.Cost.Amount)
-		}, func(v float64) string { return fmt.Sprintf("%.2f %s", v, c.Currency) })
+		}, func(v float64) string { return amount(v, c.Currency) })
 	}
 	return list
 }
