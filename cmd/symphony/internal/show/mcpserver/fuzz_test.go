@@ -106,12 +106,12 @@ func toolHost(f testing.TB, groups ...string) (*mcp.ClientSession, *bytes.Buffer
 		Project: project.New(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state")),
 	})
 	test.OK(f, err)
-	f.Cleanup(func() { test.OK(f, server.agents.Close()) })
+	f.Cleanup(func() { test.OK(f, server.starter.agents.Close()) })
 	run := reconcile.Run{
 		ID: "20260101T000000.000-aaaaaa", Kind: reconcile.FreeRun, IssueID: "one", Identifier: "one", Phase: reconcile.Starting,
 		WorkspacePath: dir, StartedAt: time.Now(), Issue: reconcile.Issue{ID: "one", Identifier: "one"},
 	}
-	db := server.agents.DB
+	db := server.starter.agents.DB
 	_, _, err = db.Clients.AddAgent(ctx, run, false)
 	test.OK(f, err)
 	call := reconcile.Call{ID: "one.main", RunID: run.ID, Agent: "one", Verb: reconcile.CallConversation, CreatedAt: time.Now()}

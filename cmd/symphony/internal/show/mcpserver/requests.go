@@ -7,6 +7,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -103,9 +104,7 @@ func listRequests(ctx context.Context, a *agents.Agents, agentID string) (listRe
 			continue
 		}
 		state := newRequestState(r)
-		for _, c := range r.Detail.Changes {
-			state.Diffs = append(state.Diffs, c.Diff)
-		}
+		state.Diffs = text.Map(r.Detail.Changes, func(c reconcile.RequestChange) string { return c.Diff })
 		out.Requests = append(out.Requests, state)
 	}
 	return out, err
@@ -127,15 +126,10 @@ func newRequestState(r reconcile.Request) requestState {
 	if len(d.Permissions) > 0 {
 		s.Permissions = d.Permissions
 	}
-	for _, c := range d.Changes {
-		s.Paths = append(s.Paths, c.Path)
-	}
+	s.Paths = text.Map(d.Changes, func(c reconcile.RequestChange) string { return c.Path })
 	for _, q := range d.Questions {
-		one := requestQuestion{Question: q.Text, Other: q.Other, Optional: q.Optional, Secret: q.Secret}
-		for _, o := range q.Options {
-			one.Options = append(one.Options, o.Label)
-		}
-		s.Questions = append(s.Questions, one)
+		options := text.Map(q.Options, func(o reconcile.RequestOption) string { return o.Label })
+		s.Questions = append(s.Questions, requestQuestion{q.Text, options, q.Other, q.Optional, q.Secret})
 	}
 	return s
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
@@ -44,10 +43,8 @@ type Options struct {
 
 // Server is the server of one host.
 type Server struct {
-	agents   *agents.Agents
 	starter  starter
 	elicitor *elicitor
-	events   bool
 	mcp      *mcp.Server
 	log      *slog.Logger
 }
@@ -65,7 +62,7 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 		return nil, err
 	}
 	a, log := starter.agents, slog.New(slog.NewTextHandler(stderr, nil))
-	s := &Server{agents: a, starter: starter, elicitor: newElicitor(a, log), events: o.Events, log: log}
+	s := &Server{starter: starter, elicitor: newElicitor(a, log), log: log}
 	agentTools := slices.Contains(o.Groups, GroupAgents)
 	options := &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{
 		Tools: &mcp.ToolCapabilities{}, Experimental: map[string]any{eventMethod: struct{}{}},
@@ -108,7 +105,8 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := newTransport(in, out, s.log)
-	s.mcp.AddReceivingMiddleware(forwardEvents(ctx, s.agents, s.log, t, s.events), s.elicitor.middleware(ctx))
+	events := forwardEvents(ctx, s.starter.agents, s.log, t, s.starter.options.Events)
+	s.mcp.AddReceivingMiddleware(events, s.elicitor.middleware(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- s.mcp.Run(ctx, t) }()
 	var err error
@@ -123,7 +121,7 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	if ctx.Err() != nil {
 		err = nil // a signal is how a host ends a server
 	}
-	return errors.Join(err, s.starter.endAll(context.WithoutCancel(ctx)), s.agents.Close())
+	return errors.Join(err, s.starter.endAll(context.WithoutCancel(ctx)), s.starter.agents.Close())
 }
 
 // ParseGroups reads a list of groups as on the command line.

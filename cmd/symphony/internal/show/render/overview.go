@@ -192,23 +192,21 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 	t := term.Table{
 		Head:  []string{"ISSUE", "STATUS", "PROJECT", "TITLE", "PR", "TIME", "TOKENS", "NOW"},
 		State: columnStatus, Figures: []int{columnTime, columnTokens}, Optional: []int{columnProject, columnTitle, columnPull},
-	}
-	for _, step := range [][2]int{
-		{columnTitle, 40},
-		{columnNow, 44},
-		{columnTitle, 24},
-		{columnNow, 26},
-		{columnTitle, 16},
-		{columnNow, 22},
-		{columnProject, 8},
-		{columnPull, 0},
-		{columnTokens, 0},
-		{columnProject, 0},
-		{columnTitle, 8},
-		{columnTitle, 0},
-		{columnNow, 1},
-	} {
-		t.Shrink = append(t.Shrink, term.Shrink{Column: step[0], Cells: step[1]})
+		Shrink: []term.Shrink{
+			{Column: columnTitle, Cells: 40},
+			{Column: columnNow, Cells: 44},
+			{Column: columnTitle, Cells: 24},
+			{Column: columnNow, Cells: 26},
+			{Column: columnTitle, Cells: 16},
+			{Column: columnNow, Cells: 22},
+			{Column: columnProject, Cells: 8},
+			{Column: columnPull},
+			{Column: columnTokens},
+			{Column: columnProject},
+			{Column: columnTitle, Cells: 8},
+			{Column: columnTitle},
+			{Column: columnNow, Cells: 1},
+		},
 	}
 	for _, r := range rows {
 		cells, links := make([]string, len(t.Head)), make([]string, len(t.Head))

@@ -117,10 +117,7 @@ func (w *Env) Environment() *environ.Env {
 }
 
 // OnTerminal reports whether both stdin and stdout are terminals, so that an operator can be asked.
-func (w *Env) OnTerminal() bool {
-	in, ok := w.Stdin.(*os.File)
-	return ok && w.Width > 0 && term.IsTerminal(int(in.Fd()))
-}
+func (w *Env) OnTerminal() bool { return w.Width > 0 && w.FromTerminal() }
 
 // FromTerminal reports whether stdin is a terminal, so that the end of the terminal ends this process.
 func (w *Env) FromTerminal() bool {
