@@ -104,11 +104,7 @@ func listIssues(c *cli.Context, w *term.Env, p *project.Project) error {
 		if issue.Priority != nil && *issue.Priority != 0 {
 			priority = strconv.Itoa(*issue.Priority)
 		}
-		var blockers []string
-		for _, b := range issue.BlockedBy {
-			unnamed := "?"
-			blockers = append(blockers, *cmp.Or(b.Identifier, b.ID, &unnamed))
-		}
+		blockers := text.Map(issue.BlockedBy, func(b reconcile.BlockerRef) string { return *cmp.Or(b.Identifier, b.ID, new("?")) })
 		rows = append(rows, row)
 		table.Add(cmp.Or(issue.Identifier, issue.ID), issue.State, priority, issue.Title, strings.Join(issue.Labels, ", "),
 			strings.Join(blockers, ", "), why)

@@ -12,8 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// VerdictLabel is the word for a level of a verdict, with its colour.
-func VerdictLabel(l view.Level) (label, colour string) {
+// verdictLabel is the word for a level of a verdict, with its colour.
+func verdictLabel(l view.Level) (label, colour string) {
 	switch l {
 	case view.LevelNeedsPerson:
 		return "NEEDS YOU", term.ColourStuck
@@ -40,7 +40,7 @@ func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 
 // verdictLine adds to the parts of a verdict what goes on and when the next pass is expected.
 func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []string) string {
-	word, colour := VerdictLabel(level)
+	word, colour := verdictLabel(level)
 	if len(all) > 0 {
 		if activity := activityText(all); activity != "" {
 			parts = append(parts, activity)

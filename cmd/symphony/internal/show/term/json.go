@@ -68,9 +68,9 @@ func (w *Env) outputFailed(err error, hint string) {
 	})
 }
 
-// PrintJSONError prints an error as the only member of an object. With --jq or --template it prints nothing, because their reader
+// printJSONError prints an error as the only member of an object. With --jq or --template it prints nothing, because their reader
 // expects other values.
-func (w *Env) PrintJSONError(e *reconcile.Error) {
+func (w *Env) printJSONError(e *reconcile.Error) {
 	query := w.Query
 	w.Query = JSONQuery{}
 	if query.jq == nil && query.template == nil {

@@ -132,7 +132,7 @@ func (w *Env) Exit(err error) int {
 	known := exit.From(err)
 	w.PrintError(known)
 	if w.JSON {
-		w.PrintJSONError(known)
+		w.printJSONError(known)
 	}
 	return exit.Code(known)
 }

@@ -119,10 +119,7 @@ func (m model) body(w *term.Env) []string {
 	}
 	plain := *w
 	plain.Colour, plain.Links = false, false
-	rows := make([]view.Row, len(m.rows))
-	for i, r := range m.rows {
-		rows[i] = r.Row
-	}
+	rows := text.Map(m.rows, func(r row) view.Row { return r.Row })
 	t := render.Rows(m.rows[0].overview.GeneratedAt, rows, len(m.overviews) > 1)
 	lines, bare := t.Lines(w, "  "), t.Lines(&plain, "> ")
 	shown := lines[:1:1]
