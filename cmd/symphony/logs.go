@@ -56,17 +56,15 @@ func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 		Follow: c.Bool("follow"), Raw: c.Bool("raw"), Whole: c.Bool("verbose"), All: c.Bool("all"), Run: c.String("run"), Last: c.String("last"),
 		Tail: c.Int("tail"),
 	}
-	if o.Whole && o.Raw {
-		return o, exit.Usage("logs: --verbose, --raw, --stderr, --worker and --hooks cannot be combined")
+	kinds := 0
+	files := map[string]string{"verbose": "", "raw": "", "stderr": "agent.stderr", "worker": "worker.log", "hooks": "hooks.log"}
+	for flag, file := range files {
+		if c.Bool(flag) {
+			kinds, o.File = kinds+1, file
+		}
 	}
-	for flag, file := range map[string]string{"stderr": "agent.stderr", "worker": "worker.log", "hooks": "hooks.log"} {
-		if !c.Bool(flag) {
-			continue
-		}
-		if o.File != "" || o.Raw || o.Whole {
-			return o, exit.Usage("logs: --verbose, --raw, --stderr, --worker and --hooks cannot be combined")
-		}
-		o.File = file
+	if kinds > 1 {
+		return o, exit.Usage("logs: --verbose, --raw, --stderr, --worker and --hooks cannot be combined")
 	}
 	if c.IsSet("since") {
 		if o.Since, err = report.ParseTime("logs", "since", c.String("since"), now, 0); err != nil {

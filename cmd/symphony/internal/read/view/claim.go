@@ -141,7 +141,8 @@ func (f *Facts) Claims() Claims {
 		case reconcile.Running:
 			r := runs[c.RunID]
 			row := RunningRow{
-				IssueHead: f.headOf(c), State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns, StartedAt: r.StartedAt, Tokens: Tokens(r.Tokens), Phase: r.Phase,
+				IssueHead: f.headOf(c), State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns, StartedAt: r.StartedAt,
+				Tokens: Tokens(r.Tokens), Phase: r.Phase,
 				LastEvent: text.OrNull(r.LastEvent), LastMessage: r.LastMessage, LastEventAt: text.OrNull(r.LastEventAt),
 				RunID: c.RunID, PID: text.OrNull(r.Worker.PID), Attempt: text.OrNull(r.Attempt),
 				StopReason: text.OrNull(r.StopReason), HeartbeatAt: text.OrNull(r.HeartbeatAt), ThreadID: text.OrNull(r.ThreadID),

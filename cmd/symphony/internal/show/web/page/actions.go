@@ -144,7 +144,8 @@ func (i IssueForm) Can(verb string) bool {
 	case "retry":
 		return i.Claimed && is(reconcile.StatusHeld, reconcile.StatusQueued, reconcile.StatusWaiting, reconcile.StatusUndelivered)
 	case "hold":
-		return running || is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, detail.StatusReady)
+		return running || is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped,
+			detail.StatusReady)
 	case "deliver":
 		return is(reconcile.StatusUndelivered) || i.Undelivered && is(reconcile.StatusHeld)
 	}

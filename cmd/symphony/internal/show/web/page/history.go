@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,10 +69,7 @@ func decided(result string) string {
 	words := map[string]string{
 		"approve": "approved", "approve_for_session": "approved for the session", "deny": "denied", "answer": "answered",
 	}
-	if word := words[result]; word != "" {
-		return word
-	}
-	return strings.ReplaceAll(result, "_", " ")
+	return cmp.Or(words[result], strings.ReplaceAll(result, "_", " "))
 }
 
 func (i Issue) runEvent(r view.RunRow) event {
@@ -85,7 +83,7 @@ func (i Issue) runEvent(r view.RunRow) event {
 	if r.Outcome == nil {
 		e.Title += " in progress"
 	} else {
-		e.Title, e.Tone = e.Title+" "+strings.ReplaceAll(string(*r.Outcome), "_", " "), outcomeTone(*r.Outcome)
+		e.Title, e.Tone = e.Title+" "+strings.ReplaceAll(string(*r.Outcome), "_", " "), cmp.Or(outcomeTones[*r.Outcome], "bad")
 	}
 	if r.EndedAt != nil {
 		e.Run.Took = text.Duration(r.EndedAt.Sub(r.StartedAt))
@@ -103,15 +101,9 @@ func (i Issue) runEvent(r view.RunRow) event {
 	return e
 }
 
-func outcomeTone(o reconcile.Outcome) string {
-	switch o {
-	case reconcile.Succeeded:
-		return "good"
-	case reconcile.InterruptedRun, reconcile.Canceled:
-		return "warn"
-	default:
-		return "bad"
-	}
+// outcomeTones are the tones of outcomes that are not bad.
+var outcomeTones = map[reconcile.Outcome]string{
+	reconcile.Succeeded: "good", reconcile.InterruptedRun: "warn", reconcile.Canceled: "warn",
 }
 
 // turns are the turns of a run, the oldest first. While the run goes on, its time ends with the newest line of its log, so that the

@@ -45,26 +45,23 @@ func (i Issue) LogPath(runID string) string { return i.Path() + "/log?run=" + ur
 // headline shows at a glance whether the issue needs a person.
 type headline struct{ Tone, Icon, Text string }
 
+// verdicts are the headlines that follow from the status alone.
+var verdicts = map[view.Status]headline{
+	reconcile.StatusNeedsAnswer: {"warn", "alert", "Needs you: the agent waits for an answer"},
+	reconcile.StatusHeld:        {"bad", "stop", "Needs you: it is held"},
+	reconcile.StatusUndelivered: {"bad", "alert", "Needs you: its commits could not be delivered"},
+	detail.StatusHandedOver:     {"good", "check", "Handed over: nothing left to do here"},
+	detail.StatusReleased:       {"info", "info", "Released: symphony no longer works on it"},
+	detail.StatusUnknown:        {"info", "info", "Not claimed: symphony does not work on it"},
+	detail.StatusReady:          {"info", "clock", "Ready: a pass starts it"},
+}
+
 // Verdict is the headline of the page.
 func (i Issue) Verdict() headline {
-	switch i.Status {
-	case reconcile.StatusNeedsAnswer:
-		return headline{"warn", "alert", "Needs you: the agent waits for an answer"}
-	case reconcile.StatusHeld:
-		return headline{"bad", "stop", "Needs you: it is held"}
-	case reconcile.StatusUndelivered:
-		return headline{"bad", "alert", "Needs you: its commits could not be delivered"}
-	case detail.StatusHandedOver:
-		return headline{"good", "check", "Handed over: nothing left to do here"}
-	case detail.StatusReleased:
-		return headline{"info", "info", "Released: symphony no longer works on it"}
-	case detail.StatusUnknown:
-		return headline{"info", "info", "Not claimed: symphony does not work on it"}
-	case detail.StatusReady:
-		return headline{"info", "clock", "Ready: a pass starts it"}
-	default:
-		return i.progress()
+	if known, ok := verdicts[i.Status]; ok {
+		return known
 	}
+	return i.progress()
 }
 
 // progress is the verdict on an issue that runs, waits or is skipped.

@@ -150,6 +150,12 @@ func outcomesOf(r *view.Results) (list []outcome) {
 	return list
 }
 
+// outcomeClasses are the classes of outcomes in a plot.
+var outcomeClasses = map[reconcile.Outcome]string{
+	reconcile.Succeeded: "good", reconcile.Failed: "bad", reconcile.Lost: "bad", reconcile.Canceled: "second",
+	reconcile.TimedOut: "warn", reconcile.Stalled: "warn", reconcile.InterruptedRun: "warn",
+}
+
 // shares draws the outcomes as parts of one bar.
 func shares(list []outcome) template.HTML {
 	all := 0
@@ -161,18 +167,7 @@ func shares(list []outcome) template.HTML {
 	x := 0.0
 	for _, o := range list {
 		width := float64(o.Runs) / float64(max(all, 1)) * plotWidth
-		class := ""
-		switch o.Outcome {
-		case reconcile.Succeeded:
-			class = "good"
-		case reconcile.Failed, reconcile.Lost:
-			class = "bad"
-		case reconcile.Canceled:
-			class = "second"
-		case reconcile.TimedOut, reconcile.Stalled, reconcile.InterruptedRun:
-			class = "warn"
-		}
-		fmt.Fprintf(&svg, `<rect class="mark %s" x="%.1f" width="%.1f" height="10"/>`, class, x, max(width-1, 1))
+		fmt.Fprintf(&svg, `<rect class="mark %s" x="%.1f" width="%.1f" height="10"/>`, outcomeClasses[o.Outcome], x, max(width-1, 1))
 		x += width
 	}
 	return template.HTML(svg.String() + "</svg>") // numbers
