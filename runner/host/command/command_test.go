@@ -150,10 +150,22 @@ func TestWaits(t *testing.T) {
 func TestExamples(t *testing.T) {
 	document := string(test.Must(os.ReadFile("../../../docs/hosts.md")))
 	status := func(program string) string { // the block of the example whose start begins with a program
-		_, rest, _ := strings.Cut(document, "    connect: "+program+" ")
+		begin := program + " "
+		if program == "qstat" { // its connect has several lines
+			begin = "|\n"
+		}
+		_, rest, _ := strings.Cut(document, "    connect: "+begin)
 		_, rest, _ = strings.Cut(rest, "status: |\n")
 		rest, _, _ = strings.Cut(rest, "stop: ")
 		return rest
+	}
+	// qstat prints two jobs, of which the second one has a state, as Grid Engine 8.1.9 does.
+	qstat := func(state string) string {
+		return `case $1 in
+			-s) echo "1 0.5 symphony-d ann r 11/26/2026 05:01:58 all.q@n1 1"; echo "     Full jobname:     symphony-shop-other"
+				echo "2 0.5 symphony-s ann ` + state + ` 11/26/2026 05:01:58 1"; echo "     Full jobname:     $SYMPHONY_JOB" ;;
+			*) echo "error reason    1:    no such directory"; echo "scheduling info:    it is full"; echo "      all queues" ;;
+		esac`
 	}
 	for _, c := range []struct{ program, prints, want string }{
 		{"docker", "echo running Up 3 seconds", "running"},
@@ -173,6 +185,15 @@ func TestExamples(t *testing.T) {
 		{"nomad", "echo lost", "unknown lost"},
 		{"nomad", "true", "pending no allocation"},
 		{"nomad", "exit 1", "error"},
+		{"qstat", qstat("r"), "running"},
+		{"qstat", qstat("dr"), "running"},
+		{"qstat", qstat("t"), "pending it is full"},
+		{"qstat", qstat("hqw"), "pending it is full"},
+		{"qstat", qstat("Eqw"), "never no such directory"},
+		{"qstat", qstat("z"), "ended "},
+		{"qstat", "true", "unknown "},
+		{"qstat", `ln -sf /bin/true "${0%/*}/qacct"`, "ended "},
+		{"qstat", "exit 1", "error"},
 	} {
 		bin := t.TempDir()
 		test.OK(t, os.WriteFile(filepath.Join(bin, c.program), []byte("#!/bin/sh\n"+c.prints+"\n"), 0o700))
