@@ -92,16 +92,18 @@ func useSlurm(env *testscript.Env) error {
 // startSlurm starts a Slurm cluster in the folder of a script, and has it ended.
 func startSlurm(dir string, vars []string, atEnd func(func())) error {
 	vars = append(vars, "PORTS="+strings.Join(freePorts(3), " "))
-	run := func(script string) error {
-		cmd := exec.Command("sh", "-e", script)
-		cmd.Dir, cmd.Env = dir, vars
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w: %s", script, err, out)
-		}
-		return nil
+	atEnd(func() { test.OK(mainT{}, runFile(dir, vars, "slurm/down")) })
+	return runFile(dir, vars, "slurm.sh")
+}
+
+// runFile runs a file in the folder of a script by sh.
+func runFile(dir string, vars []string, name string) error {
+	cmd := exec.Command("sh", "-e", name)
+	cmd.Dir, cmd.Env = dir, vars
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, out)
 	}
-	atEnd(func() { test.OK(mainT{}, run("slurm/down")) })
-	return run("slurm.sh")
+	return nil
 }
 
 // freePorts returns ports of this machine that nothing listens at.

@@ -170,12 +170,37 @@ func slurmClusterCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(startSlurm(ts.MkAbs("."), scriptEnv(ts), ts.Defer))
 }
 
+// gridEngineCmd starts a cell of Grid Engine, which ends with the script, and makes the workflow use it as docs/hosts.md says.
+func gridEngineCmd(ts *testscript.TestScript, neg bool, args []string) {
+	ports := freePorts(2)
+	for name, value := range map[string]string{
+		"SGE_ROOT": ts.MkAbs("sge"), "SGE_CELL": "cell", "SGE_QMASTER_PORT": ports[0], "SGE_EXECD_PORT": ports[1],
+	} {
+		setVar(ts, name, value)
+	}
+	run := func(script string) {
+		ts.Check(runFile(ts.MkAbs("."), append(scriptEnv(ts), "PORTS="+strings.Join(ports, " ")), script))
+	}
+	run("hosts.sh")
+	ts.Defer(func() { run("sge/down") })
+	run("sge.sh")
+	_, shown, found := strings.Cut(string(test.Must(os.ReadFile(filepath.Join(moduleRoot, "docs", "hosts.md")))), "\nGrid Engine ")
+	_, shown, _ = strings.Cut(shown, "```yaml\n")
+	shown, _, closed := strings.Cut(shown, "```\n")
+	if !found || !closed {
+		ts.Fatalf("docs/hosts.md has no example for Grid Engine")
+	}
+	path := ts.MkAbs("WORKFLOW.md")
+	text := strings.Replace(ts.ReadFile(path), "workspace:\n", "worker:\n  engine:\n    kind: command\n"+shown+"workspace:\n", 1)
+	ts.Check(os.WriteFile(path, []byte(text), 0o600))
+}
+
 // systemCommands returns the commands that need linux.
 func systemCommands() map[string]scriptCommand {
 	return map[string]scriptCommand{
-		"fill DIR PAGES": fillCmd, "freeze PATTERN": freezeCmd, "kept": keptCmd, "nothing-lost [OUTCOME...]": nothingLostCmd,
-		"slurm-cluster": slurmClusterCmd, "small-disk DIR KILOBYTES": smallDiskCmd, "terminal COLUMNS COMMAND [ARG...]": terminalCmd, "thaw": thawCmd,
-		"typed LINE/LINE... COMMAND [ARG...]": typedCmd,
+		"fill DIR PAGES": fillCmd, "freeze PATTERN": freezeCmd, "grid-engine": gridEngineCmd, "kept": keptCmd,
+		"nothing-lost [OUTCOME...]": nothingLostCmd, "slurm-cluster": slurmClusterCmd, "small-disk DIR KILOBYTES": smallDiskCmd,
+		"terminal COLUMNS COMMAND [ARG...]": terminalCmd, "thaw": thawCmd, "typed LINE/LINE... COMMAND [ARG...]": typedCmd,
 	}
 }
 

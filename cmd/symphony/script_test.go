@@ -170,8 +170,8 @@ func commands() map[string]scriptCommand {
 }
 
 // condition evaluates a condition: [all]: SYMPHONY_TEST is set; [root]; [mount]: file systems can be mounted; [freezer]: processes can be
-// frozen; [unshare]: namespaces can be created; [sshd]: an ssh server can be started; [slurm]: its daemons are installed; [tmux], [bash],
-// [zsh], [fish], [gh], [python3]: the program is installed.
+// frozen; [unshare]: namespaces can be created; [sshd]: an ssh server can be started; [slurm], [sge]: its daemons are installed;
+// [tmux], [bash], [zsh], [fish], [gh], [python3]: the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
 	case "all":
@@ -189,6 +189,10 @@ func condition(name string) (bool, error) {
 	case "slurm":
 		_, err := exec.LookPath("slurmctld")
 		_, missing := exec.LookPath("munged")
+		return err == nil && missing == nil, nil
+	case "sge":
+		_, err := exec.LookPath("sge_qmaster")
+		_, missing := exec.LookPath("sge_execd")
 		return err == nil && missing == nil, nil
 	case "tmux":
 		return hasTmux(), nil
@@ -314,6 +318,7 @@ func commonFiles() map[string]string {
 		"hosts.sh":     made("hosts.sh"),
 		"slurm.sh":     made("slurm.sh"),
 		"engine.sh":    made("engine.sh"),
+		"sge.sh":       made("sge.sh"),
 		"told": `# Prints the text of turn $1 of the only thread.
 cat codex-home/threads/*.json | tr -d '\n' | sed 's/"prompt": *"/\n@/g' | grep '^@' | tail -n +2 | sed -n "$1p" | sed 's/^@//; s/", *"answer.*//; s/\\n/\n/g'
 `,
