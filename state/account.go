@@ -58,7 +58,7 @@ func NewAccount(xdgStateHome, home, codexHome string) *Account {
 // xdgStateHome and home mean the same as in DefaultDir.
 func LockTracker(ctx context.Context, xdgStateHome, home, project string) (unlock func(), err error) {
 	a := &Account{Home: project, Dir: filepath.Join(stateHome(xdgStateHome, home), accountsName, trackersName)}
-	if unlock, err = a.lockFor(ctx, pathHash(project)+".lock", startPatience); errors.Is(err, context.DeadlineExceeded) {
+	if unlock, err = a.lock(ctx, pathHash(project)+".lock", startPatience); errors.Is(err, context.DeadlineExceeded) {
 		err = problem("account_state", "a pass of another project with the issues of "+project+" is starting its runs",
 			"the next pass starts what is due", err)
 	}
@@ -307,7 +307,7 @@ func (a *Account) Forget(ctx context.Context, now time.Time) error {
 
 // change calls f under the lock to modify the record, and writes the record if f returns true.
 func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) error {
-	unlock, err := a.lock(ctx, limitsLock)
+	unlock, err := a.lock(ctx, limitsLock, accountPatience)
 	if err != nil {
 		return err
 	}
@@ -325,11 +325,7 @@ func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) e
 }
 
 // lock takes one of the account's locks, and creates the directory if necessary.
-func (a *Account) lock(ctx context.Context, name string) (unlock func(), err error) {
-	return a.lockFor(ctx, name, accountPatience)
-}
-
-func (a *Account) lockFor(ctx context.Context, name string, patience time.Duration) (unlock func(), err error) {
+func (a *Account) lock(ctx context.Context, name string, patience time.Duration) (unlock func(), err error) {
 	if err := checkFilesystem(a.Dir); err != nil {
 		return nil, a.fault("use it", err)
 	}
@@ -372,7 +368,7 @@ const (
 //
 // A locked slot above limit counts as taken, too, because another project may have a higher limit.
 func (a *Account) TakeSlots(ctx context.Context, limit, want int) ([]*os.File, reconcile.Slots, error) {
-	unlock, err := a.lock(ctx, slotsLock)
+	unlock, err := a.lock(ctx, slotsLock, accountPatience)
 	if err != nil {
 		return nil, reconcile.Slots{}, err
 	}
@@ -407,7 +403,7 @@ func (a *Account) CountSlots(ctx context.Context, limit, want int) (reconcile.Sl
 		return count, nil // no slot was ever taken
 	}
 	// Counting locks each slot for a moment. Without this lock another pass would mistake that for a worker.
-	unlock, err := a.lock(ctx, slotsLock)
+	unlock, err := a.lock(ctx, slotsLock, accountPatience)
 	if err != nil {
 		return count, err
 	}

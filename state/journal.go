@@ -171,11 +171,6 @@ func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error)
 	return used, err
 }
 
-// UsedOn returns what Store.UsedOn does.
-func (j Journal) UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error) {
-	return Store(j).UsedOn(ctx, at)
-}
-
 // SaveThread stores the token totals of a codex thread. They never decrease and are cumulative over all runs of the thread. In the same
 // transaction SaveThread raises the run's own tokens by what the thread has used since the run's first report: a crash between two
 // transactions would lose these tokens or count them twice. Call SaveThread before UpdateRun reports the same tokens.

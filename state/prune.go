@@ -142,19 +142,13 @@ func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []str
 		if err := deleteRequests(t, runIDs); err != nil {
 			return err
 		}
-		if err := t.run(`DELETE FROM calls WHERE agent = ?`, issueID); err != nil {
-			return err
+		for _, which := range []string{`calls WHERE agent`, `threads WHERE issue_id`, `pull_requests WHERE issue_id`,
+			`comments WHERE issue_id`, `created WHERE issue_id`} {
+			if err := t.run(`DELETE FROM `+which+` = ?`, issueID); err != nil {
+				return err
+			}
 		}
-		if err := t.run(`DELETE FROM threads WHERE issue_id = ?`, issueID); err != nil {
-			return err
-		}
-		if err := t.run(`DELETE FROM pull_requests WHERE issue_id = ?`, issueID); err != nil {
-			return err
-		}
-		if err := t.run(`DELETE FROM comments WHERE issue_id = ?`, issueID); err != nil {
-			return err
-		}
-		return t.run(`DELETE FROM created WHERE issue_id = ?`, issueID)
+		return nil
 	})
 	return runIDs, err
 }

@@ -41,12 +41,6 @@ func (j Journal) SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *
 	})
 }
 
-// remoteWorkspaces returns the workspaces on hosts, oldest first.
-func remoteWorkspaces(t tx) ([]reconcile.Workspace, error) {
-	return rows(t, func(w *reconcile.Workspace) []any { return []any{jsonOf(w)} },
-		`SELECT workspace FROM remote_workspaces ORDER BY run_id, host, root`)
-}
-
 // hostGone stores that an operator counts a run as ended on its host.
 func hostGone(t tx, runID string) error {
 	return t.must("run "+runID, `UPDATE runs SET remote = ? WHERE id = ? AND remote = ?`, reconcile.RemoteGone, runID, reconcile.RemoteBegun)

@@ -34,7 +34,9 @@ func readRecords(t tx, dir string, all *reconcile.State) (err error) {
 	if all.Runs, err = rows(t, runFields, `SELECT `+runColumns+` FROM runs WHERE settled = 0 ORDER BY id`); err != nil {
 		return err
 	}
-	if all.RemoteWorkspaces, err = remoteWorkspaces(t); err != nil {
+	all.RemoteWorkspaces, err = rows(t, func(w *reconcile.Workspace) []any { return []any{jsonOf(w)} },
+		`SELECT workspace FROM remote_workspaces ORDER BY run_id, host, root`)
+	if err != nil {
 		return err
 	}
 	if all.Commands, err = rows(t, commandFields, `SELECT `+commandColumns+` FROM commands ORDER BY id`); err != nil {
@@ -94,9 +96,9 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 	return err
 }
 
-// UsedOn implements reconcile.Store. The reports of workers at work are among the totals of the day.
-func (s Store) UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error) {
-	return readAll(ctx, s.conn, "read what was used today", func(u *reconcile.ModelUse) []any {
+// UsedOn returns what runs have used on the day (UTC) of a time, by model. The reports of workers at work are among the totals of the day.
+func (c *conn) UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error) {
+	return readAll(ctx, c, "read what was used today", func(u *reconcile.ModelUse) []any {
 		return append([]any{&u.Model}, tokenFields(&u.Tokens)...)
 	}, `SELECT model, `+tokenColumns+` FROM model_totals WHERE day = ?`, reconcile.DayOf(at))
 }
@@ -118,78 +120,46 @@ func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.C
 	})
 }
 
-func commit(t tx, now time.Time, c reconcile.Change) error {
-	if c.Settle != "" {
-		if err := settle(t, c.Settle); err != nil {
-			return err
+func commit(t tx, now time.Time, c reconcile.Change) (err error) {
+	step := func(due bool, do func() error) {
+		if due && err == nil {
+			err = do()
 		}
 	}
-	if c.Claim != nil {
-		if err := commitClaim(t, now, c); err != nil {
-			return err
-		}
-	}
-	if c.Insert != nil {
-		if err := insertRun(t, *c.Insert); err != nil {
-			return err
-		}
-	}
-	for _, id := range c.Commands {
-		// An earlier change of the same pass may have deleted it.
-		if err := t.run(`DELETE FROM commands WHERE id = ?`, id); err != nil {
-			return err
-		}
+	step(c.Settle != "", func() error { return settle(t, c.Settle) })
+	step(c.Claim != nil, func() error { return commitClaim(t, now, c) })
+	step(c.Insert != nil, func() error { return insertRun(t, *c.Insert) })
+	for _, id := range c.Commands { // an earlier change of the same pass may have deleted it
+		step(true, func() error { return t.run(`DELETE FROM commands WHERE id = ?`, id) })
 	}
 	for key, block := range map[string]*reconcile.Block{
 		metaAgentBlock: c.AgentBlock, metaTrackerBlock: c.TrackerBlock, metaHostBlock: c.MachineBlock,
 	} {
-		if block == nil {
-			continue
-		}
-		if err := saveBlock(t, now, key, *block); err != nil {
-			return err
-		}
+		step(block != nil, func() error { return saveBlock(t, now, key, *block) })
 	}
 	for host, block := range c.RemoteBlocks {
-		if err := saveBlock(t, now, metaRemoteBlock+host, block); err != nil {
-			return err
-		}
+		step(true, func() error { return saveBlock(t, now, metaRemoteBlock+host, block) })
 	}
-	if c.HostGone != "" {
-		if err := hostGone(t, c.HostGone); err != nil {
-			return err
-		}
-	}
-	if c.Abandon != "" {
-		if err := abandonWorkspaces(t, c.Abandon); err != nil {
-			return err
-		}
-	}
-	if !c.Unblocked.IsZero() {
-		if err := setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)); err != nil {
-			return err
-		}
-	}
-	switch {
-	case c.Paused == nil:
-		return nil
-	case *c.Paused:
-		return setMeta(t, metaPaused, "1")
-	}
-	return clearMeta(t, metaPaused)
+	step(c.HostGone != "", func() error { return hostGone(t, c.HostGone) })
+	step(c.Abandon != "", func() error { return abandonWorkspaces(t, c.Abandon) })
+	step(!c.Unblocked.IsZero(), func() error { return setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)) })
+	step(c.Paused != nil && *c.Paused, func() error { return setMeta(t, metaPaused, "1") })
+	step(c.Paused != nil && !*c.Paused, func() error { return clearMeta(t, metaPaused) })
+	return err
 }
 
 // commitClaim saves or deletes a claim. It records a release, and adds a notification if the issue was handed over, the claim becomes held
 // or its delivery fails again and again.
 func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 	switch {
-	case c.Delete && c.Gone != nil:
-		if err := errors.Join(recordRelease(t, now, *c.Claim, *c.Gone), addReady(t, now, *c.Claim, *c.Gone)); err != nil {
-			return err
-		}
-		return deleteClaim(t, *c.Claim)
 	case c.Delete:
-		return deleteClaim(t, *c.Claim)
+		if c.Gone != nil {
+			if err := errors.Join(recordRelease(t, now, *c.Claim, *c.Gone), addReady(t, now, *c.Claim, *c.Gone)); err != nil {
+				return err
+			}
+		}
+		return t.must(claimVersion(*c.Claim, c.Claim.Version), `DELETE FROM claims WHERE issue_id = ? AND version = ?`,
+			c.Claim.IssueID, c.Claim.Version)
 	case c.Claim.Status == reconcile.Held:
 		was, err := row(t, itself[reconcile.ClaimStatus], `SELECT status FROM claims WHERE issue_id = ?`, c.Claim.IssueID)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -353,10 +323,6 @@ func saveClaim(t tx, now time.Time, c reconcile.Claim) error {
 	c.TokenBase = max(c.TokenBase, used)
 	return t.must(claimVersion(c, was), `INSERT INTO claims (`+claimColumns+`) VALUES (`+marks(claimColumns)+`)
 		ON CONFLICT (issue_id) DO NOTHING`, claimFields(&c)...)
-}
-
-func deleteClaim(t tx, c reconcile.Claim) error {
-	return t.must(claimVersion(c, c.Version), `DELETE FROM claims WHERE issue_id = ? AND version = ?`, c.IssueID, c.Version)
 }
 
 func claimVersion(c reconcile.Claim, version int64) string {
