@@ -100,7 +100,10 @@ func (a *applier) one(ctx context.Context, action Action) {
 	case ActReap:
 		err = a.reap(ctx, action)
 	case ActStop:
-		err = a.stop(ctx, action)
+		err = a.Store.RequestStop(ctx, action.RunID, action.Reason, Instant{a.Boot, a.Mono()})
+		if err == nil && action.Change != nil {
+			err = a.Store.Commit(ctx, a.Now(), *action.Change)
+		}
 	case ActDispatch, ActRemoveWorkspace, ActDeliver:
 		err = a.insert(ctx, &action)
 	case ActEnd: // its worker takes the run
@@ -148,16 +151,6 @@ func (a *applier) reap(ctx context.Context, action Action) error {
 	leftover := NewError(codeLeftover, fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, run.ID),
 		"the next pass tries again; inspect the process with: ps -fp "+fmt.Sprint(left[0].PID))
 	return errors.Join(a.Store.ReapFailed(ctx, run.ID), leftover)
-}
-
-func (a *applier) stop(ctx context.Context, action Action) error {
-	if err := a.Store.RequestStop(ctx, action.RunID, action.Reason, Instant{a.Boot, a.Mono()}); err != nil {
-		return err
-	}
-	if action.Change != nil {
-		return a.Store.Commit(ctx, a.Now(), *action.Change)
-	}
-	return nil
 }
 
 // insert stores the run and its claim before the worker is started.

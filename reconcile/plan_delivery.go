@@ -22,7 +22,8 @@ func (p *planner) deliveries() {
 		}
 		asked := p.asked[c.IssueID] // a pause does not concern an operator's command
 		due := (asked || c.Status == Waiting) && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now)
-		waits := p.removing[c.IssueID] || p.unverifiedHost(c.IssueID) != "" || !asked && p.s.waitsForHost(c.Delivery.Host)
+		blocked := p.s.Now.Before(p.s.RemoteBlocks[c.Delivery.Host].NextTry)
+		waits := p.removing[c.IssueID] || p.unverifiedHost(c.IssueID) != "" || !asked && blocked
 		if due && !waits && (asked || free > 0 && !p.s.Paused) {
 			free--
 			p.deliver(*c)
@@ -39,9 +40,7 @@ func (p *planner) deliver(c Claim) {
 		Issue: c.Issue, Fingerprint: c.Issue.Fingerprint(), StartedAt: p.s.Now,
 		WorkspaceRoot: cmp.Or(c.Delivery.Root, c.WorkspaceRoot), Host: c.Delivery.Host,
 	}
-	p.plan.Actions = append(p.plan.Actions, Action{
-		Kind: ActDeliver, IssueID: c.IssueID, Identifier: c.Identifier, Reason: reason, Change: change,
-	})
+	p.act(ActDeliver, c, reason, "", change)
 }
 
 // deliverNow carries out the command deliver. It returns the claim due for delivery; false if it cannot be delivered now. A held

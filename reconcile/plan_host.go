@@ -208,12 +208,6 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	return "", ""
 }
 
-// waitsForHost reports whether a host is blocked and not to be tried yet.
-func (s *Snapshot) waitsForHost(host string) bool {
-	b, blocked := s.RemoteBlocks[host]
-	return blocked && s.Now.Before(b.NextTry)
-}
-
 // setRemoteBlock sets the block of a host in the snapshot and returns what is to be stored. A block without a code ends it.
 func (p *planner) setRemoteBlock(host string, b Block) map[string]Block {
 	changed := map[string]Block{host: b}

@@ -211,7 +211,9 @@ func blocks(r Run) bool {
 // machine.
 func (p *planner) blockAfter(r Run, change *Change) {
 	here := Block{Code: r.ErrorCode}.concerns(r.Host)
-	if r.Kind != AgentRun || !blocks(r) || p.s.outdated(r) || here && p.s.Account.shared(r) {
+	// The fault of a run that began before the blocks were last ended may be repaired, unless the clock was set back since.
+	outdated := r.StartedAt.Before(p.s.Unblocked) && !p.s.Unblocked.After(p.s.Now)
+	if r.Kind != AgentRun || !blocks(r) || outdated || here && p.s.Account.shared(r) {
 		return
 	}
 	before, message := p.s.AgentBlock, r.ErrorText
@@ -232,11 +234,6 @@ func (p *planner) blockAfter(r Run, change *Change) {
 	} else {
 		change.RemoteBlocks = p.setRemoteBlock(r.Host, b)
 	}
-}
-
-// outdated reports whether the run began before the blocks were last ended: its fault may be repaired.
-func (s *Snapshot) outdated(r Run) bool {
-	return r.StartedAt.Before(s.Unblocked) && !s.Unblocked.After(s.Now) // not if the clock was set back since
 }
 
 // endOf returns when the run ended, or now if that is unknown or in the future.

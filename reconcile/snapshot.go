@@ -366,16 +366,6 @@ type Plan struct {
 	Obstacle *Obstacle // nil if runs are started, or if nothing keeps all issues from starting
 }
 
-// queued returns the claims that wait for a slot.
-func (p Plan) queued() (list []Skip) {
-	for _, w := range p.Waits {
-		if w.Place > 0 {
-			list = append(list, w)
-		}
-	}
-	return list
-}
-
 // starts reports whether the action starts a process that must outlive the pass.
 func (a Action) starts() bool {
 	return a.Kind == ActDispatch || a.Kind == ActRemoveWorkspace || a.Kind == ActDeliver || a.Kind == ActEnd

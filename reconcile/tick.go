@@ -31,7 +31,9 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 	if d.Accounts != nil {
 		defer d.Accounts.Release()
 	}
-	if work := context.WithoutCancel(ctx); t.load(work) && (o.DryRun || t.localHalf(work)) {
+	work := context.WithoutCancel(ctx)
+	// After the local half the snapshot is loaded again, unless nothing was applied.
+	if t.load(work) && (o.DryRun || !t.planAndApply(work) || t.load(work)) {
 		t.trackerHalf(ctx, work)
 	}
 	t.count()
@@ -48,13 +50,6 @@ type tick struct {
 	machine, machineBefore *Block          // the block of this machine that the pass has found, and the stored one
 	slots                  *Slots          // the account's slots that this pass has reserved
 	unlockIssues           func()          // set by othersAllow
-}
-
-// localHalf plans without the tracker, applies the plan, and then loads the snapshot again. It returns false if the database
-// cannot be read.
-func (t *tick) localHalf(ctx context.Context) bool {
-	applied := t.planAndApply(ctx)
-	return !applied || t.load(ctx)
 }
 
 // trackerHalf asks the tracker, then plans with its answer and applies the plan. Without an answer the pass is over, except for
@@ -196,7 +191,8 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 		}
 	}
 	if plan.Skips != nil && s.Only == "" {
-		t.wrote(t.Store.SaveSkips(ctx, t.Now(), slices.Concat(plan.Skips, plan.queued())))
+		queued := slices.DeleteFunc(slices.Clone(plan.Waits), func(s Skip) bool { return s.Place == 0 })
+		t.wrote(t.Store.SaveSkips(ctx, t.Now(), slices.Concat(plan.Skips, queued)))
 	}
 	return len(plan.Actions) > 0
 }

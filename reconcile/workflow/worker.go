@@ -33,13 +33,9 @@ func (r *reader) engine(field) {
 
 // engineCommand checks one of the commands of an engine.
 func (r *reader) engineCommand(f field) {
-	value := map[string]string{
-		"worker.engine.start": r.cfg.Worker.Start, "worker.engine.connect": r.cfg.Worker.Connect,
-		"worker.engine.status": r.cfg.Worker.Status, "worker.engine.stop": r.cfg.Worker.Stop,
-	}[f.key]
 	if r.cfg.Worker.Engine != engineCommand {
 		r.warnKey(f.key, "no effect without worker.engine.kind command")
-	} else if strings.TrimSpace(value) == "" {
+	} else if f.node == nil || strings.TrimSpace(f.node.Value) == "" {
 		r.invalid(f, "missing", "write the command; docs/hosts.md has examples for several engines")
 	}
 }
