@@ -186,3 +186,7 @@ func Workers(string) (map[string]FoundWorker, error) { return nil, errors.ErrUns
 
 // OwnPasses returns errors.ErrUnsupported.
 func OwnPasses(string) ([]reconcile.Process, error) { return nil, errors.ErrUnsupported }
+
+func peerPID(socket int) (int, error) {
+	return unix.GetsockoptInt(socket, unix.SOL_LOCAL, unix.LOCAL_PEERPID)
+}

@@ -3,6 +3,7 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -141,3 +142,17 @@ func byPID(a, b reconcile.Process) int { return a.PID - b.PID }
 
 // FirstExtra is the descriptor that the first of a command's extra files becomes.
 const FirstExtra = 3
+
+// PeerPID returns the process at the other end of a Unix socket.
+func PeerPID(conn net.Conn) (pid int, err error) {
+	socket, isUnix := conn.(*net.UnixConn)
+	if !isUnix {
+		return 0, errors.ErrUnsupported
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	controlErr := raw.Control(func(fd uintptr) { pid, err = peerPID(int(fd)) })
+	return pid, errors.Join(controlErr, err)
+}

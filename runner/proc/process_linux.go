@@ -337,3 +337,11 @@ func OwnPasses(stateDir string) (list []reconcile.Process, err error) {
 	}
 	return list, err
 }
+
+func peerPID(socket int) (int, error) {
+	peer, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return 0, err
+	}
+	return int(peer.Pid), nil
+}

@@ -300,3 +300,13 @@ func lookup(env []string, name string) string {
 	}
 	return ""
 }
+
+// LookPath returns the path of a program, by the last PATH of an environment; empty if it is not there.
+func LookPath(name string, env []string) string {
+	for _, dir := range filepath.SplitList(lookup(env, "PATH")) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(path) {
+			return path
+		}
+	}
+	return ""
+}
