@@ -62,7 +62,7 @@ func TestLimitsAreShared(t *testing.T) {
 	a := &accountLog{journal: newMemory()}
 	w, _ := bare(a.journal)
 	w.Account = a
-	reporter := limitsReporter{job: w.newJob(reconcile.Run{}, nil)}
+	reporter := listener{job: w.newJob(reconcile.Run{}, nil)}
 	for _, step := range []struct {
 		record, stored string
 		err            error
@@ -77,7 +77,7 @@ func TestLimitsAreShared(t *testing.T) {
 		{`{"limitId":"other","primary":{"usedPercent":5}}`, `{"limitId":"other","primary":{"usedPercent":5}}`, nil},
 	} {
 		a.calls, a.err = nil, step.err
-		reporter.report(t.Context(), []byte(step.record))
+		reporter.shareLimits(t.Context(), []byte(step.record))
 		test.Equal(t, "stored", strings.Join(a.calls, "; "), step.stored)
 	}
 }

@@ -220,7 +220,7 @@ func (c *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, pro
 }
 
 func (c *conversation) options(g *agentProcess) agent.Options {
-	listener := newListener(c.job)
+	listener := &listener{job: c.job}
 	return agent.Options{
 		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout, OnApproval: c.Config.OnApproval, OnQuestion: c.Config.OnQuestion,
 		Busy: g.busy, Ask: g.asker(nil), Now: c.Now,

@@ -131,11 +131,7 @@ func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since ti
 	if err != nil {
 		return nil, since, err
 	}
-	ids := make([]string, 0, len(all))
-	for _, c := range all {
-		ids = append(ids, c.ID)
-	}
-	byAgents, err := g.Journal.Created(ctx, ids)
+	byAgents, err := g.Journal.Created(ctx, text.Map(all, func(c reconcile.Comment) string { return c.ID }))
 	if err != nil {
 		return nil, since, err
 	}

@@ -13,11 +13,10 @@ import (
 // listener stores what the events of an agent report. Only the handler of events uses it.
 type listener struct {
 	*job
-	limits limitsReporter
-	used   agent.Usage // when an event last stored it
+	used   agent.Usage                // when an event last stored it
+	limits []byte                     // codex's latest rate limits
+	shared map[string]json.RawMessage // the members of the limits that were stored last in the account
 }
-
-func newListener(j *job) *listener { return &listener{job: j, limits: limitsReporter{job: j}} }
 
 // store writes an event to the event log, and what it changes to the record.
 func (l *listener) store(g *agentProcess, e agent.Event) {
@@ -52,7 +51,7 @@ func (l *listener) store(g *agentProcess, e agent.Event) {
 			r.RateLimits = limits
 		}
 	})
-	l.limits.report(ctx, limits)
+	l.shareLimits(ctx, limits)
 }
 
 // maxActivity is how many characters are stored of what the agent does.
@@ -67,26 +66,19 @@ func (j *job) activity(i *agent.Item) string {
 	return string(line)
 }
 
-// limitsReporter stores codex's rate limits in the account. Only the handler of events uses it.
-type limitsReporter struct {
-	*job
-	last   []byte                     // the latest limits
-	shared map[string]json.RawMessage // the members of the limits that were stored last
-}
-
-// report stores the members that have changed, with the id of their limit. An old value of this worker must not replace a newer
-// one of another worker. What could not be stored is stored with the next change.
-func (r *limitsReporter) report(ctx context.Context, record []byte) {
-	if r.Account == nil || record == nil || bytes.Equal(record, r.last) {
+// shareLimits stores those members of the rate limits in the account that have changed, with the id of their limit. An old value of this
+// worker must not replace a newer one of another worker. What could not be stored is stored with the next change.
+func (l *listener) shareLimits(ctx context.Context, record []byte) {
+	if l.Account == nil || record == nil || bytes.Equal(record, l.limits) {
 		return
 	}
-	r.last = bytes.Clone(record)
+	l.limits = bytes.Clone(record)
 	var members map[string]json.RawMessage
 	err := json.Unmarshal(record, &members)
 	changed := maps.Clone(members)
-	if bytes.Equal(members["limitId"], r.shared["limitId"]) { // otherwise all members are new
+	if bytes.Equal(members["limitId"], l.shared["limitId"]) { // otherwise all members are new
 		maps.DeleteFunc(changed, func(name string, value json.RawMessage) bool {
-			return name != "limitId" && bytes.Equal(value, r.shared[name])
+			return name != "limitId" && bytes.Equal(value, l.shared[name])
 		})
 	}
 	var data []byte
@@ -94,9 +86,9 @@ func (r *limitsReporter) report(ctx context.Context, record []byte) {
 		data, err = json.Marshal(changed)
 	}
 	if err == nil {
-		err = r.Account.SaveLimits(ctx, r.Now(), data)
+		err = l.Account.SaveLimits(ctx, l.Now(), data)
 	}
-	if r.warn("rate limits not shared", err); err == nil {
-		r.shared = members
+	if l.warn("rate limits not shared", err); err == nil {
+		l.shared = members
 	}
 }

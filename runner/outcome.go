@@ -19,13 +19,8 @@ type runEnd struct {
 
 func (e runEnd) Error() string { return e.message }
 
-// stopped is the end of a run that a pass asked to stop.
-func stopped(reason string) error { return runEnd{reconcile.Canceled, reason, "stopped: " + reason} }
-
-// movedOn is the end of a run whose issue no longer qualifies.
-func movedOn(reason string) error {
-	return runEnd{reconcile.Canceled, reason, "the issue no longer qualifies: " + reason}
-}
+// canceled is the end of a run that a pass asked to stop, or whose issue no longer qualifies.
+func canceled(why, reason string) error { return runEnd{reconcile.Canceled, reason, why + ": " + reason} }
 
 var (
 	// errTerminated means that a signal asked the worker to end.

@@ -79,7 +79,7 @@ func (r *record) flush(ctx context.Context) {
 	}
 	r.warn("heartbeat not stored", err)
 	if reason != "" { // possibly together with an error of the write
-		r.cancel(stopped(reason))
+		r.cancel(canceled("stopped", reason))
 	}
 }
 

@@ -208,7 +208,7 @@ func TestStopOnAFullDisk(t *testing.T) {
 	journal.stop, journal.refuse = reconcile.StopTerminal, func(reconcile.Run) error { return syscall.ENOSPC }
 	w, _ := bare(journal)
 	w.newJob(reconcile.Run{}, func(err error) { cause = err }).rec.flush(t.Context())
-	if cause != stopped(reconcile.StopTerminal) {
+	if cause != canceled("stopped", reconcile.StopTerminal) {
 		t.Errorf("stopped for %v", cause)
 	}
 }

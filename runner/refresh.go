@@ -20,7 +20,7 @@ func (j *job) refresh(ctx context.Context) error {
 			"correct it in the tracker")
 	}
 	if reason, _ := j.Config.Policy.StopReason(issue, visible); reason != "" {
-		return movedOn(reason)
+		return canceled("the issue no longer qualifies", reason)
 	}
 	j.rec.change(func(r *reconcile.Run) { r.Issue = issue })
 	return nil

@@ -36,7 +36,7 @@ type turnLoop struct {
 const maxIdleTurns = 2
 
 func newTurnLoop(j *job, ending <-chan struct{}) *turnLoop {
-	return &turnLoop{job: j, ending: ending, guide: &guide{job: j}, listener: newListener(j)}
+	return &turnLoop{job: j, ending: ending, guide: &guide{job: j}, listener: &listener{job: j}}
 }
 
 // run starts the agent and runs turns until the issue needs no more.

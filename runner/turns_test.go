@@ -59,7 +59,7 @@ func TestRefresh(t *testing.T) {
 	} {
 		a, r := newTestJob(t, c.issue)
 		r.Config.Policy.RequiredLabels, r.Config.Policy.Assignee = []string{"agent"}, "kim@example.com"
-		if err := a.refresh(t.Context()); err != movedOn(c.reason) {
+		if err := a.refresh(t.Context()); err != canceled("the issue no longer qualifies", c.reason) {
 			t.Errorf("%v, want %s", err, c.reason)
 		}
 	}
@@ -85,7 +85,7 @@ func TestPatientRefresh(t *testing.T) {
 		{"it answers", []answer{in("Todo")}, 0, 0, 1, func(err error) bool { return err == nil }},
 		{"down for a minute", times(6, broken, in("Todo")), 0, time.Minute, 7, func(err error) bool { return err == nil }},
 		{"moved on meanwhile", times(6, broken, in("Done")), 0, time.Minute, 7, func(err error) bool {
-			return err == movedOn(reconcile.StopTerminal)
+			return err == canceled("the issue no longer qualifies", reconcile.StopTerminal)
 		}},
 		{"down for good", []answer{broken}, 0, refreshPatience, 90, func(err error) bool {
 			var gone runEnd

@@ -8,6 +8,7 @@ package agents
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -80,11 +82,6 @@ func Open(ctx context.Context, w *environ.Env) (*Agents, error) {
 // openProject returns the directory of the agents as a project without a workflow.
 func openProject(w *environ.Env) *project.Project {
 	return project.New(w, filepath.Join(project.AgentsDir(w), "WORKFLOW.md"), project.AgentsDir(w))
-}
-
-// haveState reports whether there ever was an agent.
-func haveState(w *environ.Env) bool {
-	return project.Exists(filepath.Join(project.AgentsDir(w), "state.db"))
 }
 
 func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
@@ -211,9 +208,12 @@ func (a *Agents) limits(ctx context.Context, now time.Time) error {
 
 func (a *Agents) start(ctx context.Context, run reconcile.Run, s Settings) error {
 	dir := host.RunDir(a.runners.StateDir, run.ID)
-	err := os.MkdirAll(dir, 0o700)
+	settings, err := json.Marshal(s)
 	if err == nil {
-		err = s.write(dir)
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = durable.WriteFile(filepath.Join(dir, settingsFile), settings, 0o600)
 	}
 	if err == nil {
 		err = unix.Mkfifo(filepath.Join(dir, wakeFile), 0o600)
@@ -407,7 +407,7 @@ func (a *Agents) prune(ctx context.Context, now time.Time) error {
 
 // Reap settles the agents of this account, for a program that does not use them. It does nothing if there never were any.
 func Reap(ctx context.Context, w *environ.Env) error {
-	if !haveState(w) {
+	if AsProject(w) == nil {
 		return nil
 	}
 	a, err := Open(ctx, w)

@@ -3,7 +3,6 @@ package agents
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,17 +42,8 @@ type Events struct {
 	Cursor string // after the last event
 }
 
-// Events returns the events of an agent after a cursor, as many whole ones as fit into maxBytes of its log, but at least one if there
-// is one. An empty cursor stands before the oldest event that the log has. Errors: CodeUnknown, CodeCursor.
-func (a *Agents) Events(ctx context.Context, agentID, cursor string, maxBytes int) (Events, error) {
-	one, err := a.Find(ctx, agentID)
-	if err != nil {
-		return Events{}, err
-	}
-	return a.EventsOf(one.Run, cursor, maxBytes)
-}
-
-// EventsOf is Events of a known run.
+// EventsOf returns the events of an agent after a cursor, as many whole ones as fit into maxBytes of its log, but at least one if there
+// is one. An empty cursor stands before the oldest event that the log has. Error: CodeCursor.
 func (a *Agents) EventsOf(run reconcile.Run, cursor string, maxBytes int) (events Events, err error) {
 	r := logReader{path: eventlog.Path(a.runners.StateDir, run.ID)}
 	valid := false

@@ -53,10 +53,10 @@ func knows(ctx context.Context, p *project.Project, find func(*state.DB) (bool, 
 
 // AsProject is the state directory of the agents in the shape of a project; nil if there never was an agent.
 func AsProject(w *environ.Env) *project.Project {
-	if !haveState(w) {
-		return nil
+	if p := openProject(w); p.HasState() {
+		return p
 	}
-	return openProject(w)
+	return nil
 }
 
 // OpenRequests reads what live agents ask, in the shape of requests of a project.

@@ -43,7 +43,7 @@ type RequestRow struct {
 // Rows reads the live agents, newest first, with all also those that have ended. It does not create their state directory.
 func Rows(ctx context.Context, w *environ.Env, all bool) (rows []Row, err error) {
 	rows = []Row{}
-	if !haveState(w) {
+	if AsProject(w) == nil {
 		return rows, nil
 	}
 	a, err := Open(ctx, w)

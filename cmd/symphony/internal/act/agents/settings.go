@@ -13,7 +13,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -162,14 +161,6 @@ func CheckDir(dir string) error {
 		return reconcile.NewError(CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory that you may read")
 	}
 	return nil
-}
-
-func (s Settings) write(dir string) error {
-	data, err := json.Marshal(s)
-	if err != nil {
-		return fmt.Errorf("settings of the agent: %w", err)
-	}
-	return durable.WriteFile(filepath.Join(dir, settingsFile), data, 0o600)
 }
 
 func readSettings(dir string) (s Settings, err error) {

@@ -57,7 +57,11 @@ func addEventTools(t *tools, a *agents.Agents) {
 		if limit <= 0 {
 			limit = defaultRead
 		}
-		read, err := a.Events(ctx, in.AgentID, in.Cursor, min(limit, maxRead))
+		one, err := a.Find(ctx, in.AgentID)
+		if err != nil {
+			return readEventsOut{}, err
+		}
+		read, err := a.EventsOf(one.Run, in.Cursor, min(limit, maxRead))
 		events := text.Map(read.List, func(e agents.Event) agentEvent { return newAgentEvent(in.AgentID, e) })
 		return readEventsOut{AgentID: in.AgentID, Events: events, Lost: read.Lost, Cursor: read.Cursor}, err
 	}, "Read what an agent has done, event by event, from a cursor on. A streamed message is one event, not its pieces.")
