@@ -20,7 +20,9 @@ type runEnd struct {
 func (e runEnd) Error() string { return e.message }
 
 // canceled is the end of a run that a pass asked to stop, or whose issue no longer qualifies.
-func canceled(why, reason string) error { return runEnd{reconcile.Canceled, reason, why + ": " + reason} }
+func canceled(why, reason string) error {
+	return runEnd{reconcile.Canceled, reason, why + ": " + reason}
+}
 
 var (
 	// errTerminated means that a signal asked the worker to end.

@@ -82,10 +82,9 @@ func waitLogin(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) error 
 	err := tree.WaitGroup(ctx, cmd, timeout, func() error {
 		message := "it hangs: the login profile did not end within " + text.Took(timeout.Milliseconds())
 		if running, _ := proc.Descendants(cmd.Process.Pid); len(running) > 0 {
-			var names []string
-			for _, p := range running[:min(len(running), namedStuck)] {
-				names = append(names, fmt.Sprintf("%s (%d)", p.Name, p.PID))
-			}
+			names := text.Map(running[:min(len(running), namedStuck)], func(p reconcile.Process) string {
+				return fmt.Sprintf("%s (%d)", p.Name, p.PID)
+			})
 			message += "; it has started " + strings.Join(names, ", ")
 		}
 		return loginFailed(message, "try it: time bash -lc true; bash -xlc true prints each command of the profile", nil)

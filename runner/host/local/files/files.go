@@ -22,9 +22,12 @@ const (
 	CodeRootUnusable = "workspace_root_unusable"
 )
 
-// Failed wraps the error of a system call. A full disk and a read-only volume have their own codes, because they are faults of
-// the machine and not of the issue.
+// Failed wraps the error of a system call; nil stays nil. A full disk and a read-only volume have their own codes, because they are
+// faults of the machine and not of the issue.
 func Failed(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
 	e := &reconcile.Error{Code: CodeFailed, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Err: err}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
@@ -108,20 +111,7 @@ const reasonLines = 20
 var marked = text.Pattern(`^(?:remote: )?(?:fatal|error): ?`)
 
 // LastLine returns the last line of output that is not blank, shortened to 200 bytes, as valid UTF-8.
-func LastLine(text []byte) string {
-	s := strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD"))
-	s = strings.TrimSpace(s[strings.LastIndexAny(s, "\n\r")+1:])
-	if len(s) > lastLineMax {
-		s = strings.ToValidUTF8(s[:lastLineMax], "") + "…"
-	}
-	return s
-}
-
-// Retry calls f again for as long as a signal interrupts it (EINTR).
-func Retry(f func() error) error {
-	for {
-		if err := f(); !errors.Is(err, syscall.EINTR) {
-			return err
-		}
-	}
+func LastLine(output []byte) string {
+	s := strings.TrimSpace(strings.ToValidUTF8(string(output), "\uFFFD"))
+	return text.Short(strings.TrimSpace(s[strings.LastIndexAny(s, "\n\r")+1:]), lastLineMax)
 }

@@ -102,10 +102,7 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 	if err == nil {
 		err = durable.WriteFile(g.File, data, 0o600)
 	}
-	if err != nil {
-		return files.Failed(err, "store the git settings that are trusted in %s", g.Tree)
-	}
-	return nil
+	return files.Failed(err, "store the git settings that are trusted in %s", g.Tree)
 }
 
 // Trust durably stores a snapshot of what git would run in the workspace now. After that the agent may start. reaches reports
@@ -230,8 +227,7 @@ func (g *Guard) judge(ctx context.Context, err error) error {
 
 func (g *Guard) forget() error {
 	g.snapshot = nil
-	err := os.Remove(g.File)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(g.File); !errors.Is(err, fs.ErrNotExist) {
 		return files.Failed(err, "remove the git settings that were trusted in %s", g.Tree)
 	}
 	return nil

@@ -27,10 +27,7 @@ func (m *Mirror) Bundle(ctx context.Context, q host.CloneRequest, have []string)
 		if bundle, err = m.temporary(); err == nil {
 			err = m.writeBundle(ctx, have, bundle)
 		}
-		if err != nil {
-			err = m.failed(host.CodeRepositoryUnavailable, "bundle the mirror", err)
-		}
-		return err
+		return m.failed(host.CodeRepositoryUnavailable, "bundle the mirror", err)
 	})
 	if err == nil {
 		_, err = bundle.Seek(0, io.SeekStart)
@@ -160,10 +157,7 @@ func (m *Mirror) MakePack(ctx context.Context, workspace, commit string, have []
 	if err == nil {
 		err = m.pack(ctx, head.Objects, []string{commit}, have, to)
 	}
-	if err != nil {
-		return m.failed(host.CodeDeliveryFailed, "pack the commits of the workspace", err)
-	}
-	return nil
+	return m.failed(host.CodeDeliveryFailed, "pack the commits of the workspace", err)
 }
 
 // temporary returns a file without a name, so that nothing is left if this process dies.

@@ -110,8 +110,5 @@ func (m *Mirror) checkOut(ctx context.Context, workspace, branch string, from ho
 	in(m.plain(), "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/"+from.Base)
 	// With the operator's configuration, because it has the filters of Git LFS.
 	in(m.env, "checkout", "--quiet", "--no-track", "-B", branch, from.Commit)
-	if err != nil {
-		return m.failed(host.CodeRepositoryUnavailable, "check out "+branch, err)
-	}
-	return nil
+	return m.failed(host.CodeRepositoryUnavailable, "check out "+branch, err)
 }

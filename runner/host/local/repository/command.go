@@ -166,11 +166,7 @@ func (c *commands) relevantLines(output string) string {
 		}
 		kept = append(kept, line)
 	}
-	text := strings.ReplaceAll(strings.Join(kept, "; "), c.remote.URL, c.Address())
-	if len(text) > maxComplaint {
-		text = strings.ToValidUTF8(text[:maxComplaint], "") + "…"
-	}
-	return text
+	return text.Short(strings.ReplaceAll(strings.Join(kept, "; "), c.remote.URL, c.Address()), maxComplaint)
 }
 
 // noise are the beginnings of lines that do not explain the cause of an error.

@@ -71,7 +71,7 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 		return answer, err
 	}
 	crash.At("repository.deliver.pushed")
-	d.recordPush(ctx)
+	_ = d.record(ctx, "refs/heads/"+d.branch) // as a fetch would; if this fails, the next one does it
 	return answer, nil
 }
 
@@ -95,10 +95,7 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 	if err != nil || d.Commit == "" || d.checkComplete(ctx, "") == nil {
 		return err
 	}
-	if err = d.copyCommits(ctx); err != nil {
-		return d.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", err)
-	}
-	return nil
+	return d.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", d.copyCommits(ctx))
 }
 
 // checkComplete returns an error if the mirror, with another directory of objects, lacks the commit or anything in its history. What its
@@ -198,7 +195,7 @@ func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 // push pushes the commit to the branch, and makes sure that it is there, whatever git push reports.
 func (d *delivery) push(ctx context.Context) error {
 	expected := d.last
-	if err := d.recordAttempt(ctx); err != nil {
+	if err := d.record(ctx, attempts+d.branch+"/"+d.Commit); err != nil {
 		return d.failed(host.CodeDeliveryFailed, "record the push to "+d.branch, err)
 	}
 	for range 2 {
@@ -237,9 +234,9 @@ func (d *delivery) replaceable(ctx context.Context, at string) bool {
 // attempts is the directory of references to all commits that were to be pushed to a branch, in a directory for each branch.
 const attempts = "refs/symphony/"
 
-// recordAttempt records that the commit is going to be pushed to the branch.
-func (d *delivery) recordAttempt(ctx context.Context) error {
-	return d.withLock(ctx, func() error { return d.run(d.localGit(ctx, "update-ref", attempts+d.branch+"/"+d.Commit, d.Commit)) })
+// record sets a reference of the mirror to the commit.
+func (d *delivery) record(ctx context.Context, reference string) error {
+	return d.withLock(ctx, func() error { return d.run(d.localGit(ctx, "update-ref", reference, d.Commit)) })
 }
 
 // attempted reports whether a commit may have been pushed to the branch from here.
@@ -271,9 +268,4 @@ func (d *delivery) remoteCommit(ctx context.Context) (string, error) {
 		}
 	}
 	return "", err
-}
-
-// recordPush sets the branch in the mirror as a fetch would. If that fails, the next fetch does it.
-func (d *delivery) recordPush(ctx context.Context) {
-	_ = d.withLock(ctx, func() error { return d.run(d.localGit(ctx, "update-ref", "refs/heads/"+d.branch, d.Commit)) })
 }

@@ -136,9 +136,7 @@ const oldestIncoming = 24 * time.Hour
 func (m *Mirror) find(patterns ...string) (paths []string) {
 	for _, pattern := range patterns {
 		found, _ := fs.Glob(os.DirFS(m.path), pattern) // the patterns are valid
-		for _, name := range found {
-			paths = append(paths, filepath.Join(m.path, name))
-		}
+		paths = append(paths, text.Map(found, func(name string) string { return filepath.Join(m.path, name) })...)
 	}
 	return paths
 }
@@ -304,10 +302,8 @@ func (m *Mirror) setHead(ctx context.Context, head string, sha256 bool) error {
 	if !m.exists() {
 		return m.create(head, sha256)
 	}
-	if err := m.run(m.localGit(ctx, "symbolic-ref", "HEAD", head)); err != nil {
-		return m.failed(host.CodeRepositoryUnavailable, "record the default branch", err)
-	}
-	return nil
+	err := m.run(m.localGit(ctx, "symbolic-ref", "HEAD", head))
+	return m.failed(host.CodeRepositoryUnavailable, "record the default branch", err)
 }
 
 // configOf is the configuration of a mirror. It does not contain the address, which may contain a password.
@@ -338,10 +334,7 @@ func (m *Mirror) renewConfig() error {
 			err = removed
 		}
 	}
-	if err != nil {
-		return files.Failed(err, "renew the configuration of the mirror %s", m.path)
-	}
-	return nil
+	return files.Failed(err, "renew the configuration of the mirror %s", m.path)
 }
 
 // create creates an empty mirror.
@@ -357,15 +350,17 @@ func (m *Mirror) create(head string, sha256 bool) error {
 			err = os.WriteFile(filepath.Join(m.path, file.name), []byte(file.content), 0o600)
 		}
 	}
-	if err != nil {
-		return files.Failed(err, "create the mirror %s", m.path)
+	if err == nil {
+		crash.At("repository.mirror.created")
 	}
-	crash.At("repository.mirror.created")
-	return nil
+	return files.Failed(err, "create the mirror %s", m.path)
 }
 
-// failed wraps the error of a git command: what was to be done, empty for the push itself. A full disk keeps its own code.
-func (m *Mirror) failed(code, what string, err error) *reconcile.Error {
+// failed wraps the error of a git command; nil stays nil. what was to be done, empty for the push itself. A full disk keeps its own code.
+func (m *Mirror) failed(code, what string, err error) error {
+	if err == nil {
+		return nil
+	}
 	hint := "try it yourself: git ls-remote " + m.Address()
 	if strings.Contains(err.Error(), "No space left on device") {
 		code, hint = files.CodeDiskFull, "free space on the volume of "+filepath.Dir(m.path)

@@ -56,7 +56,7 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	var out *capture
 	err := proc.SealDescriptors() // a child in the background could keep the lock of cron's flock
 	if err == nil {
-		out, err = newCapture(hookOutput)
+		out, err = newCapture()
 	}
 	if err != nil {
 		return files.Failed(err, "run the hook %s", h.Name)
@@ -67,7 +67,7 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	cmd.Stdout, cmd.Stderr = out.in, out.in // an *os.File, so that Wait does not wait for a child that keeps it open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = cmd.Start()
-	out.started()
+	_ = out.in.Close() // the child has its own
 	crash.At("workspace.hook.started")
 	if err != nil {
 		err = &reconcile.Error{
@@ -161,21 +161,18 @@ type capture struct {
 	done    chan struct{}
 }
 
-func newCapture(limit int) (*capture, error) {
+func newCapture() (*capture, error) {
 	out, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	c := &capture{in: in, out: out, tail: text.Tail{Limit: limit}, done: make(chan struct{})}
+	c := &capture{in: in, out: out, tail: text.Tail{Limit: hookOutput}, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		_, _ = io.Copy(&c.tail, c.out) // until the end of the output, or until finish stops it
 	}()
 	return c, nil
 }
-
-// started closes this process's copy of the writing end, after the child has inherited its own.
-func (c *capture) started() { _ = c.in.Close() }
 
 // finish returns the kept part of what was written before the call, and how many bytes came before it.
 func (c *capture) finish() (text []byte, lost int64) {

@@ -67,8 +67,5 @@ func (r *Root) MoveProjects(from, to string, rename func(project string) string)
 		}
 		err = errors.Join(err, claimErr)
 	}
-	if err != nil {
-		return files.Failed(err, "move the project in %s", r.Path)
-	}
-	return nil
+	return files.Failed(err, "move the project in %s", r.Path)
 }

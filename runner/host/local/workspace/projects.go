@@ -67,9 +67,8 @@ func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) er
 	}
 	if err = p.unclaimed(path, claim, refuse); err == nil {
 		b, encodeErr := json.Marshal(claim)
-		if err = errors.Join(encodeErr, durable.WriteFile(path, append(b, '\n'), 0o600)); err != nil {
-			err = files.Failed(err, "claim the project %s", endpointAndSlug)
-		}
+		err = errors.Join(encodeErr, durable.WriteFile(path, append(b, '\n'), 0o600))
+		err = files.Failed(err, "claim the project %s", endpointAndSlug)
 	}
 	return errors.Join(err, lock.Close())
 }

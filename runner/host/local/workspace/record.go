@@ -104,10 +104,7 @@ func (r *Root) writeRecord(rec Record) error {
 	if err == nil {
 		err = durable.WriteFile(r.record(rec.Key), append(b, '\n'), 0o600)
 	}
-	if err != nil {
-		return files.Failed(err, "write the record of %s", rec.Key)
-	}
-	return nil
+	return files.Failed(err, "write the record of %s", rec.Key)
 }
 
 func (r *Root) removeRecord(key string) error {
@@ -115,10 +112,7 @@ func (r *Root) removeRecord(key string) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = durable.SyncDir(r.meta())
 	}
-	if err != nil {
-		return files.Failed(err, "remove the record of %s", key)
-	}
-	return nil
+	return files.Failed(err, "remove the record of %s", key)
 }
 
 // List returns the records of all workspaces, sorted by key. It skips those that can't be read and joins their errors: the

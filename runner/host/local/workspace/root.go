@@ -102,12 +102,7 @@ func CheckRoot(path, endpointAndSlug, stateDir string, refuse RefuseClaim) error
 // TryRoot returns an error if a root that does not exist can't be created. It makes a directory in the nearest one that exists, and
 // removes it: a file system such as /proc allows that to nobody, whatever its permissions are.
 func TryRoot(path string) error {
-	above := path
-	_, err := os.Stat(above)
-	for errors.Is(err, fs.ErrNotExist) && above != filepath.Dir(above) {
-		above = filepath.Dir(above)
-		_, err = os.Stat(above)
-	}
+	above, _, _ := existing(path)
 	if above == path {
 		return nil
 	}
@@ -122,13 +117,19 @@ func TryRoot(path string) error {
 	return err
 }
 
-// writable returns an error if a directory can't be written or, if it does not exist, can't be created.
-func writable(path string) error {
-	info, err := os.Stat(path)
+// existing returns a path, or the nearest directory above it that exists.
+func existing(path string) (at string, info fs.FileInfo, err error) {
+	info, err = os.Stat(path)
 	for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
 		path = filepath.Dir(path)
 		info, err = os.Stat(path)
 	}
+	return path, info, err
+}
+
+// writable returns an error if a directory can't be written or, if it does not exist, can't be created.
+func writable(path string) error {
+	path, info, err := existing(path)
 	if err == nil && !info.IsDir() {
 		err = syscall.ENOTDIR
 	}
@@ -190,19 +191,18 @@ func rootFailed(path string, err error) *reconcile.Error {
 // the result is math.MaxInt64.
 func FreeBytes(path string) (int64, error) {
 	var st unix.Statfs_t
-	for {
-		err := files.Retry(func() error { return unix.Statfs(path, &st) })
-		up := filepath.Dir(path)
-		switch {
-		case err == nil && st.Blocks == 0:
-			return math.MaxInt64, nil
-		case err == nil:
-			return int64(st.Bavail) * int64(st.Bsize), nil
-		case !errors.Is(err, unix.ENOENT) || up == path:
-			return 0, files.Failed(err, "read the free space of %s", path)
-		}
-		path = up
+	path, _, _ = existing(path) // what keeps Stat from looking is an error of Statfs, too
+	err := unix.Statfs(path, &st)
+	for errors.Is(err, unix.EINTR) {
+		err = unix.Statfs(path, &st)
 	}
+	switch {
+	case err != nil:
+		return 0, files.Failed(err, "read the free space of %s", path)
+	case st.Blocks == 0:
+		return math.MaxInt64, nil
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
 // Dissolve removes symphony's own files from a root without workspaces and projects: the trash and the lock files, and then the root itself

@@ -240,13 +240,10 @@ func (w *Workspace) look() (fs.FileInfo, error) {
 
 func contained(root, path string) error {
 	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return files.Failed(err, "resolve the workspace %s", path)
-	}
-	if real != path || filepath.Dir(path) != root {
+	if err == nil && (real != path || filepath.Dir(path) != root) {
 		return invalidCwd(path, "it leads to "+real+", outside the workspace root "+root)
 	}
-	return nil
+	return files.Failed(err, "resolve the workspace %s", path)
 }
 
 // Verify checks that the path is still the directory that was acquired, and inside the root (specification 9.5, invariants 1
@@ -332,10 +329,7 @@ func (r *Root) Held(key string) (held bool, err error) {
 		}
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		err = files.Failed(err, "probe the lease of %s", key)
-	}
-	return held, err
+	return held, files.Failed(err, "probe the lease of %s", key)
 }
 
 // lease takes the lease of a key for a run. If another run holds it, the error names the holder from the record, which may be
