@@ -104,16 +104,15 @@ func (r trackerReader) gitHubStates() {
 		}
 	}
 	possible := append([]string{"open", "closed"}, t.GitHub.StateLabels...)
-	for _, key := range []string{"tracker.active_states", "tracker.terminal_states"} {
-		states := r.cfg.Policy.ActiveStates
-		if key == "tracker.terminal_states" {
-			states = r.cfg.Policy.TerminalStates
-		}
+	known := text.Map(possible, reconcile.NormalizeState)
+	warn := func(key string, states []string) {
 		for _, state := range states {
-			if !slices.ContainsFunc(possible, func(p string) bool { return reconcile.NormalizeState(p) == reconcile.NormalizeState(state) }) {
+			if !slices.Contains(known, reconcile.NormalizeState(state)) {
 				r.warnKey(key, "no issue has the state "+strconv.Quote(state)+": there are "+strings.Join(possible, ", ")+
 					"; add it to provider.state_labels if it is a label")
 			}
 		}
 	}
+	warn("tracker.active_states", r.cfg.Policy.ActiveStates)
+	warn("tracker.terminal_states", r.cfg.Policy.TerminalStates)
 }

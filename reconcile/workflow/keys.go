@@ -262,7 +262,9 @@ func codexKeys(c *Config) []Key {
 		key("codex.approval_policy", typeCodex, "never", &c.Codex.ApprovalPolicy,
 			"when codex asks for approval").then((*reader).approvalPolicy),
 		key("codex.thread_sandbox", typeCodex, "", &c.Codex.ThreadSandbox, "sandbox of the thread; by default none is sent").
-			then((*reader).threadSandbox),
+			then(func(r *reader, f field) {
+				r.codexWord(f, c.Codex.ThreadSandbox, "read-only", "workspace-write", "danger-full-access")
+			}),
 		key("codex.turn_sandbox_policy", typeCodex, "workspaceWrite on the workspace and its git directories", &c.Codex.TurnSandboxPolicy,
 			"sandbox of every turn").then((*reader).turnSandboxPolicy),
 		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Codex.TurnTimeout,

@@ -65,7 +65,12 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 			fmt.Sprintf("add {%% end%s %%}", open.Name))
 	}
 	line = firstLine
-	template, bad := newEngine().ParseTemplateLocation([]byte(body), file, firstLine)
+	engine := liquid.NewEngine()
+	engine.StrictVariables()
+	// These tags read files that the template names.
+	engine.UnregisterTag("include")
+	engine.UnregisterTag("render")
+	template, bad := engine.ParseTemplateLocation([]byte(body), file, firstLine)
 	if bad != nil {
 		return nil, fault(CodeTemplateParse, file, max(bad.LineNumber(), firstLine), liquidMessage(bad), templateHint)
 	}
@@ -76,15 +81,6 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 }
 
 const templateHint = "the prompt is a Liquid template: check {{ … }} and {% … %}, or put {% raw %} around text that is none"
-
-func newEngine() *liquid.Engine {
-	engine := liquid.NewEngine()
-	engine.StrictVariables()
-	// These tags read files that the template names.
-	engine.UnregisterTag("include")
-	engine.UnregisterTag("render")
-	return engine
-}
 
 var liquidPrefix = text.Pattern(`^Liquid error.*?\): `)
 
@@ -139,14 +135,9 @@ func (p *Prompt) explain(err liquid.SourceError) string {
 // bindings returns the variables of a template (specification 4.1.1 and 5.4). All keys exist, and unknown values are nil.
 // assignee_id is not in the specification, but symphony's first implementation has it.
 func bindings(issue reconcile.Issue, attempt int) map[string]any {
-	labels := make([]any, len(issue.Labels))
-	for i, l := range issue.Labels {
-		labels[i] = l
-	}
-	blockers := make([]any, len(issue.BlockedBy))
-	for i, b := range issue.BlockedBy {
-		blockers[i] = map[string]any{"id": orNil(b.ID), "identifier": orNil(b.Identifier), "state": orNil(b.State)}
-	}
+	blockers := text.Map(issue.BlockedBy, func(b reconcile.BlockerRef) any {
+		return map[string]any{"id": orNil(b.ID), "identifier": orNil(b.Identifier), "state": orNil(b.State)}
+	})
 	vars := map[string]any{
 		"id":          issue.ID,
 		"identifier":  issue.Identifier,
@@ -156,7 +147,7 @@ func bindings(issue reconcile.Issue, attempt int) map[string]any {
 		"state":       issue.State,
 		"branch_name": orNil(issue.BranchName),
 		"url":         orNil(issue.URL),
-		"labels":      labels,
+		"labels":      text.Map(issue.Labels, func(l string) any { return l }),
 		"blocked_by":  blockers,
 		"created_at":  timeOrNil(issue.CreatedAt),
 		"updated_at":  timeOrNil(issue.UpdatedAt),

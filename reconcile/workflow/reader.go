@@ -167,12 +167,7 @@ func (r *frontMatter) suggest(key string) string {
 	return elsewhere
 }
 
-func (r *frontMatter) names() (list []string) {
-	for _, k := range r.keys {
-		list = append(list, k.Name)
-	}
-	return list
-}
+func (r *frontMatter) names() []string { return text.Map(r.keys, func(k Key) string { return k.Name }) }
 
 // mergeProvider copies the values of keys that are another name of a key to that.
 func (r *frontMatter) mergeProvider() {
@@ -245,11 +240,15 @@ func (r *report) warn(f field, message string) {
 
 // result returns the warnings and errors, sorted by line and without the secrets.
 func (r *report) result(secrets ...Secret) ([]Warning, error) {
+	const longest = 300 // characters of a message, which may quote a long value
 	scrub := func(text string) string {
 		for _, s := range secrets {
 			text = s.scrub(text)
 		}
-		return shorten(text)
+		if runes := []rune(text); len(runes) > longest { // not before: a part of a key is not recognised
+			text = string(runes[:longest]) + "…"
+		}
+		return text
 	}
 	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return a.Line - b.Line })
 	for i := range r.warnings {
@@ -263,15 +262,6 @@ func (r *report) result(secrets ...Secret) ([]Warning, error) {
 		all[i] = f.err
 	}
 	return r.warnings, errors.Join(all...)
-}
-
-// shorten bounds the length of a message, which may quote a long value. It comes after scrub, which cannot recognise a part of a key.
-func shorten(message string) string {
-	const longest = 300
-	if runes := []rune(message); len(runes) > longest {
-		return string(runes[:longest]) + "…"
-	}
-	return message
 }
 
 // path returns the absolute path of a value. It is empty if the path is invalid, which is reported.

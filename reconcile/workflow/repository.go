@@ -146,7 +146,8 @@ func (r *reader) repositoryToken(f field) {
 func (r *reader) pullRequests() {
 	repository, tracker := &r.cfg.Repository, r.cfg.Tracker
 	api, name := OnGitHub(repository.URL)
-	if r.tracker.ofGitHub && repository.TokenVar == "" && sameAPI(cmp.Or(repository.API, api), tracker.Endpoint) {
+	bare := func(address string) string { return strings.ToLower(strings.TrimRight(address, "/")) }
+	if r.tracker.ofGitHub && repository.TokenVar == "" && bare(cmp.Or(repository.API, api)) == bare(tracker.Endpoint) {
 		repository.Token, repository.TokenVar = tracker.APIKey, r.cfg.KeyVar
 	}
 	if !repository.OpensPullRequests() {
@@ -164,10 +165,6 @@ func (r *reader) pullRequests() {
 	if repository.OwnerName = name; name == "" {
 		r.invalid(f, "repository.url does not end with the owner and the name of a repository", "write deliver: branch, or such an address")
 	}
-}
-
-func sameAPI(a, b string) bool {
-	return strings.EqualFold(strings.TrimRight(a, "/"), strings.TrimRight(b, "/"))
 }
 
 // OnGitHub returns the address of the API of GitHub, or of GitHub Enterprise, for an address of git, and the repository's name,

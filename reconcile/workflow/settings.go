@@ -213,9 +213,7 @@ func (r trackerReader) terminalStates(f field) {
 }
 
 func (r trackerReader) requiredLabels(field) {
-	for i, label := range r.cfg.Policy.RequiredLabels {
-		r.cfg.Policy.RequiredLabels[i] = strings.ToLower(label)
-	}
+	r.cfg.Policy.RequiredLabels = text.Map(r.cfg.Policy.RequiredLabels, strings.ToLower)
 }
 
 func (r trackerReader) assignee(f field) {
@@ -349,10 +347,6 @@ func (r *reader) approvalPolicy(f field) {
 	default:
 		r.codexWord(f, strings.Trim(policy, `"`), "untrusted", "on-request", "never")
 	}
-}
-
-func (r *reader) threadSandbox(f field) {
-	r.codexWord(f, r.cfg.Codex.ThreadSandbox, "read-only", "workspace-write", "danger-full-access")
 }
 
 // codexWord warns about a word that codex does not know. Another version of it may know the word.

@@ -126,16 +126,11 @@ func (r *reader) onHosts() {
 		r.invalid(r.field("worker.when_lost"), "restart needs another host, and "+c.Worker.Engine+" is one", "remove it")
 	}
 	r.warnKey("workspace.min_free_bytes", "no effect with agents on other machines")
-	for _, unbuilt := range []struct {
-		key string
-		set bool
-		do  string
-	}{
-		{"codex.home", c.Codex.Home != "", "set CODEX_HOME in the environment of the account on each host"},
-		{"codex.inherit", c.Codex.Inherit, "remove the key"},
-	} {
-		if unbuilt.set {
-			r.fail(CodeUnsupportedKey, r.field(unbuilt.key), "not built yet for agents on other machines", unbuilt.do)
-		}
+	const unbuilt = "not built yet for agents on other machines"
+	if c.Codex.Home != "" {
+		r.fail(CodeUnsupportedKey, r.field("codex.home"), unbuilt, "set CODEX_HOME in the environment of the account on each host")
+	}
+	if c.Codex.Inherit {
+		r.fail(CodeUnsupportedKey, r.field("codex.inherit"), unbuilt, "remove the key")
 	}
 }

@@ -22,8 +22,6 @@ const AliveSize = 64
 
 const probeWait = 250 * time.Millisecond // how long LockDead waits for probes to end
 
-// ErrHeld: another process has the lock.
-
 // CreateAlive creates the alive file of a run at its full size and syncs it and its directory before the worker is started, so
 // that later neither a full disk nor a missing file looks like a dead worker. Until the first heartbeat it contains the time of its
 // creation. If it exists already, the error is fs.ErrExist.

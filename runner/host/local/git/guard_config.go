@@ -211,13 +211,8 @@ func remotesOf(list []setting, allowed func(address string) bool) map[string]boo
 	return remotes
 }
 
-func (c configRules) risky(list []setting) (some []setting) {
-	for _, s := range list {
-		if !c.allows(s) {
-			some = append(some, s)
-		}
-	}
-	return some
+func (c configRules) risky(list []setting) []setting {
+	return slices.DeleteFunc(slices.Clone(list), c.allows)
 }
 
 // allows reports whether an agent may make a setting: it can't make git execute a program, or push more or elsewhere.

@@ -89,18 +89,17 @@ func Has(ctx context.Context, dir, commit string) bool {
 	if err != nil {
 		return false
 	}
-	_, err = r.output(ctx, "cat-file", "-e", commit+"^{commit}")
+	_, err = r.output(r.git(ctx, "cat-file", "-e", commit+"^{commit}"))
 	return errors.Join(err, r.close()) == nil
 }
 
 // openToCompare opens a repository whose references are files.
 func openToCompare(dir string) (*reader, bool, error) {
 	r, ok, err := openReader(dir)
-	if err != nil || !ok {
-		return nil, false, err
+	if ok {
+		r, err = withoutTables(r, err)
 	}
-	r, err = withoutTables(r, nil)
-	return r, err == nil, err
+	return r, ok && err == nil, err
 }
 
 // withoutTables closes a reader with an error if its repository keeps references in tables, which are not read here.
@@ -113,7 +112,7 @@ func withoutTables(r *reader, err error) (*reader, error) {
 
 // countBeside counts the commits of HEAD that another commit does not contain.
 func (r *reader) countBeside(ctx context.Context, commit string) (*int, error) {
-	text, err := r.output(ctx, "rev-list", "--count", r.commit, "^"+commit, "--")
+	text, err := r.output(r.git(ctx, "rev-list", "--count", r.commit, "^"+commit, "--"))
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +177,7 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	case commit == "":
 		return r.commit, nil
 	}
-	from, err := r.output(ctx, "merge-base", commit, r.commit)
+	from, err := r.output(r.git(ctx, "merge-base", commit, r.commit))
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 {
 		return r.commit, nil // they have no common history

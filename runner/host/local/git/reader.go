@@ -86,9 +86,6 @@ func readFailed(ctx context.Context, dir string, err error) error {
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	if err == nil {
-		return nil
-	}
 	return files.Failed(err, "read the repository of %s", dir)
 }
 
@@ -178,28 +175,28 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 		"GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none",
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
 	// A shallow clone ends at the commits in this file, and not with an error.
-	if shallow := filepath.Join(r.common, "shallow"); isFile(shallow) {
+	shallow := filepath.Join(r.common, "shallow")
+	if info, err := os.Lstat(shallow); err == nil && info.Mode().IsRegular() {
 		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE="+shallow)
 	}
 	if r.index != "" {
-		borrowed := filepath.Join(r.common, "objects")
-		if strings.ContainsAny(borrowed, `:"`) { // it is an entry of a list
-			borrowed = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(borrowed) + `"`
-		}
 		cmd.Env = append(cmd.Env, "GIT_INDEX_FILE="+r.index, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "objects"),
-			"GIT_ALTERNATE_OBJECT_DIRECTORIES="+borrowed, "GIT_LITERAL_PATHSPECS=1")
+			"GIT_ALTERNATE_OBJECT_DIRECTORIES="+Quoted(filepath.Join(r.common, "objects")), "GIT_LITERAL_PATHSPECS=1")
 	}
 	return cmd
+}
+
+// Quoted returns a path as an entry of a list of git.
+func Quoted(path string) string {
+	if strings.ContainsAny(path, `:"`) {
+		path = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(path) + `"`
+	}
+	return path
 }
 
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
-}
-
-func isFile(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode().IsRegular()
 }
 
 // run runs git and makes the last that it complains of part of the error.
@@ -213,9 +210,8 @@ func (r *reader) run(cmd *exec.Cmd) error {
 	return nil
 }
 
-func (r *reader) output(ctx context.Context, args ...string) (string, error) {
+func (r *reader) output(cmd *exec.Cmd) (string, error) {
 	var out bytes.Buffer
-	cmd := r.git(ctx, args...)
 	cmd.Stdout = &out
 	err := r.run(cmd)
 	return strings.TrimSpace(out.String()), err
@@ -342,10 +338,7 @@ func pointer(file, prefix string) (path string, ok bool, err error) {
 	if !ok || path == "" || strings.ContainsAny(path, "\n\x00") {
 		return "", false, nil
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(file), path)
-	}
-	return path, true, nil
+	return absolute(filepath.Dir(file), path), true, nil
 }
 
 // resolveDir resolves all links in the path of a directory; ok is false if it does not exist.

@@ -1,7 +1,6 @@
 package git
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -326,10 +325,7 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	list := func(args ...string) (string, error) {
 		cmd := r.git(ctx, append([]string{"rev-list", "--stdin"}, args...)...)
 		cmd.Stdin = strings.NewReader(revisions)
-		var out bytes.Buffer
-		cmd.Stdout = &out
-		err := r.run(cmd)
-		return strings.TrimSpace(out.String()), err
+		return r.output(cmd)
 	}
 	count, err := list("--count")
 	n, notNumber := strconv.Atoi(count)

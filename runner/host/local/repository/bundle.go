@@ -85,7 +85,7 @@ func (m *Mirror) packCommand(ctx context.Context, objects string, want, have []s
 // withObjects lets a git command read the objects in another directory, unless that is empty.
 func (m *Mirror) withObjects(cmd *exec.Cmd, objects string) *exec.Cmd {
 	if objects != "" {
-		cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+quoted(objects))
+		cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+git.Quoted(objects))
 	}
 	return cmd
 }

@@ -164,14 +164,6 @@ func (d *delivery) references(ctx context.Context) ([]string, error) {
 	return strings.Fields(out), err
 }
 
-// quoted returns a path as an entry of a list of git.
-func quoted(path string) string {
-	if strings.ContainsAny(path, `:"`) {
-		path = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(path) + `"`
-	}
-	return path
-}
-
 // countNew returns the number of commits in neither the base nor the last delivery. What was delivered to another address of the
 // repository counts as new, because this one may be another repository.
 func (d *delivery) countNew(ctx context.Context) (n int, err error) {
