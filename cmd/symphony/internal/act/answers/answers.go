@@ -54,7 +54,12 @@ func (d Desk) Pass(ctx context.Context) (errs []error) {
 	}
 	due, err := d.due(ctx)
 	failed(err)
-	asked := byIssue(due)
+	asked := map[string][]*entry{} // by issue: the comments on requests that were made
+	for _, e := range due {
+		if e.Number > 0 && e.ID != "" {
+			asked[e.IssueID] = append(asked[e.IssueID], e)
+		}
+	}
 	for _, issue := range slices.Sorted(maps.Keys(asked)) {
 		if failed(because("replies to requests of "+asked[issue][0].identifier, d.readReplies(ctx, asked[issue]))) {
 			return errs
@@ -91,17 +96,6 @@ type entry struct {
 
 // recent is how long before a request another one makes a reply without an id ambiguous: its author may not have seen the newer one.
 const recent = 24 * time.Hour
-
-// byIssue returns the comments on requests that were made.
-func byIssue(all []*entry) map[string][]*entry {
-	found := map[string][]*entry{}
-	for _, e := range all {
-		if e.Number > 0 && e.ID != "" {
-			found[e.IssueID] = append(found[e.IssueID], e)
-		}
-	}
-	return found
-}
 
 // subjects returns what has a comment, or is to get one: open requests, then holds and failing deliveries.
 func (d Desk) subjects(ctx context.Context) (all []*entry, err error) {

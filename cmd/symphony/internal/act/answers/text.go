@@ -55,10 +55,7 @@ func block(s string, room *int) string {
 
 // span shows a text within a line.
 func span(s string) string {
-	short := text.Visible(text.Within(s, longestSpan))
-	if len(s) > longestSpan {
-		short += "…"
-	}
+	short := text.Visible(text.Short(s, longestSpan))
 	ticks := code(short, 1)
 	if strings.Trim(short, " ") == "" || strings.HasPrefix(short, "`") || strings.HasSuffix(short, "`") {
 		short = " " + short + " "

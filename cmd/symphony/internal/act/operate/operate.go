@@ -50,14 +50,13 @@ func (r Result) Err() error {
 }
 
 // Warnings are the errors of a pass that has applied the command nevertheless.
-func (r Result) Warnings() (list []string) {
+func (r Result) Warnings() []string {
 	if !r.Applied {
 		return nil
 	}
-	for _, e := range r.Pass.Errors {
-		list = append(list, strings.TrimSuffix(fmt.Sprintf("%s was applied, but its pass reported %s; %s", r.Verb, e, e.Hint), "; "))
-	}
-	return list
+	return text.Map(r.Pass.Errors, func(e *reconcile.Error) string {
+		return strings.TrimSuffix(fmt.Sprintf("%s was applied, but its pass reported %s; %s", r.Verb, e, e.Hint), "; ")
+	})
 }
 
 // Next returns what the command still needs to take effect.

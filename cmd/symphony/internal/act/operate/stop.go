@@ -302,9 +302,7 @@ func (s *stopping) checkLeft(signalled context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range passes {
-		list = append(list, fmt.Sprintf("process %d (symphony tick)", p.PID))
-	}
+	list = append(list, text.Map(passes, func(p reconcile.Process) string { return fmt.Sprintf("process %d (symphony tick)", p.PID) })...)
 	for _, row := range s.result.Stopped {
 		list = append(list, row.leftTexts()...)
 	}

@@ -14,14 +14,6 @@ import (
 // comments reports whether passes comment on issues.
 func comments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.ExplainHolds }
 
-// withHolds returns the tracker of a pass that comments: its comments end no hold.
-func withHolds(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, warn func(string)) *reconcile.TrackerAdapter {
-	if db == nil || t.Comments == nil || !comments(cfg.Tracker) {
-		return t
-	}
-	return answers.KeepHolds(t, db, warn)
-}
-
 // answer lets operators answer in the tracker, unless that has just failed to answer.
 func answer(ctx context.Context, p *project.Project, db *state.DB, o Options, t *reconcile.TrackerAdapter, r *Result) {
 	cfg := r.Config.Tracker

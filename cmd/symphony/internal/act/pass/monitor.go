@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -146,9 +147,7 @@ func (m *passMonitor) summary(cfg *workflow.Config, r Result, err error) string 
 	if err != nil {
 		lines = []string{m.p.Path + ": " + exit.From(err).Error()}
 	}
-	for _, e := range r.Errors {
-		lines = append(lines, e.Error())
-	}
+	lines = append(lines, text.Map(r.Errors, (*reconcile.Error).Error)...)
 	secrets := append(agent.EnvSecrets(m.p.Environ()), project.Secrets(m.p, cfg)...)
 	return agent.NewRedactor(secrets).Text(strings.Join(lines, "\n") + "\n")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -100,16 +101,13 @@ func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 }
 
 // keptAttentions returns the notifications of workspaces that are kept because of unsaved work.
-func keptAttentions(ctx context.Context, p *project.Project, db *state.DB) (list []reconcile.Attention, err error) {
+func keptAttentions(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Attention, error) {
 	recorded, err := db.Store.State(ctx)
 	if err != nil {
 		return nil, err
 	}
 	kept, err := view.Kept(ctx, p.StateDir, db, recorded)
-	for _, w := range kept {
-		list = append(list, reconcile.KeptAttention(w))
-	}
-	return list, err
+	return text.Map(kept, reconcile.KeptAttention), err
 }
 
 // deliver runs the hook for each open notification, several at once, and reports whether it ran at all.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/answers"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -344,7 +345,10 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		if err != nil {
 			return reconcile.Deps{}, nil, err
 		}
-		d.Tracker = withHolds(project.VerifyFirst(tracker, db, cfg, p.Path, warn), db, cfg, warn)
+		d.Tracker = project.VerifyFirst(tracker, db, cfg, p.Path, warn)
+		if db != nil && d.Tracker.Comments != nil && comments(cfg.Tracker) { // which end no hold
+			d.Tracker = answers.KeepHolds(d.Tracker, db, warn)
+		}
 	}
 	return d, runners, nil
 }
@@ -400,10 +404,7 @@ type emptyStore struct{ reconcile.Store }
 func (emptyStore) State(context.Context) (reconcile.State, error) { return reconcile.State{}, nil }
 
 func workflowWarnings(cfg *workflow.Config) []string {
-	var list []string
-	for _, w := range cfg.Warnings {
-		list = append(list, w.String())
-	}
+	list := text.Map(cfg.Warnings, workflow.Warning.String)
 	for _, problem := range cfg.Prompt.Check() {
 		list = append(list, problem.String()+" (a run that renders it fails)")
 	}

@@ -13,15 +13,14 @@ import (
 // Unsettled lists the runs that no pass has settled yet. kept may have the database open. There are none if the database can't be read,
 // which the next pass reports.
 func Unsettled(ctx context.Context, p *project.Project, kept *KeptDB) []reconcile.Run {
-	if db := kept.Opened(); db != nil {
-		runs, _ := db.Runs.Unsettled(ctx)
-		return runs
+	db := kept.Opened()
+	if db == nil {
+		var err error
+		if db, err = project.OpenForReading(ctx, p); err != nil {
+			return nil
+		}
+		defer db.Close()
 	}
-	db, err := project.OpenForReading(ctx, p)
-	if err != nil {
-		return nil
-	}
-	defer db.Close()
 	runs, _ := db.Runs.Unsettled(ctx)
 	return runs
 }

@@ -264,9 +264,7 @@ func (r Result) Outlook(now time.Time) (list []string) {
 	n := narrator{r, now}
 	groups := slices.DeleteFunc(n.groups(), func(g waitingGroup) bool { return n.Obstacle != nil && g.Reason == n.Obstacle.Reason })
 	list = append(list, n.ObstacleText(n.now))
-	for _, g := range groups[:min(len(groups), mostGroups)] {
-		list = append(list, g.text())
-	}
+	list = append(list, text.Map(groups[:min(len(groups), mostGroups)], waitingGroup.text)...)
 	if len(groups) > mostGroups {
 		list = append(list, "other issues wait for other reasons: see symphony ps --all")
 	}
