@@ -114,9 +114,8 @@ func (a Attentions) TakeAttention(
 
 // DoneAttention records that a notification was delivered, or why that failed. It is not tried again.
 func (a Attentions) DoneAttention(ctx context.Context, now time.Time, key, failure string) error {
-	return a.update(ctx, "record the notification", full, func(t tx) error {
-		return t.run(`UPDATE attentions SET done_at = ?, error = ? WHERE key = ?`, stamp(now), failure, key)
-	})
+	return a.update(ctx, "record the notification", full,
+		statement(`UPDATE attentions SET done_at = ?, error = ? WHERE key = ?`, stamp(now), failure, key))
 }
 
 // LeftAttentions reports whether the process that by names died while it delivered a notification. Its hook may still run.
@@ -129,11 +128,9 @@ func (a Attentions) LeftAttentions(ctx context.Context, now time.Time, patience 
 // GiveUpAttentions closes the unfinished notifications of the process that by names, whose hook has ended, except those that
 // may be taken again.
 func (a Attentions) GiveUpAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) error {
-	return a.update(ctx, "give up notifications", full, func(t tx) error {
-		return t.run(`UPDATE attentions SET done_at = :now,
-			error = iif(error = '', 'not finished by ' || taken_by, error) WHERE `+overdue+` AND NOT (`+takeable+`)`,
-			attentionTimes(now, patience, sql.Named("by", by))...)
-	})
+	return a.update(ctx, "give up notifications", full, statement(`UPDATE attentions SET done_at = :now,
+		error = iif(error = '', 'not finished by ' || taken_by, error) WHERE `+overdue+` AND NOT (`+takeable+`)`,
+		attentionTimes(now, patience, sql.Named("by", by))...))
 }
 
 // DropAttentions closes all open notifications undelivered, because the workflow has no hook for them.
@@ -143,7 +140,6 @@ func (a Attentions) DropAttentions(ctx context.Context, now time.Time) error {
 	if err != nil || !some {
 		return err
 	}
-	return a.update(ctx, "drop notifications", full, func(t tx) error {
-		return t.run(`UPDATE attentions SET done_at = ?, error = 'the workflow has no hooks.on_attention' WHERE done_at IS NULL`, stamp(now))
-	})
+	return a.update(ctx, "drop notifications", full,
+		statement(`UPDATE attentions SET done_at = ?, error = 'the workflow has no hooks.on_attention' WHERE done_at IS NULL`, stamp(now)))
 }

@@ -125,9 +125,8 @@ func (j Journal) QueuedCalls(ctx context.Context, runID string) ([]reconcile.Cal
 
 // BeginCall marks a waiting call as running. If it no longer waits the error is reconcile.ErrConflict.
 func (j Journal) BeginCall(ctx context.Context, id string, now time.Time) error {
-	return j.update(ctx, "begin a call", full, func(t tx) error {
-		return t.must("call "+id, `UPDATE calls SET status = 'running', started_at = ? WHERE id = ? AND status = 'queued'`, stamp(now), id)
-	})
+	return j.update(ctx, "begin a call", full,
+		change("call "+id, `UPDATE calls SET status = 'running', started_at = ? WHERE id = ? AND status = 'queued'`, stamp(now), id))
 }
 
 // EndCall stores how a call ended, once. The parameters of a turn, which may contain images, are not kept.

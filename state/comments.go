@@ -80,9 +80,8 @@ func (s Store) Holds(ctx context.Context) ([]Hold, error) {
 
 // KeepHold records that no comment up to h.CommentAt ends the hold.
 func (s Store) KeepHold(ctx context.Context, h Hold) error {
-	return s.update(ctx, "keep the hold", full, func(t tx) error {
-		return t.run(`UPDATE claims SET hold_comment_at = ? WHERE issue_id = ? AND status = ?`, stamp(h.CommentAt), h.IssueID, reconcile.Held)
-	})
+	return s.update(ctx, "keep the hold", full,
+		statement(`UPDATE claims SET hold_comment_at = ? WHERE issue_id = ? AND status = ?`, stamp(h.CommentAt), h.IssueID, reconcile.Held))
 }
 
 // PullRequest is the newest pull request of an issue's branch, as the tracker described it at SeenAt.
@@ -102,14 +101,11 @@ func pullRequestFields(p *PullRequest) []any {
 // SavePullRequests implements reconcile.Store. A power failure may lose them: the next refresh reads them again.
 func (s Store) SavePullRequests(ctx context.Context, now time.Time, issues []reconcile.Issue) error {
 	return s.update(ctx, "store the pull requests", normal, func(t tx) error {
-		for _, i := range issues {
+		return each(issues, func(i reconcile.Issue) error {
 			p := PullRequest{i.ID, i.Identifier, *i.PullRequest, now}
-			if err := t.run(`INSERT OR REPLACE INTO pull_requests (`+pullRequestColumns+`) VALUES (`+marks(pullRequestColumns)+`)`,
-				pullRequestFields(&p)...); err != nil {
-				return err
-			}
-		}
-		return nil
+			return t.run(`INSERT OR REPLACE INTO pull_requests (`+pullRequestColumns+`) VALUES (`+marks(pullRequestColumns)+`)`,
+				pullRequestFields(&p)...)
+		})
 	})
 }
 

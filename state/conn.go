@@ -111,6 +111,26 @@ func (t tx) must(what, query string, args ...any) error {
 	return err
 }
 
+// statement is a transaction of one statement.
+func statement(query string, args ...any) func(tx) error {
+	return func(t tx) error { return t.run(query, args...) }
+}
+
+// change is a transaction of one statement that must change a row.
+func change(what, query string, args ...any) func(tx) error {
+	return func(t tx) error { return t.must(what, query, args...) }
+}
+
+// each calls do with the elements of a list, until one fails.
+func each[T any](list []T, do func(T) error) error {
+	for _, v := range list {
+		if err := do(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // reader executes queries outside a transaction.
 func (c *conn) reader(ctx context.Context) tx { return tx{c.sql, uninterrupted(ctx)} }
 

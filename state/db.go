@@ -314,10 +314,7 @@ func (db *DB) Close() error {
 	if db.checkFiles("close the state") != nil {
 		return nil //nolint:nilerr // the next process that opens the database reports it
 	}
-	if err := db.sql.Close(); err != nil {
-		return fault(db.dir, "close the state", err)
-	}
-	return nil
+	return fault(db.dir, "close the state", db.sql.Close())
 }
 
 // Current reports whether the directory still has the database that was opened, with the same schema. A process that keeps a

@@ -144,12 +144,7 @@ func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, created
 		return nil
 	}
 	return j.update(ctx, "store what the agent created in the tracker", full, func(t tx) error {
-		for _, c := range created {
-			if err := noGuidance(t, c.Kind, c.ID, issueID, runID, now); err != nil {
-				return err
-			}
-		}
-		return nil
+		return each(created, func(c reconcile.Created) error { return noGuidance(t, c.Kind, c.ID, issueID, runID, now) })
 	})
 }
 
@@ -264,9 +259,7 @@ func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, 
 
 // EndThreads makes the next run of an issue start a new thread.
 func (o Operator) EndThreads(ctx context.Context, issueID string) error {
-	return o.update(ctx, "end the threads of the issue", full, func(t tx) error {
-		return t.run(`UPDATE threads SET ended = 1 WHERE issue_id = ?`, issueID)
-	})
+	return o.update(ctx, "end the threads of the issue", full, statement(`UPDATE threads SET ended = 1 WHERE issue_id = ?`, issueID))
 }
 
 // LastSeen returns what the agent knows of its issue in a thread; false if that was never stored, as with threads of earlier versions.
@@ -314,9 +307,8 @@ func (c *conn) Delivered(ctx context.Context, issueID string) (reconcile.Deliver
 // RecordDelivered stores what a run has pushed for its issue. It does so even if the worker has lost the run, because a later
 // delivery must know what is on the branch.
 func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error {
-	return j.update(ctx, "record what was delivered", full, func(t tx) error {
-		return t.run(`INSERT INTO deliveries (issue_id, `+deliveredColumns+`) VALUES (?, `+marks(deliveredColumns)+`)
-			ON CONFLICT (issue_id) DO UPDATE SET url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
-			base = excluded.base, at = excluded.at, pull_request = excluded.pull_request`, append([]any{issueID}, deliveredFields(&d)...)...)
-	})
+	return j.update(ctx, "record what was delivered", full, statement(
+		`INSERT INTO deliveries (issue_id, `+deliveredColumns+`) VALUES (?, `+marks(deliveredColumns)+`)
+		ON CONFLICT (issue_id) DO UPDATE SET url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
+		base = excluded.base, at = excluded.at, pull_request = excluded.pull_request`, append([]any{issueID}, deliveredFields(&d)...)...))
 }

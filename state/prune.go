@@ -142,15 +142,9 @@ func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []str
 		if err := deleteRequests(t, runIDs); err != nil {
 			return err
 		}
-		for _, which := range []string{
-			`calls WHERE agent`, `threads WHERE issue_id`, `pull_requests WHERE issue_id`,
-			`comments WHERE issue_id`, `created WHERE issue_id`,
-		} {
-			if err := t.run(`DELETE FROM `+which+` = ?`, issueID); err != nil {
-				return err
-			}
-		}
-		return nil
+		return each([]string{
+			`calls WHERE agent`, `threads WHERE issue_id`, `pull_requests WHERE issue_id`, `comments WHERE issue_id`, `created WHERE issue_id`,
+		}, func(which string) error { return t.run(`DELETE FROM `+which+` = ?`, issueID) })
 	})
 	return runIDs, err
 }
@@ -158,13 +152,11 @@ func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []str
 // MoveWorkspaces gives the workspaces below the folder from, which was moved to the path to, their new paths. Repeated, it changes nothing.
 func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 	return o.update(ctx, "move workspaces", full, func(t tx) error {
-		for _, column := range [][2]string{{"claims", "workspace_root"}, {"runs", "workspace_root"}, {"runs", "workspace_path"}} {
+		columns := [][2]string{{"claims", "workspace_root"}, {"runs", "workspace_root"}, {"runs", "workspace_path"}}
+		return each(columns, func(column [2]string) error {
 			const move = `UPDATE %s SET %[2]s = ?2 || substr(%[2]s, length(?1)) WHERE substr(%[2]s, 1, length(?1)) = ?1`
-			if err := t.run(fmt.Sprintf(move, column[0], column[1]), from+"/", to); err != nil {
-				return err
-			}
-		}
-		return nil
+			return t.run(fmt.Sprintf(move, column[0], column[1]), from+"/", to)
+		})
 	})
 }
 

@@ -24,10 +24,9 @@ func (j Journal) TakeRemote(ctx context.Context, id string, h reconcile.Handle, 
 // SaveRemote stores what the process that took a run by TakeRemote knows of it on its host, and when it last had a link, zero if it had
 // none.
 func (j Journal) SaveRemote(ctx context.Context, id string, known reconcile.RemoteState, heard, now time.Time) error {
-	return j.update(ctx, "update run "+id, full, func(t tx) error {
-		return t.must("run "+id, `UPDATE runs SET remote = ?, heard_at = coalesce(?, heard_at), heartbeat_at = ?
-			WHERE id = ? AND remote = ? AND phase = ?`, known, stamp(heard), stamp(now), id, reconcile.RemoteBegun, reconcile.EndingThere)
-	})
+	return j.update(ctx, "update run "+id, full, change("run "+id, `UPDATE runs SET remote = ?, heard_at = coalesce(?, heard_at),
+		heartbeat_at = ? WHERE id = ? AND remote = ? AND phase = ?`,
+		known, stamp(heard), stamp(now), id, reconcile.RemoteBegun, reconcile.EndingThere))
 }
 
 // SaveRemoteWorkspace stores the workspace of a run's issue on the run's host; nil if there is none.
@@ -39,16 +38,6 @@ func (j Journal) SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *
 		return t.run(`INSERT OR REPLACE INTO remote_workspaces (issue_id, host, root, run_id, workspace) VALUES (?, ?, ?, ?, ?)`,
 			run.IssueID, run.Host, run.WorkspaceRoot, run.ID, jsonOf(w))
 	})
-}
-
-// hostGone stores that an operator counts a run as ended on its host.
-func hostGone(t tx, runID string) error {
-	return t.must("run "+runID, `UPDATE runs SET remote = ? WHERE id = ? AND remote = ?`, reconcile.RemoteGone, runID, reconcile.RemoteBegun)
-}
-
-// abandonWorkspaces stores that no run is to use the workspaces of an issue on hosts.
-func abandonWorkspaces(t tx, issueID string) error {
-	return t.run(`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true')) WHERE issue_id = ?`, issueID)
 }
 
 // remoteBlocks returns the blocks of hosts among the values of meta.

@@ -105,13 +105,9 @@ func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Reque
 		return nil
 	}
 	return j.update(ctx, "record the answers that run "+runID+" received", full, func(t tx) error {
-		for _, r := range answered {
-			if err := t.run(`UPDATE requests SET told_run = ? WHERE issue_id = ? AND number = ? AND told_run = ''`,
-				runID, r.IssueID, r.Number); err != nil {
-				return err
-			}
-		}
-		return nil
+		return each(answered, func(r reconcile.Request) error {
+			return t.run(`UPDATE requests SET told_run = ? WHERE issue_id = ? AND number = ? AND told_run = ''`, runID, r.IssueID, r.Number)
+		})
 	})
 }
 

@@ -111,12 +111,7 @@ func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.C
 		return nil
 	}
 	return s.update(ctx, "store the decisions of a pass", full, func(t tx) error {
-		for _, c := range changes {
-			if err := commit(t, now, c); err != nil {
-				return err
-			}
-		}
-		return nil
+		return each(changes, func(c reconcile.Change) error { return commit(t, now, c) })
 	})
 }
 
@@ -140,8 +135,13 @@ func commit(t tx, now time.Time, c reconcile.Change) (err error) {
 	for host, block := range c.RemoteBlocks {
 		step(true, func() error { return saveBlock(t, now, metaRemoteBlock+host, block) })
 	}
-	step(c.HostGone != "", func() error { return hostGone(t, c.HostGone) })
-	step(c.Abandon != "", func() error { return abandonWorkspaces(t, c.Abandon) })
+	step(c.HostGone != "", func() error {
+		return t.must("run "+c.HostGone, `UPDATE runs SET remote = ? WHERE id = ? AND remote = ?`,
+			reconcile.RemoteGone, c.HostGone, reconcile.RemoteBegun)
+	})
+	step(c.Abandon != "", func() error {
+		return t.run(`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true')) WHERE issue_id = ?`, c.Abandon)
+	})
 	step(!c.Unblocked.IsZero(), func() error { return setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)) })
 	step(c.Paused != nil && *c.Paused, func() error { return setMeta(t, metaPaused, "1") })
 	step(c.Paused != nil && !*c.Paused, func() error { return clearMeta(t, metaPaused) })
@@ -217,27 +217,22 @@ func (s Store) SaveSweep(ctx context.Context, now time.Time) error {
 
 // RequestStop implements reconcile.Store. It keeps an earlier reason, and ignores a run that has an outcome.
 func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
-	return s.update(ctx, "ask run "+runID+" to stop", full, func(t tx) error {
-		return t.run(`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
-			WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, orNull(&reason), at.Mono, at.Boot, runID)
-	})
+	return s.update(ctx, "ask run "+runID+" to stop", full, statement(`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
+		WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, orNull(&reason), at.Mono, at.Boot, runID))
 }
 
 // ReapFailed implements reconcile.Store.
 func (s Store) ReapFailed(ctx context.Context, runID string) error {
-	return s.update(ctx, "count a failed try to end run "+runID, full, func(t tx) error {
-		return t.run(`UPDATE runs SET reap_tries = reap_tries + 1 WHERE id = ? AND settled = 0`, runID)
-	})
+	return s.update(ctx, "count a failed try to end run "+runID, full,
+		statement(`UPDATE runs SET reap_tries = reap_tries + 1 WHERE id = ? AND settled = 0`, runID))
 }
 
 // EndDead implements reconcile.Store. The run counts in the runtime totals up to its last heartbeat, because its death may
 // be detected days later.
 func (s Store) EndDead(ctx context.Context, now time.Time, run reconcile.Run, outcome reconcile.Outcome, code, message string) error {
-	return s.update(ctx, "end run "+run.ID, full, func(t tx) error {
-		return t.must("run "+run.ID, `UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
-			ended_at = ?, runtime_ms = max(0, coalesce(heartbeat_at, started_at) - started_at)
-			WHERE id = ? AND outcome IS NULL AND phase = ?`, outcome, code, message, stamp(now), run.ID, run.Phase)
-	})
+	return s.update(ctx, "end run "+run.ID, full, change("run "+run.ID, `UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
+		ended_at = ?, runtime_ms = max(0, coalesce(heartbeat_at, started_at) - started_at)
+		WHERE id = ? AND outcome IS NULL AND phase = ?`, outcome, code, message, stamp(now), run.ID, run.Phase))
 }
 
 // SaveSkips implements reconcile.Store. If an issue is skipped twice the first reason counts. An issue that is still skipped

@@ -31,12 +31,6 @@ const (
 	history      = 30 * 24 * time.Hour
 )
 
-// Running is the number of running claims.
-func (s Size) Running() int { return s.Claims / runningEvery }
-
-// Held is the number of held claims.
-func (s Size) Held() int { return s.Claims/heldEvery - s.Running() }
-
 // Large creates a state of size s in dir, which has none yet. It stores many rows in one transaction, because ten thousand
 // transactions would take minutes, and uses SQL for the rows that no Commit writes.
 func Large(ctx context.Context, dir string, now time.Time, s Size) error {

@@ -178,10 +178,7 @@ func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 	if err == nil {
 		n, err = strconv.Atoi(out)
 	}
-	if err != nil {
-		return 0, d.failed(host.CodeDeliveryFailed, "count the commits", err)
-	}
-	return n, nil
+	return n, d.failed(host.CodeDeliveryFailed, "count the commits", err)
 }
 
 // push pushes the commit to the branch, and makes sure that it is there, whatever git push reports.
