@@ -229,8 +229,12 @@ func (p *planner) clock() {
 			p.update(&Change{RemoteBlocks: p.setRemoteBlock(host, next)})
 		}
 	}
-	latest := p.s.Now.Add(max(p.s.Policy.MaxRetryBackoff, firstBackoff))
-	for _, c := range p.byAge() {
+	p.dueBy(p.s.Now.Add(max(p.s.Policy.MaxRetryBackoff, firstBackoff)), p.byAge())
+}
+
+// dueBy makes claims that wait longer than until a time due then.
+func (p *planner) dueBy(latest time.Time, claims []*Claim) {
+	for _, c := range claims {
 		if c.Status == Waiting && c.DueAt.After(latest) {
 			next := *c
 			next.DueAt = latest
@@ -276,13 +280,7 @@ func (p *planner) setPaused(cmd Command) {
 // unblock ends the blocks of the project, and the waiting of every claim, even in a pass for one issue, because that pass deletes
 // the command. The blocks of the account are not the planner's.
 func (p *planner) unblock(cmd Command) {
-	for _, c := range p.everyClaim() {
-		if c.Status == Waiting && c.DueAt.After(p.s.Now) {
-			next := *c
-			next.DueAt = p.s.Now
-			p.update(p.put(next))
-		}
-	}
+	p.dueBy(p.s.Now, p.everyClaim())
 	change := &Change{AgentBlock: &Block{}, TrackerBlock: &Block{}, Unblocked: p.s.Now, Commands: []int64{cmd.ID}}
 	if len(p.s.RemoteBlocks) > 0 {
 		change.RemoteBlocks = map[string]Block{}

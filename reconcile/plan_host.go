@@ -31,13 +31,9 @@ const (
 // endOnHost plans that a run whose worker is dead is ended on its host. Until that is confirmed the run is not settled, and nothing else
 // starts for its issue. If its host is silent for too long, the claim is held, or the host is given up, as the workflow says.
 func (p *planner) endOnHost(r Run, live Liveness) {
-	isGone := func(cmd Command) bool { return cmd.Verb == VerbHostGone && cmd.IssueID == r.IssueID }
-	switch {
-	case live.Alive: // it is killed first
-		return
-	case p.s.MachineBlock != nil: // no worker can be started on this machine
-		return
-	case slices.ContainsFunc(p.s.Commands, isGone): // hostIsGone decides
+	isGone := func(cmd Command) bool { return cmd.Verb == VerbHostGone && cmd.IssueID == r.IssueID } // hostIsGone decides
+	// A worker that is alive is killed first. With a block of this machine none can be started.
+	if live.Alive || p.s.MachineBlock != nil || slices.ContainsFunc(p.s.Commands, isGone) {
 		return
 	}
 	c := p.claims[r.IssueID]
@@ -62,12 +58,7 @@ func (p *planner) endOnHost(r Run, live Liveness) {
 }
 
 // lastHeard is when the run's host was last heard of, as far as it is known.
-func (r Run) lastHeard() time.Time {
-	if r.HeardAt.IsZero() {
-		return r.StartedAt
-	}
-	return r.HeardAt
-}
+func (r Run) lastHeard() time.Time { return cmp.Or(r.HeardAt, r.StartedAt) }
 
 // Lost returns for how long a worker has heard nothing from its host; 0 if that is not long, or not known.
 func (r Run) Lost(now time.Time) time.Duration {
@@ -84,10 +75,9 @@ func LostHosts(runs []Run, now time.Time) map[string]time.Duration {
 	for _, r := range runs {
 		if r.Remote == RemoteBegun && r.Outcome == "" {
 			silence := r.Lost(now)
-			if known, found := lost[r.Host]; found {
-				silence = min(silence, known)
+			if known, found := lost[r.Host]; !found || silence < known {
+				lost[r.Host] = silence
 			}
-			lost[r.Host] = silence
 		}
 	}
 	maps.DeleteFunc(lost, func(_ string, silence time.Duration) bool { return silence == 0 })
@@ -195,14 +185,8 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 		return fmt.Sprintf("lost for %v", silence.Round(time.Second)), SkipUnverified
 	}
 	b, blocked := d.s.RemoteBlocks[host]
-	if !blocked {
-		return "", ""
-	}
-	waits := d.s.Now.Before(b.NextTry)
-	for _, r := range d.s.Runs {
-		waits = waits || r.Host == host && d.runs[r.ID] != nil && b.startedUnder(r)
-	}
-	if waits {
+	tests := func(r Run) bool { return r.Host == host && d.runs[r.ID] != nil && b.startedUnder(r) }
+	if blocked && (d.s.Now.Before(b.NextTry) || slices.ContainsFunc(d.s.Runs, tests)) {
 		return b.Code + ": " + strings.TrimPrefix(b.Message, host+": "), SkipBlocked
 	}
 	return "", ""
@@ -210,16 +194,13 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 
 // setRemoteBlock sets the block of a host in the snapshot and returns what is to be stored. A block without a code ends it.
 func (p *planner) setRemoteBlock(host string, b Block) map[string]Block {
-	changed := map[string]Block{host: b}
-	p.s.RemoteBlocks = maps.Clone(p.s.RemoteBlocks) // that of the snapshot stays
-	if b.Code == "" {
-		delete(p.s.RemoteBlocks, host)
-	} else if p.s.RemoteBlocks == nil {
-		p.s.RemoteBlocks = maps.Clone(changed)
-	} else {
-		p.s.RemoteBlocks[host] = b
+	blocks := map[string]Block{} // those of the snapshot stay
+	maps.Copy(blocks, p.s.RemoteBlocks)
+	if blocks[host] = b; b.Code == "" {
+		delete(blocks, host)
 	}
-	return changed
+	p.s.RemoteBlocks = blocks
+	return map[string]Block{host: b}
 }
 
 // hostIsGone carries out the operator's command: the workspace of the issue on its host counts as abandoned, and a run that the host does

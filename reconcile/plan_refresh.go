@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -49,10 +50,7 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 		return false
 	}
 	// The grace is measured up to the worker's last heartbeat, so that a suspend or a step of the clock since then does not use it up.
-	now := r.HeartbeatAt
-	if now.IsZero() {
-		now = p.s.Now
-	}
+	now := cmp.Or(r.HeartbeatAt, p.s.Now)
 	here := r.HandoffState == "" || NormalizeState(r.HandoffState) == NormalizeState(issue.State)
 	return here && now.Sub(r.HandoffAt).Abs() < handoffGrace
 }
