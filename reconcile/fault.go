@@ -71,9 +71,6 @@ func MachineFault(code string) bool {
 	return class == ClassMachine || class == ClassTracker
 }
 
-// TrackerFault reports whether the code is a fault of the tracker (specification 11.4).
-func TrackerFault(code string) bool { return RunClass(code) == ClassTracker }
-
 // AccountFault reports whether the code is a fault of the agent's account, which all its projects share.
 func AccountFault(code string) bool { return code == CodeAgentAuth || code == CodeAgentQuota }
 

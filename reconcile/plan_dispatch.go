@@ -374,12 +374,9 @@ func (d *dispatch) start(c contender) {
 	if slots := s.Account.Slots; slots != nil {
 		s.Account.Slots = &Slots{Free: slots.Free - 1, Taken: slots.Taken + 1, Max: slots.Max}
 	}
-	probed := s.Account.Block
-	if host != "" {
-		probed = nil
-	}
-	if probed != nil {
-		next, read := probed.Tried(s.Now), *probed
+	var probed *Block
+	if b := s.Account.Block; b != nil && host == "" {
+		next, read := b.Tried(s.Now), *b
 		if s.insists(c) {
 			read.NextTry = time.Time{} // whenever the next try is due
 		}
@@ -397,12 +394,10 @@ func (d *dispatch) start(c contender) {
 
 // unsavedSkips reports the workspaces of finished issues that are kept because of unsaved work.
 func (p *planner) unsavedSkips() {
-	listed := map[string]bool{}
-	for _, issue := range p.s.Tracker.Candidates {
-		listed[issue.ID] = true // the issue is active again, and its workspace is in use
-	}
 	for _, w := range p.s.Workspaces {
-		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil && !listed[w.IssueID] {
+		inUse := func(i Issue) bool { return i.ID == w.IssueID } // it is active again
+		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil &&
+			!slices.ContainsFunc(p.s.Tracker.Candidates, inUse) {
 			p.plan.Skips = append(p.plan.Skips, Skip{
 				IssueID: w.IssueID, Identifier: w.Identifier, Reason: SkipUnsavedWork,
 				Message: w.KeptText(),

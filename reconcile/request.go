@@ -202,13 +202,20 @@ const (
 	attentionTries = 3
 )
 
+// issueAttention is about a state that an issue has been in since then.
+func issueAttention(kind AttentionKind, issueID, identifier string, since time.Time, text string) Attention {
+	return Attention{
+		Key:  fmt.Sprintf("%s:%s:%d", kind, issueID, since.UnixMilli()),
+		Kind: kind, IssueID: issueID, Identifier: identifier, Text: text,
+	}
+}
+
 // HoldAttention returns the notification of a held claim.
 func HoldAttention(c Claim) Attention {
-	return Attention{
-		Key:  fmt.Sprintf("hold:%s:%d", c.IssueID, c.HeldAt.UnixMilli()),
-		Kind: AttentionHold, IssueID: c.IssueID, Identifier: c.Identifier,
-		Text: fmt.Sprintf("%s is held (%s): %s", c.Identifier, c.HoldReason, c.HoldText()), At: c.HeldAt,
-	}
+	text := fmt.Sprintf("%s is held (%s): %s", c.Identifier, c.HoldReason, c.HoldText())
+	a := issueAttention(AttentionHold, c.IssueID, c.Identifier, c.HeldAt, text)
+	a.At = c.HeldAt
+	return a
 }
 
 // BlockAttention returns the notification of a block by the agent or this machine. A block with another code is notified again.
@@ -217,31 +224,22 @@ func BlockAttention(b Block) Attention { return blocked(b.Code, b.Since, b) }
 // KeptAttention returns the notification of a finished issue's workspace that is kept because of unsaved work. Its storage time
 // begins now, however long the workspace has been kept.
 func KeptAttention(w Workspace) Attention {
-	return Attention{
-		Key:  fmt.Sprintf("kept:%s:%d", w.IssueID, w.KeptSince.UnixMilli()),
-		Kind: AttentionKept, IssueID: w.IssueID, Identifier: w.Identifier,
-		Text: fmt.Sprintf("the workspace of %s is %s", w.Identifier, w.KeptText()),
-	}
+	text := fmt.Sprintf("the workspace of %s is %s", w.Identifier, w.KeptText())
+	return issueAttention(AttentionKept, w.IssueID, w.Identifier, w.KeptSince, text)
 }
 
 // DeliveryAttention returns the notification of a delivery that fails again and again; false before the third failure.
 func DeliveryAttention(c Claim) (Attention, bool) {
 	d := c.Delivery
-	return Attention{
-		Key:  fmt.Sprintf("delivery:%s:%d", c.IssueID, d.FailedAt.UnixMilli()),
-		Kind: AttentionDelivery, IssueID: c.IssueID, Identifier: c.Identifier,
-		Text: fmt.Sprintf("the work on %s was not delivered after %d tries: %s: %s; symphony deliver %s tries again now",
-			c.Identifier, d.Tries, d.Code, d.Message, c.Identifier),
-	}, d.Due && d.Tries >= attentionTries
+	text := fmt.Sprintf("the work on %s was not delivered after %d tries: %s: %s; symphony deliver %s tries again now",
+		c.Identifier, d.Tries, d.Code, d.Message, c.Identifier)
+	return issueAttention(AttentionDelivery, c.IssueID, c.Identifier, d.FailedAt, text), d.Due && d.Tries >= attentionTries
 }
 
 // ReadyAttention returns the notification of an issue that was handed over in a state that is not terminal; false for other releases.
 func ReadyAttention(c Claim, gone Gone, now time.Time) (Attention, bool) {
-	return Attention{
-		Key:  fmt.Sprintf("ready:%s:%d", c.IssueID, now.UnixMilli()),
-		Kind: AttentionReady, IssueID: c.IssueID, Identifier: c.Identifier,
-		Text: fmt.Sprintf("%s was handed over: it is in %s; symphony show %s has the details", c.Identifier, gone.State, c.Identifier),
-	}, gone.Reason == StopInactive
+	text := fmt.Sprintf("%s was handed over: it is in %s; symphony show %s has the details", c.Identifier, gone.State, c.Identifier)
+	return issueAttention(AttentionReady, c.IssueID, c.Identifier, now, text), gone.Reason == StopInactive
 }
 
 // OutageAttention returns the notification of a fault of the tracker, whatever its code; false until it has lasted 5 minutes.

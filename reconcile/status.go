@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -103,25 +104,11 @@ func (n Counts) Plus(m Counts) Counts {
 
 // field is the number of issues with the status; a number of its own for a status that is not counted.
 func (n *Counts) field(s Status) *int {
-	switch s {
-	case StatusNeedsAnswer:
-		return &n.NeedsAnswer
-	case StatusRunning:
-		return &n.Running
-	case StatusHeld:
-		return &n.Held
-	case StatusUndelivered:
-		return &n.Undelivered
-	case StatusQueued:
-		return &n.Queued
-	case StatusBlocked:
-		return &n.Blocked
-	case StatusWaiting:
-		return &n.Waiting
-	case StatusSkipped:
-		return &n.Skipped
+	counted := map[Status]*int{
+		StatusNeedsAnswer: &n.NeedsAnswer, StatusRunning: &n.Running, StatusHeld: &n.Held, StatusUndelivered: &n.Undelivered,
+		StatusQueued: &n.Queued, StatusBlocked: &n.Blocked, StatusWaiting: &n.Waiting, StatusSkipped: &n.Skipped,
 	}
-	return new(int)
+	return cmp.Or(counted[s], new(int))
 }
 
 // Of is the number of issues with the status.

@@ -84,16 +84,13 @@ func (t *tick) load(ctx context.Context) bool {
 			rec, err = t.Store.State(ctx)
 		}
 	}
+	s := &t.snapshot
+	if err == nil && t.Policy.DailyBudget.Set() {
+		s.Today, err = t.Store.UsedOn(ctx, t.Now())
+	}
 	if err != nil {
 		_ = t.fail("state_read", err)
 		return false
-	}
-	s := &t.snapshot
-	if t.Policy.DailyBudget.Set() {
-		if s.Today, err = t.Store.UsedOn(ctx, t.Now()); err != nil {
-			_ = t.fail("state_read", err)
-			return false
-		}
 	}
 	s.State, s.Now, s.Boot, s.Mono, s.Policy, s.Tracker = rec, t.Now(), t.Boot, t.Mono(), t.Policy, nil
 	s.DispatchOff = s.DispatchOff || rec.ReadOnly

@@ -67,8 +67,9 @@ func linksInMutation(m reconcile.Mutation) []reconcile.Link {
 func linksIn(text string, attachments bool) []reconcile.Link {
 	var links, others []reconcile.Link
 	for _, u := range urlsIn(text) {
-		if pr := pullRequest(u); pr != nil {
-			links = append(links, reconcile.Link{Kind: linkPullRequest, URL: pr.String()})
+		if page := pullRequestPath().FindStringSubmatch(u.Path); page != nil {
+			u = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: page[1]}
+			links = append(links, reconcile.Link{Kind: linkPullRequest, URL: u.String()})
 		} else if attachments {
 			others = append(others, reconcile.Link{Kind: linkAttachment, URL: u.String()})
 		}
@@ -76,17 +77,8 @@ func linksIn(text string, attachments bool) []reconcile.Link {
 	return append(links, others...)
 }
 
-// pullRequestPath matches OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket and Gitea.
+// pullRequestPath matches OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket and Gitea. The group is the main page.
 var pullRequestPath = text.Pattern(`^(/[^/]+/[^/]+/(?:[^/]+/)*?(?:pull|merge_requests|pull-requests|pulls)/\d+)(?:/|$)`)
-
-// pullRequest returns the main page of the pull request that an address belongs to, nil if there is none.
-func pullRequest(u *url.URL) *url.URL {
-	found := pullRequestPath().FindStringSubmatch(u.Path)
-	if found == nil {
-		return nil
-	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: found[1]}
-}
 
 // anyURL matches an address up to a character that can't be part of it, or that texts and GraphQL put around addresses.
 var anyURL = text.Pattern("https?://[^\\x00-\\x20\\x7f\"<>()\\[\\]{}|\\\\^`]+")

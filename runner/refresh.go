@@ -39,7 +39,7 @@ func (j *job) refreshPatiently(ctx context.Context) error {
 	for {
 		err := j.refresh(ctx)
 		var known *reconcile.Error
-		if !errors.As(err, &known) || !reconcile.TrackerFault(known.Code) {
+		if !errors.As(err, &known) || reconcile.RunClass(known.Code) != reconcile.ClassTracker {
 			return err
 		}
 		j.warn("refresh failed, retrying", err)

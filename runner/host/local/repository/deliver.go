@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -183,12 +182,13 @@ func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 
 // push pushes the commit to the branch, and makes sure that it is there, whatever git push reports.
 func (d *delivery) push(ctx context.Context) error {
-	expected := d.last
+	expected, ref := d.last, "refs/heads/"+d.branch
 	if err := d.record(ctx, attempts+d.branch+"/"+d.Commit); err != nil {
 		return d.failed(host.CodeDeliveryFailed, "record the push to "+d.branch, err)
 	}
 	for range 2 {
-		pushErr := d.run(d.pushCommand(ctx, expected))
+		pushErr := d.run(d.remoteGit(ctx, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
+			"--force-with-lease="+ref+":"+expected, "--", d.remote.URL, d.Commit+":"+ref)) // empty: it must not exist
 		at, err := d.remoteCommit(ctx)
 		switch {
 		case err != nil:
@@ -239,13 +239,6 @@ func (d *delivery) conflict(at string) error {
 		now = "it was deleted meanwhile"
 	}
 	return d.failed(host.CodeDeliveryConflict, "", fmt.Errorf("someone else has made or changed the branch %s: %s", d.branch, now))
-}
-
-// pushCommand is git push to the branch, which must be at the expected commit; empty if it must not exist.
-func (d *delivery) pushCommand(ctx context.Context, expected string) *exec.Cmd {
-	ref := "refs/heads/" + d.branch
-	return d.remoteGit(ctx, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
-		"--force-with-lease="+ref+":"+expected, "--", d.remote.URL, d.Commit+":"+ref)
 }
 
 // remoteCommit asks the remote for the commit of the branch, empty if there is none.

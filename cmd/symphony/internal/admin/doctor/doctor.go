@@ -126,20 +126,15 @@ func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) er
 	for _, c := range checks {
 		pending = append(pending, [2]<-chan answer{called.start(ctx, c, giveUpBound), scheduled.start(ctx, c, giveUpBound)})
 	}
-	out := &report{w: w, verbose: o.Verbose, machine: called.machine}
+	out := &report{w: w, verbose: o.Verbose, machine: called.machine, secrets: secrets}
 	add := func(c check, called, scheduled answer) {
 		for i, f := range scheduled.findings { // fine, but not the same as here
 			if c.ifDifferent != "" && f.Status == statusOK && len(called.findings) > 0 && !f.in(called.findings) {
 				scheduled.findings[i].Status, scheduled.findings[i].Hint = statusWarn, c.ifDifferent
 			}
 		}
-		r := result{name: c.name, called: called.findings, scheduled: scheduled.findings, skipped: called.skipped}
-		for i := range r.all() {
-			f := r.all()[i]
-			f.Message, f.Hint = secrets.Text(f.Message), secrets.Text(f.Hint)
-		}
 		if ctx.Err() == nil {
-			out.add(r)
+			out.add(result{name: c.name, called: called.findings, scheduled: scheduled.findings, skipped: called.skipped})
 		}
 	}
 	for i, c := range checks {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // result is what a check found.
@@ -59,13 +60,17 @@ func (r result) merge() (list []finding) {
 // report collects the results and prints them.
 type report struct {
 	w       *term.Env
+	secrets *agent.Redactor
 	verbose bool
 	machine bool // there is no workflow
 	results []result
 }
 
-// add adds a result, and prints it if all of it is fine.
+// add adds a result without secrets, and prints it if all of it is fine.
 func (r *report) add(found result) {
+	for _, f := range found.all() {
+		f.Message, f.Hint = r.secrets.Text(f.Message), r.secrets.Text(f.Hint)
+	}
 	r.results = append(r.results, found)
 	if !r.w.JSON && len(found.all()) > 0 && found.worst() == statusOK {
 		r.print(found)
