@@ -99,7 +99,6 @@ const (
 // clientCalls carries out the calls of clients until the run is stopped, or has been idle for too long.
 type clientCalls struct {
 	*job
-	free *Free
 
 	mu            sync.Mutex
 	conversations map[string]*conversation // by the call that opened it
@@ -112,7 +111,7 @@ type clientCalls struct {
 }
 
 func newClientCalls(j *job) *clientCalls {
-	return &clientCalls{job: j, free: j.Free, conversations: map[string]*conversation{}, begun: map[string]bool{}}
+	return &clientCalls{job: j, conversations: map[string]*conversation{}, begun: map[string]bool{}}
 }
 
 // serve is the work of a free run.
@@ -126,21 +125,21 @@ func (cc *clientCalls) serve(ctx context.Context) error {
 	look := time.NewTicker(missedWake)
 	defer look.Stop()
 	for {
-		calls, err := cc.free.Calls.QueuedCalls(ctx, cc.run.ID)
+		calls, err := cc.Free.Calls.QueuedCalls(ctx, cc.run.ID)
 		cc.warn("calls not read", err) // the next look tries again
 		for _, call := range calls {
 			cc.begin(ctx, call)
 		}
 		if err == nil && cc.idleFor() {
-			return runEnd{reconcile.Succeeded, "idle", fmt.Sprintf("it had nothing to do for %v", cc.free.Idle)}
+			return runEnd{reconcile.Succeeded, "idle", fmt.Sprintf("it had nothing to do for %v", cc.Free.Idle)}
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-cc.free.Wake:
+		case <-cc.Free.Wake:
 		case <-look.C:
 		}
-		if cc.free.Orphaned != nil && cc.free.Orphaned() {
+		if cc.Free.Orphaned != nil && cc.Free.Orphaned() {
 			cc.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
 		}
 	}
@@ -169,7 +168,7 @@ func (cc *clientCalls) prepare(ctx context.Context) error {
 func (cc *clientCalls) idleFor() bool {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
-	return cc.free.Idle > 0 && cc.open == 0 && cc.Mono()-cc.idle >= cc.free.Idle
+	return cc.Free.Idle > 0 && cc.open == 0 && cc.Mono()-cc.idle >= cc.Free.Idle
 }
 
 // maxConversations is how many conversations one agent may have, because slots count agents and not their processes.
@@ -215,7 +214,7 @@ func (cc *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 // carryOut carries out a call that is not a turn.
 func (cc *clientCalls) carryOut(ctx context.Context, c *conversation, call reconcile.Call) {
 	var result any
-	err := cc.free.Calls.BeginCall(ctx, call.ID, cc.Now())
+	err := cc.Free.Calls.BeginCall(ctx, call.ID, cc.Now())
 	if err == nil && call.Verb != reconcile.CallConversation && call.Verb != reconcile.CallInterrupt {
 		err = c.awaitOpened(ctx)
 	}
@@ -294,7 +293,7 @@ func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result a
 func (cc *clientCalls) store(ctx context.Context, call reconcile.Call) {
 	for {
 		call.EndedAt = cc.Now()
-		err := cc.free.Calls.EndCall(context.WithoutCancel(ctx), call)
+		err := cc.Free.Calls.EndCall(context.WithoutCancel(ctx), call)
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return
 		}
@@ -326,7 +325,7 @@ func (cc *clientCalls) runTurns(ctx context.Context, c *conversation) {
 		c.running = &runningTurn{cancel: cancel, done: done}
 		cc.mu.Unlock()
 		var result any
-		err := cc.free.Calls.BeginCall(ctx, call.ID, cc.Now())
+		err := cc.Free.Calls.BeginCall(ctx, call.ID, cc.Now())
 		if err == nil {
 			err = c.awaitOpened(turn)
 		}

@@ -98,9 +98,6 @@ type Hooks struct {
 func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan struct{}) (reconcile.Run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if w.Redactor == nil {
-		w.Redactor = agent.NewRedactor(nil)
-	}
 	w.Redactor.Add(slices.Concat(w.Config.SecretValues, w.Config.SecretsIn(w.Env)))
 	j := w.newJob(run, cancel)
 	a := &attempt{job: j, workspace: &workspaceStep{job: j}, turns: newTurnLoop(j, ctx.Done())}
