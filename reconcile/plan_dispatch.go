@@ -394,10 +394,12 @@ func (d *dispatch) start(c contender) {
 
 // unsavedSkips reports the workspaces of finished issues that are kept because of unsaved work.
 func (p *planner) unsavedSkips() {
+	listed := map[string]bool{}
+	for _, issue := range p.s.Tracker.Candidates {
+		listed[issue.ID] = true // the issue is active again, and its workspace is in use
+	}
 	for _, w := range p.s.Workspaces {
-		inUse := func(i Issue) bool { return i.ID == w.IssueID } // it is active again
-		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil &&
-			!slices.ContainsFunc(p.s.Tracker.Candidates, inUse) {
+		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil && !listed[w.IssueID] {
 			p.plan.Skips = append(p.plan.Skips, Skip{
 				IssueID: w.IssueID, Identifier: w.Identifier, Reason: SkipUnsavedWork,
 				Message: w.KeptText(),
