@@ -6,14 +6,16 @@ import (
 	"strings"
 )
 
-// Board is a project (Projects v2) whose single-select field names the column of an issue.
+// Board is a project (Projects v2) whose single-select field Status names the column of an issue.
 type Board struct {
 	Owner   string // an organization
 	Number  int
 	Title   string
-	Field   string   // Status if empty
 	Columns []string // Todo, In Progress and Done if empty
 }
+
+// columnField is the board's field of the columns.
+const columnField = "Status"
 
 // item is an issue on the board.
 type item struct {
@@ -34,22 +36,13 @@ type board struct {
 func (s *Server) SetBoard(b Board) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if b.Field == "" {
-		b.Field = "Status"
-	}
 	if len(b.Columns) == 0 {
 		b.Columns = []string{"Todo", "In Progress", "Done"}
 	}
 	s.board = &board{Board: b, id: s.id()}
 }
 
-// BoardURL is the address of the board for people.
-func (s *Server) BoardURL() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.board.url()
-}
-
+// url is the address of the board for people.
 func (b *board) url() string {
 	return fmt.Sprint(siteURL, "orgs/", b.Owner, "/projects/", b.Number)
 }
@@ -136,7 +129,7 @@ func (s *Server) boardNode(args map[string]any) any {
 		"id": nodeID("PVT", b.id), "title": b.Title, "url": b.url(), "items": items,
 		"fields": connection{
 			{"__typename": "ProjectV2Field", "id": nodeID("PVTF", b.id), "name": "Title"},
-			{"__typename": "ProjectV2SingleSelectField", "id": nodeID("PVTSSF", b.id), "name": b.Field, "options": options},
+			{"__typename": "ProjectV2SingleSelectField", "id": nodeID("PVTSSF", b.id), "name": columnField, "options": options},
 		},
 	}
 }
@@ -157,7 +150,7 @@ func (s *Server) itemNode(it *item) node {
 		"__typename": "ProjectV2Item", "id": nodeID("PVTI", it.id), "fullDatabaseId": fmt.Sprint(it.id), "isArchived": it.archived,
 		"project": node{"url": s.board.url()},
 		"fieldValueByName": resolver(func(args map[string]any) any {
-			if it.column == "" || !strings.EqualFold(fmt.Sprint(args["name"]), s.board.Field) {
+			if it.column == "" || !strings.EqualFold(fmt.Sprint(args["name"]), columnField) {
 				return nil
 			}
 			return node{"__typename": "ProjectV2ItemFieldSingleSelectValue", "name": it.column}

@@ -27,20 +27,19 @@ func TestBoard(t *testing.T) {
 	t.Parallel()
 	s := hub(t)
 	s.SetBoard(Board{Owner: "team", Number: 7, Title: "Work", Columns: []string{"Todo", "Doing", "Done"}})
-	test.Equal(t, "url", s.BoardURL(), "https://github.com/orgs/team/projects/7")
 	test.OK(t, s.Move("1", "Doing"))
 	test.OK(t, s.Place("2", ""))
 	const text = `query($login: String!, $number: Int!) { owner: organization(login: $login) { projectV2(number: $number) {
   id title url
   fields(first: 100) { nodes { ... on ProjectV2SingleSelectField { name options { name } } } }
-  items(first: 100) { nodes { isArchived
+  items(first: 100) { nodes { isArchived fullDatabaseId
     fieldValueByName(name: "Status") { ... on ProjectV2ItemFieldSingleSelectValue { name } }
     content { __typename ... on Issue { number projectItems(first: 10) { nodes { project { url } } } } ... on PullRequest { title } }
   } pageInfo { hasNextPage } } } } }`
 	got := query(t, s, text, "login", "team", "number", 7)
 	test.Contains(t, "the answer", got,
 		`"fields":{"nodes":[{},{"name":"Status","options":[{"name":"Todo"},{"name":"Doing"},{"name":"Done"}]}]}`,
-		`"fieldValueByName":{"name":"Doing"}`, `"fieldValueByName":null`, `"number":1,"projectItems":{"nodes":[{"project":{"url":"`,
+		`"url":"https://github.com/orgs/team/projects/7"`, `"fieldValueByName":{"name":"Doing"}`, `"fieldValueByName":null`, `"number":1,"projectItems":{"nodes":[{"project":{"url":"`,
 	)
 	state := test.Must(s.State("1"))
 	test.Equal(t, "state", state, "Doing")
@@ -50,16 +49,17 @@ func TestBoard(t *testing.T) {
 		got = query(t, s, text, "login", c.login, "number", json.Number(c.number))
 		test.Contains(t, "the answer", got, "Could not resolve to "+c.want)
 	}
-	const items = "/orgs/team/projectsV2/7/items"
-	field := regexp.MustCompile(`"id":(\d+),"name":"Status","node_id".*"id":"(\w+)","name":\{"html":"Done"`).
+	const items = "/orgs/team/projectsV2/7/items/"
+	field := regexp.MustCompile(`"id":(\d+),"name":"Status".*"id":"(\w+)","name":\{"html":"Done"`).
 		FindStringSubmatch(ask(t, s, "GET /orgs/team/projectsV2/7/fields").body)
-	item := regexp.MustCompile(`/items/(\d+)`).FindStringSubmatch(ask(t, s, "GET "+items).body)
-	r := ask(t, s, "PATCH "+items+"/"+item[1]+` {"fields": [{"id": `+field[1]+`, "value": "`+field[2]+`"}]}`)
+	got = query(t, s, text, "login", "team", "number", 7)
+	item := regexp.MustCompile(`"fullDatabaseId":"(\d+)"`).FindStringSubmatch(got)
+	r := ask(t, s, "PATCH "+items+item[1]+` {"fields": [{"id": `+field[1]+`, "value": "`+field[2]+`"}]}`)
 	test.Equal(t, "moved", r.StatusCode, 200)
-	if state = test.Must(s.State("1")); state != "Done" || !strings.Contains(ask(t, s, "GET "+items+"/"+item[1]).body, `"name":"Done"`) {
+	if state = test.Must(s.State("1")); state != "Done" || !strings.Contains(r.body, `"name":"Done"`) {
 		t.Errorf("the item was moved to %q: %s", state, r.body)
 	}
-	test.Equal(t, "another board", ask(t, s, "GET /users/team/projectsV2/7/items").StatusCode, 404)
+	test.Equal(t, "another board", ask(t, s, "PATCH /users/team/projectsV2/7/items/"+item[1]).StatusCode, 404)
 	test.OK(t, s.Archive("1"))
 	test.OK(t, s.Unplace("2"))
 	got = query(t, s, text, "login", "team", "number", 7)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Issue is an issue. AddIssue gives empty fields a default.
@@ -282,18 +284,6 @@ func (s *Server) Transfer(ref, repository string) (to string, err error) {
 	return to, err
 }
 
-// blocks returns the issues that an issue blocks.
-func (s *Server) blocks(i *Issue) (list []*Issue) {
-	for _, r := range s.repos {
-		for _, x := range r.issues {
-			if x.exists() && slices.Contains(x.BlockedBy, i.Ref()) {
-				list = append(list, x)
-			}
-		}
-	}
-	return list
-}
-
 func (s *Server) blockers(i *Issue) (list []*Issue) {
 	for _, ref := range i.BlockedBy {
 		if b, err := s.lookUp(ref, ""); err == nil {
@@ -303,63 +293,28 @@ func (s *Server) blockers(i *Issue) (list []*Issue) {
 	return list
 }
 
-func countOpen(list []*Issue) (n int) {
-	for _, i := range list {
-		if i.State == "open" {
-			n++
-		}
-	}
-	return n
-}
-
 func (s *Server) issueObject(i *Issue) object {
 	r := s.repository(i.Repository)
-	url := fmt.Sprint(r.url(), "/issues/", i.Number)
-	blockers, blocks := s.blockers(i), s.blocks(i)
 	o := object{
-		"id": i.ID, "node_id": nodeID("I", i.ID), "number": i.Number, "title": i.Title, "body": nil, "state": i.State, "state_reason": nil,
-		"locked": false, "active_lock_reason": nil, "milestone": nil, "comments": len(i.Comments), "author_association": "OWNER",
-		"url": url, "html_url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "repository_url": r.url(),
-		"labels_url": url + "/labels{/name}", "user": s.userObject(i.Author), "labels": r.labelObjects(i.Labels),
-		"created_at": stamp(i.CreatedAt), "updated_at": stamp(i.UpdatedAt), "closed_at": stamp(i.ClosedAt), "closed_by": nil,
-		"assignee": nil, "assignees": []any{},
-		"issue_dependencies_summary": object{
-			"blocked_by": countOpen(blockers), "total_blocked_by": len(blockers), "blocking": countOpen(blocks), "total_blocking": len(blocks),
-		},
-		"sub_issues_summary": object{"total": 0, "completed": 0, "percent_completed": 0},
+		"id": i.ID, "node_id": nodeID("I", i.ID), "number": i.Number, "title": i.Title, "body": text.OrNull(i.Body), "state": i.State,
+		"state_reason": text.OrNull(i.Reason), "html_url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "repository_url": r.url(),
+		"user": s.userObject(i.Author), "labels": text.Map(i.Labels, r.labelObject), "assignees": text.Map(i.Assignees, s.userObject),
+		"comments": len(i.Comments), "created_at": stamp(i.CreatedAt), "updated_at": stamp(i.UpdatedAt), "closed_at": stamp(i.ClosedAt),
+		"issue_dependencies_summary": object{"total_blocked_by": len(s.blockers(i))},
 	}
 	if i.Pull {
-		html := fmt.Sprint(siteURL, r.name, "/pull/", i.Number)
-		o["html_url"] = html
-		o["pull_request"] = object{
-			"url": fmt.Sprint(r.url(), "/pulls/", i.Number), "html_url": html,
-			"diff_url": html + ".diff", "patch_url": html + ".patch", "merged_at": nil,
-		}
+		o["html_url"] = fmt.Sprint(siteURL, r.name, "/pull/", i.Number)
+		o["pull_request"] = object{"html_url": o["html_url"]}
 	}
-	if i.Body != "" {
-		o["body"] = i.Body
-	}
-	if i.Reason != "" {
-		o["state_reason"] = i.Reason
-	}
-	users := []any{}
-	for _, login := range i.Assignees {
-		users = append(users, s.userObject(login))
-	}
-	if len(users) > 0 {
-		o["assignee"], o["assignees"] = users[0], users
-	}
-	return linked(o, url, "comments events timeline")
+	return o
 }
 
 func nodeID(kind string, id int64) string { return fmt.Sprint(kind, "_kwDO", id) }
 
 func (s *Server) commentObject(i *Issue, c Comment) object {
-	r := s.repository(i.Repository)
 	return object{
-		"id": c.ID, "node_id": nodeID("IC", c.ID), "body": c.Body, "user": s.userObject(c.Author), "author_association": "OWNER",
-		"url": fmt.Sprint(r.url(), "/issues/comments/", c.ID), "issue_url": fmt.Sprint(r.url(), "/issues/", i.Number),
-		"html_url":   fmt.Sprint(siteURL, r.name, "/issues/", i.Number, "#issuecomment-", c.ID),
-		"created_at": stamp(c.CreatedAt), "updated_at": stamp(c.UpdatedAt), "performed_via_github_app": nil,
+		"id": c.ID, "node_id": nodeID("IC", c.ID), "body": c.Body, "user": s.userObject(c.Author),
+		"html_url":   fmt.Sprint(siteURL, i.Repository, "/issues/", i.Number, "#issuecomment-", c.ID),
+		"created_at": stamp(c.CreatedAt), "updated_at": stamp(c.UpdatedAt),
 	}
 }

@@ -111,46 +111,12 @@ func (c *call) listPulls() answer {
 	return page(c, list, c.pullObject)
 }
 
-// wholePull is a pull request as it is answered alone.
-func (c *call) wholePull(p *pull) object {
-	o := c.pullObject(p)
-	for _, name := range strings.Fields("additions changed_files comments commits deletions review_comments") {
-		o[name] = 0
-	}
-	o["mergeable"], o["mergeable_state"], o["merged"], o["merged_by"], o["maintainer_can_modify"] = nil, "unknown", p.Merged, nil, false
-	return o
-}
-
 func (c *call) pullObject(p *pull) object {
-	r := c.repo
-	url, html := fmt.Sprint(r.url(), "/pulls/", p.Number), fmt.Sprint(siteURL, r.name, "/pull/", p.Number)
-	issue := fmt.Sprint(r.url(), "/issues/", p.Number)
-	side := func(branch, commit string) object {
-		return object{
-			"label": r.owner() + ":" + branch, "ref": branch, "sha": commit, "user": c.userObject(r.owner()), "repo": c.repositoryObject(r),
-		}
-	}
-	links := object{}
-	o := object{
+	return object{
 		"id": p.issue.ID, "node_id": nodeID("PR", p.issue.ID), "number": p.Number, "state": p.State, "title": p.Title, "body": p.Body,
-		"draft": p.Draft, "locked": false, "html_url": html, "url": url, "issue_url": issue, "diff_url": html + ".diff",
-		"patch_url": html + ".patch", "comments_url": issue + "/comments", "commits_url": url + "/commits",
-		"review_comments_url": url + "/comments", "review_comment_url": r.url() + "/pulls/comments{/number}",
-		"statuses_url": r.url() + "/statuses/" + p.Commit, "head": side(p.Branch, p.Commit), "base": side(p.Base, ""),
-		"user": c.userObject(p.issue.Author), "labels": r.labelObjects(p.issue.Labels), "assignee": nil, "milestone": nil,
-		"author_association": "OWNER", "auto_merge": nil, "merge_commit_sha": nil, "merged_at": nil, "created_at": stamp(p.issue.CreatedAt),
-		"updated_at": stamp(p.issue.UpdatedAt), "closed_at": stamp(p.issue.ClosedAt), "_links": links,
+		"draft": p.Draft, "html_url": fmt.Sprint(siteURL, c.repo.name, "/pull/", p.Number), "user": c.userObject(p.issue.Author),
+		"head": object{"ref": p.Branch, "sha": p.Commit}, "base": object{"ref": p.Base},
 	}
-	if p.Merged {
-		o["merged_at"] = o["updated_at"]
-	}
-	for name, field := range map[string]string{
-		"comments": "comments_url", "commits": "commits_url", "statuses": "statuses_url", "html": "html_url", "issue": "issue_url",
-		"review_comments": "review_comments_url", "review_comment": "review_comment_url", "self": "url",
-	} {
-		links[name] = object{"href": o[field]}
-	}
-	return o
 }
 
 func (c *call) openPull() answer {
@@ -185,5 +151,5 @@ func (c *call) openPull() answer {
 	if err != nil {
 		return invalid("PullRequest", "title")
 	}
-	return answer{http.StatusCreated, c.wholePull(p)}
+	return answer{http.StatusCreated, c.pullObject(p)}
 }

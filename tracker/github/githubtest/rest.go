@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 type route struct {
@@ -22,9 +24,7 @@ var routes = []route{
 	{"POST", "/graphql", (*call).graphQL},
 	{"GET", "/user", (*call).viewer},
 	{"GET", "REPO", (*call).getRepository},
-	{"GET", "REPO/labels", (*call).listLabels},
 	{"GET", "REPO/issues", (*call).listIssues},
-	{"GET", "REPO/issues/comments/{comment_id}", (*call).getComment},
 	{"PATCH", "REPO/issues/comments/{comment_id}", (*call).editComment},
 	{"GET", "ISSUE", (*call).getIssue},
 	{"PATCH", "ISSUE", (*call).editIssue},
@@ -32,12 +32,9 @@ var routes = []route{
 	{"POST", "ISSUE/comments", (*call).createComment},
 	{"POST", "ISSUE/labels", (*call).addLabels},
 	{"PUT", "ISSUE/labels", (*call).setLabels},
-	{"DELETE", "ISSUE/labels/{name}", (*call).removeLabel},
 	{"GET", "REPO/pulls", (*call).listPulls},
 	{"POST", "REPO/pulls", (*call).openPull},
 	{"GET", "/orgs/BOARD/fields", (*call).listFields},
-	{"GET", "/orgs/BOARD/items", (*call).listItems},
-	{"GET", "/orgs/BOARD/items/{item_id}", (*call).getItem},
 	{"PATCH", "/orgs/BOARD/items/{item_id}", (*call).editItem},
 }
 
@@ -120,18 +117,11 @@ func (c *call) redirect(r *repository, path string) {
 
 func ok(body any) answer { return answer{http.StatusOK, body} }
 
-func (c *call) root() answer {
-	return ok(linked(object{}, strings.TrimSuffix(apiURL, "/"), "authorizations code_search commit_search current_user "+
-		"current_user_authorizations_html current_user_repositories emails emojis events feeds followers following gists issue_search "+
-		"issues keys label_search notifications organization organization_repositories organization_teams public_gists rate_limit "+
-		"repository repository_search starred starred_gists user user_organizations user_repositories user_search"))
-}
+func (c *call) root() answer { return ok(object{"current_user_url": apiURL + "user"}) }
 
-func (c *call) viewer() answer { return ok(c.viewerObject(c.user)) }
+func (c *call) viewer() answer { return ok(c.userObject(c.user)) }
 
 func (c *call) getRepository() answer { return ok(c.repositoryObject(c.repo)) }
-
-func (c *call) listLabels() answer { return page(c, c.repo.labels, c.repo.labelObject) }
 
 // since returns the time of the parameter of that name; the zero time if there is none.
 func since(q url.Values) time.Time {
@@ -151,7 +141,7 @@ func (c *call) change(labels []string) answer {
 	if c.edit(c.issue, want) != nil {
 		return invalid("Label", "name")
 	}
-	return ok(c.repo.labelObjects(c.issue.Labels))
+	return ok(text.Map(c.issue.Labels, c.repo.labelObject))
 }
 
 // text reads the body of a comment.
@@ -168,27 +158,15 @@ func (c *call) createComment() answer {
 	return answer{http.StatusCreated, c.commentObject(c.issue, c.addComment(c.issue, Comment{Author: c.user, Body: c.text()}))}
 }
 
-// onComment calls f with the comment that the path names.
-func (c *call) onComment(f func(i *Issue, n int) answer) answer {
-	id, _ := strconv.ParseInt(c.r.PathValue("comment_id"), 10, 64)
+func (c *call) editComment() answer {
 	for _, i := range c.repo.issues {
-		n := slices.IndexFunc(i.Comments, func(comment Comment) bool { return comment.ID == id })
+		n := slices.IndexFunc(i.Comments, func(comment Comment) bool { return fmt.Sprint(comment.ID) == c.r.PathValue("comment_id") })
 		if i.exists() && n >= 0 {
-			return f(i, n)
+			i.Comments[n].Body, i.Comments[n].UpdatedAt = c.text(), c.now()
+			return ok(c.commentObject(i, i.Comments[n]))
 		}
 	}
 	return missing
-}
-
-func (c *call) getComment() answer {
-	return c.onComment(func(i *Issue, n int) answer { return ok(c.commentObject(i, i.Comments[n])) })
-}
-
-func (c *call) editComment() answer {
-	return c.onComment(func(i *Issue, n int) answer {
-		i.Comments[n].Body, i.Comments[n].UpdatedAt = c.text(), c.now()
-		return ok(c.commentObject(i, i.Comments[n]))
-	})
 }
 
 // page answers one page of a list.
@@ -262,15 +240,6 @@ func (c *call) labels() []string {
 	var asked struct{ Labels []string }
 	c.decode(&asked)
 	return asked.Labels
-}
-
-// removeLabel removes the label of the path.
-func (c *call) removeLabel() answer {
-	kept := slices.DeleteFunc(slices.Clone(c.issue.Labels), func(l string) bool { return strings.EqualFold(l, c.r.PathValue("name")) })
-	if len(kept) == len(c.issue.Labels) {
-		return problem(http.StatusNotFound, "Label does not exist")
-	}
-	return c.change(kept)
 }
 
 // listComments answers the comments since a time, the oldest first.
