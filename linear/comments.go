@@ -83,11 +83,11 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 // comment normalises one record. Agents comment with the same key as symphony, so that a comment of the key's user, or of an app,
 // may be theirs. The names of the author are those that a user can't choose: another user may have the same name or display name.
 func (c *Client) comment(w wireComment) (reconcile.Comment, error) {
-	at := text.Time(deref(w.CreatedAt))
+	at := text.Time(text.OrEmpty(w.CreatedAt))
 	if w.ID == "" || at == nil {
 		return reconcile.Comment{}, c.Fail("linear_unknown_payload", "a comment has no id or no time")
 	}
-	author := strings.TrimSpace(cmp.Or(w.User.Name, deref(w.Bot).Name))
+	author := strings.TrimSpace(cmp.Or(w.User.Name, text.OrEmpty(w.Bot).Name))
 	return reconcile.Comment{
 		ID: w.ID, Author: c.Scrub(author), AuthorIDs: text.Unique([]string{w.User.ID, w.User.Email}), Body: c.Scrub(w.Body), CreatedAt: *at,
 		Own: w.User.IsMe || w.Bot != nil, Edited: w.EditedAt != nil,

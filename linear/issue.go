@@ -78,7 +78,7 @@ type wireRelation struct {
 // issue normalises one record (specification 4.1.1 and 11.3) and fetches the further pages of its labels and relations. The error
 // is *malformed if the record is no issue.
 func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, error) {
-	id, identifier := deref(w.ID.value), deref(w.Identifier.value)
+	id, identifier := text.OrEmpty(w.ID.value), text.OrEmpty(w.Identifier.value)
 	if reason := w.fault(); reason != "" {
 		return reconcile.Issue{}, &malformed{id, identifier, reason}
 	}
@@ -101,18 +101,11 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 	issue := reconcile.Issue{
 		ID: id, Identifier: identifier, Title: *w.Title.value, Description: w.Description.value, Priority: integer(w.Priority),
 		State: strings.TrimSpace(*w.State.value.Name), BranchName: w.BranchName.value, URL: w.URL.value, Labels: labels, BlockedBy: blockers,
-		Assignee: (*reconcile.Assignee)(w.Assignee.value), Project: deref(w.Project.value).SlugID,
-		CreatedAt: text.Time(deref(w.CreatedAt.value)), UpdatedAt: text.Time(deref(w.UpdatedAt.value)),
+		Assignee: (*reconcile.Assignee)(w.Assignee.value), Project: text.OrEmpty(w.Project.value).SlugID,
+		CreatedAt: text.Time(text.OrEmpty(w.CreatedAt.value)), UpdatedAt: text.Time(text.OrEmpty(w.UpdatedAt.value)),
 	}
 	issue.Elsewhere = !c.ours(issue.Project)
 	return issue, nil
-}
-
-func deref[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
 }
 
 // fault returns why a record is no issue; empty if it is one.
@@ -125,7 +118,7 @@ func (w *wireIssue) fault() string {
 		{"id", w.ID.wrong, blank(w.ID.value)},
 		{"identifier", w.Identifier.wrong, blank(w.Identifier.value)},
 		{"title", w.Title.wrong, blank(w.Title.value)},
-		{"state", w.State.wrong, blank(deref(w.State.value).Name)},
+		{"state", w.State.wrong, blank(text.OrEmpty(w.State.value).Name)},
 		{"inverseRelations", w.Relations.wrong, false},
 		{"project", w.Project.wrong, false},
 	} {
@@ -160,14 +153,14 @@ func integer(raw json.RawMessage) *int {
 
 // labels returns the names of all labels, in lower case; none if the record's labels have a wrong type.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
-	all, err := innerPages(ctx, c, w, "labels", moreLabelsQuery, func(w *wireIssue) list[wireName] { return deref(w.Labels.value) })
+	all, err := innerPages(ctx, c, w, "labels", moreLabelsQuery, func(w *wireIssue) list[wireName] { return text.OrEmpty(w.Labels.value) })
 	return text.Unique(text.Map(all, func(n wireName) string { return strings.ToLower(n.Name) })), err
 }
 
 // blockers returns the issues that block this one.
 func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.BlockerRef, error) {
 	query := moreRelationsQuery + relationFields
-	all, err := innerPages(ctx, c, w, "relations", query, func(w *wireIssue) list[wireRelation] { return deref(w.Relations.value) })
+	all, err := innerPages(ctx, c, w, "relations", query, func(w *wireIssue) list[wireRelation] { return text.OrEmpty(w.Relations.value) })
 	refs := []reconcile.BlockerRef{}
 	for _, n := range all {
 		if strings.EqualFold(strings.TrimSpace(n.Type), "blocks") {

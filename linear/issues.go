@@ -143,9 +143,9 @@ func (c *Client) read(ctx context.Context, query string, ids []string, found map
 func (c *Client) lastComments(ctx context.Context, ids []string, found map[string]reconcile.Issue) error {
 	vars := map[string]any{"ids": ids, "first": commentBatch}
 	return c.eachIssue(ctx, "last comments", lastCommentsQuery, vars, func(w *wireIssue) error {
-		issue, known := found[deref(w.ID.value)]
-		for _, n := range deref(w.Comments.value).Nodes {
-			issue.LastCommentAt = text.Time(deref(n.CreatedAt))
+		issue, known := found[text.OrEmpty(w.ID.value)]
+		for _, n := range text.OrEmpty(w.Comments.value).Nodes {
+			issue.LastCommentAt = text.Time(text.OrEmpty(n.CreatedAt))
 		}
 		if known {
 			found[issue.ID] = issue

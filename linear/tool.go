@@ -300,13 +300,13 @@ func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile
 			created = append(created, reconcile.Created{Kind: asked[key], ID: id})
 		}
 		delete(payload, idsAlias)
-		data[key], changed = agenttool.JSON(payload), true
+		data[key], changed = text.JSON(payload), true
 	}
 	if !changed {
 		return nil, body
 	}
-	answer["data"] = agenttool.JSON(data)
-	return created, agenttool.JSON(answer)
+	answer["data"] = text.JSON(data)
+	return created, text.JSON(answer)
 }
 
 // idsIn reads {"id": …} or a list of such objects; null contains none.

@@ -2,13 +2,13 @@
 package agenttool
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -80,7 +80,7 @@ func (c Change) value(args json.RawMessage) (string, error) {
 
 // Object is the schema of arguments that are an object with these properties and no others.
 func Object(required []string, properties map[string]any) json.RawMessage {
-	return JSON(map[string]any{"type": "object", "additionalProperties": false, "required": required, "properties": properties})
+	return text.JSON(map[string]any{"type": "object", "additionalProperties": false, "required": required, "properties": properties})
 }
 
 var errRefused = errors.New("nothing was changed")
@@ -100,16 +100,5 @@ func ReadOnly(change string) error {
 func Refused(code string, err error) reconcile.ToolAnswer {
 	e := &reconcile.Error{Code: code, Message: err.Error()}
 	errors.As(err, &e)
-	return reconcile.ToolAnswer{Text: string(JSON(map[string]any{"error": map[string]string{"code": e.Code, "message": e.Message}}))}
-}
-
-// JSON encodes a value that can be encoded, with < and > as they are.
-func JSON(value any) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
-		panic(err) // texts and values that were decoded from JSON
-	}
-	return bytes.TrimSpace(b.Bytes())
+	return reconcile.ToolAnswer{Text: string(text.JSON(map[string]any{"error": map[string]string{"code": e.Code, "message": e.Message}}))}
 }

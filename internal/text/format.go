@@ -1,6 +1,8 @@
 package text
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -86,12 +88,23 @@ func OrNull[T comparable](v T) *T {
 	return &v
 }
 
-// OrEmpty returns the string that s points to, the inverse of OrNull; empty for nil.
-func OrEmpty[T ~string](s *T) string {
-	if s == nil {
-		return ""
+// OrEmpty returns what p points to, the inverse of OrNull; the zero value for nil.
+func OrEmpty[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
 	}
-	return string(*s)
+	return v
+}
+
+// JSON encodes a value that can be encoded, with < and > as they are.
+func JSON(value any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		panic(err) // the caller has texts, numbers, or what was decoded from JSON
+	}
+	return bytes.TrimSpace(b.Bytes())
 }
 
 // Time parses a time of ISO 8601, or one with a blank instead of the T. It is in UTC unless it says otherwise; nil for anything else.

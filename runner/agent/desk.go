@@ -219,7 +219,7 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 	if len(ask.Permissions) > 0 {
 		detail.Permissions = d.Redactor.Bytes(ask.Permissions)
 		if !json.Valid(detail.Permissions) { // redaction has replaced a number or a word
-			detail.Permissions = marshal(string(detail.Permissions))
+			detail.Permissions = text.JSON(string(detail.Permissions))
 		}
 	}
 	for _, c := range ask.Changes {

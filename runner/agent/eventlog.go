@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 const (
@@ -67,9 +68,9 @@ func (l *EventLog) Append(e Event) error {
 	data = l.redactor.Bytes(data)
 	if err != nil || !json.Valid(data) { // Raw is not JSON, or a secret ended in the middle of an escape sequence
 		if e.Raw == nil && e.Item != nil {
-			e.Raw = marshal(e.Item)
+			e.Raw = text.JSON(e.Item)
 		}
-		e.Raw, e.Message, e.Item = marshal(l.redactor.Text(string(e.Raw))), l.redactor.Text(e.Message), nil
+		e.Raw, e.Message, e.Item = text.JSON(l.redactor.Text(string(e.Raw))), l.redactor.Text(e.Message), nil
 		if data, err = json.Marshal(e); err != nil {
 			return fmt.Errorf("event log: %w", err)
 		}
@@ -129,12 +130,12 @@ func shorten(payload json.RawMessage, limit int, r *Redactor) json.RawMessage {
 	var value any
 	if json.Unmarshal(payload, &value) == nil {
 		for room := limit * 3 / 4; room >= 16; room /= 3 {
-			if short := marshal(cutStrings(value, room, r)); len(short) <= limit {
+			if short := text.JSON(cutStrings(value, room, r)); len(short) <= limit {
 				return short
 			}
 		}
 	}
-	return marshal(cutMiddle(r.Text(string(payload)), limit/8))
+	return text.JSON(cutMiddle(r.Text(string(payload)), limit/8))
 }
 
 // maxChanges is how many files of a patch are kept.
@@ -142,7 +143,7 @@ const maxChanges = 100
 
 // shorten returns the item with long texts cut, so that it takes at most limit bytes.
 func (i *Item) shorten(limit int, r *Redactor) *Item {
-	if i == nil || len(marshal(i)) <= limit {
+	if i == nil || len(text.JSON(i)) <= limit {
 		return i
 	}
 	cut := *i
@@ -150,7 +151,7 @@ func (i *Item) shorten(limit int, r *Redactor) *Item {
 		cut.Changes = append(slices.Clone(i.Changes[:maxChanges]), FileChange{Path: fmt.Sprintf("%s %d more", ellipsis, more)})
 	}
 	var short Item
-	if json.Unmarshal(shorten(marshal(cut), limit, r), &short) != nil {
+	if json.Unmarshal(shorten(text.JSON(cut), limit, r), &short) != nil {
 		return &Item{ID: i.ID, Kind: i.Kind, Ended: i.Ended, Status: i.Status, ExitCode: i.ExitCode}
 	}
 	return &short
@@ -173,28 +174,14 @@ func cutStrings(value any, room int, r *Redactor) any {
 	return value
 }
 
-// cutMiddle keeps three quarters of room from the beginning of a text and one quarter from its end.
-func cutMiddle(text string, room int) string {
-	if len(text) <= room {
-		return text
+// cutMiddle keeps three quarters of room from the beginning of a string and one quarter from its end.
+func cutMiddle(s string, room int) string {
+	if len(s) <= room {
+		return s
 	}
-	head, tail := room-room/4, len(text)-room/4
-	for head > 0 && !utf8.RuneStart(text[head]) {
-		head--
-	}
-	for tail < len(text) && !utf8.RuneStart(text[tail]) {
+	head, tail := text.Within(s, room-room/4), len(s)-room/4
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
 		tail++
 	}
-	return text[:head] + ellipsis + "[" + strconv.Itoa(tail-head) + " bytes cut]" + ellipsis + text[tail:]
-}
-
-// marshal encodes a value that can't fail to encode, without escapes for HTML.
-func marshal(value any) json.RawMessage {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(value); err != nil {
-		return json.RawMessage(`""`) // strings, numbers, arrays and objects always encode
-	}
-	return bytes.TrimSpace(b.Bytes())
+	return head + ellipsis + "[" + strconv.Itoa(tail-len(head)) + " bytes cut]" + ellipsis + s[tail:]
 }

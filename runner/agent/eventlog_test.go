@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 func TestEventLog(t *testing.T) {
@@ -23,7 +24,7 @@ func TestEventLog(t *testing.T) {
 		{Name: "notification", At: at, PID: 42, ThreadID: "th", TurnID: "tu", Message: "say " + testKey, Raw: json.RawMessage(`{"a":"` + testKey + `"}`)},
 		{Name: "malformed", At: at, Raw: json.RawMessage("not JSON " + testKey)},
 		{Name: "notification", At: at, Message: "long", Raw: json.RawMessage(`"` + strings.Repeat("x", maxPayload) + `"`)},
-		{Name: "notification", At: at, Message: hard, Raw: marshal("key " + hard)},
+		{Name: "notification", At: at, Message: hard, Raw: text.JSON("key " + hard)},
 		{Name: "notification", At: at, Message: "as the agent wrote it", Raw: json.RawMessage(`"key p<a>s\"s&"`)},
 		{Name: "notification", At: at, Message: "it " + half, Raw: json.RawMessage(`{"a":"ends-in-a\"quote","b":1}`)},
 		{Name: "notification", At: at, Raw: json.RawMessage(`{"method":"item/completed"}`), Item: &Item{Kind: ItemCommand, Ended: true, Output: output}},
@@ -31,10 +32,10 @@ func TestEventLog(t *testing.T) {
 		test.OK(t, l.Append(e))
 	}
 	test.OK(t, l.Close())
-	text := test.Read(t, path)
-	test.Lacks(t, "the events", text, testKey, "a>s", `s\"s`, "ends-in")
+	logged := test.Read(t, path)
+	test.Lacks(t, "the events", logged, testKey, "a>s", `s\"s`, "ends-in")
 	var lines [7]Event
-	d := json.NewDecoder(strings.NewReader(text))
+	d := json.NewDecoder(strings.NewReader(logged))
 	for i := range lines {
 		test.OK(t, d.Decode(&lines[i]))
 	}

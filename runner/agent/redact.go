@@ -219,8 +219,8 @@ func formsOf(value string) []string {
 }
 
 // quote encodes a text as JSON without the quotes. html escapes the characters of HTML, as some JSON encoders do.
-func quote(text string, html bool) string {
-	quoted := marshal(text)
+func quote(value string, html bool) string {
+	quoted := text.JSON(value)
 	if html {
 		var b bytes.Buffer
 		json.HTMLEscape(&b, quoted)

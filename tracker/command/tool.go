@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/agenttool"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -61,10 +62,7 @@ func comment(path string, raw json.RawMessage) (reconcile.Comment, error) {
 		return reconcile.Comment{}, err
 	}
 	r := &reader{record: fields}
-	made := reconcile.Comment{ID: r.need("id"), Author: r.or("author", "")}
-	if body := r.text("body"); body != nil {
-		made.Body = *body
-	}
+	made := reconcile.Comment{ID: r.need("id"), Author: r.or("author", ""), Body: text.OrEmpty(r.text("body"))}
 	if at := r.time("created_at"); at != nil {
 		made.CreatedAt = *at
 	} else {

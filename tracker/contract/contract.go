@@ -186,7 +186,7 @@ func (c *check) record(name string, i reconcile.Issue) {
 		seen[l] = true
 	}
 	for _, b := range i.BlockedBy {
-		id, identifier := deref(b.ID), deref(b.Identifier)
+		id, identifier := text.OrEmpty(b.ID), text.OrEmpty(b.Identifier)
 		switch {
 		case id == "" && identifier == "":
 			c.violated(RuleBlockers, "%s has a blocker without id and identifier", name)
@@ -389,7 +389,9 @@ func (c *check) commentsSince(i reconcile.Issue, since time.Time) (list []reconc
 }
 
 // commented returns the time of the newest comment by ByIDs; zero if there is none.
-func (c *check) commented(i reconcile.Issue) time.Time { return deref(c.full[i.ID].LastCommentAt) }
+func (c *check) commented(i reconcile.Issue) time.Time {
+	return text.OrEmpty(c.full[i.ID].LastCommentAt)
+}
 
 // unchanged reports whether two records may be compared.
 func unchanged(a, b reconcile.Issue) bool {
@@ -411,11 +413,4 @@ func shown(v any) string {
 		return err.Error()
 	}
 	return text.Short(string(data), longest)
-}
-
-func deref[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
 }

@@ -83,15 +83,10 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 			issues = append(issues, t.issue(all, r))
 		}
 	}
-	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int { return created(a).Compare(created(b)) })
+	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int {
+		return text.OrEmpty(a.CreatedAt).Compare(text.OrEmpty(b.CreatedAt))
+	})
 	return issues, nil
-}
-
-func created(i reconcile.Issue) time.Time {
-	if i.CreatedAt == nil {
-		return time.Time{}
-	}
-	return *i.CreatedAt
 }
 
 func same(a, b string) bool { return reconcile.NormalizeState(a) == reconcile.NormalizeState(b) }

@@ -14,6 +14,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -51,7 +52,7 @@ func (t *tracker) read() (*folder, error) {
 	if err != nil {
 		return nil, folderError(t.Path, err)
 	}
-	slices.SortFunc(records, func(a, b *record) int { return natural(a.name, b.name) })
+	slices.SortFunc(records, func(a, b *record) int { return text.CompareNatural(a.name, b.name) })
 	for _, r := range records {
 		id := key(r.issue.ID)
 		other := f.ids[id]
@@ -174,34 +175,6 @@ func readFile(root *os.Root, name string) ([]byte, fs.FileInfo, error) {
 	}
 	content, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	return content, info, err
-}
-
-// natural compares names, numbers in them by their value.
-func natural(a, b string) int {
-	for a != "" && b != "" {
-		x, y := digits(a), digits(b)
-		if x == 0 || y == 0 {
-			if a[0] != b[0] {
-				return int(a[0]) - int(b[0])
-			}
-			a, b = a[1:], b[1:]
-			continue
-		}
-		n, m := strings.TrimLeft(a[:x], "0"), strings.TrimLeft(b[:y], "0")
-		if len(n) != len(m) {
-			return len(n) - len(m)
-		}
-		if c := strings.Compare(n, m); c != 0 {
-			return c
-		}
-		a, b = a[x:], b[y:]
-	}
-	return len(a) - len(b)
-}
-
-// digits counts the digits at the beginning.
-func digits(s string) int {
-	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }
 
 // settings are the values of Backlog.md's configuration that matter here.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/agenttool"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -21,18 +22,18 @@ func (t *tracker) tools() []reconcile.AgentTool {
 		Argument: "state", Meaning: "One of: " + states, ReadOnly: t.ReadOnly,
 		Do: func(ctx context.Context, issue reconcile.Issue, state string) (string, *reconcile.Created, error) {
 			state, err := t.move(ctx, issue.ID, strings.TrimSpace(state))
-			return string(agenttool.JSON(map[string]string{"issue": issue.ID, "state": state})), nil, err
+			return string(text.JSON(map[string]string{"issue": issue.ID, "state": state})), nil, err
 		},
 	}
 	comment := agenttool.Change{
 		Name: "issue_comment", Description: "Comment on the issue that you work on, in Markdown.",
 		Argument: "text", Meaning: "The text of the comment", CommentsOnly: true, ReadOnly: t.ReadOnly,
-		Do: func(ctx context.Context, issue reconcile.Issue, text string) (string, *reconcile.Created, error) {
-			if text = strings.TrimSpace(text); len(text) > maxComment {
+		Do: func(ctx context.Context, issue reconcile.Issue, body string) (string, *reconcile.Created, error) {
+			if body = strings.TrimSpace(body); len(body) > maxComment {
 				return "", nil, agenttool.Refusal("invalid_input", "the comment is longer than 64 KiB")
 			}
-			c, err := t.post(ctx, issue.ID, authorAgent, text)
-			answer := agenttool.JSON(map[string]string{"issue": issue.ID, "comment": c.ID})
+			c, err := t.post(ctx, issue.ID, authorAgent, body)
+			answer := text.JSON(map[string]string{"issue": issue.ID, "comment": c.ID})
 			return string(answer), &reconcile.Created{Kind: "comment", ID: c.ID}, err
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -147,11 +148,9 @@ func fromREST(repo string, data []byte) record {
 		return malformed(repo, data, err)
 	}
 	r := record{
-		Repo: repo, Number: w.Number, ID: w.ID, Node: w.Node, Title: w.Title, URL: w.URL, Closed: strings.EqualFold(w.State, "closed"),
-		Created: w.CreatedAt.UTC(), Updated: w.UpdatedAt.UTC(), blocked: w.Dependencies.Blockers > 0, pull: w.PullRequest != nil,
-	}
-	if w.Body != nil {
-		r.Body = *w.Body
+		Repo: repo, Number: w.Number, ID: w.ID, Node: w.Node, Title: w.Title, Body: text.OrEmpty(w.Body), URL: w.URL,
+		Closed: strings.EqualFold(w.State, "closed"), Created: w.CreatedAt.UTC(), Updated: w.UpdatedAt.UTC(),
+		blocked: w.Dependencies.Blockers > 0, pull: w.PullRequest != nil,
 	}
 	return r.complete(w.State, w.Labels, w.Assignees)
 }
@@ -236,33 +235,15 @@ func (n *names) issue(r record, me string) reconcile.Issue {
 		return reconcile.Issue{ID: id, Identifier: identifier, Malformed: n.api.Scrub(r.Malformed)}
 	}
 	issue := reconcile.Issue{
-		ID: id, Identifier: identifier, Title: n.api.Scrub(r.Title), State: n.api.Scrub(n.state(r)), Labels: []string{},
-		BlockedBy: []reconcile.BlockerRef{}, Project: r.Repo, LastCommentAt: r.lastCommentAt, PullRequest: r.pullRequest,
+		ID: id, Identifier: identifier, Title: n.api.Scrub(r.Title), Description: text.OrNull(n.api.Scrub(r.Body)),
+		State: n.api.Scrub(n.state(r)), URL: text.OrNull(n.api.Scrub(r.URL)),
+		Labels: text.Map(r.Labels, n.api.Scrub), BlockedBy: text.Map(r.Blockers, n.blocker),
+		Assignee: n.assignee(r.Assignees, me), Project: r.Repo, CreatedAt: text.OrNull(r.Created), UpdatedAt: text.OrNull(r.Updated),
+		LastCommentAt: r.lastCommentAt, PullRequest: r.pullRequest, Elsewhere: n.o.Project != "" && r.item == nil,
 		NativeRef: map[string]any{"id": r.ID, "node_id": r.Node, "number": r.Number, "repo": n.present(r.Repo)},
-	}
-	if r.Body != "" {
-		issue.Description = new(n.api.Scrub(r.Body))
-	}
-	if r.URL != "" {
-		issue.URL = new(n.api.Scrub(r.URL))
-	}
-	for at, when := range map[**time.Time]time.Time{&issue.CreatedAt: r.Created, &issue.UpdatedAt: r.Updated} {
-		if !when.IsZero() {
-			*at = &when
-		}
-	}
-	for _, l := range r.Labels {
-		issue.Labels = append(issue.Labels, n.api.Scrub(l))
 	}
 	if i := slices.IndexFunc(n.o.PriorityLabels, r.has); i >= 0 {
 		issue.Priority = new(i + 1)
-	}
-	for _, b := range r.Blockers {
-		issue.BlockedBy = append(issue.BlockedBy, n.blocker(b))
-	}
-	issue.Assignee = n.assignee(r.Assignees, me)
-	if n.o.Project != "" {
-		issue.Elsewhere = r.item == nil
 	}
 	if r.item != nil {
 		issue.Archived, issue.NativeRef["item"] = r.item.Archived, r.item.ID.String()

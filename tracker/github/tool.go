@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/symphony-cron/symphony/internal/agenttool"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -191,30 +192,30 @@ func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
 				return nil, err
 			}
 		}
-		object["comments"] = agenttool.JSON(comments)
+		object["comments"] = text.JSON(comments)
 	}
 	var event string
 	if json.Unmarshal(object["event"], &event) == nil && strings.EqualFold(event, "APPROVE") {
 		return nil, agenttool.Refusal("mutation_refused", "agents may not approve pull requests: use COMMENT or REQUEST_CHANGES")
 	}
-	return agenttool.JSON(object), nil
+	return text.JSON(object), nil
 }
 
 func markText(object map[string]json.RawMessage, field string) error {
 	if object[field] == nil {
 		return nil
 	}
-	var text string
-	if json.Unmarshal(object[field], &text) != nil {
+	var written string
+	if json.Unmarshal(object[field], &written) != nil {
 		return agenttool.Refusal("invalid_input", field+" must be a text")
 	}
-	if text = strings.TrimRight(strings.ReplaceAll(text, agenttool.Marker, ""), " \r\n"); text == "" {
+	if written = strings.TrimRight(strings.ReplaceAll(written, agenttool.Marker, ""), " \r\n"); written == "" {
 		return nil
 	}
-	if strings.Contains(text, reconcile.CommentMarker) {
+	if strings.Contains(written, reconcile.CommentMarker) {
 		return agenttool.Refusal("mutation_refused", "the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out")
 	}
-	object[field] = agenttool.JSON(text + "\n\n" + agenttool.Marker)
+	object[field] = text.JSON(written + "\n\n" + agenttool.Marker)
 	return nil
 }
 
@@ -331,11 +332,11 @@ func (t *tool) answer(a transport.Answer, err error) reconcile.ToolAnswer {
 	case len(body) == 0:
 		body = json.RawMessage("null")
 	case !json.Valid(body):
-		body = agenttool.JSON(string(body))
+		body = text.JSON(string(body))
 	}
-	text := agenttool.JSON(struct {
+	answer := text.JSON(struct {
 		Status int             `json:"status"`
 		Body   json.RawMessage `json:"body"`
 	}{a.Status, body})
-	return reconcile.ToolAnswer{Text: t.c.Scrub(string(text)), Success: a.Status/100 == 2}
+	return reconcile.ToolAnswer{Text: t.c.Scrub(string(answer)), Success: a.Status/100 == 2}
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/agenttool"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
@@ -80,7 +80,7 @@ func TestToolRefuses(t *testing.T) {
 	s, tool := toolOf(t)
 	refused := func(method, path, want string) {
 		t.Helper()
-		args := fmt.Sprintf(`{"method": %q, "path": %s, "body": {"body": "x"}}`, method, agenttool.JSON(path))
+		args := fmt.Sprintf(`{"method": %q, "path": %s, "body": {"body": "x"}}`, method, text.JSON(path))
 		a, code := use(t, tool, args)
 		if sent := s.take(); code != want || a.Success || a.Mutation != nil || sent != "" {
 			t.Errorf("%s: %s, sent %q; want %s", args, a.Text, sent, want)
@@ -359,7 +359,7 @@ func TestToolMovesOnBoard(t *testing.T) {
 	c := s.client()
 	tool, found := Tool(c), test.Must(c.ByIDs(t.Context(), []string{"1", "2"}))
 	call := func(method, path string, body any) reconcile.ToolAnswer {
-		args := agenttool.JSON(map[string]any{"method": method, "path": "/orgs/acme/projectsV2/4/" + path, "body": body})
+		args := text.JSON(map[string]any{"method": method, "path": "/orgs/acme/projectsV2/4/" + path, "body": body})
 		return tool.Call(t.Context(), found["1"], args)
 	}
 	var fields struct {

@@ -100,7 +100,7 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 }
 
 func runMoment(r view.RunRow) Moment {
-	m := Moment{At: r.StartedAt, Until: r.EndedAt, Kind: MomentRun, RunID: &r.RunID, Name: "run", Result: text.OrEmpty(r.Outcome)}
+	m := Moment{At: r.StartedAt, Until: r.EndedAt, Kind: MomentRun, RunID: &r.RunID, Name: "run", Result: string(text.OrEmpty(r.Outcome))}
 	if r.Kind != reconcile.AgentRun {
 		m.Name = string(r.Kind)
 	}

@@ -186,7 +186,7 @@ func (r RunningRow) doing() string {
 
 // Ending describes how a run ended, and why if that was not a success.
 func (r RunRow) Ending() (outcome, reason string) {
-	outcome, reason = text.OrEmpty(r.Outcome), Plain(text.OrEmpty(r.Error))
+	outcome, reason = string(text.OrEmpty(r.Outcome)), Plain(text.OrEmpty(r.Error))
 	if d := r.Delivery; d != nil && d.Code != "" && reason == "" {
 		outcome, reason = "not delivered", d.Code+": "+d.Message
 	}
