@@ -237,7 +237,7 @@ func TestCAFile(t *testing.T) {
 	test.OK(t, ask(file))
 	wantCode(t, ask(file+".missing"), "tracker_ca_file_invalid")
 	test.OK(t, os.WriteFile(file, []byte("no certificate"), 0o600))
-	test.Equal(t, "class", wantCode(t, ask(file), "tracker_ca_file_invalid").Class, reconcile.ClassWorkflow)
+	test.Equal(t, "class", reconcile.ClassOf(wantCode(t, ask(file), "tracker_ca_file_invalid")), reconcile.ClassWorkflow)
 }
 
 // A request times out after 30 s.

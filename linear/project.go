@@ -208,20 +208,13 @@ func (c *Client) projectMissing(slugs []string, existing []reconcile.TrackerProj
 	if len(near) == 0 {
 		near, hint = all, "projects that the key can see: "
 	}
-	var shown []string
-	for _, n := range near {
-		shown = append(shown, label[n])
-	}
-	shown = text.Unique(shown)
+	shown := text.Unique(text.Map(near, func(n string) string { return label[n] }))
 	hint += strings.Join(shown[:min(5, len(shown))], ", ")
 	if len(shown) == 0 {
 		hint = "the user of the key can see no project: check the key"
 	}
-	return &reconcile.Error{
-		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
-		Message: c.Scrub(fmt.Sprintf("Linear has no project with the slug id %q", slugs[0])),
-		Hint:    c.Scrub(hint),
-	}
+	return reconcile.NewError("tracker_project_not_found",
+		c.Scrub(fmt.Sprintf("Linear has no project with the slug id %q", slugs[0])), c.Scrub(hint))
 }
 
 // anyOf returns a filter for names that ignores case; nil for no names.
@@ -229,11 +222,9 @@ func anyOf(names []string) any {
 	if len(names) == 0 {
 		return nil
 	}
-	or := make([]any, 0, len(names))
-	for _, n := range names {
-		or = append(or, map[string]any{"name": map[string]any{"eqIgnoreCase": strings.TrimSpace(n)}})
-	}
-	return map[string]any{"or": or}
+	return map[string]any{"or": text.Map(names, func(n string) any {
+		return map[string]any{"name": map[string]any{"eqIgnoreCase": strings.TrimSpace(n)}}
+	})}
 }
 
 // userFilter returns a filter for a user's email or id. Linear rejects an email where it expects an id.

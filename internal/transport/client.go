@@ -176,10 +176,8 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	}
 	c.heard(resp.Header)
 	if int64(len(body)) > limit {
-		return Answer{}, &reconcile.Error{
-			Code: "answer_too_large", Message: fmt.Sprintf("%s's answer has more than %d bytes%s", c.Name, limit, c.TooLarge),
-			Hint: cmp.Or(c.AskLess, c.Strange), Class: reconcile.ClassTracker,
-		}
+		return Answer{}, reconcile.NewError("answer_too_large",
+			fmt.Sprintf("%s's answer has more than %d bytes%s", c.Name, limit, c.TooLarge), cmp.Or(c.AskLess, c.Strange))
 	}
 	// The key is removed before the text is cut anywhere, so that no part of the key can remain at an end.
 	return Answer{URL: r.To, Status: resp.StatusCode, Header: resp.Header, Body: c.scrubBytes(body)}, nil

@@ -18,14 +18,14 @@ var ErrServer = errors.New("the server failed")
 
 // Fail returns an error about what the tracker has answered.
 func (c *Client) Fail(code, message string) *reconcile.Error {
-	return &reconcile.Error{Code: code, Message: c.Scrub(message), Class: reconcile.ClassTracker, Hint: c.Strange}
+	return reconcile.NewError(code, c.Scrub(message), c.Strange)
 }
 
 // Unreadable returns the error of an answer that could not be decoded; what completes the sentence "the answer is …".
 func (c *Client) Unreadable(what string, body []byte, err error) error {
 	return &reconcile.Error{
 		Code: c.Prefix + "_unknown_payload", Message: c.Scrub("the answer is " + what + ": " + c.Short(body)),
-		Hint: "check tracker.endpoint; a proxy or login page may have answered instead", Err: err, Class: reconcile.ClassTracker,
+		Hint: "check tracker.endpoint; a proxy or login page may have answered instead", Err: err,
 	}
 }
 

@@ -41,7 +41,7 @@ func (r *RateLimited) ResetAt() time.Time { return r.Reset }
 func (s Service) RateLimit(until time.Time) error {
 	limited := &RateLimited{Reset: until, Limited: s.Limited}
 	return &reconcile.Error{
-		Code: "tracker_rate_limited", Class: reconcile.ClassTracker, Message: limited.Error(), Err: limited,
+		Code: "tracker_rate_limited", Message: limited.Error(), Err: limited,
 		Hint: "run passes less often, or use a separate " + s.Separate +
 			" for symphony; no request is made until then, or until symphony unblock",
 	}

@@ -63,7 +63,7 @@ func newTransport(caFile string, ignoreProxy bool) (http.RoundTripper, error) {
 
 func invalid(message string, err error) error {
 	return &reconcile.Error{
-		Code: "tracker_ca_file_invalid", Message: "tracker.ca_file: " + message, Err: err, Class: reconcile.ClassWorkflow,
+		Code: "tracker_ca_file_invalid", Message: "tracker.ca_file: " + message, Err: err,
 		Hint: "name a readable PEM file with the certificate of your CA, or leave the key out",
 	}
 }

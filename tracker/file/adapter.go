@@ -185,10 +185,7 @@ func gone(message, hint string) error {
 }
 
 func (t *tracker) malformed(r *record) error {
-	return &reconcile.Error{
-		Code: "file_malformed", Class: reconcile.ClassTracker, Message: t.Path + ": " + r.fault(),
-		Hint: "correct the file, or move it out of the folder",
-	}
+	return reconcile.NewError("file_malformed", t.Path+": "+r.fault(), "correct the file, or move it out of the folder")
 }
 
 // issue completes the issue of a record with what depends on the other records.
@@ -261,7 +258,7 @@ func unreadable(path string, err error) error {
 		err = e.Err
 	}
 	return &reconcile.Error{
-		Code: "file_read", Class: reconcile.ClassTracker, Message: path + ": " + err.Error(), Err: err,
+		Code: "file_read", Message: path + ": " + err.Error(), Err: err,
 		Hint: "make it readable for the account that symphony runs as; until then nothing is started, stopped or released",
 	}
 }

@@ -103,10 +103,8 @@ func (t *tracker) edit(ctx context.Context, id string, edit func(*record, []byte
 }
 
 func (t *tracker) unwritable(name, why string) error {
-	return &reconcile.Error{
-		Code: "file_write", Class: reconcile.ClassTracker, Message: filepath.Join(t.Path, name) + " was not changed: " + why,
-		Hint: "make the folder and the file writable for the account that symphony runs as",
-	}
+	return reconcile.NewError("file_write", filepath.Join(t.Path, name)+" was not changed: "+why,
+		"make the folder and the file writable for the account that symphony runs as")
 }
 
 // lock keeps other processes of symphony from changing files in the folder.

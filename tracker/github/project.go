@@ -25,10 +25,8 @@ func boardAddress(address string) (kind, login string, number int, err error) {
 		}
 	}
 	if err != nil || login == "" || number < 1 {
-		return "", "", 0, &reconcile.Error{
-			Code: "tracker_project_not_found", Message: fmt.Sprintf("%q is not the address of a project", address), Class: reconcile.ClassWorkflow,
-			Hint: "copy it from the browser: https://github.com/orgs/OWNER/projects/1",
-		}
+		return "", "", 0, reconcile.NewError("tracker_project_not_found", fmt.Sprintf("%q is not the address of a project", address),
+			"copy it from the browser: https://github.com/orgs/OWNER/projects/1")
 	}
 	return kind, login, number, nil
 }
@@ -58,11 +56,8 @@ func (c *Client) forBoard(query string) (string, map[string]any) {
 }
 
 func (c *Client) noBoard() error {
-	return &reconcile.Error{
-		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
-		Message: c.Scrub("tracker.provider.project: GitHub shows no project " + c.o.Project),
-		Hint:    "check the address, and that the token may read projects (read:project)",
-	}
+	return reconcile.NewError("tracker_project_not_found", c.Scrub("tracker.provider.project: GitHub shows no project "+c.o.Project),
+		"check the address, and that the token may read projects (read:project)")
 }
 
 // board reads the issues on the project's board that belong to the repositories of the workflow.
@@ -247,9 +242,7 @@ func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProj
 			fields = append(fields, f.Name)
 		}
 	}
-	return nil, &reconcile.Error{
-		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
-		Message: c.Scrub(fmt.Sprintf("tracker.provider.status_field: the project %s has no field %q with options", c.o.Project, c.o.StatusField)),
-		Hint:    c.Scrub("set tracker.provider.status_field to one of these: " + strings.Join(fields, ", ")),
-	}
+	return nil, reconcile.NewError("tracker_project_not_found",
+		c.Scrub(fmt.Sprintf("tracker.provider.status_field: the project %s has no field %q with options", c.o.Project, c.o.StatusField)),
+		c.Scrub("set tracker.provider.status_field to one of these: "+strings.Join(fields, ", ")))
 }

@@ -1,6 +1,7 @@
 package github
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the queries
 	"encoding/json"
@@ -97,12 +98,7 @@ type ref struct {
 // the token's account. With pulls it also reads the pull requests of the issues' branches.
 func (c *Client) read(ctx context.Context, refs []ref, pulls bool, each func(at ref, r *record, me string) error) error {
 	refs = slices.Clone(refs)
-	slices.SortFunc(refs, func(a, b ref) int {
-		if a.repo != b.repo {
-			return strings.Compare(a.repo, b.repo)
-		}
-		return a.number - b.number
-	})
+	slices.SortFunc(refs, func(a, b ref) int { return cmp.Or(strings.Compare(a.repo, b.repo), a.number-b.number) })
 	refs = slices.Compact(refs)
 	var branches map[ref]string
 	if pulls && c.o.Branch != nil && len(refs) > 0 {
@@ -240,11 +236,8 @@ func (c *Client) noRepository(repo, said string) error {
 	if said != "" {
 		said = ": " + said
 	}
-	return &reconcile.Error{
-		Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
-		Message: c.Scrub(fmt.Sprintf("GitHub shows no issues of the repository %q%s", repo, said)),
-		Hint:    "check the name OWNER/NAME, that the repository has issues, and that the token may read it",
-	}
+	return reconcile.NewError("tracker_project_not_found", c.Scrub(fmt.Sprintf("GitHub shows no issues of the repository %q%s", repo, said)),
+		"check the name OWNER/NAME, that the repository has issues, and that the token may read it")
 }
 
 // branches returns the branch of each issue that has one. Of an open issue the record of the last pass is known.
