@@ -58,16 +58,16 @@ type Config struct {
 // RunHookEnv returns the environment of a run's hooks: that of the worker without the tracker's key, the run's marker, the hooks'
 // directories for temporary files and caches, and what builds need.
 func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []string {
-	return c.env(env, runID, w, w.Hooks)
+	return c.env(env, runID, w.Hooks)
 }
 
 // CodexEnv returns the environment that codex is started with, with directories of its own: codex.command may be a launcher, such
 // as npx, that executes what is in them.
 func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string {
-	return slices.DeleteFunc(c.env(env, runID, w, w.Codex), func(entry string) bool { return ownSecret(nameOf(entry)) })
+	return slices.DeleteFunc(c.env(env, runID, w.Codex), func(entry string) bool { return ownSecret(nameOf(entry)) })
 }
 
-func (c Config) env(env []string, runID string, w host.Workspace, dirs host.Dirs) []string {
+func (c Config) env(env []string, runID string, dirs host.Dirs) []string {
 	own := []string{host.RunMark + "=" + runID, "TMPDIR=" + dirs.Tmp, "XDG_CACHE_HOME=" + dirs.Cache}
 	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.codexHome(), c.buildEnv(env, dirs)))
 }

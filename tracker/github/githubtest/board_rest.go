@@ -13,7 +13,7 @@ func (b *board) fieldID() int64 { return b.id + 500 }
 // onBoard returns the board that the path names.
 func (c *call) onBoard() *board {
 	b := c.board
-	if b == nil || !strings.EqualFold(b.Owner, c.r.PathValue("org")) || fmt.Sprint(b.Number) != c.r.PathValue("project_number") {
+	if b == nil || !strings.EqualFold(b.Owner, c.named["org"]) || fmt.Sprint(b.Number) != c.named["project_number"] {
 		panic(missing)
 	}
 	return b
@@ -40,7 +40,7 @@ func (c *call) itemObject(it *item) object {
 // itemOf returns the item that the path names.
 func (c *call) itemOf() *item {
 	b := c.onBoard()
-	i := slices.IndexFunc(b.items, func(it *item) bool { return fmt.Sprint(it.id) == c.r.PathValue("item_id") })
+	i := slices.IndexFunc(b.items, func(it *item) bool { return fmt.Sprint(it.id) == c.named["item_id"] })
 	if i < 0 {
 		panic(missing)
 	}

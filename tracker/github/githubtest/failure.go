@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -19,8 +18,8 @@ const (
 	FailScope       = "scope"           // the token may not read projects
 	FailNotFound    = "not-found"       // 404: the token may not know the repository
 	FailRateLimit   = "rate-limit"      // 403 with nothing remaining until Reset
-	FailSecondary   = "secondary-limit" // 403, or Status, with RetryAfter
-	FailDown        = "down"            // 502, or Status, with HTML
+	FailSecondary   = "secondary-limit" // 403 with RetryAfter
+	FailDown        = "down"            // 502 with HTML
 	FailHTML        = "html"            // 200 with HTML
 	FailClose       = "close"           // close the connection without an answer
 	FailCut         = "cut"             // close the connection within the answer
@@ -38,15 +37,11 @@ type Failure struct {
 	Kind string `json:"kind"`
 	// Times is how many requests fail: one if 0, all until ClearFailures if negative.
 	Times int `json:"times"`
-	// Skip is how many matching requests succeed first.
+	// Skip is how many requests succeed first.
 	Skip int `json:"skip"`
-	// Match confines the failure to requests whose method and path ("GET /repos/o/r/issues?page=2") contain it.
-	Match string `json:"match"`
-
-	Status int `json:"status"`
 	// Reset is when the primary limit ends, as Unix time; in 2033 if 0.
 	Reset int64 `json:"reset"`
-	// RetryAfter is sent with a secondary limit as the header of that name, in seconds: 60 if 0, no header if negative.
+	// RetryAfter is sent with a secondary limit as the header of that name, in seconds: 60 if 0.
 	RetryAfter int             `json:"retry_after"`
 	Field      string          `json:"field"`
 	Issue      int             `json:"issue"`
@@ -77,11 +72,8 @@ func (s *Server) ClearFailures() {
 }
 
 // nextFailure returns the failure that applies to a request, and counts it; nil for none.
-func (s *Server) nextFailure(r Request) *Failure {
+func (s *Server) nextFailure() *Failure {
 	for i, f := range s.failures {
-		if !strings.Contains(r.Method+" "+r.Path, f.Match) {
-			continue
-		}
 		if f.Skip > 0 {
 			f.Skip--
 			continue
@@ -122,13 +114,11 @@ func (c *call) instead(f *Failure) (answer, bool) {
 	case FailRateLimit:
 		return exhausted, true
 	case FailSecondary:
-		if f.RetryAfter >= 0 {
-			c.header.Set("Retry-After", strconv.Itoa(cmp.Or(f.RetryAfter, 60)))
-		}
+		c.header.Set("Retry-After", strconv.Itoa(cmp.Or(f.RetryAfter, 60)))
 		const text = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
-		return problem(cmp.Or(f.Status, http.StatusForbidden), text), true
+		return problem(http.StatusForbidden, text), true
 	case FailDown:
-		return answer{cmp.Or(f.Status, http.StatusBadGateway), unicorn}, true
+		return answer{http.StatusBadGateway, unicorn}, true
 	case FailHTML:
 		return answer{http.StatusOK, "<html>Welcome to another server</html>"}, true
 	case FailCut:

@@ -187,7 +187,7 @@ func named(list any, word string) bool {
 // query returns the fields of Query.
 func (c *call) query() node {
 	return node{
-		"viewer": c.userNode(c.user),
+		"viewer": userNode(c.user),
 		"repository": resolver(func(args map[string]any) any {
 			name := fmt.Sprint(args["owner"], "/", args["name"])
 			for _, r := range c.repos {
@@ -208,8 +208,8 @@ func (c *call) query() node {
 	}
 }
 
-func (s *Server) userNode(login string) node {
-	return node{"id": fmt.Sprint("U_", s.userID(login)), "login": login}
+func userNode(login string) node {
+	return node{"id": fmt.Sprint("U_", userID(login)), "login": login}
 }
 
 func (s *Server) repositoryNode(r *repository) node {
@@ -226,9 +226,9 @@ func (s *Server) repositoryNode(r *repository) node {
 		"issues": resolver(func(args map[string]any) any { return s.issueNodes(r, args) }),
 		"assignableUsers": resolver(func(args map[string]any) any {
 			list := connection{}
-			for _, login := range s.Users {
+			for _, login := range users {
 				if part, _ := args["query"].(string); strings.Contains(strings.ToLower(login), strings.ToLower(part)) {
-					list = append(list, s.userNode(login))
+					list = append(list, userNode(login))
 				}
 			}
 			return list
@@ -280,7 +280,7 @@ func (s *Server) issueNode(i *Issue) node {
 		"__typename": "Issue", "id": nodeID("I", i.ID), "databaseId": i.ID, "fullDatabaseId": fmt.Sprint(i.ID), "number": i.Number,
 		"title": i.Title, "body": i.Body, "url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "state": strings.ToUpper(i.State),
 		"createdAt": i.CreatedAt, "updatedAt": i.UpdatedAt, "repository": node{"nameWithOwner": r.name},
-		"assignees": connection(text.Map(i.Assignees, s.userNode)), "labels": connection(text.Map(i.Labels, r.labelNode)),
+		"assignees": connection(text.Map(i.Assignees, userNode)), "labels": connection(text.Map(i.Labels, r.labelNode)),
 		"comments": connection(comments), "blockedBy": connection(blockers), "projectItems": s.itemsOf(i),
 	}
 	if s.NoDependencies {

@@ -97,7 +97,7 @@ func (s *Server) add(r *repository, given Issue) (*Issue, error) {
 	if r.find(number) != nil {
 		return nil, fmt.Errorf("number %d of %s is taken", number, r.name)
 	}
-	i := &Issue{Repository: r.name, Number: number, ID: s.id(), Author: cmp.Or(given.Author, s.Users[0]), Pull: given.Pull}
+	i := &Issue{Repository: r.name, Number: number, ID: s.id(), Author: cmp.Or(given.Author, users[0]), Pull: given.Pull}
 	i.CreatedAt = timeOr(given.CreatedAt, s.now())
 	given.State = cmp.Or(given.State, "open")
 	if err := s.edit(i, given); err != nil {
@@ -131,7 +131,7 @@ func (s *Server) edit(i *Issue, want Issue) error {
 		blockers = append(blockers, b.Ref())
 	}
 	for _, login := range want.Assignees {
-		if !slices.Contains(s.Users, login) {
+		if !slices.Contains(users, login) {
 			return fmt.Errorf("there is no user %q", login)
 		}
 	}
@@ -160,7 +160,7 @@ func (s *Server) edit(i *Issue, want Issue) error {
 
 func (s *Server) addComment(i *Issue, c Comment) Comment {
 	s.comment++
-	c.ID, c.Author = int64(s.comment), cmp.Or(c.Author, s.Users[0])
+	c.ID, c.Author = int64(s.comment), cmp.Or(c.Author, users[0])
 	c.CreatedAt = timeOr(c.CreatedAt, s.now())
 	c.UpdatedAt = timeOr(c.UpdatedAt, c.CreatedAt)
 	i.Comments, i.UpdatedAt = append(i.Comments, c), s.now()
@@ -298,7 +298,7 @@ func (s *Server) issueObject(i *Issue) object {
 	o := object{
 		"id": i.ID, "node_id": nodeID("I", i.ID), "number": i.Number, "title": i.Title, "body": text.OrNull(i.Body), "state": i.State,
 		"state_reason": text.OrNull(i.Reason), "html_url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "repository_url": r.url(),
-		"user": s.userObject(i.Author), "labels": text.Map(i.Labels, r.labelObject), "assignees": text.Map(i.Assignees, s.userObject),
+		"user": userObject(i.Author), "labels": text.Map(i.Labels, r.labelObject), "assignees": text.Map(i.Assignees, userObject),
 		"comments": len(i.Comments), "created_at": stamp(i.CreatedAt), "updated_at": stamp(i.UpdatedAt), "closed_at": stamp(i.ClosedAt),
 		"issue_dependencies_summary": object{"total_blocked_by": len(s.blockers(i))},
 	}
@@ -311,9 +311,9 @@ func (s *Server) issueObject(i *Issue) object {
 
 func nodeID(kind string, id int64) string { return fmt.Sprint(kind, "_kwDO", id) }
 
-func (s *Server) commentObject(i *Issue, c Comment) object {
+func commentObject(i *Issue, c Comment) object {
 	return object{
-		"id": c.ID, "node_id": nodeID("IC", c.ID), "body": c.Body, "user": s.userObject(c.Author),
+		"id": c.ID, "node_id": nodeID("IC", c.ID), "body": c.Body, "user": userObject(c.Author),
 		"html_url":   fmt.Sprint(siteURL, i.Repository, "/issues/", i.Number, "#issuecomment-", c.ID),
 		"created_at": stamp(c.CreatedAt), "updated_at": stamp(c.UpdatedAt),
 	}

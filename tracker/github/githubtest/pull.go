@@ -114,7 +114,7 @@ func (c *call) listPulls() answer {
 func (c *call) pullObject(p *pull) object {
 	return object{
 		"id": p.issue.ID, "node_id": nodeID("PR", p.issue.ID), "number": p.Number, "state": p.State, "title": p.Title, "body": p.Body,
-		"draft": p.Draft, "html_url": fmt.Sprint(siteURL, c.repo.name, "/pull/", p.Number), "user": c.userObject(p.issue.Author),
+		"draft": p.Draft, "html_url": fmt.Sprint(siteURL, c.repo.name, "/pull/", p.Number), "user": userObject(p.issue.Author),
 		"head": object{"ref": p.Branch, "sha": p.Commit}, "base": object{"ref": p.Base},
 	}
 }

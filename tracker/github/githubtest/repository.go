@@ -82,23 +82,23 @@ func stamp(t time.Time) any {
 }
 
 // userID returns the number of an account, which owners of repositories without an account have too.
-func (s *Server) userID(login string) int {
-	return 1 + slices.Index(append(slices.Clone(s.Users), login), login)
+func userID(login string) int {
+	return 1 + slices.Index(append(slices.Clone(users), login), login)
 }
 
-func (s *Server) userObject(login string) object {
+func userObject(login string) object {
 	return object{
-		"login": login, "id": s.userID(login), "node_id": fmt.Sprint("U_", s.userID(login)), "html_url": siteURL + login, "type": "User",
+		"login": login, "id": userID(login), "node_id": fmt.Sprint("U_", userID(login)), "html_url": siteURL + login, "type": "User",
 		"user_view_type": "private",
 	}
 }
 
 func (r *repository) url() string { return apiURL + "repos/" + r.name }
 
-func (s *Server) repositoryObject(r *repository) object {
+func (r *repository) object() object {
 	_, name, _ := strings.Cut(r.name, "/")
 	return object{
-		"id": r.id, "node_id": fmt.Sprint("R_", r.id), "name": name, "full_name": r.name, "owner": s.userObject(r.owner()), "url": r.url(),
+		"id": r.id, "node_id": fmt.Sprint("R_", r.id), "name": name, "full_name": r.name, "owner": userObject(r.owner()), "url": r.url(),
 		"html_url": siteURL + r.name, "default_branch": "main",
 	}
 }

@@ -38,9 +38,9 @@ var routes = []route{
 	{"PATCH", "/orgs/BOARD/items/{item_id}", (*call).editItem},
 }
 
-// match returns how a request is answered, and sets its path values. A repository is also found by its number, to which GitHub
-// redirects. GitHub Enterprise has all paths below /api/v3, but /graphql below /api.
-func match(r *http.Request) route {
+// match returns how a request is answered, and the values of the parts of its path that are in braces. A repository is also found by its
+// number, to which GitHub redirects. GitHub Enterprise has all paths below /api/v3, but /graphql below /api.
+func match(r *http.Request) (route, map[string]string) {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.EscapedPath(), "/api"), "/v3")
 	got := strings.Split(path, "/")
 	fits := func(w, g string) bool { return w == g || strings.HasPrefix(w, "{") && g != "" }
@@ -52,26 +52,27 @@ func match(r *http.Request) route {
 		if r.Method != to.method || !slices.EqualFunc(want, got, fits) {
 			continue
 		}
+		values := map[string]string{}
 		for i, w := range want {
-			if value, err := url.PathUnescape(got[i]); err == nil && w != got[i] {
-				r.SetPathValue(strings.Trim(w, "{}"), value)
+			if w != got[i] {
+				values[strings.Trim(w, "{}")], _ = url.PathUnescape(got[i]) // net/http has parsed it
 			}
 		}
-		return to
+		return to, values
 	}
-	return undeclared
+	return undeclared, nil
 }
 
 // find finds the repository and the issue that the path names. It redirects from former names and transferred issues.
 func (c *call) find() {
-	name, id := c.r.PathValue("owner")+"/"+c.r.PathValue("repo"), c.r.PathValue("id")
+	name, id := c.named["owner"]+"/"+c.named["repo"], c.named["id"]
 	if name == "/" && id == "" {
 		return
 	}
 	for _, r := range c.repos {
 		former := slices.ContainsFunc(r.former, func(f string) bool { return strings.EqualFold(f, name) })
 		if former && c.repository(name) == nil {
-			_, rest, _ := strings.Cut(c.r.URL.Path, "/"+c.r.PathValue("repo"))
+			_, rest, _ := strings.Cut(c.r.URL.Path, "/"+c.named["repo"])
 			c.redirect(r, rest)
 		}
 		if strings.EqualFold(r.name, name) || fmt.Sprint(r.id) == id {
@@ -81,7 +82,7 @@ func (c *call) find() {
 	if c.repo == nil {
 		panic(missing)
 	}
-	digits := c.r.PathValue("issue_number")
+	digits := c.named["issue_number"]
 	if digits == "" {
 		return
 	}
@@ -119,9 +120,9 @@ func ok(body any) answer { return answer{http.StatusOK, body} }
 
 func (c *call) root() answer { return ok(object{"current_user_url": apiURL + "user"}) }
 
-func (c *call) viewer() answer { return ok(c.userObject(c.user)) }
+func (c *call) viewer() answer { return ok(userObject(c.user)) }
 
-func (c *call) getRepository() answer { return ok(c.repositoryObject(c.repo)) }
+func (c *call) getRepository() answer { return ok(c.repo.object()) }
 
 // since returns the time of the parameter of that name; the zero time if there is none.
 func since(q url.Values) time.Time {
@@ -155,15 +156,15 @@ func (c *call) text() string {
 }
 
 func (c *call) createComment() answer {
-	return answer{http.StatusCreated, c.commentObject(c.issue, c.addComment(c.issue, Comment{Author: c.user, Body: c.text()}))}
+	return answer{http.StatusCreated, commentObject(c.issue, c.addComment(c.issue, Comment{Author: c.user, Body: c.text()}))}
 }
 
 func (c *call) editComment() answer {
 	for _, i := range c.repo.issues {
-		n := slices.IndexFunc(i.Comments, func(comment Comment) bool { return fmt.Sprint(comment.ID) == c.r.PathValue("comment_id") })
+		n := slices.IndexFunc(i.Comments, func(comment Comment) bool { return fmt.Sprint(comment.ID) == c.named["comment_id"] })
 		if i.exists() && n >= 0 {
 			i.Comments[n].Body, i.Comments[n].UpdatedAt = c.text(), c.now()
-			return ok(c.commentObject(i, i.Comments[n]))
+			return ok(commentObject(i, i.Comments[n]))
 		}
 	}
 	return missing
@@ -178,7 +179,7 @@ func page[T any](c *call, all []T, show func(T) object) answer {
 	if len(all) > number*size {
 		q.Set("page", strconv.Itoa(number+1))
 		rest := strings.SplitN(c.r.URL.Path[strings.Index(c.r.URL.Path, "/repo"):], "/", 4)[3] // after /repos/OWNER/
-		if c.r.PathValue("id") == "" {
+		if c.named["id"] == "" {
 			_, rest, _ = strings.Cut(rest, "/")
 		}
 		c.header.Set("Link", fmt.Sprintf(`<%s/repositories/%d/%s?%s>; rel="next"`, c.base, c.repo.id, rest, q.Encode()))
@@ -190,7 +191,7 @@ func page[T any](c *call, all []T, show func(T) object) answer {
 	return ok(list)
 }
 
-// listIssues answers the issues in a state, the newest or the most recently updated first.
+// listIssues answers the issues in a state, the most recently updated first.
 func (c *call) listIssues() answer {
 	q := c.r.URL.Query()
 	state := cmp.Or(q.Get("state"), "open")
@@ -200,12 +201,7 @@ func (c *call) listIssues() answer {
 			list = append(list, i)
 		}
 	}
-	slices.SortFunc(list, func(a, b *Issue) int {
-		if q.Get("sort") == "updated" {
-			return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), b.Number-a.Number)
-		}
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), b.Number-a.Number)
-	})
+	slices.SortFunc(list, func(a, b *Issue) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), b.Number-a.Number) })
 	return page(c, list, c.issueObject)
 }
 
@@ -246,5 +242,5 @@ func (c *call) labels() []string {
 func (c *call) listComments() answer {
 	from := since(c.r.URL.Query())
 	list := slices.DeleteFunc(slices.Clone(c.issue.Comments), func(comment Comment) bool { return comment.UpdatedAt.Before(from) })
-	return page(c, list, func(comment Comment) object { return c.commentObject(c.issue, comment) })
+	return page(c, list, func(comment Comment) object { return commentObject(c.issue, comment) })
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -70,14 +69,10 @@ func (c *call) checked(to route) (out answer) {
 	if c.Check == nil || c.isGraphQL() {
 		return to.answer(c)
 	}
-	params, path := map[string]string{}, to.full()
-	for _, name := range names.FindAllStringSubmatch(path, -1) {
-		params[name[1]] = c.r.PathValue(name[1])
-	}
 	if c.repo != nil {
-		params["owner"], params["repo"], _ = strings.Cut(c.repo.name, "/")
+		c.named["owner"], c.named["repo"], _ = strings.Cut(c.repo.name, "/")
 	}
-	wrong := c.Check(c.r, c.body, path, params, func() (int, http.Header, []byte) {
+	wrong := c.Check(c.r, c.body, to.full(), c.named, func() (int, http.Header, []byte) {
 		out = c.try(func() answer { return to.answer(c) })
 		return out.status, c.header, encode(out.body)
 	})
@@ -130,8 +125,6 @@ func conforms(v any, t *ast.Type) bool {
 	}
 	return isText
 }
-
-var names = regexp.MustCompile(`\{(\w+)\}`)
 
 // full is the path as GitHub's description writes it.
 func (r route) full() string {

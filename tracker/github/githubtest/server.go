@@ -29,7 +29,6 @@ type Server struct {
 	Repository string // owner/name of the first repository
 	Remote     string // the directory with its branches; may be empty without pull requests
 	Tokens     []string
-	Users      []string // the logins of all accounts, the owner of the tokens first; ann, kim by default
 	// StateLabels are labels that exclude each other: Move replaces one by another.
 	StateLabels []string
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
@@ -57,13 +56,14 @@ type Server struct {
 	hide     bool // the next list of pull requests is empty
 }
 
+// users are the logins of all accounts, the owner of the tokens first.
+var users = []string{"ann", "kim"}
+
 // Request is one request that was received.
 type Request struct {
 	Method, Path string // with the query, without the prefix of GitHub Enterprise
-	Token        string // empty if there was none
 	Conditional  bool   // it had If-None-Match
 	Status       int    // 0 if the connection was cut
-	Body         string
 }
 
 // String returns method, status and path.
@@ -74,7 +74,6 @@ func (s *Server) Start() {
 	if s.Now == nil {
 		s.Now = time.Now
 	}
-	s.Users = append(s.Users, "ann", "kim")[:max(2, len(s.Users))]
 	s.rest, s.points = allowance{name: "core", limit: 5000}, allowance{name: "graphql", limit: 5000}
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
@@ -158,7 +157,8 @@ type call struct {
 	base   string // of the links in answers
 	header http.Header
 	body   []byte
-	user   string // the login
+	named  map[string]string // the values of the parts of the path in braces
+	user   string            // the login
 	repo   *repository
 	issue  *Issue
 }
@@ -199,15 +199,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if enterprise {
 		path, c.base = "/"+strings.TrimPrefix(path, "v3/"), c.base+"/api/v3"
 	}
-	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	entry := Request{Method: r.Method, Path: path, Token: token, Conditional: r.Header.Get("If-None-Match") != "", Body: string(body)}
+	entry := Request{Method: r.Method, Path: path, Conditional: r.Header.Get("If-None-Match") != ""}
 	c.header.Set("Content-Type", "application/json; charset=utf-8")
 	c.header.Set("X-OAuth-Scopes", "repo, read:org, project")
 	c.header.Set("X-GitHub-Media-Type", "github.v3; format=json")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	failure := s.nextFailure(entry)
-	data, status, cut := c.respond(match(r), failure)
+	var to route
+	to, c.named = match(r)
+	data, status, cut := c.respond(to, s.nextFailure())
 	entry.Status = status
 	if cut {
 		entry.Status = 0
@@ -266,7 +266,7 @@ func (c *call) answer(to route) answer {
 	if !slices.Contains(c.Tokens, token) || !strings.EqualFold(kind, "Bearer") && kind != "token" {
 		return badTokens
 	}
-	c.user = c.Users[0]
+	c.user = users[0]
 	switch enough := c.allowance().take(1, c.now()); {
 	case !enough && c.isGraphQL():
 		return ok(object{"errors": []fault{pointsGone}})
