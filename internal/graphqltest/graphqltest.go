@@ -1,4 +1,5 @@
-// Package graphqltest reads GraphQL requests for servers in tests. The program itself must not import it.
+// Package graphqltest has what the servers of trackers in tests share: it reads GraphQL requests, and makes requests fail. The program
+// itself must not import it.
 package graphqltest
 
 import (

@@ -94,7 +94,7 @@ func (s *Server) answer(h http.Header, r *http.Request) (out result) {
 	q := &query{Request: asked}
 	s.mu.Lock()
 	s.log = append(s.log[max(0, len(s.log)-maxLog+1):], Entry{q.Name, req.Query, req.Variables})
-	f := s.nextFailure(q)
+	f := s.failureOf(q)
 	s.mu.Unlock()
 	if out, ordered := s.instead(f, h); ordered {
 		return out
@@ -110,7 +110,7 @@ func (s *Server) answer(h http.Header, r *http.Request) (out result) {
 	defer s.mu.Unlock()
 	out = s.execute(h, q, parseErr)
 	data, _ := out.Data.(map[string]any)
-	f.alter(data)
+	alter(f, data)
 	return out
 }
 

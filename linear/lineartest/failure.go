@@ -2,15 +2,14 @@ package lineartest
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/vektah/gqlparser/v2/ast"
+
+	"github.com/symphony-cron/symphony/internal/graphqltest"
 )
 
 // The kinds of Failure.
@@ -29,64 +28,28 @@ const (
 var failKinds = []string{FailStatus, FailGraphQL, FailRateLimit, FailHang, FailClose, FailGarbage, FailSlow, FailCursor, FailMalformed}
 
 // Failure makes requests fail.
-type Failure struct {
-	Kind string `json:"kind"`
-	// Times is how many requests fail: one if 0, all until ClearFailures if negative.
-	Times int `json:"times"`
-	// Skip is how many matching requests succeed first.
-	Skip int `json:"skip"`
-	// Operation confines the failure to requests with this operation name or root field; any if empty.
-	Operation string `json:"operation"`
+type Failure = graphqltest.Failure
 
-	Status  int    `json:"status"`
-	Body    string `json:"body"`
-	Message string `json:"message"`
-	ResetMS int64  `json:"reset_ms"`
-	// RetryAfter is sent with a rate limit as the header of that name, in seconds; none if 0.
-	RetryAfter int    `json:"retry_after"`
-	DelayMS    int64  `json:"delay_ms"`
-	Field      string `json:"field"`
-	Issue      string `json:"issue"` // id, or identifier if the answer contains it
-	// Value replaces the Field of a malformed issue; null by default.
-	Value json.RawMessage `json:"value"`
-}
-
-// Fail adds a failure; several apply in the order in which they were added. An unknown kind is an error.
+// Fail adds a failure. An unknown kind is an error.
 func (s *Server) Fail(f Failure) error {
-	if !slices.Contains(failKinds, f.Kind) {
-		return fmt.Errorf("unknown kind of failure %q", f.Kind)
-	}
-	f.Times = cmp.Or(f.Times, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failures = append(s.failures, &f)
-	return nil
+	return s.failures.Add(f)
 }
 
 // ClearFailures ends all failures.
 func (s *Server) ClearFailures() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failures = nil
+	s.failures.Clear()
 }
 
-// nextFailure returns the failure that applies to a request, and counts it; nil for none.
-func (s *Server) nextFailure(q *query) *Failure {
-	for i, f := range s.failures {
+// failureOf returns the failure that applies to a request, and counts it; nil for none.
+func (s *Server) failureOf(q *query) *Failure {
+	return s.failures.Next(func(f *Failure) bool {
 		isRoot := func(field *ast.Field) bool { return field.Name == f.Operation }
-		if f.Operation != "" && f.Operation != q.Name && !slices.ContainsFunc(q.fields(q.SelectionSet), isRoot) {
-			continue
-		}
-		if f.Skip > 0 {
-			f.Skip--
-			continue
-		}
-		if f.Times--; f.Times == 0 {
-			s.failures = slices.Delete(s.failures, i, i+1)
-		}
-		return f
-	}
-	return nil
+		return f.Operation == "" || f.Operation == q.Name || slices.ContainsFunc(q.fields(q.SelectionSet), isRoot)
+	})
 }
 
 // instead returns what a failure answers instead of the server; false if the server is to answer.
@@ -126,7 +89,7 @@ func (s *Server) instead(f *Failure, h http.Header) (result, bool) {
 }
 
 // alter changes the data of an answer.
-func (f *Failure) alter(data map[string]any) {
+func alter(f *Failure, data map[string]any) {
 	switch {
 	case f == nil:
 	case f.Kind == FailCursor:
@@ -137,25 +100,6 @@ func (f *Failure) alter(data map[string]any) {
 			}
 		}
 	case f.Kind == FailMalformed:
-		spoil(data, f.Field, f.Issue, f.Value)
+		f.Spoil(data, func(o map[string]any) bool { return o["id"] == f.Issue || o["identifier"] == f.Issue })
 	}
-}
-
-// spoil replaces a field of the first object that has it, or of the one with this id or identifier.
-func spoil(v any, field, which string, value json.RawMessage) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		if _, has := v[field]; has && (which == "" || v["id"] == which || v["identifier"] == which) {
-			v[field] = value
-			return true
-		}
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if spoil(v[key], field, which, value) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, func(e any) bool { return spoil(e, field, which, value) })
-	}
-	return false
 }

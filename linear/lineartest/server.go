@@ -47,7 +47,7 @@ type Server struct {
 	mu       sync.Mutex
 	w        *workspace
 	log      []Entry
-	failures []*Failure
+	failures graphqltest.Failures
 	requests allowance
 	points   allowance
 	strict   bool                      // Specified was called
@@ -88,7 +88,8 @@ func New(c Config) *Server {
 		c.Now = time.Now
 	}
 	s := &Server{
-		config: c, requests: newAllowance(cmp.Or(c.RequestsPerHour, 5000)), points: newAllowance(cmp.Or(c.ComplexityPerHour, 3_000_000)),
+		config: c, failures: graphqltest.Failures{Kinds: failKinds},
+		requests: newAllowance(cmp.Or(c.RequestsPerHour, 5000)), points: newAllowance(cmp.Or(c.ComplexityPerHour, 3_000_000)),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.Load(Seed{}); err != nil {

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/graphqltest"
 )
 
 // The kinds of Failure.
@@ -33,57 +33,27 @@ var failKinds = []string{
 }
 
 // Failure makes requests fail.
-type Failure struct {
-	Kind string `json:"kind"`
-	// Times is how many requests fail: one if 0, all until ClearFailures if negative.
-	Times int `json:"times"`
-	// Skip is how many requests succeed first.
-	Skip int `json:"skip"`
-	// Reset is when the primary limit ends, as Unix time; in 2033 if 0.
-	Reset int64 `json:"reset"`
-	// RetryAfter is sent with a secondary limit as the header of that name, in seconds: 60 if 0.
-	RetryAfter int             `json:"retry_after"`
-	Field      string          `json:"field"`
-	Issue      int             `json:"issue"`
-	Value      json.RawMessage `json:"value"` // null by default
-}
+type Failure = graphqltest.Failure
 
-// Fail adds a failure; several apply in the order in which they were added. An unknown kind is an error.
+// Fail adds a failure. An unknown kind is an error.
 func (s *Server) Fail(f Failure) error {
-	if !slices.Contains(failKinds, f.Kind) {
-		return fmt.Errorf("unknown kind of failure %q", f.Kind)
-	}
-	f.Times = cmp.Or(f.Times, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hide = s.hide || f.Kind == FailHideNext; f.Kind != FailHideNext {
-		s.failures = append(s.failures, &f)
+	if f.Kind == FailHideNext {
+		s.hide = true
+		return nil
 	}
-	return nil
+	return s.failures.Add(f)
 }
 
 // ClearFailures ends all failures and limits.
 func (s *Server) ClearFailures() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failures, s.hide = nil, false
+	s.failures.Clear()
+	s.hide = false
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
-}
-
-// nextFailure returns the failure that applies to a request, and counts it; nil for none.
-func (s *Server) nextFailure() *Failure {
-	for i, f := range s.failures {
-		if f.Skip > 0 {
-			f.Skip--
-			continue
-		}
-		if f.Times--; f.Times == 0 {
-			s.failures = slices.Delete(s.failures, i, i+1)
-		}
-		return f
-	}
-	return nil
 }
 
 // instead returns what a failure answers instead of the server; status 0 cuts the answer. It returns false if the server is to answer.
@@ -131,30 +101,11 @@ func (c *call) instead(f *Failure) (answer, bool) {
 }
 
 // alter changes an answer.
-func (f *Failure) alter(data []byte) []byte {
+func alter(f *Failure, data []byte) []byte {
 	var v any
 	if f == nil || f.Kind != FailMalformed || json.Unmarshal(data, &v) != nil {
 		return data
 	}
-	spoil(v, f.Field, f.Issue, f.Value)
+	f.Spoil(v, func(o object) bool { return fmt.Sprint(o["number"]) == fmt.Sprint(f.Issue) })
 	return encode(v)
-}
-
-// spoil replaces a field of the first object that has it, or of the one with this number.
-func spoil(v any, field string, number int, value json.RawMessage) bool {
-	switch v := v.(type) {
-	case object:
-		if _, has := v[field]; has && (number == 0 || v["number"] == float64(number)) {
-			v[field] = value
-			return true
-		}
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if spoil(v[key], field, number, value) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, func(e any) bool { return spoil(e, field, number, value) })
-	}
-	return false
 }

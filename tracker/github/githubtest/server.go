@@ -22,6 +22,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/graphqltest"
 )
 
 // Server is GitHub. The exported fields are set before Start. The methods are safe for concurrent use.
@@ -48,7 +50,7 @@ type Server struct {
 	lastID   int64
 	comment  int // how many comments were made, for ids that tests can predict
 	log      []Request
-	failures []*Failure
+	failures graphqltest.Failures
 	rest     allowance // of the REST API
 	points   allowance // of the GraphQL API
 	board    *board    // nil for none
@@ -77,6 +79,7 @@ func (s *Server) Start() {
 	s.rest, s.points = allowance{name: "core", limit: 5000}, allowance{name: "graphql", limit: 5000}
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
+	s.failures.Kinds = failKinds
 	s.AddRepository(s.Repository)
 	s.http = httptest.NewServer(s)
 }
@@ -207,7 +210,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	var to route
 	to, c.named = match(r)
-	data, status, cut := c.respond(to, s.nextFailure())
+	data, status, cut := c.respond(to, s.failures.Next(func(*Failure) bool { return true }))
 	entry.Status = status
 	if cut {
 		entry.Status = 0
@@ -232,7 +235,7 @@ func (c *call) respond(to route, failure *Failure) (data []byte, status int, cut
 		return encode(out.body), out.status, false
 	}
 	out := c.answer(to)
-	data = failure.alter(encode(out.body))
+	data = alter(failure, encode(out.body))
 	if c.r.Method == http.MethodGet && out.status == http.StatusOK {
 		etag := fmt.Sprintf(`W/"%x"`, sha256.Sum256(data))
 		c.header.Set("ETag", etag)
