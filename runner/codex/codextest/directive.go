@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // step runs one directive.
@@ -137,7 +139,7 @@ func writeFile(dir, name, text string) error {
 
 // subAgent sends what a client sees of a sub-agent: a call, and a turn of another thread.
 func (u *turn) subAgent(text string) {
-	child := &turn{s: u.s, t: &thread{ID: newID(), Cwd: u.t.Cwd}, id: newID(), began: time.Now(), ctx: u.ctx}
+	child := &turn{s: u.s, t: &thread{ID: uuid.NewString(), Cwd: u.t.Cwd}, id: uuid.NewString(), began: time.Now(), ctx: u.ctx}
 	call := u.started(newItem("collabAgentToolCall", object{"senderThreadId": u.t.ID, "prompt": text}), "call")
 	call["status"], call["model"], call["receiverThreadIds"] = "completed", "scripted", []string{child.t.ID}
 	call["agentsStates"] = object{child.t.ID: object{"status": "pendingInit", "message": nil}}

@@ -1,7 +1,6 @@
 package codextest
 
 import (
-	"crypto/rand"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -16,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // thread is the state of a thread, in memory and in the home.
@@ -74,7 +75,7 @@ func (c *threadConfig) shellFlag() string {
 }
 
 func (s *server) startThread(p *params) reply {
-	t := &thread{ID: newID(), Created: time.Now().Unix()}
+	t := &thread{ID: uuid.NewString(), Created: time.Now().Unix()}
 	r := s.open(t, "thread/start", p)
 	r.after = func() { s.notify("thread/started", object{"thread": s.threadShape(t)}) }
 	return r
@@ -214,10 +215,3 @@ func usageShape(u tokens) object {
 }
 
 func now() int64 { return time.Now().UnixMilli() }
-
-// newID returns an id that looks like codex's.
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -39,7 +41,7 @@ func (s *server) startTurn(p *params) reply {
 		return reply{result: object{"turn": u.shape(nil)}, after: func() { u.userMessage(prompt) }}
 	}
 	t.apply(p)
-	u := &turn{s: s, t: t, id: newID(), began: time.Now()}
+	u := &turn{s: s, t: t, id: uuid.NewString(), began: time.Now()}
 	u.ctx, u.stop = context.WithCancel(context.Background())
 	t.turn = u
 	t.here++
@@ -59,35 +61,36 @@ func (p *params) prompt() string { return strings.Join(text.Map(p.Input, input.p
 
 // steer adds input to the running turn, which continues with its script.
 func (s *server) steer(p *params) reply {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.threads[p.ThreadID]
-	switch {
-	case t == nil:
-		return reply{err: "thread not found: " + p.ThreadID}
-	case t.turn == nil:
-		return reply{err: "no active turn to steer"}
-	case t.turn.id != p.ExpectedTurnID:
-		return reply{err: "expected active turn id `" + p.ExpectedTurnID + "` but found `" + t.turn.id + "`"}
+	u, refusal := s.activeTurn(p, p.ExpectedTurnID, "steer")
+	if u == nil {
+		return reply{err: refusal}
 	}
-	u := t.turn
 	return reply{result: object{"turnId": u.id}, after: func() { u.userMessage(p.prompt()) }}
 }
 
 // interrupt ends a turn. As with codex, a running command goes on in the background.
 func (s *server) interrupt(p *params) reply {
+	u, refusal := s.activeTurn(p, p.TurnID, "interrupt")
+	if u == nil {
+		return reply{err: refusal}
+	}
+	return reply{result: object{}, after: u.stop}
+}
+
+// activeTurn returns the running turn with an id, or why there is none to do that with.
+func (s *server) activeTurn(p *params, id, do string) (u *turn, refusal string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.threads[p.ThreadID]
 	switch {
 	case t == nil:
-		return reply{err: "thread not found: " + p.ThreadID}
+		return nil, "thread not found: " + p.ThreadID
 	case t.turn == nil:
-		return reply{err: "no active turn to interrupt"}
-	case t.turn.id != p.TurnID:
-		return reply{err: "expected active turn id " + p.TurnID}
+		return nil, "no active turn to " + do
+	case t.turn.id != id:
+		return nil, "expected active turn id `" + id + "` but found `" + t.turn.id + "`"
 	}
-	return reply{result: object{}, after: t.turn.stop}
+	return t.turn, ""
 }
 
 // shape returns the turn with these members.
