@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -64,11 +65,9 @@ func (c *Client) readBudget(h http.Header) {
 
 func exhausted(a transport.Allowance) bool { return a.Left == 0 }
 
-func allowances(h http.Header) (list []transport.Allowance) {
-	for _, kind := range []string{"Requests-", "Complexity-", "Endpoint-Requests-"} {
-		list = append(list, transport.ReadAllowance(h, kind))
-	}
-	return list
+func allowances(h http.Header) []transport.Allowance {
+	kinds := []string{"Requests-", "Complexity-", "Endpoint-Requests-"}
+	return text.Map(kinds, func(kind string) transport.Allowance { return transport.ReadAllowance(h, kind) })
 }
 
 func isRateLimit(a transport.Answer, errs []graphqlError) bool {

@@ -53,6 +53,14 @@ func Map[T, U any](list []T, f func(T) U) []U {
 	return of
 }
 
+// First returns the first element of a list for which is holds; the zero value if there is none.
+func First[T any](list []T, is func(T) bool) (found T) {
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		found = list[i]
+	}
+	return found
+}
+
 // Plural formats a count: "1 run", "3 runs".
 func Plural(n int, noun string) string {
 	if n == 1 {

@@ -54,10 +54,7 @@ func commandRequest(p *params) agent.Request {
 	case len(words) == 3 && words[1] == "-lc": // in the first version of the protocol, as the next one
 		command = words[2]
 	default:
-		for i, word := range words {
-			words[i] = text.ShellWord(word)
-		}
-		command = strings.Join(words, " ")
+		command = strings.Join(text.Map(words, text.ShellWord), " ")
 	}
 	command = shellText(command)
 	summary := cmp.Or(command, "a command that codex did not name")
@@ -166,10 +163,7 @@ func permissionsText(raw json.RawMessage, cwd string) string {
 
 // patchRequest reads a request to change files. The changes come from the item/started of the same item.
 func patchRequest(p *params, changes []agent.FileChange, turn agent.TurnParams) agent.Request {
-	names := make([]string, 0, len(changes))
-	for _, c := range changes {
-		names = append(names, c.Kind+" "+c.Path+leadsTo(changedPaths(turn.Cwd, c)...))
-	}
+	names := text.Map(changes, func(c agent.FileChange) string { return c.Kind + " " + c.Path + leadsTo(changedPaths(turn.Cwd, c)...) })
 	summary := cmp.Or(strings.Join(names, ", "), "files that codex did not name")
 	if p.GrantRoot != "" {
 		summary += " (and more below " + p.GrantRoot + leadsTo(p.GrantRoot) + ")"
@@ -383,11 +377,7 @@ func (f form) questions() []agent.Question {
 	if len(f) == 0 {
 		return []agent.Question{{ID: agreed, Text: "Agree?", Options: yesNo}}
 	}
-	out := make([]agent.Question, 0, len(f))
-	for i := range f {
-		out = append(out, f[i].Question)
-	}
-	return out
+	return text.Map(f, func(one field) agent.Question { return one.Question })
 }
 
 // content returns the answers with the types of the form. Optional fields without an answer are left out.

@@ -221,12 +221,7 @@ func (w *wireItem) item(ended bool) *agent.Item {
 	if len(w.Arguments) > 0 {
 		i.Call = oneLine(argumentText(w.Arguments), summaryLength)
 	}
-	for n, c := range w.ContentItems {
-		if n > 0 {
-			i.Result += "\n"
-		}
-		i.Result += c.Text
-	}
+	i.Result += strings.Join(text.Map(w.ContentItems, func(c struct{ Text string }) string { return c.Text }), "\n")
 	return i
 }
 

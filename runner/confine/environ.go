@@ -90,10 +90,7 @@ const gitSettings = "GIT_CONFIG_COUNT"
 // codex work in the workspace, so relative directories, in which an agent could leave a program, are removed from PATH and the like.
 func (c Config) AfterLogin(env []string, l host.LoginAnswer, names []string) []string {
 	set := CleanEnv(l.Set, names, c.SecretValues, nil)
-	gone := host.Scrub(l.Unset)
-	for _, entry := range set {
-		gone = append(gone, nameOf(entry))
-	}
+	gone := append(host.Scrub(l.Unset), text.Map(set, nameOf)...)
 	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool { return slices.Contains(gone, nameOf(entry)) })
 	return absolutePaths(append(env, set...))
 }
@@ -147,10 +144,7 @@ func (c Config) Withheld(env []string) []string {
 // CleanEnv returns env with the variables in own, but without the variables of a run, the named secrets, and variables that
 // contain a secret value. No variable occurs twice, because programs differ in which one they use.
 func CleanEnv(env, secretNames, secretValues, own []string) []string {
-	drop := slices.Concat(secretNames, crash.Variables())
-	for _, entry := range own {
-		drop = append(drop, nameOf(entry))
-	}
+	drop := slices.Concat(secretNames, crash.Variables(), text.Map(own, nameOf))
 	kept := slices.DeleteFunc(host.Scrub(env, drop...), func(entry string) bool {
 		_, value, _ := strings.Cut(entry, "=")
 		return slices.ContainsFunc(secretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })

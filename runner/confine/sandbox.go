@@ -104,10 +104,7 @@ func AddProfile(config, profile map[string]any) {
 func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string) map[string]any {
 	readOnly := map[string]any{":root": "read"}
 	files := map[string]any{":root": "read", dir: "write", w.TmpDir: "write", w.CacheDir: "write"}
-	var guards []string
-	for _, path := range outermost(guarded) {
-		guards = append(guards, firstMissing(dir, path))
-	}
+	guards := text.Map(outermost(guarded), func(path string) string { return firstMissing(dir, path) })
 	for _, guard := range guards {
 		for above := filepath.Dir(guard); above != dir && paths.Inside(dir, above); above = filepath.Dir(above) {
 			if info, err := os.Lstat(above); err == nil && info.IsDir() {
@@ -166,10 +163,7 @@ func TOML(value any) string {
 		encoded, _ := json.Marshal(value) // texts, truth values and lists of texts can be encoded
 		return string(encoded)
 	}
-	var pairs []string
-	for _, key := range slices.Sorted(maps.Keys(table)) {
-		pairs = append(pairs, TOML(key)+"="+TOML(table[key]))
-	}
+	pairs := text.Map(slices.Sorted(maps.Keys(table)), func(key string) string { return TOML(key) + "=" + TOML(table[key]) })
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 

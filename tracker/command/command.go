@@ -168,10 +168,7 @@ func (w *wrong) Error() string { return w.message }
 
 // try is a shell command that repeats a request.
 func (c *client) try(verb string, stdin []byte) string {
-	words := []string{}
-	for _, w := range append(slices.Clone(c.Command), verb) {
-		words = append(words, word(w))
-	}
+	words := text.Map(append(slices.Clone(c.Command), verb), word)
 	const longest = 200
 	input := text.ShellWord(string(stdin))
 	if len(input) > longest {

@@ -122,14 +122,11 @@ func (c *client) find(ctx context.Context, ref string) (*reconcile.Issue, error)
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(list, func(i reconcile.Issue) bool { return strings.EqualFold(i.Identifier, ref) })
-	if at < 0 {
-		return nil, missing
-	}
-	if found, err = c.ByIDs(ctx, []string{list[at].ID}); err != nil {
+	id := text.First(list, func(i reconcile.Issue) bool { return strings.EqualFold(i.Identifier, ref) }).ID
+	if found, err = c.ByIDs(ctx, []string{id}); err != nil {
 		return nil, err
 	}
-	if i, there := found[list[at].ID]; there {
+	if i, there := found[id]; there {
 		return &i, nil
 	}
 	return nil, missing

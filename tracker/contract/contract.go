@@ -222,10 +222,7 @@ func (c *check) again(first []reconcile.Issue) {
 	if !slices.Equal(a, b) {
 		c.violated(RuleOrder, "the first call returned %s, the second %s", listed(a), listed(b))
 	}
-	var shouted []string
-	for _, s := range c.states {
-		shouted = append(shouted, " "+strings.ToUpper(s)+" ")
-	}
+	shouted := text.Map(c.states, func(s string) string { return " " + strings.ToUpper(s) + " " })
 	other, ok := c.candidates(shouted)
 	if !ok {
 		return

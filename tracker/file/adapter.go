@@ -142,10 +142,7 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 
 // nameless returns a record without an id: its file may belong to any missing issue. Nil if there is none.
 func (f *folder) nameless() *record {
-	if i := slices.IndexFunc(f.records, func(r *record) bool { return r.nameless }); i >= 0 {
-		return f.records[i]
-	}
-	return nil
+	return text.First(f.records, func(r *record) bool { return r.nameless })
 }
 
 // Find returns the issue with an id or file name, in any case. The error has the code issue_not_found if there is none.
@@ -166,13 +163,12 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 	r := all.byID(ref)
 	if r == nil {
 		base := strings.TrimSuffix(filepath.Base(ref), ".md")
-		i := slices.IndexFunc(all.records, func(r *record) bool { return strings.EqualFold(strings.TrimSuffix(r.name, ".md"), base) })
-		if i < 0 || base == "" {
+		r = text.First(all.records, func(r *record) bool { return strings.EqualFold(strings.TrimSuffix(r.name, ".md"), base) })
+		if r == nil || base == "" {
 			ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
 			return nil, nil, gone(fmt.Sprintf("%s contains no issue %q", t.Path, ref)+text.DidYouMean(ref, ids, "%s"),
 				"check the id; `symphony issues` lists what the folder contains")
 		}
-		r = all.records[i]
 	}
 	if r.fault != nil {
 		return nil, nil, t.malformed(r)

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -284,11 +286,7 @@ var numbered = text.Pattern(`^([A-Za-z]+)-(\d+)`)
 // nextID returns the prefix of the folder's ids and the next number.
 func (t *tracker) nextID(all *folder) (prefix string, next int) {
 	prefix = t.settings.Prefix
-	records := all.records
-	for _, r := range all.finished() {
-		records = append(records, r)
-	}
-	for _, r := range records {
+	for _, r := range slices.AppendSeq(all.records, maps.Values(all.finished())) {
 		m := numbered().FindStringSubmatch(r.issue.ID)
 		if m == nil || prefix != "" && !strings.EqualFold(prefix, m[1]) {
 			continue

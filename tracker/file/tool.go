@@ -53,14 +53,14 @@ func (t *tracker) states() (list []string) {
 // move changes the state of an issue, and returns it as the workflow spells it.
 func (t *tracker) move(ctx context.Context, id, state string) (string, error) {
 	states := t.states()
-	i := slices.IndexFunc(states, func(s string) bool { return same(s, state) })
-	if i < 0 {
+	known := text.First(states, func(s string) bool { return same(s, state) })
+	if known == "" {
 		return "", agenttool.Refusal("invalid_input", fmt.Sprintf("there is no state %q; states: %s", state, strings.Join(states, ", ")))
 	}
-	return states[i], t.change(ctx, id, func(r *record, content []byte) ([]byte, error) {
-		if same(r.issue.State, states[i]) {
+	return known, t.change(ctx, id, func(r *record, content []byte) ([]byte, error) {
+		if same(r.issue.State, known) {
 			return content, nil
 		}
-		return t.setState(r, content, states[i])
+		return t.setState(r, content, known)
 	})
 }

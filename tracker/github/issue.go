@@ -2,6 +2,7 @@ package github
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -181,12 +182,8 @@ func fromGraphQL(repo, project string, data []byte) record {
 
 // complete adds labels and assignees, sorted because the APIs order them differently, and checks the required fields.
 func (r record) complete(state string, labels []label, assignees []account) record {
-	for _, l := range labels {
-		r.Labels = append(r.Labels, strings.ToLower(strings.TrimSpace(l.Name)))
-	}
-	for _, a := range assignees {
-		r.Assignees = append(r.Assignees, a.Login)
-	}
+	r.Labels = text.Map(labels, func(l label) string { return strings.ToLower(strings.TrimSpace(l.Name)) })
+	r.Assignees = text.Map(assignees, func(a account) string { return a.Login })
 	for _, list := range []*[]string{&r.Labels, &r.Assignees} {
 		slices.Sort(*list)
 		*list = slices.DeleteFunc(slices.Compact(*list), func(s string) bool { return s == "" })
@@ -217,10 +214,7 @@ func (n *names) state(r record) string {
 	case r.item != nil && strings.TrimSpace(r.item.Column.Name) != "":
 		return strings.TrimSpace(r.item.Column.Name)
 	}
-	if i := slices.IndexFunc(n.o.StateLabels, r.has); i >= 0 {
-		return strings.TrimSpace(n.o.StateLabels[i])
-	}
-	return "open"
+	return cmp.Or(strings.TrimSpace(text.First(n.o.StateLabels, r.has)), "open")
 }
 
 // in reports whether a record is a candidate for the states: malformed records are, so that they are reported.

@@ -188,15 +188,12 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 		r := data.Repository
 		c.rename(repo, r.Name)
 		project = reconcile.TrackerProject{ID: r.ID, Name: r.Name, Slug: repo, URL: r.URL}
-		*user, logins = data.Viewer.Login, nil
+		*user, logins = data.Viewer.Login, text.Map(r.Users.Nodes, func(u account) string { return u.Login })
 		if r.Archived {
 			c.WarnOnce(r.Name + " is archived, so that nothing in it can be changed: unarchive it in its settings")
 		}
 		if r.May == "READ" {
 			c.WarnOnce(fmt.Sprintf("%s may only read %s: give that account the role Triage or more", *user, r.Name))
-		}
-		for _, u := range r.Users.Nodes {
-			logins = append(logins, u.Login)
 		}
 		for _, raw := range r.Labels.Nodes {
 			var l label

@@ -1,11 +1,13 @@
 package github
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -50,11 +52,8 @@ func (c *Client) proposal(ctx context.Context, repo, label string) (reconcile.Tr
 		return reconcile.TrackerBoard{}, err
 	}
 	with := func(word, otherwise string) reconcile.TrackerState {
-		i := slices.IndexFunc(labels, func(l string) bool { return strings.Contains(strings.ToLower(l), word) })
-		if i >= 0 {
-			otherwise = labels[i]
-		}
-		return reconcile.TrackerState{Name: otherwise, Kind: reconcile.StateStarted}
+		existing := text.First(labels, func(l string) bool { return strings.Contains(strings.ToLower(l), word) })
+		return reconcile.TrackerState{Name: cmp.Or(existing, otherwise), Kind: reconcile.StateStarted}
 	}
 	board := reconcile.TrackerBoard{
 		TrackerProject: project, Setting: project.Name,

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Board is a project (Projects v2) whose single-select field Status names the column of an issue.
@@ -79,11 +81,7 @@ func (s *Server) place(i *Issue, column string) {
 }
 
 func (b *board) find(i *Issue) *item {
-	n := slices.IndexFunc(b.items, func(it *item) bool { return it.issue == i })
-	if n < 0 {
-		return nil
-	}
-	return b.items[n]
+	return text.First(b.items, func(it *item) bool { return it.issue == i })
 }
 
 // Archive hides an issue from the board, as people do with finished ones.

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // fieldID is the number of the field of the columns.
@@ -39,12 +41,11 @@ func (c *call) itemObject(it *item) object {
 
 // itemOf returns the item that the path names.
 func (c *call) itemOf() *item {
-	b := c.onBoard()
-	i := slices.IndexFunc(b.items, func(it *item) bool { return fmt.Sprint(it.id) == c.named["item_id"] })
-	if i < 0 {
+	it := text.First(c.onBoard().items, func(it *item) bool { return fmt.Sprint(it.id) == c.named["item_id"] })
+	if it == nil {
 		panic(missing)
 	}
-	return b.items[i]
+	return it
 }
 
 // editItem moves an issue to another column.

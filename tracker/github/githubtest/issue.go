@@ -53,11 +53,7 @@ func (i *Issue) clone() Issue {
 
 // find returns an issue of a repository by its number; nil if there never was one.
 func (r *repository) find(number int) *Issue {
-	i := slices.IndexFunc(r.issues, func(i *Issue) bool { return i.Number == number })
-	if i < 0 {
-		return nil
-	}
-	return r.issues[i]
+	return text.First(r.issues, func(i *Issue) bool { return i.Number == number })
 }
 
 // lookUp returns an issue by owner/name#12, #12, 12 or GH-12; the last three are in the repository in, or in the first one.
@@ -235,8 +231,8 @@ func (s *Server) State(ref string) (string, error) {
 		return column, err
 	}
 	i, err := s.Issue(ref)
-	if n := slices.IndexFunc(i.Labels, s.isState); err == nil && i.State == "open" && n >= 0 {
-		return i.Labels[n], nil
+	if label := text.First(i.Labels, s.isState); i.State == "open" && label != "" {
+		return label, nil
 	}
 	return i.State, err
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // repository is a repository, protected by the server's lock.
@@ -50,12 +52,7 @@ func (s *Server) Rename(from, to string) error {
 
 // repository returns the repository with this name; nil if there is none.
 func (s *Server) repository(name string) *repository {
-	for _, r := range s.repos {
-		if strings.EqualFold(r.name, name) {
-			return r
-		}
-	}
-	return nil
+	return text.First(s.repos, func(r *repository) bool { return strings.EqualFold(r.name, name) })
 }
 
 // label returns the name of a label as the repository spells it. It creates a label that does not exist.

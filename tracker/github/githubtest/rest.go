@@ -30,8 +30,8 @@ var routes = []route{
 	{"PATCH", "ISSUE", (*call).editIssue},
 	{"GET", "ISSUE/comments", (*call).listComments},
 	{"POST", "ISSUE/comments", (*call).createComment},
-	{"POST", "ISSUE/labels", (*call).addLabels},
-	{"PUT", "ISSUE/labels", (*call).setLabels},
+	{"POST", "ISSUE/labels", (*call).changeLabels},
+	{"PUT", "ISSUE/labels", (*call).changeLabels},
 	{"GET", "REPO/pulls", (*call).listPulls},
 	{"POST", "REPO/pulls", (*call).openPull},
 	{"GET", "/orgs/BOARD/fields", (*call).listFields},
@@ -124,26 +124,7 @@ func (c *call) viewer() answer { return ok(userObject(c.user)) }
 
 func (c *call) getRepository() answer { return ok(c.repo.object()) }
 
-// since returns the time of the parameter of that name; the zero time if there is none.
-func since(q url.Values) time.Time {
-	t, err := time.Parse(time.RFC3339, cmp.Or(q.Get("since"), "0001-01-01T00:00:00Z"))
-	if err != nil {
-		panic(problem(http.StatusUnprocessableEntity, "Validation Failed"))
-	}
-	return t
-}
-
 func (c *call) getIssue() answer { return ok(c.issueObject(c.issue)) }
-
-// change edits the issue and answers its labels.
-func (c *call) change(labels []string) answer {
-	want := c.issue.clone()
-	want.Labels = labels
-	if c.edit(c.issue, want) != nil {
-		return invalid("Label", "name")
-	}
-	return ok(text.Map(c.issue.Labels, c.repo.labelObject))
-}
 
 // text reads the body of a comment.
 func (c *call) text() string {
@@ -225,22 +206,23 @@ func (c *call) editIssue() answer {
 	return c.getIssue()
 }
 
-func (c *call) addLabels() answer {
-	return c.change(append(slices.Clone(c.issue.Labels), c.labels()...))
-}
-
-func (c *call) setLabels() answer { return c.change(c.labels()) }
-
-// labels reads the labels of a body.
-func (c *call) labels() []string {
+// changeLabels adds labels to an issue, or with PUT replaces those that it has. It answers all of them.
+func (c *call) changeLabels() answer {
 	var asked struct{ Labels []string }
 	c.decode(&asked)
-	return asked.Labels
+	want := c.issue.clone()
+	if c.r.Method == http.MethodPut {
+		want.Labels = nil
+	}
+	if want.Labels = append(want.Labels, asked.Labels...); c.edit(c.issue, want) != nil {
+		return invalid("Label", "name")
+	}
+	return ok(text.Map(c.issue.Labels, c.repo.labelObject))
 }
 
 // listComments answers the comments since a time, the oldest first.
 func (c *call) listComments() answer {
-	from := since(c.r.URL.Query())
+	from, _ := time.Parse(time.RFC3339, c.r.URL.Query().Get("since")) // zero without the parameter
 	list := slices.DeleteFunc(slices.Clone(c.issue.Comments), func(comment Comment) bool { return comment.UpdatedAt.Before(from) })
 	return page(c, list, func(comment Comment) object { return commentObject(c.issue, comment) })
 }
