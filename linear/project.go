@@ -161,11 +161,9 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	if names.Assignee != "" && len(data.Users.Nodes) == 0 {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee, Nearest: text.Nearest(names.Assignee, []string{data.Viewer.Email})}
 	}
-	for _, name := range names.Operators {
-		if reconcile.SameUser(name, data.Viewer.ID, data.Viewer.Email) {
-			found.OwnOperators = append(found.OwnOperators, name)
-		}
-	}
+	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
+		return reconcile.SameUser(name, data.Viewer.ID, data.Viewer.Email)
+	})
 	if slices.Contains(slugs, found.Project.Slug) {
 		c.settleSlug(found.Project.Slug)
 	}

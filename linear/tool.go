@@ -310,7 +310,7 @@ func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile
 }
 
 // idsIn reads {"id": …} or a list of such objects; null contains none.
-func idsIn(value json.RawMessage) (ids []string) {
+func idsIn(value json.RawMessage) []string {
 	type entity struct {
 		ID string `json:"id"`
 	}
@@ -321,10 +321,5 @@ func idsIn(value json.RawMessage) (ids []string) {
 			return nil
 		}
 	}
-	for _, e := range list {
-		if e.ID != "" {
-			ids = append(ids, e.ID)
-		}
-	}
-	return ids
+	return text.Filter(text.Map(list, func(e entity) string { return e.ID }), func(id string) bool { return id != "" })
 }

@@ -61,6 +61,11 @@ func First[T any](list []T, is func(T) bool) (found T) {
 	return found
 }
 
+// Filter returns the elements of a list for which keep holds.
+func Filter[T any](list []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !keep(v) })
+}
+
 // Plural formats a count: "1 run", "3 runs".
 func Plural(n int, noun string) string {
 	if n == 1 {

@@ -38,15 +38,19 @@ func visible(s string, lines bool) string {
 
 // VisibleJSON returns the same JSON with control characters as JSON escapes, so that a program reads the same values.
 func VisibleJSON(s string) string {
+	return EscapeJSON(s, func(r rune) bool { return r != '\n' && Control(r) })
+}
+
+// EscapeJSON returns the same JSON with some characters of its strings as JSON escapes.
+func EscapeJSON(s string, escaped func(rune) bool) string {
 	var b strings.Builder
 	for _, r := range s {
-		switch {
-		case r == '\n' || !Control(r):
+		if !escaped(r) {
 			b.WriteRune(r)
-		default:
-			for _, unit := range utf16.Encode([]rune{r}) {
-				fmt.Fprintf(&b, `\u%04x`, unit)
-			}
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
 		}
 	}
 	return b.String()

@@ -5,14 +5,12 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -231,17 +229,7 @@ func quote(value string, html bool) string {
 
 // ascii escapes the characters of a JSON string that are not ASCII, as some JSON encoders do.
 func ascii(quoted string) string {
-	var b strings.Builder
-	for _, r := range quoted {
-		if r < utf8.RuneSelf {
-			b.WriteRune(r)
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{r}) {
-			fmt.Fprintf(&b, `\u%04x`, unit)
-		}
-	}
-	return b.String()
+	return text.EscapeJSON(quoted, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // base64Forms returns the base64 forms of a value: alone, and within a longer text such as "user:password". Within a text the

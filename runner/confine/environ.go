@@ -131,12 +131,7 @@ func (c Config) codexHome() []string {
 // Withheld returns the names of the variables that codex does not get: the tracker's and symphony's own secrets. Its shell must
 // unset them, because a login profile may set them again.
 func (c Config) Withheld(env []string) []string {
-	names := slices.Clone(c.Secrets)
-	for _, entry := range env {
-		if name := nameOf(entry); ownSecret(name) {
-			names = append(names, name)
-		}
-	}
+	names := append(text.Filter(text.Map(env, nameOf), ownSecret), c.Secrets...)
 	slices.Sort(names)
 	return slices.Compact(names)
 }

@@ -239,22 +239,14 @@ func (c *check) again(first []reconcile.Issue) {
 }
 
 // common returns the ids of the issues that are in both lists and have not changed between them.
-func common(in, and []reconcile.Issue) (ids []string) {
-	for _, i := range in {
-		if slices.ContainsFunc(and, func(o reconcile.Issue) bool { return o.ID == i.ID && unchanged(i, o) }) {
-			ids = append(ids, i.ID)
-		}
-	}
-	return ids
+func common(in, and []reconcile.Issue) []string {
+	return idsOf(text.Filter(in, func(i reconcile.Issue) bool {
+		return slices.ContainsFunc(and, func(o reconcile.Issue) bool { return o.ID == i.ID && unchanged(i, o) })
+	}))
 }
 
 func (c *check) byIDs(issues []reconcile.Issue) {
-	asked := []string{}
-	for _, i := range issues {
-		if i.Malformed == "" && i.ID != "" {
-			asked = append(asked, i.ID)
-		}
-	}
+	asked := idsOf(text.Filter(issues, usable))
 	read := func(rule Rule, what string, ids []string) (found map[string]reconcile.Issue, ok bool) {
 		ok = c.call(rule, what, func() (err error) {
 			found, err = c.t.ByIDs(c.ctx, ids)
@@ -324,7 +316,7 @@ func (c *check) find(issues []reconcile.Issue) {
 	if c.t.Find == nil {
 		return
 	}
-	if at := slices.IndexFunc(issues, func(i reconcile.Issue) bool { return i.Malformed == "" && i.ID != "" }); at >= 0 {
+	if at := slices.IndexFunc(issues, usable); at >= 0 {
 		for _, ref := range []string{issues[at].Identifier, issues[at].ID} {
 			var found *reconcile.Issue
 			if c.call(RuleFind, "find "+ref, func() (err error) { found, err = c.t.Find(c.ctx, ref); return err }) && found.ID != issues[at].ID {
@@ -344,7 +336,7 @@ func (c *check) find(issues []reconcile.Issue) {
 
 // comments checks the comments of the candidate with the newest comment, or of the first one.
 func (c *check) comments(issues []reconcile.Issue) {
-	issues = slices.DeleteFunc(slices.Clone(issues), func(i reconcile.Issue) bool { return i.Malformed != "" || i.ID == "" })
+	issues = text.Filter(issues, usable)
 	if c.t.Comments == nil || len(issues) == 0 {
 		return
 	}
@@ -389,6 +381,13 @@ func (c *check) commentsSince(i reconcile.Issue, since time.Time) (list []reconc
 func (c *check) commented(i reconcile.Issue) time.Time {
 	return text.OrEmpty(c.full[i.ID].LastCommentAt)
 }
+
+func idsOf(issues []reconcile.Issue) []string {
+	return text.Map(issues, func(i reconcile.Issue) string { return i.ID })
+}
+
+// usable reports whether a record is an issue that can be asked for by its id.
+func usable(i reconcile.Issue) bool { return i.Malformed == "" && i.ID != "" }
 
 // unchanged reports whether two records may be compared.
 func unchanged(a, b reconcile.Issue) bool {

@@ -132,12 +132,8 @@ func (t *tracker) Comments(_ context.Context, issueID string, since time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	list := []reconcile.Comment{}
-	for _, c := range slices.Backward(r.comments) {
-		if c.at.After(since) {
-			list = append(list, c.public())
-		}
-	}
+	list := text.Map(text.Filter(r.comments, func(c comment) bool { return c.at.After(since) }), comment.public)
+	slices.Reverse(list)
 	return list, nil
 }
 

@@ -259,6 +259,11 @@ func (c *Client) branches(ctx context.Context, refs []ref) map[ref]string {
 	return branches
 }
 
+// checkResults are the results of a pull request's checks by GitHub's words.
+var checkResults = map[string]string{
+	"SUCCESS": "passed", "FAILURE": "failed", "ERROR": "failed", "PENDING": "pending", "EXPECTED": "pending",
+}
+
 // pullRequest returns the newest pull request of a branch of the repository itself; nil if there is none.
 func (c *Client) pullRequest(raw json.RawMessage) *reconcile.PullRequest {
 	var list nodes[struct {
@@ -291,14 +296,7 @@ func (c *Client) pullRequest(raw json.RawMessage) *reconcile.PullRequest {
 			found.Review = "required"
 		}
 		for _, commit := range p.Commits.Nodes {
-			switch commit.Commit.Checks.State {
-			case "SUCCESS":
-				found.Checks = "passed"
-			case "FAILURE", "ERROR":
-				found.Checks = "failed"
-			case "PENDING", "EXPECTED":
-				found.Checks = "pending"
-			}
+			found.Checks = checkResults[commit.Commit.Checks.State]
 		}
 		return &found
 	}

@@ -2,6 +2,7 @@ package github
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -152,10 +153,8 @@ func query(params map[string]any) (url.Values, error) {
 		for _, v := range list {
 			switch v := v.(type) {
 			case nil:
-			case string:
-				words = append(words, v)
-			case bool:
-				words = append(words, strconv.FormatBool(v))
+			case string, bool:
+				words = append(words, fmt.Sprint(v))
 			case float64:
 				words = append(words, strconv.FormatFloat(v, 'f', -1, 64))
 			default:
@@ -299,11 +298,7 @@ func created(in toolCall, body json.RawMessage) []reconcile.Created {
 	if in.method != http.MethodPost || in.target.creates == "" || json.Unmarshal(body, &entity) != nil || entity.ID == 0 {
 		return nil
 	}
-	id := entity.ID
-	if entity.Number != 0 {
-		id = entity.Number
-	}
-	return []reconcile.Created{{Kind: in.target.creates, ID: strconv.FormatInt(id, 10)}}
+	return []reconcile.Created{{Kind: in.target.creates, ID: strconv.FormatInt(cmp.Or(entity.Number, entity.ID), 10)}}
 }
 
 // changesIssue reports whether a call changes an issue itself (its state, assignees, labels …), beyond commenting.

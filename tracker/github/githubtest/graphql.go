@@ -225,15 +225,11 @@ func (s *Server) repositoryNode(r *repository) node {
 		}),
 		"issues": resolver(func(args map[string]any) any { return s.issueNodes(r, args) }),
 		"assignableUsers": resolver(func(args map[string]any) any {
-			list := connection{}
-			for _, login := range users {
-				if part, _ := args["query"].(string); strings.Contains(strings.ToLower(login), strings.ToLower(part)) {
-					list = append(list, userNode(login))
-				}
-			}
-			return list
+			part, _ := args["query"].(string)
+			like := func(login string) bool { return strings.Contains(login, strings.ToLower(part)) }
+			return connection(text.Map(text.Filter(users, like), userNode))
 		}),
-		"pullRequests": resolver(func(args map[string]any) any { return s.pullNodes(r, args) }),
+		"pullRequests": resolver(func(args map[string]any) any { return r.pullNodes(args) }),
 	}
 }
 
@@ -255,17 +251,11 @@ func ordered(list connection, args map[string]any) connection {
 func (s *Server) issueNodes(r *repository, args map[string]any) connection {
 	filter, _ := args["filterBy"].(map[string]any)
 	since, _ := filter["since"].(string)
-	from, err := time.Parse(time.RFC3339, since)
-	if err != nil && since != "" {
-		panic(fault{Message: err.Error(), Extensions: object{"code": "argumentLiteralsIncompatible"}})
-	}
-	list := connection{}
-	for _, i := range r.issues {
-		if i.exists() && !i.Pull && named(args["states"], strings.ToUpper(i.State)) && !i.UpdatedAt.Before(from) {
-			list = append(list, s.issueNode(i))
-		}
-	}
-	return ordered(list, args)
+	from, _ := time.Parse(time.RFC3339, since) // zero without the argument
+	list := text.Filter(r.issues, func(i *Issue) bool {
+		return i.exists() && !i.Pull && named(args["states"], strings.ToUpper(i.State)) && !i.UpdatedAt.Before(from)
+	})
+	return ordered(text.Map(list, s.issueNode), args)
 }
 
 func (s *Server) issueNode(i *Issue) node {
@@ -289,23 +279,18 @@ func (s *Server) issueNode(i *Issue) node {
 	return n
 }
 
-func (s *Server) pullNodes(r *repository, args map[string]any) connection {
-	list := connection{}
-	for _, p := range r.pulls {
-		if args["headRefName"] == p.Branch {
-			list = append(list, pullNode(r, p))
-		}
-	}
-	return ordered(list, args)
+func (r *repository) pullNodes(args map[string]any) connection {
+	list := text.Filter(r.pulls, func(p *pull) bool { return args["headRefName"] == p.Branch })
+	return ordered(text.Map(list, r.pullNode), args)
 }
 
-func pullNode(r *repository, p *pull) node {
-	state, review, rollup := strings.ToUpper(p.State), any(p.Review), node(nil)
+func (r *repository) pullNode(p *pull) node {
+	state, review, rollup := strings.ToUpper(p.State), any(nil), node(nil)
 	if p.Merged {
 		state = "MERGED"
 	}
-	if p.Review == "" {
-		review = nil
+	if p.Review != "" {
+		review = p.Review
 	}
 	if p.Checks != "" {
 		rollup = node{"state": p.Checks}

@@ -20,10 +20,10 @@ type route struct {
 
 // routes are what the server answers; the first that matches wins.
 var routes = []route{
-	{"GET", "/", (*call).root},
+	{"GET", "/", func(*call) answer { return ok(object{"current_user_url": apiURL + "user"}) }},
 	{"POST", "/graphql", (*call).graphQL},
-	{"GET", "/user", (*call).viewer},
-	{"GET", "REPO", (*call).getRepository},
+	{"GET", "/user", func(c *call) answer { return ok(userObject(c.user)) }},
+	{"GET", "REPO", func(c *call) answer { return ok(c.repo.object()) }},
 	{"GET", "REPO/issues", (*call).listIssues},
 	{"PATCH", "REPO/issues/comments/{comment_id}", (*call).editComment},
 	{"GET", "ISSUE", (*call).getIssue},
@@ -118,12 +118,6 @@ func (c *call) redirect(r *repository, path string) {
 
 func ok(body any) answer { return answer{http.StatusOK, body} }
 
-func (c *call) root() answer { return ok(object{"current_user_url": apiURL + "user"}) }
-
-func (c *call) viewer() answer { return ok(userObject(c.user)) }
-
-func (c *call) getRepository() answer { return ok(c.repo.object()) }
-
 func (c *call) getIssue() answer { return ok(c.issueObject(c.issue)) }
 
 // text reads the body of a comment.
@@ -165,23 +159,14 @@ func page[T any](c *call, all []T, show func(T) object) answer {
 		}
 		c.header.Set("Link", fmt.Sprintf(`<%s/repositories/%d/%s?%s>; rel="next"`, c.base, c.repo.id, rest, q.Encode()))
 	}
-	list := []any{}
-	for _, one := range all[min(len(all), (number-1)*size):min(len(all), number*size)] {
-		list = append(list, show(one))
-	}
-	return ok(list)
+	return ok(text.Map(all[min(len(all), (number-1)*size):min(len(all), number*size)], show))
 }
 
 // listIssues answers the issues in a state, the most recently updated first.
 func (c *call) listIssues() answer {
 	q := c.r.URL.Query()
 	state := cmp.Or(q.Get("state"), "open")
-	var list []*Issue
-	for _, i := range c.repo.issues {
-		if i.exists() && (state == "all" || i.State == state) {
-			list = append(list, i)
-		}
-	}
+	list := text.Filter(c.repo.issues, func(i *Issue) bool { return i.exists() && (state == "all" || i.State == state) })
 	slices.SortFunc(list, func(a, b *Issue) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), b.Number-a.Number) })
 	return page(c, list, c.issueObject)
 }
@@ -223,6 +208,6 @@ func (c *call) changeLabels() answer {
 // listComments answers the comments since a time, the oldest first.
 func (c *call) listComments() answer {
 	from, _ := time.Parse(time.RFC3339, c.r.URL.Query().Get("since")) // zero without the parameter
-	list := slices.DeleteFunc(slices.Clone(c.issue.Comments), func(comment Comment) bool { return comment.UpdatedAt.Before(from) })
+	list := text.Filter(c.issue.Comments, func(comment Comment) bool { return !comment.UpdatedAt.Before(from) })
 	return page(c, list, func(comment Comment) object { return commentObject(c.issue, comment) })
 }
