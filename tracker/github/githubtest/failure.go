@@ -27,9 +27,29 @@ const (
 	FailHideNext    = "hide-next"       // the next list of pull requests is empty
 )
 
-var failKinds = []string{
-	FailCredentials, FailForbidden, FailScope, FailNotFound, FailRateLimit, FailSecondary, FailDown, FailHTML, FailClose, FailCut,
-	FailMalformed, FailHideNext,
+// refusals are what failures answer, where GraphQL does not answer something else.
+var refusals = map[string]answer{
+	FailCredentials: badTokens,
+	FailForbidden:   problem(http.StatusForbidden, "Resource not accessible by personal access token"),
+	FailScope:       missing,
+	FailNotFound:    missing,
+	FailRateLimit:   exhausted,
+	FailSecondary: problem(http.StatusForbidden,
+		"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."),
+	FailDown: {http.StatusBadGateway, "<!DOCTYPE html>\n<html><head><title>Unicorn! &middot; GitHub</title></head></html>\n"},
+	FailHTML: {http.StatusOK, "<html>Welcome to another server</html>"},
+	FailCut:  {}, // status 0 cuts the answer
+}
+
+// graphQLRefusals are answered by GraphQL with status 200.
+var graphQLRefusals = map[string]fault{
+	FailRateLimit: pointsGone,
+	FailForbidden: {Type: "FORBIDDEN", Message: "Resource not accessible by personal access token"},
+	FailScope: {
+		Type: "INSUFFICIENT_SCOPES", Message: "Your token has not been granted the required scopes to execute this query. The 'projectV2' " +
+			"field requires one of the following scopes: ['read:project'], but your token has only been granted the: ['repo'] scopes. " +
+			"Please modify your token's scopes at: https://github.com/settings/tokens.",
+	},
 }
 
 // Failure makes requests fail.
@@ -56,48 +76,27 @@ func (s *Server) ClearFailures() {
 	s.points.renew(s.now())
 }
 
-// instead returns what a failure answers instead of the server; status 0 cuts the answer. It returns false if the server is to answer.
+// instead returns what a failure answers instead of the server. It returns false if the server is to answer.
 func (c *call) instead(f *Failure) (answer, bool) {
-	if f == nil {
+	if f == nil || f.Kind == FailMalformed {
 		return answer{}, false
 	}
-	const unicorn = "<!DOCTYPE html>\n<html><head><title>Unicorn! &middot; GitHub</title></head></html>\n"
-	if f.Kind == FailRateLimit {
+	switch f.Kind {
+	case FailRateLimit:
 		a := c.allowance()
 		a.left, a.reset = 0, time.Unix(cmp.Or(f.Reset, 2_000_000_000), 0)
-	}
-	if f.Kind == FailScope {
+	case FailScope:
 		c.header.Set("X-OAuth-Scopes", "repo")
-	}
-	if c.isGraphQL() {
-		if out, ordered := c.refusal(f); ordered {
-			return out, true
-		}
-	}
-	switch f.Kind {
-	case FailCredentials:
-		return badTokens, true
-	case FailForbidden:
-		return problem(http.StatusForbidden, "Resource not accessible by personal access token"), true
-	case FailNotFound, FailScope:
-		return missing, true
-	case FailRateLimit:
-		return exhausted, true
 	case FailSecondary:
 		c.header.Set("Retry-After", strconv.Itoa(cmp.Or(f.RetryAfter, 60)))
-		const text = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
-		return problem(http.StatusForbidden, text), true
-	case FailDown:
-		return answer{http.StatusBadGateway, unicorn}, true
-	case FailHTML:
-		return answer{http.StatusOK, "<html>Welcome to another server</html>"}, true
-	case FailCut:
-		return answer{}, true
 	case FailClose:
 		c.log = append(c.log, Request{Method: c.r.Method, Path: c.r.URL.RequestURI()})
 		panic(http.ErrAbortHandler)
 	}
-	return answer{}, false
+	if e, differs := graphQLRefusals[f.Kind]; differs && c.isGraphQL() {
+		return ok(object{"errors": []fault{e}}), true
+	}
+	return refusals[f.Kind], true
 }
 
 // alter changes an answer.

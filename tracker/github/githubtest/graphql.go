@@ -302,26 +302,6 @@ func (r *repository) pullNode(p *pull) node {
 	}
 }
 
-// refusal returns what a failure answers to a GraphQL request, where it differs from REST: status 200 with an error.
-func (c *call) refusal(f *Failure) (answer, bool) {
-	var e fault
-	switch f.Kind {
-	case FailRateLimit:
-		e = pointsGone
-	case FailForbidden:
-		e = fault{Type: "FORBIDDEN", Message: "Resource not accessible by personal access token"}
-	case FailScope:
-		e = fault{
-			Type: "INSUFFICIENT_SCOPES", Message: "Your token has not been granted the required scopes to execute this query. The 'projectV2' " +
-				"field requires one of the following scopes: ['read:project'], but your token has only been granted the: ['repo'] scopes. " +
-				"Please modify your token's scopes at: https://github.com/settings/tokens.",
-		}
-	default:
-		return answer{}, false
-	}
-	return ok(object{"errors": []fault{e}}), true
-}
-
 var pointsGone = fault{Type: "RATE_LIMIT", Code: "graphql_rate_limit", Message: "API rate limit already exceeded for user ID 1."}
 
 // isGraphQL reports whether a request is one to the GraphQL API.

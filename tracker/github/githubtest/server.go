@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -79,7 +80,7 @@ func (s *Server) Start() {
 	s.rest, s.points = allowance{name: "core", limit: 5000}, allowance{name: "graphql", limit: 5000}
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
-	s.failures.Kinds = failKinds
+	s.failures.Kinds = slices.AppendSeq([]string{FailClose, FailMalformed}, maps.Keys(refusals))
 	s.AddRepository(s.Repository)
 	s.http = httptest.NewServer(s)
 }
