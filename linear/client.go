@@ -31,7 +31,6 @@ package linear
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 
@@ -158,11 +157,11 @@ func check[T any](c *Client, a transport.Answer) (transport.Envelope[T], error) 
 	return env, nil
 }
 
-// ours reports whether a slug id may belong to the client's project.
-func (c *Client) ours(slug string) bool {
+// slugIDs returns the possible slug ids of the project, the most likely first.
+func (c *Client) slugIDs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Contains(c.slugs, slug)
+	return c.slugs
 }
 
 // settleSlug records which of the possible slug ids exists.

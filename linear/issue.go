@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,7 +105,7 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 		Assignee: (*reconcile.Assignee)(w.Assignee.value), Project: text.OrEmpty(w.Project.value).SlugID,
 		CreatedAt: text.Time(text.OrEmpty(w.CreatedAt.value)), UpdatedAt: text.Time(text.OrEmpty(w.UpdatedAt.value)),
 	}
-	issue.Elsewhere = !c.ours(issue.Project)
+	issue.Elsewhere = !slices.Contains(c.slugIDs(), issue.Project)
 	return issue, nil
 }
 

@@ -53,11 +53,8 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	if len(names) == 0 {
 		return []reconcile.Issue{}, nil
 	}
-	c.mu.Lock()
-	slugs := c.slugs
-	c.mu.Unlock()
 	var issues []reconcile.Issue
-	for _, slug := range slugs {
+	for _, slug := range c.slugIDs() {
 		var found bool
 		var err error
 		if issues, found, err = c.candidates(ctx, slug, names); err != nil {

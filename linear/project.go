@@ -144,9 +144,7 @@ func (c *Client) board(ctx context.Context, slug, label string) (reconcile.Track
 
 // Verify looks up, in one request, the names that a workflow uses.
 func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
-	c.mu.Lock()
-	slugs := c.slugs
-	c.mu.Unlock()
+	slugs := c.slugIDs()
 	if names.Assignee = strings.TrimSpace(names.Assignee); strings.EqualFold(names.Assignee, "me") {
 		names.Assignee = ""
 	}

@@ -177,24 +177,17 @@ func number(v any) float64 {
 	return n
 }
 
-// matches evaluates a filter: and, or, filters of linked entities, and comparators of plain fields.
+// matches evaluates a filter: or, filters of linked entities, and comparators of plain fields.
 func matches(o object, filter map[string]any) bool {
 	for key, want := range filter {
-		switch list, _ := want.([]any); {
-		case want == nil:
-		case key == "or" || key == "and":
-			one := func(part any) bool { sub, _ := part.(map[string]any); return matches(o, sub) == (key == "or") }
-			if slices.ContainsFunc(list, one) != (key == "or") {
+		sub, _ := want.(map[string]any)
+		one := func(part any) bool { sub, _ := part.(map[string]any); return matches(o, sub) }
+		if list, isList := want.([]any); isList && key == "or" {
+			if !slices.ContainsFunc(list, one) {
 				return false
 			}
-		default:
-			sub, ok := want.(map[string]any)
-			if !ok {
-				panic(inputError("filter " + key + " is no object"))
-			}
-			if !matchesValue(o.field(key), sub) {
-				return false
-			}
+		} else if !matchesValue(o.field(key), sub) {
+			return false
 		}
 	}
 	return true
@@ -205,11 +198,9 @@ func matchesValue(value any, filter map[string]any) bool {
 	case func() any:
 		return matchesValue(v(), filter)
 	case nil:
-		return filter["null"] == true
+		return false
 	case object:
 		return matches(v, filter)
-	case connection:
-		return slices.ContainsFunc(v, func(o object) bool { return matches(o, filter) })
 	}
 	for op, operand := range filter {
 		if !compare(value, op, operand) {
@@ -228,9 +219,6 @@ func compare(value any, op string, want any) bool {
 		}
 		value, want = float64(t.UnixNano()), float64(w.UnixNano())
 	}
-	if n, whole := want.(int64); whole {
-		want = float64(n)
-	}
 	if base, ok := strings.CutSuffix(op, "IgnoreCase"); ok {
 		return compare(strings.ToLower(fmt.Sprint(value)), base, strings.ToLower(fmt.Sprint(want)))
 	}
@@ -240,8 +228,6 @@ func compare(value any, op string, want any) bool {
 	case "in":
 		list, _ := want.([]any)
 		return slices.ContainsFunc(list, func(one any) bool { return compare(value, "eq", one) })
-	case "null":
-		return want != true
 	case "gt":
 		return number(value) > number(want)
 	}
