@@ -29,10 +29,6 @@ var (
 	args     = flag.String("args", "", "more flags of tick --loop, separated by spaces")
 )
 
-var must = stage.Must
-
-func get[T any](value T, err error) T { return stage.Get(value, err) }
-
 func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -83,32 +79,32 @@ type sample struct {
 // build builds the program as for a release, with a file that reports its goroutines.
 func (s *soak) build(ctx context.Context) {
 	s.program = filepath.Join(s.Dir, "symphony")
-	added, source := get(filepath.Abs("cmd/symphony/soak_probe.go")), get(filepath.Abs("scripts/internal/soak/probe.go.txt"))
+	added, source := stage.Get(filepath.Abs("cmd/symphony/soak_probe.go")), stage.Get(filepath.Abs("scripts/internal/soak/probe.go.txt"))
 	overlay := map[string]map[string]string{"Replace": {added: source}}
 	path := filepath.Join(s.Dir, "overlay.json")
-	must(os.WriteFile(path, get(json.Marshal(overlay)), 0o600))
+	stage.Must(os.WriteFile(path, stage.Get(json.Marshal(overlay)), 0o600))
 	cmd := exec.CommandContext(ctx, "scripts/build", s.program)
 	cmd.Env = append(os.Environ(), "GOFLAGS=-overlay="+path)
 	if text, err := cmd.CombinedOutput(); err != nil {
-		must(fmt.Errorf("scripts/build: %w\n%s", err, text))
+		stage.Must(fmt.Errorf("scripts/build: %w\n%s", err, text))
 	}
 }
 
 func (s *soak) run(ctx context.Context) {
-	s.Project = get(stage.NewProject(get(os.MkdirTemp("", "symphony-soak-"))))
+	s.Project = stage.Get(stage.NewProject(stage.Get(os.MkdirTemp("", "symphony-soak-"))))
 	s.build(ctx)
 	var workflows []string
 	for i := range *projects {
 		dir := filepath.Join(s.Dir, fmt.Sprintf("project%d", i))
-		must(os.MkdirAll(filepath.Join(dir, "issues"), 0o700))
-		must(os.WriteFile(filepath.Join(dir, "WORKFLOW.md"), fmt.Appendf(nil, workflowText, s.program, s.AgentHome), 0o600))
+		stage.Must(os.MkdirAll(filepath.Join(dir, "issues"), 0o700))
+		stage.Must(os.WriteFile(filepath.Join(dir, "WORKFLOW.md"), fmt.Appendf(nil, workflowText, s.program, s.AgentHome), 0o600))
 		s.dirs, workflows = append(s.dirs, dir), append(workflows, filepath.Join(dir, "WORKFLOW.md"))
 	}
 	s.Env = append(slices.DeleteFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, "SYMPHONY_") }), "SOAK_PROBE="+s.probe())
 	s.loop = exec.Command(s.program, slices.Concat([]string{"tick", "--loop", "-v"}, strings.Fields(*args), workflows)...)
-	output := get(os.Create(filepath.Join(s.Dir, "loop.log")))
+	output := stage.Get(os.Create(filepath.Join(s.Dir, "loop.log")))
 	s.loop.Dir, s.loop.Env, s.loop.Stdout, s.loop.Stderr = s.Dir, s.Env, output, output
-	must(s.loop.Start())
+	stage.Must(s.loop.Start())
 	s.ended = make(chan error, 1)
 	go func() { s.ended <- s.loop.Wait() }()
 	s.feed(ctx)
@@ -132,15 +128,15 @@ func (s *soak) feed(ctx context.Context) {
 		case <-next.C:
 			if added++; added <= *runs {
 				issue := filepath.Join(s.dirs[added%len(s.dirs)], "issues", fmt.Sprintf("S-%d.md", added))
-				must(os.WriteFile(issue, []byte(issueText), 0o600))
+				stage.Must(os.WriteFile(issue, []byte(issueText), 0o600))
 			}
 		case <-look.C:
 			s.measure(time.Since(began))
 		case err := <-s.ended:
 			s.ended <- err
-			must(fmt.Errorf("the loop has ended: %w", errors.Join(err, s.tail())))
+			stage.Must(fmt.Errorf("the loop has ended: %w", errors.Join(err, s.tail())))
 		case <-ctx.Done():
-			must(ctx.Err())
+			stage.Must(ctx.Err())
 		}
 	}
 }
@@ -154,20 +150,20 @@ func (s *soak) tail() error {
 func (s *soak) measure(at time.Duration) {
 	m := sample{at: at}
 	proc := fmt.Sprintf("/proc/%d/", s.loop.Process.Pid)
-	for line := range strings.Lines(string(get(os.ReadFile(proc + "status")))) {
+	for line := range strings.Lines(string(stage.Get(os.ReadFile(proc + "status")))) {
 		for key, value := range map[string]*int{"VmRSS:": &m.rss, "RssAnon:": &m.anonymous, "Threads:": &m.threads} {
 			if rest, found := strings.CutPrefix(line, key); found {
-				_ = get(fmt.Sscan(rest, value))
+				_ = stage.Get(fmt.Sscan(rest, value))
 			}
 		}
 	}
-	m.files = len(get(os.ReadDir(proc + "fd")))
+	m.files = len(stage.Get(os.ReadDir(proc + "fd")))
 	if text, err := os.ReadFile(s.probe()); err == nil {
 		_, _ = fmt.Sscan(string(text), &m.goroutines, &m.heap)
 	}
-	log := get(os.ReadFile(filepath.Join(s.Dir, "loop.log")))
+	log := stage.Get(os.ReadFile(filepath.Join(s.Dir, "loop.log")))
 	m.done, m.complete = bytes.Count(log, []byte(": release ")), bytes.Count(log, []byte(": pass "))
-	for _, dir := range get(filepath.Glob(filepath.Join(s.Home, ".local", "state", "symphony", "*"))) {
+	for _, dir := range stage.Get(filepath.Glob(filepath.Join(s.Home, ".local", "state", "symphony", "*"))) {
 		for suffix, size := range map[string]*int{"": &m.database, "-wal": &m.wal} {
 			if info, err := os.Stat(filepath.Join(dir, "state.db"+suffix)); err == nil {
 				*size += int(info.Size())
@@ -178,9 +174,9 @@ func (s *soak) measure(at time.Duration) {
 	fmt.Printf("%8s %6d %7d %8d %8d %6d %8d %11d %8d %8d %8d\n", at.Round(time.Second),
 		m.done, m.complete, m.rss, m.anonymous, m.files, m.threads, m.goroutines, m.heap/1000, m.database/1000, m.wal/1000)
 	for _, dir := range s.dirs { // of issues that are done, so that passes read as many files as at the beginning
-		for _, file := range get(filepath.Glob(filepath.Join(dir, "issues", "*.md"))) {
+		for _, file := range stage.Get(filepath.Glob(filepath.Join(dir, "issues", "*.md"))) {
 			if text, err := os.ReadFile(file); err == nil && bytes.Contains(text, []byte("status: Done")) {
-				must(os.Remove(file))
+				stage.Must(os.Remove(file))
 			}
 		}
 	}
@@ -190,7 +186,7 @@ func (s *soak) measure(at time.Duration) {
 func (s *soak) judge() {
 	tenth := max(len(s.samples)/10, 1)
 	if len(s.samples) < 3*tenth {
-		must(errors.New("too few samples"))
+		stage.Must(errors.New("too few samples"))
 	}
 	early, late := s.samples[tenth:2*tenth], s.samples[len(s.samples)-tenth:]
 	last := late[len(late)-1]
@@ -215,7 +211,7 @@ func (s *soak) judge() {
 	if last.done < *runs*9/10 {
 		errs = append(errs, fmt.Errorf("only %d issues were done", last.done))
 	}
-	must(errors.Join(errs...))
+	stage.Must(errors.Join(errs...))
 }
 
 func median(list []sample, of func(sample) int) int {
@@ -233,7 +229,7 @@ func (s *soak) end() {
 		_ = s.loop.Process.Signal(syscall.SIGTERM)
 		<-s.ended
 	}
-	for _, p := range get(stage.Processes(s.Dir, "")) {
+	for _, p := range stage.Get(stage.Processes(s.Dir, "")) {
 		_ = syscall.Kill(p.PID, syscall.SIGKILL) // it may have ended
 	}
 	_ = os.RemoveAll(s.Dir)

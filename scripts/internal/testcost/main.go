@@ -63,10 +63,8 @@ func main() {
 	}
 }
 
-func must[T any](value T, err error) T { return stage.Get(value, err) }
-
 func run(packages bool, n int, least time.Duration, patterns []string) {
-	dir := must(os.MkdirTemp("", "testcost-"))
+	dir := stage.Get(os.MkdirTemp("", "testcost-"))
 	defer os.RemoveAll(dir)
 	m := &meter{dir: dir, least: least}
 	// Processes whose parent has ended become children of this one, so that their CPU is counted.
@@ -123,13 +121,13 @@ func (m *meter) build() time.Duration {
 func testDirs(patterns []string) []string {
 	list := exec.Command("go", append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, patterns...)...)
 	list.Stderr = os.Stderr
-	dirs := strings.Split(string(must(list.Output())), "\n") // a package without tests has an empty line
+	dirs := strings.Split(string(stage.Get(list.Output())), "\n") // a package without tests has an empty line
 	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
 }
 
 // pkg measures the tests of a package, and those of an expensive one by name, too.
 func (m *meter) pkg(dir string, each bool) cost {
-	name := must(filepath.Rel(must(os.Getwd()), dir))
+	name := stage.Get(filepath.Rel(stage.Get(os.Getwd()), dir))
 	binary := filepath.Join(m.dir, "test")
 	compile := exec.Command("go", "test", "-c", "-vet=off", "-o", binary, dir)
 	compile.Stderr = os.Stderr
@@ -262,11 +260,11 @@ func (m *meter) reap(child int) (err error) {
 
 // endChildren kills the children of this process and returns their command lines.
 func endChildren() (killed []string) {
-	for _, path := range must(filepath.Glob("/proc/self/task/*/children")) {
-		for _, pid := range strings.Fields(string(must(os.ReadFile(path)))) {
+	for _, path := range stage.Get(filepath.Glob("/proc/self/task/*/children")) {
+		for _, pid := range strings.Fields(string(stage.Get(os.ReadFile(path)))) {
 			line, _ := os.ReadFile("/proc/" + pid + "/cmdline") // empty if it has just ended
 			killed = append(killed, strings.ReplaceAll(string(line), "\x00", " "))
-			_ = unix.Kill(must(strconv.Atoi(pid)), unix.SIGKILL)
+			_ = unix.Kill(stage.Get(strconv.Atoi(pid)), unix.SIGKILL)
 		}
 	}
 	time.Sleep(5 * time.Millisecond)
