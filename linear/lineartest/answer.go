@@ -66,17 +66,14 @@ type result struct {
 
 func refuse(status int, errs ...apiError) result { return result{status: status, Errors: errs} }
 
-func plain(status int, text string) result { return result{status: status, text: &text} }
+func plain(status int, body string) result { return result{status: status, text: &body} }
 
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Date", s.now().UTC().Format(http.TimeFormat))
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	out := s.answer(w.Header(), r)
-	body, err := json.Marshal(out)
-	if err != nil {
-		panic(err)
-	}
+	body := text.JSON(out)
 	if out.text != nil {
 		body = []byte(*out.text)
 	}

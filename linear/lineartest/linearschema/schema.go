@@ -10,6 +10,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/symphony-cron/symphony/internal/graphqltest"
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 //go:embed schema.graphql
@@ -22,17 +23,9 @@ const Variable = "SYMPHONY_LINEAR_SCHEMA"
 var Load = sync.OnceValue(func() *ast.Schema {
 	source := &ast.Source{Name: "schema.graphql", Input: embedded}
 	if path := os.Getenv(Variable); path != "" {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			panic(err)
-		}
-		source = &ast.Source{Name: path, Input: string(data)}
+		source = &ast.Source{Name: path, Input: string(test.Must(os.ReadFile(path)))}
 	}
-	schema, err := gqlparser.LoadSchema(source)
-	if err != nil {
-		panic(err)
-	}
-	return schema
+	return test.Must(gqlparser.LoadSchema(source))
 })
 
 // Validate returns what is wrong with a request.

@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Version is the codex release whose messages the server imitates.
@@ -166,16 +168,7 @@ func (s *server) log(text string) {
 // object is a JSON object to send.
 type object map[string]any
 
-func (s *server) send(message object) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(message); err != nil {
-		s.log("codex_app_server: " + err.Error())
-		return
-	}
-	s.write(b.Bytes())
-}
+func (s *server) send(message object) { s.write(append(text.JSON(message), '\n')) }
 
 // write writes a line. A client that stopped reading does not stop the server.
 func (s *server) write(line []byte) {

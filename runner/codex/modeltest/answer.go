@@ -1,7 +1,6 @@
 package modeltest
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
 
@@ -141,13 +141,7 @@ func (a *answer) call(name string, args any) object {
 	return item
 }
 
-func encode(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // v is built in this file, or is JSON already
-	}
-	return string(text)
-}
+func encode(v any) string { return string(text.JSON(v)) }
 
 // event sends one server-sent event.
 func (a *answer) event(kind string, data object) {

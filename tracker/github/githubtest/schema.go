@@ -12,6 +12,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/parser"
 	"github.com/vektah/gqlparser/v2/validator"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // SchemaVariable names schema.graphql of npm's @octokit/graphql-schema. Without it GraphQL is not checked.
@@ -38,17 +40,11 @@ var schema = sync.OnceValue(func() *ast.Schema {
 	if path == "" {
 		return nil
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		panic(err)
-	}
+	data := test.Must(os.ReadFile(path))
 	if !bytes.Contains(data, []byte("IssueDependencyOrder")) {
 		data = append(data, dependencies...)
 	}
-	doc, err := parser.ParseSchemas(validator.Prelude, &ast.Source{Name: SchemaVariable, Input: string(data)})
-	if err != nil {
-		panic(err)
-	}
+	doc := test.Must(parser.ParseSchemas(validator.Prelude, &ast.Source{Name: SchemaVariable, Input: string(data)}))
 	for _, def := range doc.Definitions { // GitHub publishes a few fields twice
 		seen := map[string]bool{}
 		def.Fields = slices.DeleteFunc(def.Fields, func(f *ast.FieldDefinition) bool {
@@ -57,11 +53,7 @@ var schema = sync.OnceValue(func() *ast.Schema {
 			return twice
 		})
 	}
-	s, err := validator.ValidateSchemaDocument(doc)
-	if err != nil {
-		panic(err)
-	}
-	return s
+	return test.Must(validator.ValidateSchemaDocument(doc))
 })
 
 // checked answers a request by its route, and checks both by GitHub's description. What is wrong is reported and answered 599.

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/graphqltest"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Server is GitHub. The exported fields are set before Start. The methods are safe for concurrent use.
@@ -257,11 +258,7 @@ func encode(body any) []byte {
 	case string:
 		return []byte(body)
 	}
-	data, err := json.Marshal(body)
-	if err != nil {
-		panic(err)
-	}
-	return data
+	return text.JSON(body)
 }
 
 // answer authenticates the request, counts it, finds what its path names, and answers it by its route.

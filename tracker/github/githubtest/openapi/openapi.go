@@ -20,6 +20,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
 
 // Variable names the description, api.github.com.json of npm's @octokit/openapi. Without it nothing is checked.
@@ -37,11 +39,7 @@ type description struct {
 
 var published = sync.OnceValue(func() (all description) {
 	if path := os.Getenv(Variable); path != "" {
-		data, err := os.ReadFile(path)
-		if err == nil {
-			err = json.Unmarshal(data, &all)
-		}
-		if err != nil {
+		if err := json.Unmarshal(test.Must(os.ReadFile(path)), &all); err != nil {
 			panic(err)
 		}
 	}
@@ -83,13 +81,7 @@ func load(path string) *openapi3.T {
 		}
 	}
 	follow(text)
-	data, err := json.Marshal(part)
-	if err != nil {
-		panic(err)
-	}
-	if loaded[path], err = openapi3.NewLoader().LoadFromData(data); err != nil {
-		panic(err)
-	}
+	loaded[path] = test.Must(openapi3.NewLoader().LoadFromData(test.Must(json.Marshal(part))))
 	return loaded[path]
 }
 
