@@ -296,9 +296,8 @@ func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile
 		if json.Unmarshal(data[key], &payload) != nil || payload[idsAlias] == nil {
 			continue
 		}
-		for _, id := range idsIn(payload[idsAlias]) {
-			created = append(created, reconcile.Created{Kind: asked[key], ID: id})
-		}
+		ids := idsIn(payload[idsAlias])
+		created = append(created, text.Map(ids, func(id string) reconcile.Created { return reconcile.Created{Kind: asked[key], ID: id} })...)
 		delete(payload, idsAlias)
 		data[key], changed = text.JSON(payload), true
 	}

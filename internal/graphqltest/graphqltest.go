@@ -106,6 +106,15 @@ func (r *Request) chosen(list ast.DirectiveList) bool {
 	return (skip == nil || r.Arguments(skip.Arguments)["if"] != true) && (include == nil || r.Arguments(include.Arguments)["if"] == true)
 }
 
+// Number is an argument that is a number; 0 if it is absent.
+func Number(v any) float64 {
+	if n, whole := v.(int64); whole {
+		return float64(n)
+	}
+	n, _ := v.(float64)
+	return n
+}
+
 // Arguments returns the values of arguments: those of variables are of encoding/json, whole numbers in the document are int64. A
 // variable without a value is omitted.
 func (r *Request) Arguments(list ast.ArgumentList) map[string]any {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/graphqltest"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -182,7 +183,7 @@ func (w *workspace) updateIssue(i *Issue, input map[string]any) {
 				want.Description = &word
 			}
 		case "priority":
-			want.Priority = int(number(value))
+			want.Priority = int(graphqltest.Number(value))
 		case "assigneeId":
 			want.Assignee = word // edit accepts ids
 		case "stateId":

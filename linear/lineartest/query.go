@@ -164,17 +164,9 @@ func cursor(o object) string { return base64.RawURLEncoding.EncodeToString([]byt
 
 func pageSize(args map[string]any) float64 {
 	if first, given := args["first"]; given {
-		return number(first)
+		return graphqltest.Number(first)
 	}
 	return defaultPage
-}
-
-func number(v any) float64 {
-	if n, ok := v.(int64); ok {
-		return float64(n)
-	}
-	n, _ := v.(float64)
-	return n
 }
 
 // matches evaluates a filter: or, filters of linked entities, and comparators of plain fields.
@@ -229,7 +221,7 @@ func compare(value any, op string, want any) bool {
 		list, _ := want.([]any)
 		return slices.ContainsFunc(list, func(one any) bool { return compare(value, "eq", one) })
 	case "gt":
-		return number(value) > number(want)
+		return graphqltest.Number(value) > graphqltest.Number(want)
 	}
 	panic(inputError("the comparator " + op + " is not served here"))
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Seed describes a workspace. The defaults are a team ABC, a project with the slug id "demo", two users and two labels.
@@ -263,12 +265,7 @@ func (w *workspace) edit(i *Issue, want Issue) error {
 		}
 		blockers = append(blockers, b.Identifier)
 	}
-	i.State, i.Labels = t.States[state].Name, []string{}
-	for _, ref := range want.Labels {
-		if name := w.label(ref); !slices.Contains(i.Labels, name) {
-			i.Labels = append(i.Labels, name)
-		}
-	}
+	i.State, i.Labels = t.States[state].Name, text.Unique(text.Map(want.Labels, w.label))
 	i.Title, i.Description, i.Priority, i.Archived = want.Title, want.Description, want.Priority, want.Archived
 	i.Project, i.Assignee, i.BlockedBy, i.Branch = project.SlugID, user.Email, blockers, cmp.Or(want.Branch, i.Branch)
 	i.UpdatedAt = w.time()

@@ -44,6 +44,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -228,10 +229,9 @@ type threadRequest struct {
 // StartThread implements agent.Session. It names the thread for codex's own lists without waiting for the answer, because a
 // release that refuses the name works as well.
 func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string, error) {
-	var tools []object
-	for _, t := range s.o.Tools {
-		tools = append(tools, object{"type": "function", "name": t.Name, "description": t.Description, "inputSchema": t.InputSchema})
-	}
+	tools := text.Map(s.o.Tools, func(t agent.Tool) object {
+		return object{"type": "function", "name": t.Name, "description": t.Description, "inputSchema": t.InputSchema}
+	})
 	id, err := s.openThread(ctx, "thread/start", p, threadRequest{DynamicTools: tools})
 	if err == nil && p.Name != "" {
 		err = s.conn.start(&call{method: "thread/name/set", aside: true, params: object{"threadId": id, "name": p.Name}})

@@ -132,14 +132,17 @@ func (r *reader) need(name string) string {
 	return strings.TrimSpace(*s)
 }
 
-// text reads a string, nil if there is none.
-func (r *reader) text(name string) (s *string) {
-	if raw := r.value(name); raw != nil && json.Unmarshal(raw, &s) != nil {
-		r.fail(typeError(r.at(name), "a string", raw))
+// decode reads a field, nil if there is none. want is what it must be.
+func decode[T any](r *reader, name, want string) (v *T) {
+	if raw := r.value(name); raw != nil && json.Unmarshal(raw, &v) != nil {
+		r.fail(typeError(r.at(name), want, raw))
 		return nil
 	}
-	return s
+	return v
 }
+
+// text reads a string, nil if there is none.
+func (r *reader) text(name string) *string { return decode[string](r, name, "a string") }
 
 // or reads a string with a default.
 func (r *reader) or(name, standard string) string {
@@ -149,26 +152,21 @@ func (r *reader) or(name, standard string) string {
 	return standard
 }
 
-func (r *reader) boolean(name string) (b bool) {
-	if raw := r.value(name); raw != nil && json.Unmarshal(raw, &b) != nil {
-		r.fail(typeError(r.at(name), "true or false", raw))
-	}
-	return b
+func (r *reader) boolean(name string) bool {
+	return text.OrEmpty(decode[bool](r, name, "true or false"))
 }
 
 // integer reads a whole number, which may be written as 2.0.
 func (r *reader) integer(name string) *int {
-	raw := r.value(name)
-	if raw == nil {
+	f := decode[float64](r, name, "a whole number")
+	if f == nil {
 		return nil
 	}
-	var f float64
-	if json.Unmarshal(raw, &f) != nil || f != math.Trunc(f) || math.Abs(f) > math.MaxInt32 {
-		r.fail(typeError(r.at(name), "a whole number", raw))
+	if *f != math.Trunc(*f) || math.Abs(*f) > math.MaxInt32 {
+		r.fail(typeError(r.at(name), "a whole number", r.value(name)))
 		return nil
 	}
-	n := int(f)
-	return &n
+	return new(int(*f))
 }
 
 // time reads a time of RFC 3339.

@@ -182,12 +182,9 @@ func fromGraphQL(repo, project string, data []byte) record {
 
 // complete adds labels and assignees, sorted because the APIs order them differently, and checks the required fields.
 func (r record) complete(state string, labels []label, assignees []account) record {
-	r.Labels = text.Map(labels, func(l label) string { return strings.ToLower(strings.TrimSpace(l.Name)) })
-	r.Assignees = text.Map(assignees, func(a account) string { return a.Login })
-	for _, list := range []*[]string{&r.Labels, &r.Assignees} {
-		slices.Sort(*list)
-		*list = slices.DeleteFunc(slices.Compact(*list), func(s string) bool { return s == "" })
-	}
+	ordered := func(names []string) []string { return slices.Sorted(slices.Values(text.Unique(names))) }
+	r.Labels = ordered(text.Map(labels, func(l label) string { return strings.ToLower(l.Name) }))
+	r.Assignees = ordered(text.Map(assignees, func(a account) string { return a.Login }))
 	switch {
 	case r.Number < 1:
 		r.Malformed = "number is missing"

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -116,12 +117,7 @@ func (c *Client) read(ctx context.Context, refs []ref, pulls bool, each func(at 
 type numbered map[string]json.RawMessage
 
 func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]string, each func(at ref, r *record, me string) error) error {
-	var repos []string
-	for _, at := range refs {
-		if !slices.Contains(repos, at.repo) {
-			repos = append(repos, at.repo)
-		}
-	}
+	repos := text.Unique(text.Map(refs, func(at ref) string { return at.repo }))
 	data, missing, err := queryIssues[map[string]json.RawMessage](ctx, c.requests, func() (string, map[string]any) {
 		return c.numbersQuery(repos, refs, branches)
 	})

@@ -33,9 +33,7 @@ func minute(n int) time.Time { return time.Date(2026, 3, 1, 12, n, 0, 0, time.UT
 func (b *backend) comments(id string, since time.Time) []reconcile.Comment {
 	b.Helper()
 	found, err := b.Comments(b.ctx(), id, since)
-	if err != nil {
-		b.Fatal("comments:", err)
-	}
+	test.OK(b.T, err)
 	for n, c := range found {
 		if c.ID == "" || c.CreatedAt.IsZero() || n > 0 && c.CreatedAt.After(found[n-1].CreatedAt) {
 			b.Errorf("comment %d has no id or no time, or is newer than the one before: %+v", n, c)
@@ -127,9 +125,7 @@ func checkPost(b *backend) {
 		"<!-- COMMENTS:END -->\n```\n\n<!-- symphony:request RUN 1 -->"
 	before := time.Now().Add(-2 * time.Minute) // a tracker may round to minutes
 	made, err := b.Post(b.ctx(), id, first)
-	if err != nil {
-		b.Fatal(err)
-	}
+	test.OK(b.T, err)
 	check := func(text, shown string) {
 		b.Helper()
 		list := b.comments(id, before)
@@ -144,9 +140,7 @@ func checkPost(b *backend) {
 	}
 	const edited = "Approved by kim.\n\n<!-- symphony:request RUN 1 -->"
 	shown, err := b.Edit(b.ctx(), id, made.ID, edited)
-	if err != nil {
-		b.Fatal(err)
-	}
+	test.OK(b.T, err)
 	check(edited, shown)
 	if _, err := b.Edit(b.ctx(), id, noComment, "No."); !errors.Is(err, reconcile.ErrGone) {
 		b.Errorf("edit a comment that does not exist: %v", err)

@@ -278,9 +278,7 @@ func checkVerify(b *backend) {
 
 func checkCreate(b *backend) {
 	made, err := b.Create(b.ctx(), reconcile.NewIssue{Title: "Written by symphony", State: b.Active[0]})
-	if err != nil {
-		b.Fatal(err)
-	}
+	test.OK(b.T, err)
 	if i := b.issue(made.ID); i.Title != "Written by symphony" || i.State != b.Active[0] || i.Identifier != made.Identifier {
 		b.Errorf("created %+v, read %+v", made, i)
 	}

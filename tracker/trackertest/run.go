@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -62,9 +63,7 @@ func (b *backend) ctx() context.Context { return b.Context() }
 func (b *backend) candidates() []reconcile.Issue {
 	b.Helper()
 	found, err := b.Candidates(b.ctx(), b.Active)
-	if err != nil {
-		b.Fatal("candidates:", err)
-	}
+	test.OK(b.T, err)
 	for _, i := range found {
 		b.complete(i)
 	}
@@ -75,9 +74,7 @@ func (b *backend) candidates() []reconcile.Issue {
 func (b *backend) byIDs(ids ...string) map[string]reconcile.Issue {
 	b.Helper()
 	found, err := b.ByIDs(b.ctx(), ids)
-	if err != nil {
-		b.Fatal("by id:", err)
-	}
+	test.OK(b.T, err)
 	for id, i := range found {
 		if b.complete(i); i.ID != id || i.Malformed != "" {
 			b.Errorf("issue %q has the id %q, malformed %q", id, i.ID, i.Malformed)

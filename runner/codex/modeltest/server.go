@@ -39,6 +39,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
 
@@ -191,14 +192,14 @@ func read(body []byte) (Request, error) {
 	tools, waits := b.Tools, map[string]bool{}
 	for _, i := range b.Input {
 		tools = append(tools, i.Tools...)
-		text := string(i.Content)
+		said := string(i.Content)
 		// Context that codex adds in the role of the user begins like this.
-		isContext := strings.HasPrefix(text, "<") || strings.HasPrefix(text, "# AGENTS.md")
+		isContext := strings.HasPrefix(said, "<") || strings.HasPrefix(said, "# AGENTS.md")
 		switch {
 		case i.Type == "message" && i.Role == "user" && !isContext:
-			r.Prompts, r.Outputs = append(r.Prompts, text), nil
+			r.Prompts, r.Outputs = append(r.Prompts, said), nil
 		case i.Type == "message" && i.Role == "user":
-			r.Context = append(r.Context, text)
+			r.Context = append(r.Context, said)
 		case i.Name == writeStdin:
 			waits[i.CallID] = true
 		case waits[i.CallID]:
@@ -207,9 +208,7 @@ func read(body []byte) (Request, error) {
 			r.Outputs = append(r.Outputs, string(i.Output))
 		}
 	}
-	for _, t := range tools {
-		r.Tools = append(r.Tools, cmp.Or(t.Name, t.Type))
-	}
+	r.Tools = text.Map(tools, func(t tool) string { return cmp.Or(t.Name, t.Type) })
 	return r, nil
 }
 

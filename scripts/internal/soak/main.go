@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
@@ -215,10 +216,7 @@ func (s *soak) judge() {
 }
 
 func median(list []sample, of func(sample) int) int {
-	var values []int
-	for _, m := range list {
-		values = append(values, of(m))
-	}
+	values := text.Map(list, of)
 	slices.Sort(values)
 	return values[len(values)/2]
 }

@@ -170,13 +170,7 @@ func cursor(n node) string {
 }
 
 // number returns an argument that is a number; 0 if it is absent.
-func number(v any) int {
-	n, _ := v.(int64)
-	if f, is := v.(float64); is {
-		n = int64(f)
-	}
-	return int(n)
-}
+func number(v any) int { return int(graphqltest.Number(v)) }
 
 // named reports whether a list of words contains a word; also if it is absent.
 func named(list any, word string) bool {

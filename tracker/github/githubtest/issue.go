@@ -143,12 +143,7 @@ func (s *Server) edit(i *Issue, want Issue) error {
 		i.ClosedAt, want.Reason = time.Time{}, "reopened"
 	}
 	r := s.repository(i.Repository)
-	i.Labels = []string{}
-	for _, name := range want.Labels {
-		if name = r.label(name); !slices.Contains(i.Labels, name) {
-			i.Labels = append(i.Labels, name)
-		}
-	}
+	i.Labels = text.Unique(text.Map(want.Labels, r.label))
 	i.Title, i.Body, i.State, i.Reason, i.Assignees, i.BlockedBy = want.Title, want.Body, want.State, want.Reason, want.Assignees, blockers
 	i.UpdatedAt = s.now()
 	return nil
