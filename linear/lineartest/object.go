@@ -76,7 +76,7 @@ func (w *workspace) labelObjects(names []string) connection {
 
 func (w *workspace) issueObject(i *Issue) object {
 	o := entity("Issue", i.ID, i.CreatedAt, i.UpdatedAt, object{
-		"identifier": i.Identifier, "title": i.Title, "description": nil, "priority": float64(i.Priority), "branchName": i.Branch,
+		"identifier": i.Identifier, "title": i.Title, "description": i.Description, "priority": float64(i.Priority), "branchName": i.Branch,
 		"url": i.URL, "archivedAt": nil, "project": nil, "assignee": nil,
 		"team":   func() any { return w.teamObject(w.team(i.Team)) },
 		"state":  func() any { return w.stateObject(w.team(i.Team), w.team(i.Team).state(i.State)) },
@@ -92,9 +92,6 @@ func (w *workspace) issueObject(i *Issue) object {
 			}))
 		},
 	})
-	if i.Description != nil {
-		o["description"] = *i.Description
-	}
 	if i.Archived {
 		o["archivedAt"] = i.UpdatedAt
 	}
@@ -143,9 +140,7 @@ func (w *workspace) mutate(name string, args map[string]any) any {
 		return payload("issue", w.issueObject(i))
 	case "attachmentLinkURL":
 		i, url := w.existing(args["issueId"]), fmt.Sprint(args["url"])
-		if !slices.Contains(i.Links, url) {
-			i.Links, i.UpdatedAt = append(i.Links, url), w.time()
-		}
+		i.UpdatedAt = w.time()
 		return payload("attachment", object{"__typename": "Attachment", "id": id("attachment", i.ID, url), "url": url, "title": url})
 	case "commentCreate":
 		i := w.existing(input["issueId"])

@@ -59,7 +59,6 @@ type Issue struct {
 	UpdatedAt   time.Time
 	Archived    bool
 	Comments    []Comment // oldest first
-	Links       []string  // URLs of the attachments
 }
 
 // Comment is a comment of an issue.
@@ -310,7 +309,7 @@ func (w *workspace) remove(i *Issue) {
 func (i *Issue) clone() Issue {
 	c := *i
 	c.Labels, c.BlockedBy = slices.Clone(i.Labels), slices.Clone(i.BlockedBy)
-	c.Comments, c.Links = slices.Clone(i.Comments), slices.Clone(i.Links)
+	c.Comments = slices.Clone(i.Comments)
 	return c
 }
 

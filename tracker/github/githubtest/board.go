@@ -112,19 +112,13 @@ func (s *Server) boardNode(args map[string]any) any {
 	if number(args["number"]) != b.Number {
 		panic(notFound("a ProjectV2 with the number %d.", number(args["number"])))
 	}
-	options, items := []node{}, connection{}
+	options := []node{}
 	for n, name := range b.Columns {
 		options = append(options, node{"id": optionID(n), "name": name})
 	}
-	for _, it := range b.items {
-		if it.issue.exists() && !it.archived {
-			n := s.itemNode(it)
-			n["content"] = s.issueNode(it.issue)
-			items = append(items, n)
-		}
-	}
+	shown := text.Filter(b.items, func(it *item) bool { return it.issue.exists() && !it.archived })
 	return node{
-		"id": nodeID("PVT", b.id), "title": b.Title, "url": b.url(), "items": items,
+		"id": nodeID("PVT", b.id), "title": b.Title, "url": b.url(), "items": connection(text.Map(shown, s.itemNode)),
 		"fields": connection{
 			{"__typename": "ProjectV2Field", "id": nodeID("PVTF", b.id), "name": "Title"},
 			{"__typename": "ProjectV2SingleSelectField", "id": nodeID("PVTSSF", b.id), "name": columnField, "options": options},
@@ -146,7 +140,7 @@ func (s *Server) itemsOf(i *Issue) connection {
 func (s *Server) itemNode(it *item) node {
 	return node{
 		"__typename": "ProjectV2Item", "id": nodeID("PVTI", it.id), "fullDatabaseId": fmt.Sprint(it.id), "isArchived": it.archived,
-		"project": node{"url": s.board.url()},
+		"project": node{"url": s.board.url()}, "content": resolver(func(map[string]any) any { return s.issueNode(it.issue) }),
 		"fieldValueByName": resolver(func(args map[string]any) any {
 			if it.column == "" || !strings.EqualFold(fmt.Sprint(args["name"]), columnField) {
 				return nil

@@ -94,7 +94,7 @@ func (s *Server) add(r *repository, given Issue) (*Issue, error) {
 		return nil, fmt.Errorf("number %d of %s is taken", number, r.name)
 	}
 	i := &Issue{Repository: r.name, Number: number, ID: s.id(), Author: cmp.Or(given.Author, users[0]), Pull: given.Pull}
-	i.CreatedAt = timeOr(given.CreatedAt, s.now())
+	i.CreatedAt = atSecond(cmp.Or(given.CreatedAt, s.now()))
 	given.State = cmp.Or(given.State, "open")
 	if err := s.edit(i, given); err != nil {
 		return nil, err
@@ -102,19 +102,14 @@ func (s *Server) add(r *repository, given Issue) (*Issue, error) {
 	for _, c := range given.Comments {
 		s.addComment(i, c)
 	}
-	i.UpdatedAt = timeOr(given.UpdatedAt, i.CreatedAt)
+	i.UpdatedAt = atSecond(cmp.Or(given.UpdatedAt, i.CreatedAt))
 	r.newest = max(r.newest, number)
 	r.issues = append(r.issues, i)
 	return i, nil
 }
 
-// timeOr returns a time in seconds, or the second one if it is zero.
-func timeOr(t, other time.Time) time.Time {
-	if t.IsZero() {
-		return other
-	}
-	return t.UTC().Truncate(time.Second)
-}
+// atSecond is a time as GitHub has it.
+func atSecond(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
 // edit sets title, body, state, reason, labels, assignees and blockers of an issue to those of want, or changes nothing.
 func (s *Server) edit(i *Issue, want Issue) error {
@@ -152,8 +147,8 @@ func (s *Server) edit(i *Issue, want Issue) error {
 func (s *Server) addComment(i *Issue, c Comment) Comment {
 	s.comment++
 	c.ID, c.Author = int64(s.comment), cmp.Or(c.Author, users[0])
-	c.CreatedAt = timeOr(c.CreatedAt, s.now())
-	c.UpdatedAt = timeOr(c.UpdatedAt, c.CreatedAt)
+	c.CreatedAt = atSecond(cmp.Or(c.CreatedAt, s.now()))
+	c.UpdatedAt = atSecond(cmp.Or(c.UpdatedAt, c.CreatedAt))
 	i.Comments, i.UpdatedAt = append(i.Comments, c), s.now()
 	return c
 }

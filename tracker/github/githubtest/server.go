@@ -115,8 +115,7 @@ func (s *Server) SetRemaining(requests int) {
 	s.rest.left, s.points.left = requests, requests
 }
 
-// now is the time, in seconds as all times of GitHub.
-func (s *Server) now() time.Time { return s.Now().UTC().Truncate(time.Second) }
+func (s *Server) now() time.Time { return atSecond(s.Now()) }
 
 func (s *Server) id() int64 {
 	s.lastID++
@@ -144,12 +143,9 @@ func (a *allowance) take(n int, now time.Time) bool {
 	return true
 }
 
-func (a *allowance) object() object {
-	return object{"limit": a.limit, "remaining": a.left, "used": a.limit - a.left, "reset": a.reset.Unix()}
-}
-
 func (a *allowance) write(h http.Header) {
-	for key, value := range a.object() {
+	numbers := object{"limit": a.limit, "remaining": a.left, "used": a.limit - a.left, "reset": a.reset.Unix()}
+	for key, value := range numbers {
 		h.Set("X-RateLimit-"+key, fmt.Sprint(value))
 	}
 	h.Set("X-RateLimit-Resource", a.name)
