@@ -340,7 +340,9 @@ func deliveredPlay(c *crashScene) {
 	c.git("-C", seed, "push", "-q", remote, "main")
 	c.must(os.RemoveAll(seed))
 	c.write("remote/hooks/pre-receive", "#!/bin/sh\n[ -e refused ] || { touch refused; exit 1; }\n", 0o700)
-	c.github = &githubtest.Server{Repository: filepath.Base(c.dir) + "/remote", Remote: remote, Tokens: []string{"github_pat_secretsecret"}}
+	c.github = &githubtest.Server{
+		Repository: filepath.Base(c.dir) + "/remote", Remote: remote, Tokens: []string{"github_pat_secretsecret"}, Errorf: c.t.Errorf,
+	}
 	c.github.Start()
 	c.t.Cleanup(c.github.Close)
 	c.env = append(c.env, "GITHUB_TOKEN="+c.github.Tokens[0])

@@ -108,14 +108,16 @@ func githubRequests(ts *testscript.TestScript, s *githubtest.Server, verb, want 
 
 // newGitHub starts a GitHub until the end of the script, which fails if a request or an answer was not GitHub's.
 func newGitHub(t testscript.T, end func(func()), repository, remote string) *githubtest.Server {
+	var mistakes []string
 	s := &githubtest.Server{
 		Repository: repository, Remote: remote, Tokens: []string{"github_pat_secretsecret", "gho_secretsecret"},
 		StateLabels: []string{"Todo", "In Progress", "In Review", "Human Review", "Rework", "Merging"},
+		Errorf:      func(format string, args ...any) { mistakes = append(mistakes, fmt.Sprintf(format, args...)) },
 	}
 	s.Start()
 	end(func() {
 		s.Close()
-		for _, what := range s.Mistakes() {
+		for _, what := range mistakes {
 			t.Log(what)
 			defer t.FailNow()
 		}

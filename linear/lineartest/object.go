@@ -95,10 +95,10 @@ func (w *workspace) issueObject(i *Issue) object {
 	if i.Archived {
 		o["archivedAt"] = i.UpdatedAt
 	}
-	if p, ok := w.project(i.Project); ok {
+	if p := w.project(i.Project); p.SlugID != "" {
 		o["project"] = w.projectObject(p)
 	}
-	if u, ok := w.user(i.Assignee); ok {
+	if u := w.user(i.Assignee); u.Email != "" {
 		o["assignee"] = w.userObject(u)
 	}
 	return o
@@ -109,7 +109,7 @@ func (w *workspace) commentObject(c Comment) object {
 	if !c.EditedAt.IsZero() {
 		o["editedAt"] = c.EditedAt
 	}
-	if u, ok := w.user(c.Author); ok {
+	if u := w.user(c.Author); u.Email != "" {
 		o["user"] = w.userObject(u)
 	}
 	if c.Bot != "" {

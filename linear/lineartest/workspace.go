@@ -151,8 +151,7 @@ func labelID(name string) string       { return id("label", strings.ToLower(name
 
 // find returns an issue by its identifier or id; nil if there is none.
 func (w *workspace) find(ref string) *Issue {
-	found, _ := lookUp(w.issues, func(i *Issue) bool { return i.ID == ref || strings.EqualFold(i.Identifier, ref) })
-	return found
+	return text.First(w.issues, func(i *Issue) bool { return i.ID == ref || strings.EqualFold(i.Identifier, ref) })
 }
 
 func (w *workspace) team(ref string) *SeedTeam {
@@ -169,28 +168,22 @@ func (t *SeedTeam) state(ref string) int {
 	return slices.IndexFunc(t.States, func(s SeedState) bool { return strings.EqualFold(s.Name, ref) || stateID(t.Key, s.Name) == ref })
 }
 
-func lookUp[T any](list []T, is func(T) bool) (found T, ok bool) {
-	i := slices.IndexFunc(list, is)
-	if i < 0 {
-		return found, false
-	}
-	return list[i], true
+// project returns a project by its slug id or id; the zero value if there is none.
+func (w *workspace) project(ref string) SeedProject {
+	return text.First(w.Projects, func(p SeedProject) bool { return p.SlugID == ref || projectID(p.SlugID) == ref })
 }
 
-func (w *workspace) project(ref string) (SeedProject, bool) {
-	return lookUp(w.Projects, func(p SeedProject) bool { return p.SlugID == ref || projectID(p.SlugID) == ref })
-}
-
-func (w *workspace) user(ref string) (SeedUser, bool) {
-	return lookUp(w.Users, func(u SeedUser) bool {
+// user returns a user by email or id; the zero value if there is none.
+func (w *workspace) user(ref string) SeedUser {
+	return text.First(w.Users, func(u SeedUser) bool {
 		return strings.EqualFold(u.Email, ref) || userID(u.Email) == ref || ref == "me" && u == w.Users[0]
 	})
 }
 
 // label returns the name of a label, given its name or id. It creates a label that does not exist.
 func (w *workspace) label(ref string) string {
-	name, ok := lookUp(w.Labels, func(l string) bool { return strings.EqualFold(l, ref) || labelID(l) == ref })
-	if !ok {
+	name := text.First(w.Labels, func(l string) bool { return strings.EqualFold(l, ref) || labelID(l) == ref })
+	if name == "" {
 		name = ref
 		w.Labels = append(w.Labels, ref)
 	}
@@ -242,8 +235,7 @@ func (w *workspace) add(given Issue) (*Issue, error) {
 func (w *workspace) edit(i *Issue, want Issue) error {
 	t := w.team(i.Team)
 	state := t.state(want.State)
-	project, hasProject := w.project(want.Project)
-	user, hasUser := w.user(want.Assignee)
+	project, user := w.project(want.Project), w.user(want.Assignee)
 	switch {
 	case strings.TrimSpace(want.Title) == "":
 		return fmt.Errorf("an issue needs a title")
@@ -251,9 +243,9 @@ func (w *workspace) edit(i *Issue, want Issue) error {
 		return fmt.Errorf("team %s has no state %q", t.Key, want.State)
 	case want.Priority < 0 || want.Priority > 4:
 		return fmt.Errorf("priority %d is not within 0 and 4", want.Priority)
-	case !hasProject && want.Project != "" && want.Project != "none":
+	case project.SlugID == "" && want.Project != "" && want.Project != "none":
 		return fmt.Errorf("there is no project %q", want.Project)
-	case !hasUser && want.Assignee != "":
+	case user.Email == "" && want.Assignee != "":
 		return fmt.Errorf("there is no user %q", want.Assignee)
 	}
 	blockers := []string{}
@@ -275,8 +267,8 @@ func (w *workspace) comment(i *Issue, c Comment) (Comment, error) {
 	if c.Bot == "" {
 		c.Author = cmp.Or(c.Author, w.Users[0].Email)
 	}
-	user, ok := w.user(c.Author)
-	if !ok && c.Author != "" {
+	user := w.user(c.Author)
+	if user.Email == "" && c.Author != "" {
 		return c, fmt.Errorf("there is no user %q", c.Author)
 	}
 	c.Author = user.Email

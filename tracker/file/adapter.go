@@ -70,19 +70,17 @@ type tracker struct {
 
 // Candidates implements reconcile.Tracker: the issues in the given states, the oldest first.
 func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Issue, error) {
-	issues := []reconcile.Issue{}
 	if len(states) == 0 {
-		return issues, nil
+		return []reconcile.Issue{}, nil
 	}
 	all, err := t.read()
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range all.records {
-		if r.fault != nil || slices.ContainsFunc(states, func(s string) bool { return same(s, r.issue.State) }) {
-			issues = append(issues, t.issue(all, r))
-		}
-	}
+	asked := text.Filter(all.records, func(r *record) bool {
+		return r.fault != nil || slices.ContainsFunc(states, func(s string) bool { return same(s, r.issue.State) })
+	})
+	issues := text.Map(asked, func(r *record) reconcile.Issue { return t.issue(all, r) })
 	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int {
 		return text.OrEmpty(a.CreatedAt).Compare(text.OrEmpty(b.CreatedAt))
 	})

@@ -87,13 +87,7 @@ func (x *execution) complete(value any, set ast.SelectionSet, args map[string]an
 	case connection:
 		return x.complete(pageNode(v, args), set, nil)
 	case []node:
-		out := []any{}
-		for i, n := range v {
-			x.path = append(x.path, i)
-			out = append(out, x.complete(n, set, nil))
-			x.path = x.path[:len(x.path)-1]
-		}
-		return out
+		return text.Map(v, func(n node) any { return x.complete(n, set, nil) })
 	case node:
 		if v == nil {
 			return nil
@@ -184,13 +178,12 @@ func (c *call) query() node {
 		"viewer": userNode(c.user),
 		"repository": resolver(func(args map[string]any) any {
 			name := fmt.Sprint(args["owner"], "/", args["name"])
-			for _, r := range c.repos {
-				is := func(n string) bool { return strings.EqualFold(n, name) }
-				if is(r.name) || slices.ContainsFunc(r.former, is) {
-					return c.repositoryNode(r)
-				}
+			is := func(n string) bool { return strings.EqualFold(n, name) }
+			r := text.First(c.repos, func(r *repository) bool { return is(r.name) || slices.ContainsFunc(r.former, is) })
+			if r == nil {
+				panic(notFound("a Repository with the name '%s'.", name))
 			}
-			panic(notFound("a Repository with the name '%s'.", name))
+			return c.repositoryNode(r)
 		}),
 		"user": resolver(func(args map[string]any) any { panic(notFound("a User with the login of '%s'.", args["login"])) }),
 		"organization": resolver(func(args map[string]any) any {

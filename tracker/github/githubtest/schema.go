@@ -77,18 +77,8 @@ func (c *call) checked(to route) (out answer) {
 // mistake reports what is wrong with a request or with this server's answer.
 func (c *call) mistake(what string) answer {
 	what = c.r.Method + " " + c.r.URL.RequestURI() + ": " + what
-	if c.Errorf != nil {
-		c.Errorf("GitHub's description: %s", what)
-	}
-	c.mistakes = append(c.mistakes, what)
+	c.Errorf("GitHub's description: %s", what)
 	return problem(mistake, what)
-}
-
-// Mistakes returns what was wrong with requests and answers by GitHub's descriptions.
-func (s *Server) Mistakes() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.mistakes)
 }
 
 // conforms reports whether the value of a field has its type.

@@ -40,7 +40,7 @@ type Server struct {
 	NoDependencies bool
 	// Check, if it is not nil, checks a request and the reply by GitHub's description; see package openapi.
 	Check func(r *http.Request, body []byte, path string, params map[string]string, reply func() (int, http.Header, []byte)) (mistake string)
-	// Errorf, if it is not nil, is called with each mistake in a request or an answer by GitHub's published descriptions.
+	// Errorf is called with each mistake in a request or an answer by GitHub's published descriptions, one at a time.
 	Errorf   func(format string, args ...any)
 	NoIssues bool // the repositories have no issues
 	Archived bool // the repositories are archived
@@ -56,8 +56,7 @@ type Server struct {
 	rest     allowance // of the REST API
 	points   allowance // of the GraphQL API
 	board    *board    // nil for none
-	mistakes []string
-	hide     bool // the next list of pull requests is empty
+	hide     bool      // the next list of pull requests is empty
 }
 
 // users are the logins of all accounts, the owner of the tokens first.
