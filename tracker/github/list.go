@@ -101,7 +101,7 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 	var me string
 	err := transport.Pages(c.Client, "issues of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
 		data, _, err := queryIssues[struct {
-			Viewer     viewer `json:"viewer"`
+			Viewer     account `json:"viewer"`
 			Repository *struct {
 				Name   string                 `json:"nameWithOwner"`
 				Issues nodes[json.RawMessage] `json:"issues"`
@@ -162,7 +162,7 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (records [
 	}
 	if strings.EqualFold(c.o.Assignee, "me") && (changed || l.Me == "") { // with another token the list has changed, too
 		data, _, err := graphQL[struct {
-			Viewer viewer `json:"viewer"`
+			Viewer account `json:"viewer"`
 		}](ctx, c.requests, "query { viewer { login } }", nil)
 		if err != nil {
 			return nil, "", err

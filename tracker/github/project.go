@@ -67,7 +67,7 @@ func (c *Client) board(ctx context.Context) (records []record, me string, err er
 	seen := map[ref]bool{} // an item that moves between two requests is on both pages
 	err = transport.Pages(c.Client, "items of the project", vars, func() (page nodes[json.RawMessage], err error) {
 		data, _, err := queryIssues[struct {
-			Viewer viewer `json:"viewer"`
+			Viewer account `json:"viewer"`
 			Owner  struct {
 				Project *struct {
 					Items nodes[json.RawMessage] `json:"items"`
@@ -165,7 +165,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 	vars := map[string]any{"owner": owner, "name": name, "assignee": assignee}
 	err = transport.Pages(c.Client, "labels of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
 		data, _, err := graphQL[struct {
-			Viewer     viewer `json:"viewer"`
+			Viewer     account `json:"viewer"`
 			Repository *struct {
 				ID        string                 `json:"id"`
 				Name      string                 `json:"nameWithOwner"`

@@ -37,10 +37,6 @@ var (
 	projectQuery string
 )
 
-type viewer struct {
-	Login string `json:"login"`
-}
-
 // ByIDs implements reconcile.Tracker.
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	var refs []ref
@@ -113,9 +109,6 @@ func (c *Client) read(ctx context.Context, refs []ref, pulls bool, each func(at 
 	return nil
 }
 
-// numbered is the answer of one repository: its name, and by alias its issues (iN) and lists of pull requests (pN).
-type numbered map[string]json.RawMessage
-
 func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]string, each func(at ref, r *record, me string) error) error {
 	repos := text.Unique(text.Map(refs, func(at ref) string { return at.repo }))
 	data, missing, err := queryIssues[map[string]json.RawMessage](ctx, c.requests, func() (string, map[string]any) {
@@ -124,9 +117,10 @@ func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]str
 	if err != nil {
 		return err
 	}
-	var me viewer
+	var me account
 	_ = json.Unmarshal((*data)["viewer"], &me)
-	answers := make([]numbered, len(repos))
+	// The answer of each repository: its name, and by alias its issues (iN) and lists of pull requests (pN).
+	answers := make([]map[string]json.RawMessage, len(repos))
 	for n, repo := range repos {
 		if err := json.Unmarshal((*data)[fmt.Sprint("r", n)], &answers[n]); err != nil {
 			return c.Fail("github_unknown_payload", "the answer contains no repository "+repo)
@@ -167,9 +161,9 @@ func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]str
 }
 
 // me returns the login of the token's account, if the workflow asks for it.
-func (c *Client) me(v viewer) string {
+func (c *Client) me(viewer account) string {
 	if strings.EqualFold(c.o.Assignee, "me") {
-		return v.Login
+		return viewer.Login
 	}
 	return ""
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // thread is the state of a thread, in memory and in the home.
@@ -196,9 +198,8 @@ func newItem(kind string, members object) object {
 }
 
 func commandItem(line, cwd string) object {
-	quoted := "'" + strings.ReplaceAll(line, "'", `'\''`) + "'"
 	return newItem("commandExecution", object{
-		"command": "/bin/bash -lc " + quoted, "cwd": cwd, "commandActions": []object{{"type": "unknown", "command": line}},
+		"command": "/bin/bash -lc " + text.ShellWord(line), "cwd": cwd, "commandActions": []object{{"type": "unknown", "command": line}},
 	})
 }
 

@@ -87,11 +87,7 @@ func (b *board) find(i *Issue) *item {
 // Archive hides an issue from the board, as people do with finished ones.
 func (s *Server) Archive(ref string) error {
 	return s.onIssue(ref, func(i *Issue) error {
-		it := s.board.find(i)
-		if it == nil {
-			return fmt.Errorf("%s is not on the board", ref)
-		}
-		it.archived = true
+		s.board.find(i).archived = true
 		return nil
 	})
 }
