@@ -149,7 +149,7 @@ func (s *Server) execute(h http.Header, q *query, parseErr error) result {
 func (s *Server) authenticate(header string) (result, bool) {
 	token, bearer := strings.CutPrefix(header, "Bearer ")
 	switch {
-	case token == s.config.Key && bearer == strings.HasPrefix(s.config.Key, "lin_oauth_"):
+	case token == s.config.Key && !bearer:
 		return result{}, true
 	case bearer && strings.HasPrefix(token, "lin_api_"):
 		return refuse(http.StatusBadRequest, authError("You are trying to use an API key as a Bearer token: send it bare")), false

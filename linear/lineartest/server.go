@@ -25,7 +25,7 @@ const DefaultKey = "lin_api_lineartest"
 
 // Config describes how a Server behaves. The zero value is ready for use.
 type Config struct {
-	// Key is the API key that is accepted; DefaultKey if empty. If it starts with lin_oauth_ it must be sent as Bearer.
+	// Key is the API key that is accepted; DefaultKey if empty.
 	Key string
 	// Now is the clock of the data and of the allowance; time.Now if nil.
 	Now func() time.Time

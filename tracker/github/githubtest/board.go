@@ -80,7 +80,11 @@ func (s *Server) place(i *Issue, column string) {
 	s.board.items = append(s.board.items, &item{id: s.id(), issue: i, column: column})
 }
 
+// find returns the item of an issue; nil if there is none, or no board.
 func (b *board) find(i *Issue) *item {
+	if b == nil {
+		return nil
+	}
 	return text.First(b.items, func(it *item) bool { return it.issue == i })
 }
 
@@ -124,13 +128,10 @@ func (s *Server) boardNode(args map[string]any) any {
 
 // itemsOf answers the items of an issue, on all boards.
 func (s *Server) itemsOf(i *Issue) connection {
-	list := connection{}
-	if s.board != nil {
-		if it := s.board.find(i); it != nil {
-			list = append(list, s.itemNode(it))
-		}
+	if it := s.board.find(i); it != nil {
+		return connection{s.itemNode(it)}
 	}
-	return list
+	return connection{}
 }
 
 func (s *Server) itemNode(it *item) node {

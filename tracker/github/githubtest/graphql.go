@@ -48,16 +48,7 @@ type execution struct {
 }
 
 // graphQL answers a GraphQL query. A request that the schema does not allow has no data.
-func (c *call) graphQL() (out answer) {
-	defer func() {
-		if r := recover(); r != nil {
-			f, is := r.(fault)
-			if !is {
-				panic(r)
-			}
-			out = ok(object{"errors": []fault{f}})
-		}
-	}()
+func (c *call) graphQL() answer {
 	var asked struct {
 		Query         string
 		OperationName string
@@ -75,6 +66,9 @@ func (c *call) graphQL() (out answer) {
 	body := object{"data": x.complete(c.query(), r.SelectionSet, nil)}
 	if len(x.faults) > 0 {
 		body["errors"] = x.faults
+	}
+	if slices.ContainsFunc(x.faults, func(f fault) bool { return f.Extensions != nil }) {
+		delete(body, "data") // the query is refused
 	}
 	return ok(body)
 }
@@ -105,25 +99,24 @@ func (x *execution) complete(value any, set ast.SelectionSet, args map[string]an
 
 // field returns the value of one field of an object; nil after a fault, which it notes.
 func (x *execution) field(n node, f *ast.Field) (value any) {
-	value, served := n[f.Name]
-	if !served {
-		panic(fault{
-			Path: append([]any{"query"}, x.path...), Message: fmt.Sprintf("Field '%s' doesn't exist on type '%v'", f.Name, n["__typename"]),
-			Extensions: object{"code": "undefinedField", "typeName": n["__typename"], "fieldName": f.Name},
-		})
-	}
-	args, depth := x.asked.Arguments(f.Arguments), len(x.path)
 	defer func() {
 		if r := recover(); r != nil {
 			e, is := r.(fault)
-			if !is || e.Extensions != nil {
+			if !is {
 				panic(r)
 			}
-			x.path = x.path[:depth]
 			e.Path = slices.Clone(x.path)
 			x.faults, value = append(x.faults, e), nil
 		}
 	}()
+	value, served := n[f.Name]
+	if !served {
+		panic(fault{
+			Message:    fmt.Sprintf("Field '%s' doesn't exist on type '%v'", f.Name, n["__typename"]),
+			Extensions: object{"code": "undefinedField", "typeName": n["__typename"], "fieldName": f.Name},
+		})
+	}
+	args := x.asked.Arguments(f.Arguments)
 	if resolve, dynamic := value.(resolver); dynamic {
 		value = resolve(args)
 	}

@@ -200,22 +200,17 @@ func (s *Server) isState(label string) bool {
 }
 
 // State returns the state of an issue: closed, its column on the board, the first of StateLabels that it has, or open.
-func (s *Server) State(ref string) (string, error) {
-	column := ""
-	err := s.onIssue(ref, func(i *Issue) error {
-		if s.board != nil && i.State == "open" && s.board.find(i) != nil {
-			column = s.board.find(i).column
+func (s *Server) State(ref string) (state string, err error) {
+	err = s.onIssue(ref, func(i *Issue) error {
+		if state = i.State; state == "open" {
+			state = cmp.Or(text.First(i.Labels, s.isState), state)
+			if it := s.board.find(i); it != nil {
+				state = cmp.Or(it.column, state)
+			}
 		}
 		return nil
 	})
-	if column != "" || err != nil {
-		return column, err
-	}
-	i, err := s.Issue(ref)
-	if label := text.First(i.Labels, s.isState); i.State == "open" && label != "" {
-		return label, nil
-	}
-	return i.State, err
+	return state, err
 }
 
 // Comment adds a comment to an issue; author is a login, or empty for the first user.
