@@ -162,13 +162,10 @@ func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.BlockerRef, error) {
 	query := moreRelationsQuery + relationFields
 	all, err := innerPages(ctx, c, w, "relations", query, func(w *wireIssue) list[wireRelation] { return text.OrEmpty(w.Relations.value) })
-	refs := []reconcile.BlockerRef{}
-	for _, n := range all {
-		if strings.EqualFold(strings.TrimSpace(n.Type), "blocks") {
-			refs = append(refs, reconcile.BlockerRef{ID: n.Issue.ID, Identifier: n.Issue.Identifier, State: n.Issue.State.Name})
-		}
-	}
-	return refs, err
+	blocking := text.Filter(all, func(n wireRelation) bool { return strings.EqualFold(strings.TrimSpace(n.Type), "blocks") })
+	return text.Map(blocking, func(n wireRelation) reconcile.BlockerRef {
+		return reconcile.BlockerRef{ID: n.Issue.ID, Identifier: n.Issue.Identifier, State: n.Issue.State.Name}
+	}), err
 }
 
 // innerPages returns what a connection of the record contains, with its further pages. A further page without a list is an error:

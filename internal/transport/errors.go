@@ -77,12 +77,11 @@ func (s Service) RefusedKey(err error) bool {
 
 // Unknown returns the asked names that do not exist, with the nearest of suggest.
 func Unknown(asked, existing, suggest []string) []reconcile.UnknownName {
-	list := []reconcile.UnknownName{}
-	for _, name := range asked {
+	missing := text.Filter(asked, func(name string) bool {
 		same := func(e string) bool { return reconcile.NormalizeState(e) == reconcile.NormalizeState(name) }
-		if !slices.ContainsFunc(existing, same) && name != "" {
-			list = append(list, reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)})
-		}
-	}
-	return list
+		return !slices.ContainsFunc(existing, same) && name != ""
+	})
+	return text.Map(missing, func(name string) reconcile.UnknownName {
+		return reconcile.UnknownName{Name: name, Nearest: text.Nearest(name, suggest)}
+	})
 }

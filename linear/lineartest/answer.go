@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/vektah/gqlparser/v2/ast"
-
 	"github.com/symphony-cron/symphony/internal/graphqltest"
 	"github.com/symphony-cron/symphony/internal/text"
 )
@@ -121,8 +119,6 @@ func (s *Server) execute(h http.Header, q *query, parseErr error) result {
 		return refuse(bad, rateError())
 	case parseErr != nil:
 		return refuse(bad, graphqlError("GRAPHQL_PARSE_FAILED", parseErr.Error()))
-	case q.Operation == ast.Subscription:
-		return refuse(bad, graphqlError("GRAPHQL_VALIDATION_FAILED", "subscriptions are not served here"))
 	}
 	if s.config.Validate != nil {
 		if faults := s.config.Validate(q.Request); len(faults) > 0 {

@@ -247,8 +247,6 @@ func base64Forms(value string) []string {
 		}
 	}
 	urlLetters := strings.NewReplacer("+", "-", "/", "_")
-	for _, form := range slices.Clone(all) {
-		all = append(all, urlLetters.Replace(form))
-	}
+	all = append(all, text.Map(all, urlLetters.Replace)...)
 	return slices.DeleteFunc(all, func(form string) bool { return len(form) < minPiece })
 }

@@ -224,9 +224,7 @@ func leadsTo(named ...string) (told string) {
 func places(r *agent.Request) []string {
 	list := []string{paths.Real(r.Cwd), paths.Real(r.GrantRoot)}
 	for _, c := range r.Changes {
-		for _, path := range changedPaths(r.Cwd, c) {
-			list = append(list, paths.Real(path))
-		}
+		list = append(list, text.Map(changedPaths(r.Cwd, c), paths.Real)...)
 	}
 	asked, _ := readPermissions(r.Permissions)
 	asked.files(func(_, path string) { list = append(list, paths.Real(within(r.Cwd, path))) })

@@ -125,16 +125,11 @@ type reviewedFile struct {
 }
 
 // reviewedChanges are the changes of a patch in the first version of the protocol, by path.
-func (p *params) reviewedChanges() (list []agent.FileChange) {
-	for _, path := range slices.Sorted(maps.Keys(p.FileChanges)) {
+func (p *params) reviewedChanges() []agent.FileChange {
+	return text.Map(slices.Sorted(maps.Keys(p.FileChanges)), func(path string) agent.FileChange {
 		c := p.FileChanges[path]
-		change := agent.FileChange{Path: path, Kind: c.Type, Diff: cmp.Or(c.UnifiedDiff, c.Content)}
-		if c.MovePath != "" {
-			change.Path += movedTo + c.MovePath
-		}
-		list = append(list, change)
-	}
-	return list
+		return agent.FileChange{Path: moved(path, c.MovePath), Kind: c.Type, Diff: cmp.Or(c.UnifiedDiff, c.Content)}
+	})
 }
 
 // statusWord returns the status, which is a word or an object such as {"type":"active","activeFlags":["waitingOnApproval"]}.
@@ -239,14 +234,18 @@ func argumentText(args json.RawMessage) string {
 // movedTo separates the two paths of a moved file.
 const movedTo = " → "
 
+// moved returns the path of a file, and the one that it is moved to if there is one.
+func moved(path, to string) string {
+	if to == "" {
+		return path
+	}
+	return path + movedTo + to
+}
+
 func fileChanges(changes []wireChange) []agent.FileChange {
 	var out []agent.FileChange
 	for _, c := range changes {
-		f := agent.FileChange{Path: c.Path, Kind: c.Kind.Type, Diff: c.Diff}
-		if c.Kind.Move != "" {
-			f.Path += movedTo + c.Kind.Move
-		}
-		out = append(out, f)
+		out = append(out, agent.FileChange{Path: moved(c.Path, c.Kind.Move), Kind: c.Kind.Type, Diff: c.Diff})
 	}
 	return out
 }

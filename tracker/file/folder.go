@@ -208,10 +208,8 @@ func Beside(path string) (list []string) {
 	if first := slices.IndexFunc(list, func(file string) bool { _, err := os.Lstat(file); return err == nil }); first >= 0 {
 		list = list[:first+1]
 	}
-	for _, name := range finishedFolders {
-		list = append(list, filepath.Join(filepath.Dir(path), name))
-	}
-	return list
+	beside := func(name string) string { return filepath.Join(filepath.Dir(path), name) }
+	return append(list, text.Map(finishedFolders, beside)...)
 }
 
 // readSettings reads Backlog.md's configuration. What cannot be read has no value.

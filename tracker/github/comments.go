@@ -77,7 +77,7 @@ func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]
 				comments = append(comments, c.comment(w))
 			}
 		}
-		if !hasNextPage(a.Header) {
+		if !strings.Contains(a.Header.Get("Link"), `rel="next"`) {
 			break
 		}
 	}
@@ -115,5 +115,3 @@ func (c comments) edit(ctx context.Context, issueID, commentID, body string) (st
 	w, err := decode[wireComment](c.requests, "comment", a)
 	return c.Scrub(w.Body), err
 }
-
-func hasNextPage(h http.Header) bool { return strings.Contains(h.Get("Link"), `rel="next"`) }

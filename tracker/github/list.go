@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -79,12 +80,10 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	slices.SortStableFunc(records, func(a, b record) int {
 		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.Repo, b.Repo), b.Number-a.Number)
 	})
-	issues := []reconcile.Issue{}
-	for _, r := range records {
+	return text.Map(records, func(r record) reconcile.Issue {
 		r.lastCommentAt = nil // the list of a repository lacks it
-		issues = append(issues, c.issue(r, me))
-	}
-	return issues, nil
+		return c.issue(r, me)
+	}), nil
 }
 
 // all reads the open issues of a repository, also the closed ones if withClosed; only those changed at since or later, unless it is zero.
@@ -313,12 +312,8 @@ func (c *Client) elsewhere(r record) bool {
 
 // blockersOf reads the issues for which due is true again, with their blockers: the list has only how many there are.
 func (c *Client) blockersOf(ctx context.Context, repo string, p *part, due func(record) bool) (*part, error) {
-	var refs []ref
-	for _, r := range p.Issues {
-		if r.Malformed == "" && due(r) {
-			refs = append(refs, ref{repo, r.Number})
-		}
-	}
+	again := text.Filter(p.Issues, func(r record) bool { return r.Malformed == "" && due(r) })
+	refs := text.Map(again, func(r record) ref { return ref{repo, r.Number} })
 	if len(refs) == 0 {
 		return p, nil
 	}

@@ -367,7 +367,7 @@ func (s *server) execute(p *params) {
 	code := 0
 	switch err := c.Run(); {
 	case ctx.Err() != nil:
-		code = timedOut
+		code = 124 // as codex reports of a command that it has ended at its timeout
 	case c.ProcessState == nil:
 		s.send(object{"error": object{"code": -32603, "message": "exec failed: " + err.Error()}, "id": p.id})
 		return
@@ -376,6 +376,3 @@ func (s *server) execute(p *params) {
 	}
 	s.send(object{"id": p.id, "result": object{"exitCode": code, "stdout": out.String(), "stderr": errw.String()}})
 }
-
-// timedOut is the exit code that codex reports of a command that it has ended at its timeout.
-const timedOut = 124

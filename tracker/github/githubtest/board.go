@@ -61,9 +61,6 @@ func (b *board) column(name string) int {
 // change of the issue.
 func (s *Server) Place(ref, column string) error {
 	return s.onIssue(ref, func(i *Issue) error {
-		if column != "" && s.board.column(column) < 0 {
-			return fmt.Errorf("there is no column %q", column)
-		}
 		s.place(i, column)
 		return nil
 	})

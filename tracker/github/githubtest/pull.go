@@ -65,15 +65,14 @@ func (s *Server) EditPull(ctx context.Context, number int, change func(*Pull)) e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.follow(ctx)
-	for _, p := range s.repos[0].pulls {
-		if p.Number == number {
-			change(&p.Pull)
-			want := p.issue.clone()
-			want.Title, want.Body, want.State = p.Title, p.Body, p.State
-			return s.edit(p.issue, want)
-		}
+	p := text.First(s.repos[0].pulls, func(p *pull) bool { return p.Number == number })
+	if p == nil {
+		return fmt.Errorf("there is no pull request %d", number)
 	}
-	return fmt.Errorf("there is no pull request %d", number)
+	change(&p.Pull)
+	want := p.issue.clone()
+	want.Title, want.Body, want.State = p.Title, p.Body, p.State
+	return s.edit(p.issue, want)
 }
 
 // End closes a pull request.
@@ -128,6 +127,7 @@ func (c *call) openPull() answer {
 			object{"resource": "PullRequest", "code": "custom", "message": message})
 	}
 	at, base := c.commitOf(ctx, asked.Head), c.commitOf(ctx, asked.Base)
+	same := func(p *pull) bool { return p.State == "open" && p.Branch == asked.Head && p.Base == asked.Base }
 	merged := exec.CommandContext(ctx, "git", "--git-dir", c.Remote, "merge-base", "--is-ancestor", at, base)
 	switch {
 	case len([]rune(asked.Title)) > 256:
@@ -138,11 +138,8 @@ func (c *call) openPull() answer {
 		return invalid("PullRequest", "base")
 	case merged.Run() == nil:
 		return custom("No commits between " + asked.Base + " and " + asked.Head)
-	}
-	for _, p := range c.repo.pulls {
-		if p.State == "open" && p.Branch == asked.Head && p.Base == asked.Base {
-			return custom("A pull request already exists for " + c.repo.owner() + ":" + asked.Head + ".")
-		}
+	case slices.ContainsFunc(c.repo.pulls, same):
+		return custom("A pull request already exists for " + c.repo.owner() + ":" + asked.Head + ".")
 	}
 	_, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	p, err := c.addPull(c.repo, Pull{

@@ -33,9 +33,6 @@ func (s *Server) Rename(from, to string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.repository(from)
-	if r == nil {
-		return fmt.Errorf("there is no repository %q", from)
-	}
 	for _, other := range s.repos {
 		for _, i := range other.issues {
 			for n, ref := range i.BlockedBy {
