@@ -19,8 +19,8 @@ import (
 func (m *Mirror) Bundle(ctx context.Context, q host.CloneRequest, have []string) (answer host.BundleAnswer, made io.ReadCloser, err error) {
 	defer func() { err = host.WithCode(err) }()
 	var bundle *os.File
-	err = m.withLock(ctx, func() (err error) {
-		if answer.CloneAnswer, err = m.fetch(ctx, q.Branch, q.Delivered); err != nil {
+	err = m.withLock(ctx, func(w writer) (err error) {
+		if answer.CloneAnswer, err = w.fetch(ctx, q.Branch, q.Delivered); err != nil {
 			return err
 		}
 		answer.Head = "refs/heads/" + m.headBranch()
@@ -125,11 +125,11 @@ func (m *Mirror) Tips(ctx context.Context) (tips []string, err error) {
 
 // CloneBundle fills an empty workspace from a bundle, the file at a path. The mirror knows its remote only by the address.
 func (m *Mirror) CloneBundle(ctx context.Context, workspace, branch string, from host.BundleAnswer, bundle string) error {
-	_, err := m.fill(ctx, workspace, branch, func() (host.CloneAnswer, error) {
-		if err := m.setHead(ctx, from.Head, len(from.Commit) == sha256Length); err != nil {
+	_, err := m.fill(ctx, workspace, branch, func(w writer) (host.CloneAnswer, error) {
+		if err := w.setHead(ctx, from.Head, len(from.Commit) == sha256Length); err != nil {
 			return host.CloneAnswer{}, err
 		}
-		return from.CloneAnswer, m.fetchFrom(ctx, m.fileGit, bundle)
+		return from.CloneAnswer, w.fetchFrom(ctx, m.fileGit, bundle)
 	})
 	return err
 }
@@ -149,7 +149,7 @@ func (m *Mirror) MakePack(ctx context.Context, workspace, commit string, have []
 		err = fmt.Errorf("HEAD of %s is no longer %s", workspace, commit)
 	}
 	if err == nil && !m.exists() {
-		err = m.withLock(ctx, func() error { return m.setHead(ctx, "refs/heads/main", len(commit) == sha256Length) })
+		err = m.withLock(ctx, func(w writer) error { return w.setHead(ctx, "refs/heads/main", len(commit) == sha256Length) })
 	}
 	if err == nil {
 		have, err = m.existing(ctx, head.Objects, have)

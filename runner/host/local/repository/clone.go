@@ -16,15 +16,15 @@ import (
 
 // Clone fills an empty workspace as host.CloneRequest describes.
 func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string) (host.CloneAnswer, error) {
-	return m.fill(ctx, workspace, branch, func() (host.CloneAnswer, error) { return m.fetch(ctx, branch, delivered) })
+	return m.fill(ctx, workspace, branch, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) })
 }
 
 // fill fills an empty workspace after update, which brings into the mirror what the clone needs.
 func (m *Mirror) fill(
-	ctx context.Context, workspace, branch string, update func() (host.CloneAnswer, error),
+	ctx context.Context, workspace, branch string, update func(writer) (host.CloneAnswer, error),
 ) (answer host.CloneAnswer, err error) {
-	err = m.withLock(ctx, func() (err error) {
-		if answer, err = update(); err != nil {
+	err = m.withLock(ctx, func(w writer) (err error) {
+		if answer, err = update(w); err != nil {
 			return err
 		}
 		return m.copyTo(ctx, workspace)
@@ -37,7 +37,7 @@ func (m *Mirror) fill(
 }
 
 // fetch updates the mirror, and chooses the commit to check out.
-func (m *Mirror) fetch(ctx context.Context, branch, delivered string) (answer host.CloneAnswer, err error) {
+func (m writer) fetch(ctx context.Context, branch, delivered string) (answer host.CloneAnswer, err error) {
 	if answer.Base, err = m.update(ctx); err == nil {
 		err = m.checkBranch(ctx, branch, answer.Base)
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -54,7 +55,7 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 		if d.Commit != "" && (d.Commit == cloned.Commit || d.Commit == d.last) { // there is nothing to deliver
 			return answer, nil
 		}
-		if err := m.mustContain(ctx, cloned); err != nil {
+		if err := d.mustContain(ctx); err != nil {
 			return answer, err
 		}
 	}
@@ -74,6 +75,32 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 	return answer, nil
 }
 
+// mustContain returns an error unless the remote has the commit of another address from which the workspace was cloned: else that was
+// another repository, and a push would bring its whole history here. An empty address is not known, and no reason to refuse.
+func (d *delivery) mustContain(ctx context.Context) error {
+	cloned := d.Cloned
+	if cloned.URL == "" {
+		return nil
+	}
+	has := func() bool { // not an empty commit
+		out, err := d.output(d.localGit(ctx, "for-each-ref", "--count=1", "--contains="+cloned.Commit))
+		return err == nil && out != ""
+	}
+	if d.exists() && d.renewConfig() == nil && has() {
+		return nil
+	}
+	err := d.withLock(ctx, func(w writer) error {
+		_, err := w.update(ctx)
+		return err
+	})
+	if err != nil || has() {
+		return err
+	}
+	return reconcile.NewError(host.CodeRepositoryChanged,
+		fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned.URL, d.Address()),
+		"set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on")
+}
+
 // receive brings HEAD of a workspace with its history into the mirror, and finds the base. It creates the mirror if it is missing.
 func (d *delivery) receive(ctx context.Context) (err error) {
 	if d.exists() {
@@ -83,8 +110,8 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 		d.base, err = d.findBase(ctx)
 	}
 	if d.base == "" {
-		err = d.withLock(ctx, func() (err error) {
-			d.base, err = d.update(ctx)
+		err = d.withLock(ctx, func(w writer) (err error) {
+			d.base, err = w.update(ctx)
 			return err
 		})
 	}
@@ -138,7 +165,7 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 	if have, err = d.references(ctx); err != nil {
 		return err
 	}
-	return d.withLock(ctx, func() error {
+	return d.withLock(ctx, func(writer) error {
 		return d.run(d.packCommand(ctx, incoming, []string{d.Commit}, have, filepath.Join(d.path, "objects", "pack", "pack")))
 	})
 }
@@ -225,7 +252,7 @@ const attempts = "refs/symphony/"
 
 // record sets a reference of the mirror to the commit.
 func (d *delivery) record(ctx context.Context, reference string) error {
-	return d.withLock(ctx, func() error { return d.run(d.localGit(ctx, "update-ref", reference, d.Commit)) })
+	return d.withLock(ctx, func(writer) error { return d.run(d.localGit(ctx, "update-ref", reference, d.Commit)) })
 }
 
 // attempted reports whether a commit may have been pushed to the branch from here.

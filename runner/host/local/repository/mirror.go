@@ -57,22 +57,39 @@ var notInName = text.Pattern(`[^A-Za-z0-9._-]`)
 // lockStep is how often a wait for the lock checks whether it was given up.
 const lockStep = 100 * time.Millisecond
 
+// writer is a mirror while this process holds its lock. Only then its branches, its default branch and its packs change.
+type writer struct{ *Mirror }
+
 // withLock holds the lock of the mirror while f writes there. Git commands inherit the lock: if this process dies, it is released when
 // they have ended, and the next holder removes what they left.
-func (m *Mirror) withLock(ctx context.Context, f func() error) error {
-	if err := m.acquire(ctx); err != nil {
+func (m *Mirror) withLock(ctx context.Context, f func(writer) error) (err error) {
+	if m.lock, err = m.openLock(ctx); err != nil {
 		return err
 	}
-	return errors.Join(f(), m.release())
+	defer func() {
+		_ = unix.Flock(int(m.lock.Fd()), unix.LOCK_UN) // a program that git left in the background has the file, too
+		err = errors.Join(err, m.lock.Close())
+		m.lock = nil
+	}()
+	w := writer{m}
+	w.removeLeftovers()
+	if m.exists() {
+		err = m.renewConfig()
+	}
+	if err == nil {
+		err = f(w)
+	}
+	return err
 }
 
-func (m *Mirror) acquire(ctx context.Context) error {
+// openLock opens the file of the lock, and locks it.
+func (m *Mirror) openLock(ctx context.Context) (*os.File, error) {
 	if err := files.OwnDir(filepath.Dir(m.path)); err != nil {
-		return files.Failed(err, "create the directory of mirrors")
+		return nil, files.Failed(err, "create the directory of mirrors")
 	}
 	f, err := os.OpenFile(m.path+".lock", os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return files.Failed(err, "lock the mirror")
+		return nil, files.Failed(err, "lock the mirror")
 	}
 	for {
 		err = proc.Lock(f, unix.LOCK_EX, lockStep)
@@ -85,29 +102,15 @@ func (m *Mirror) acquire(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(err, f.Close())
+		return nil, errors.Join(err, f.Close())
 	}
-	m.lock = f
-	m.removeLeftovers()
-	if m.exists() {
-		if err := m.renewConfig(); err != nil {
-			return errors.Join(err, m.release())
-		}
-	}
-	return nil
-}
-
-func (m *Mirror) release() error {
-	_ = unix.Flock(int(m.lock.Fd()), unix.LOCK_UN) // a program that git left in the background has the file, too
-	err := m.lock.Close()
-	m.lock = nil
-	return err
+	return f, nil
 }
 
 // removeLeftovers removes locks and temporary files of git commands that were killed, and references that are empty after a power
 // failure, with which git would refuse every fetch.
-func (m *Mirror) removeLeftovers() {
-	paths := m.find("*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/pack/*.keep", "objects/??/tmp_obj_*")
+func (m writer) removeLeftovers() {
+	paths := find(m.path, "*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/pack/*.keep", "objects/??/tmp_obj_*")
 	_ = filepath.WalkDir(filepath.Join(m.path, "refs"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			info, err := d.Info()
@@ -120,9 +123,7 @@ func (m *Mirror) removeLeftovers() {
 	for _, path := range paths {
 		_ = os.Remove(path) // git reports a lock that is left
 	}
-	left, _ := fs.Glob(os.DirFS(filepath.Dir(m.path)), incomingPrefix+"*")
-	for _, name := range left {
-		path := filepath.Join(filepath.Dir(m.path), name)
+	for _, path := range find(filepath.Dir(m.path), incomingPrefix+"*") {
 		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > oldestIncoming {
 			_ = os.RemoveAll(path) // the next holder of the lock tries again
 		}
@@ -132,18 +133,18 @@ func (m *Mirror) removeLeftovers() {
 // oldestIncoming is the age from which on what a delivery brings does not belong to a running one.
 const oldestIncoming = 24 * time.Hour
 
-// find returns the paths in the mirror that match patterns.
-func (m *Mirror) find(patterns ...string) (paths []string) {
+// find returns the paths in a directory that match patterns.
+func find(dir string, patterns ...string) (paths []string) {
 	for _, pattern := range patterns {
-		found, _ := fs.Glob(os.DirFS(m.path), pattern) // the patterns are valid
-		paths = append(paths, text.Map(found, func(name string) string { return filepath.Join(m.path, name) })...)
+		found, _ := fs.Glob(os.DirFS(dir), pattern) // the patterns are valid
+		paths = append(paths, text.Map(found, func(name string) string { return filepath.Join(dir, name) })...)
 	}
 	return paths
 }
 
 // update brings the branches and tags of the remote into the mirror, which it creates if it is missing. It returns the name of the
-// base. The lock must be held.
-func (m *Mirror) update(ctx context.Context) (base string, err error) {
+// base.
+func (m writer) update(ctx context.Context) (base string, err error) {
 	if m.remote.Base == "" || !m.exists() {
 		if err := m.readHead(ctx); err != nil {
 			return "", err
@@ -156,7 +157,7 @@ func (m *Mirror) update(ctx context.Context) (base string, err error) {
 }
 
 // fetchFrom makes branches and tags those of a remote or a bundle.
-func (m *Mirror) fetchFrom(ctx context.Context, git func(context.Context, ...string) *exec.Cmd, from string) error {
+func (m writer) fetchFrom(ctx context.Context, git func(context.Context, ...string) *exec.Cmd, from string) error {
 	err := m.unlessKilled(ctx, func() error {
 		return m.run(git(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
 			"--", from, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"))
@@ -179,8 +180,8 @@ func ofSignal(ctx context.Context, err error) error {
 	return err
 }
 
-// unlessKilled calls do, and once more if a signal has ended git meanwhile. The lock must be held.
-func (m *Mirror) unlessKilled(ctx context.Context, do func() error) error {
+// unlessKilled calls do, and once more if a signal has ended git meanwhile.
+func (m writer) unlessKilled(ctx context.Context, do func() error) error {
 	err := do()
 	if !killed(err) || ctx.Err() != nil {
 		return err
@@ -206,8 +207,8 @@ const maxPacks = 50
 
 // joinPacks joins packs, of which each fetch and delivery adds one. Unlike git gc it removes no object, whether a reference leads to
 // it or not. What fails is tried again after the next fetch.
-func (m *Mirror) joinPacks(ctx context.Context) {
-	if len(m.find("objects/pack/*.pack")) > maxPacks {
+func (m writer) joinPacks(ctx context.Context) {
+	if len(find(m.path, "objects/pack/*.pack")) > maxPacks {
 		_ = m.run(m.localGit(ctx, "repack", "--geometric=2", "-d", "-n", "-q"))
 	}
 }
@@ -241,34 +242,8 @@ func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
 	return m.run(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit)) == nil
 }
 
-// mustContain returns an error unless the remote has the commit of another address from which a workspace was cloned: else that was another
-// repository, and a push would bring its whole history here. An empty address is not known, and no reason to refuse.
-func (m *Mirror) mustContain(ctx context.Context, cloned host.Origin) error {
-	if cloned.URL == "" {
-		return nil
-	}
-	commit := cloned.Commit
-	has := func() bool {
-		out, err := m.output(m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+commit))
-		return err == nil && out != ""
-	}
-	if commit != "" && m.exists() && m.renewConfig() == nil && has() {
-		return nil
-	}
-	err := m.withLock(ctx, func() error {
-		_, err := m.update(ctx)
-		return err
-	})
-	if err != nil || commit != "" && has() {
-		return err
-	}
-	return reconcile.NewError(host.CodeRepositoryChanged,
-		fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned.URL, m.Address()),
-		"set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on")
-}
-
 // readHead asks the remote for its default branch, and creates the mirror if it is missing.
-func (m *Mirror) readHead(ctx context.Context) error {
+func (m writer) readHead(ctx context.Context) error {
 	var out string
 	err := m.unlessKilled(ctx, func() (err error) {
 		out, err = m.output(m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD"))
@@ -298,7 +273,7 @@ func (m *Mirror) readHead(ctx context.Context) error {
 const sha256Length = 64
 
 // setHead records the default branch, and creates the mirror if it is missing.
-func (m *Mirror) setHead(ctx context.Context, head string, sha256 bool) error {
+func (m writer) setHead(ctx context.Context, head string, sha256 bool) error {
 	if !m.exists() {
 		return m.create(head, sha256)
 	}
@@ -338,7 +313,7 @@ func (m *Mirror) renewConfig() error {
 }
 
 // create creates an empty mirror.
-func (m *Mirror) create(head string, sha256 bool) error {
+func (m writer) create(head string, sha256 bool) error {
 	var err error
 	for _, dir := range []string{"", "objects", "refs"} {
 		if err == nil {

@@ -21,7 +21,7 @@ import (
 func (m *Mirror) OpenPullRequest(ctx context.Context, r host.PullRequestRequest) (answer host.PullRequestAnswer, err error) {
 	hub, err := m.gitHub(ctx, r.GitHub)
 	if err == nil && m.remote.Base == "" { // it may have another name by now
-		err = m.withLock(ctx, func() error { return m.readHead(ctx) })
+		err = m.withLock(ctx, func(w writer) error { return w.readHead(ctx) })
 	}
 	if err == nil {
 		answer.By = hub.by
