@@ -31,11 +31,22 @@ type Machine interface {
 	Roots
 	// Run returns a run, by its id, for the worker that carries it out. Nothing happens before the first call of a method of it.
 	Run(id string) Run
+	// Facts reads the requested facts about a directory. It changes nothing, and runs no program that a repository names.
+	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
+}
+
+// Local is the machine of this process, of which more can be asked than of others.
+type Local interface {
+	Machine
 	// Left lists the processes that a run has left whose worker has exited, and End ends them.
 	Left(ctx context.Context, r LeftRequest) (LeftAnswer, error)
 	End(ctx context.Context, r LeftRequest) (LeftAnswer, error)
-	// Facts reads the requested facts about a directory. It changes nothing, and runs no program that a repository names.
-	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
+	// TryRoot returns an error if a root does not exist and can't be created. It tries.
+	TryRoot(ctx context.Context, r RootRequest) error
+	// Inspect describes a workspace for operators. It changes nothing, and runs no program that a repository names.
+	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
+	// Leave gives up the projects that a state directory has claimed in a root.
+	Leave(ctx context.Context, r LeaveRequest) error
 }
 
 // Run is what a machine holds for one run. The calls are sequential, except for Observe, Login, MakeHome and Start.

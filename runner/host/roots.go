@@ -12,11 +12,8 @@ import (
 type Roots interface {
 	// Root reads the state of a workspace root. The error names the records that can't be read; the others are returned.
 	Root(ctx context.Context, r RootRequest) (RootAnswer, error)
-	// TryRoot returns an error if a root does not exist and can't be created. It tries.
-	TryRoot(ctx context.Context, r RootRequest) error
-	// Inspect describes a workspace for operators. Diff writes what its work has changed since its base commit, as git diff does, and
-	// reports whether there is a repository. Neither changes anything, or runs a program that a repository names.
-	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
+	// Diff writes what the work in a workspace has changed since its base commit, as git diff does, and reports whether there is a
+	// repository. It changes nothing, and runs no program that a repository names.
 	Diff(ctx context.Context, r WorkspaceRequest, w io.Writer) (found bool, err error)
 	// Examine looks for work in a workspace that exists nowhere else.
 	Examine(ctx context.Context, r ExamineRequest) (ExamineAnswer, error)
@@ -30,8 +27,6 @@ type Roots interface {
 	DeleteTrash(ctx context.Context, r TrashRequest) error
 	// Purge deletes removed workspaces whose time in the trash is over.
 	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
-	// Leave gives up the projects that a state directory has claimed in a root.
-	Leave(ctx context.Context, r LeaveRequest) error
 }
 
 // RootRequest asks about a workspace root, which need not exist, or for a purge of its trash.

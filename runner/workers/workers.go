@@ -34,9 +34,9 @@ type Local struct {
 	// Workflow is the workflow as dispatched, without a literal key. It was read from WorkflowPath.
 	Workflow     []byte
 	WorkflowPath string
-	Model        string       // of the agents of these runs; empty for that of the workflow
-	Machine      host.Machine // where runs do their work
-	Secret       []byte       // what the worker needs beside Workflow, passed over a pipe; nil for nothing
+	Model        string     // of the agents of these runs; empty for that of the workflow
+	Machine      host.Local // where runs do their work
+	Secret       []byte     // what the worker needs beside Workflow, passed over a pipe; nil for nothing
 	// NextSlot returns the account's next free slot for an agent's worker (reconcile.Accounts), an error if there is none. It is
 	// nil or returns nil if the number of runs is not limited.
 	NextSlot func() (*os.File, error)

@@ -61,7 +61,7 @@ const (
 )
 
 // Serve serves the run until it ends. It ends early, and ends the run, if ctx ends or if there was no link for too long.
-func Serve(ctx context.Context, m host.Machine, p Place, o Options) error {
+func Serve(ctx context.Context, m host.Local, p Place, o Options) error {
 	release, err := p.hold(2 * goodbye) // the daemon of an earlier incarnation may be ending
 	if err != nil {
 		return fmt.Errorf("run %s is served already: %w", p.RunID, err)
@@ -99,7 +99,7 @@ func Serve(ctx context.Context, m host.Machine, p Place, o Options) error {
 }
 
 // takeOver makes this process the daemon of an incarnation. It ends what an earlier daemon has left that was killed.
-func takeOver(ctx context.Context, m host.Machine, p Place, incarnation int64) error {
+func takeOver(ctx context.Context, m host.Local, p Place, incarnation int64) error {
 	status, err := p.Status()
 	switch {
 	case err != nil:
@@ -166,7 +166,7 @@ func (d *daemon) wait(ctx context.Context) (end string) {
 		case <-ctx.Done():
 			return EndTerminated
 		case <-observe.C:
-			if err := d.server.Observe(ctx); err != nil {
+			if _, err := d.server.Run.Observe(ctx); err != nil {
 				d.Log.Warn("processes of the run", "error", err)
 			}
 		case <-ticks.C:

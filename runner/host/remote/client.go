@@ -196,8 +196,7 @@ func (c *Client) EndRun(ctx context.Context, r host.KillRequest) error {
 // Release tells the server that the run has ended, whereupon it ends.
 func (c *Client) Release(ctx context.Context) error {
 	err := tell(ctx, c, "Release", nothing{})
-	var known *reconcile.Error
-	if errors.As(err, &known) && known.Code == CodeEnded {
+	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == CodeEnded {
 		return nil
 	}
 	return err

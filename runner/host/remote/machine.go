@@ -36,16 +36,6 @@ var (
 // Run implements host.Machine.
 func (m Machine) Run(string) host.Run { return run{m.Client, m.Mirrors} }
 
-// Left implements host.Machine.
-func (m Machine) Left(ctx context.Context, r host.LeftRequest) (host.LeftAnswer, error) {
-	return ask[host.LeftAnswer](ctx, m.Client, "Left", r)
-}
-
-// End implements host.Machine.
-func (m Machine) End(ctx context.Context, r host.LeftRequest) (host.LeftAnswer, error) {
-	return ask[host.LeftAnswer](ctx, m.Client, "End", r)
-}
-
 // Facts implements host.Machine.
 func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
 	return ask[host.FactsAnswer](ctx, m.Client, "Facts", r)
@@ -54,16 +44,6 @@ func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnsw
 // Root implements host.Roots.
 func (m Machine) Root(ctx context.Context, r host.RootRequest) (host.RootAnswer, error) {
 	return ask[host.RootAnswer](ctx, m.Client, "Root", r)
-}
-
-// TryRoot implements host.Roots.
-func (m Machine) TryRoot(ctx context.Context, r host.RootRequest) error {
-	return tell(ctx, m.Client, "TryRoot", r)
-}
-
-// Inspect implements host.Roots.
-func (m Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (host.InspectAnswer, error) {
-	return ask[host.InspectAnswer](ctx, m.Client, "Inspect", r)
 }
 
 // Diff implements host.Roots.
@@ -103,11 +83,6 @@ func (m Machine) DeleteTrash(ctx context.Context, r host.TrashRequest) error {
 // Purge implements host.Roots.
 func (m Machine) Purge(ctx context.Context, r host.RootRequest) (host.PurgeAnswer, error) {
 	return ask[host.PurgeAnswer](ctx, m.Client, "Purge", r)
-}
-
-// Leave implements host.Roots.
-func (m Machine) Leave(ctx context.Context, r host.LeaveRequest) error {
-	return tell(ctx, m.Client, "Leave", r)
 }
 
 // Prepare implements host.Run.

@@ -19,26 +19,22 @@ type diffResult struct {
 // host.Process.
 func methods(m host.Machine, run host.Run, c *children) map[string]method {
 	all := map[string]method{
-		"Left": methodOf(m.Left), "End": methodOf(m.End), "Facts": methodOf(m.Facts), "Root": methodOf(m.Root),
-		"TryRoot": methodOf(withoutResult(m.TryRoot)), "Inspect": methodOf(m.Inspect), "Examine": methodOf(m.Examine),
+		"Facts": methodOf(m.Facts), "Root": methodOf(m.Root), "Examine": methodOf(m.Examine),
 		"RemoveWorkspace": methodOf(m.RemoveWorkspace), "ListTrash": methodOf(m.ListTrash), "Restore": methodOf(m.Restore),
-		"DeleteTrash": methodOf(withoutResult(m.DeleteTrash)), "Purge": methodOf(m.Purge), "Leave": methodOf(withoutResult(m.Leave)),
+		"DeleteTrash": methodOf(withoutResult(m.DeleteTrash)), "Purge": methodOf(m.Purge),
 		"Diff": methodOf(func(ctx context.Context, r host.WorkspaceRequest) (diffResult, error) {
 			var text limitedText
 			found, err := m.Diff(ctx, r, &text)
 			return diffResult{found, text.String()}, err
 		}),
 
-		"Prepare": methodOf(run.Prepare), "Open": methodOf(withoutParameters(run.Open)), "Confirm": methodOf(withoutResult(run.Confirm)),
-		"Verify": methodOf(withoutParameters(run.Verify)), "Login": methodOf(run.Login), "MakeHome": methodOf(withoutResult(run.MakeHome)),
+		"Prepare": methodOf(run.Prepare), "Open": methodOf(withoutBoth(run.Open)), "Confirm": methodOf(withoutResult(run.Confirm)),
+		"Verify": methodOf(withoutBoth(run.Verify)), "Login": methodOf(run.Login), "MakeHome": methodOf(withoutResult(run.MakeHome)),
 		"RunHook": methodOf(run.RunHook), "GuardGit": methodOf(withoutResult(run.GuardGit)), "Kill": methodOf(run.Kill),
-		"RestoreGit": methodOf(func(ctx context.Context, _ nothing) (host.GitRestored, error) { return run.RestoreGit(ctx) }),
-		"Observe":    methodOf(func(ctx context.Context, _ nothing) (host.ObserveAnswer, error) { return run.Observe(ctx) }),
-		"Finish":     methodOf(withoutParameters(run.Finish)), "PrepareRemoval": methodOf(run.PrepareRemoval),
-		"Remove": methodOf(func(ctx context.Context, _ nothing) (host.RemoveAnswer, error) { return run.Remove(ctx) }),
-		"Start": methodOf(func(ctx context.Context, r host.StartRequest) (started, error) {
-			return c.start(ctx, run, r)
-		}),
+		"RestoreGit": methodOf(withoutParameters(run.RestoreGit)), "Observe": methodOf(withoutParameters(run.Observe)),
+		"Finish": methodOf(withoutBoth(run.Finish)), "PrepareRemoval": methodOf(run.PrepareRemoval),
+		"Remove": methodOf(withoutParameters(run.Remove)),
+		"Start":  methodOf(func(ctx context.Context, r host.StartRequest) (started, error) { return c.start(ctx, run, r) }),
 	}
 	maps.Copy(all, c.methods())
 	if steps, serves := run.(host.RepositorySteps); serves {

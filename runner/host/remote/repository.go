@@ -112,8 +112,7 @@ func (r run) deliverTo(ctx context.Context, m host.Mirror, q host.DeliverRequest
 	work := host.Work{Commit: there.Commit, Cloned: there.Cloned, Tips: there.Tips}
 	work.Pack = func(ctx context.Context, have []string, to io.Writer) error {
 		made, err := ask[host.PackAnswer](ctx, r.Client, "MakePack", host.PackRequest{Address: m.Address(), Commit: there.Commit, Have: have})
-		var known *reconcile.Error
-		if errors.As(err, &known) {
+		if known, ok := errors.AsType[*reconcile.Error](err); ok {
 			err = errors.New(known.Message)
 		}
 		if err != nil {

@@ -21,9 +21,10 @@ const maxCalls = 256
 type Server struct {
 	// Released is called before the worker's call of Release is answered. May be nil.
 	Released func() error
+	// Run is the run.
+	Run host.Run
 
 	of       Incarnation
-	run      host.Run
 	methods  map[string]method
 	children *children
 	ctx      context.Context
@@ -44,16 +45,16 @@ type served struct {
 	calls   map[int64]context.CancelFunc
 	ctx     context.Context // of its calls; ends when a newer client takes its place
 	stop    context.CancelFunc
+	ready   chan struct{} // closed when the calls of all clients before it have ended; only then it makes calls
 	working sync.WaitGroup
-	before  *served // whose place it takes, until the calls of that client have ended
 }
 
-// andEarlier returns a client, and those before it whose calls may go on; none for nil. Server.mu is held.
-func (c *served) andEarlier() (list []*served) {
-	for ; c != nil; c = c.before {
-		list = append(list, c)
+// wait waits for the end of the calls of a client that makes no new ones, and of those before it. There may be no client.
+func (c *served) wait() {
+	if c != nil {
+		<-c.ready
+		c.working.Wait()
 	}
-	return list
 }
 
 // method carries out one call with encoded parameters.
@@ -61,11 +62,11 @@ type method func(ctx context.Context, with json.RawMessage) (any, error)
 
 // NewServer returns the server of one incarnation of a run. In dir, which exists, it keeps what the run's processes write.
 func NewServer(m host.Machine, of Incarnation, dir string) *Server {
-	s := &Server{of: of, run: m.Run(of.RunID), replaced: map[string]bool{}, lostAt: time.Now()}
+	s := &Server{of: of, Run: m.Run(of.RunID), replaced: map[string]bool{}, lostAt: time.Now()}
 	s.children = &children{dir: dir, all: map[int64]*child{}}
-	s.methods = methods(m, s.run, s.children)
+	s.methods = methods(m, s.Run, s.children)
 	s.methods["EndRun"] = methodOf(withoutResult(s.endWork))
-	s.methods["Release"] = methodOf(withoutParameters(func(context.Context) error {
+	s.methods["Release"] = methodOf(withoutBoth(func(context.Context) error {
 		if s.Released == nil {
 			return nil
 		}
@@ -79,12 +80,10 @@ func NewServer(m host.Machine, of Incarnation, dir string) *Server {
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	clients := s.client.andEarlier()
+	client := s.client
 	s.mu.Unlock()
 	s.stop()
-	for _, c := range clients {
-		c.working.Wait()
-	}
+	client.wait()
 	return s.children.close()
 }
 
@@ -99,7 +98,7 @@ func (s *Server) EndRun(ctx context.Context) error {
 func (s *Server) endWork(ctx context.Context, r host.KillRequest) error {
 	s.children.sendEOF(ctx)
 	err := s.children.close()
-	if openErr := s.run.Open(ctx); openErr != nil { // in a daemon that was started only for this
+	if openErr := s.Run.Open(ctx); openErr != nil { // in a daemon that was started only for this
 		return errors.Join(err, openErr)
 	}
 	return errors.Join(err, s.killRest(ctx, r))
@@ -107,9 +106,9 @@ func (s *Server) endWork(ctx context.Context, r host.KillRequest) error {
 
 // killRest kills what is left of the run, and ends it.
 func (s *Server) killRest(ctx context.Context, r host.KillRequest) error {
-	left, killErr := s.run.Kill(ctx, r)
-	_, restoreErr := s.run.RestoreGit(ctx)
-	return errors.Join(killErr, host.Leftover("run "+s.of.RunID, left.Processes), restoreErr, s.run.Finish(ctx))
+	left, killErr := s.Run.Kill(ctx, r)
+	_, restoreErr := s.Run.RestoreGit(ctx)
+	return errors.Join(killErr, host.Leftover("run "+s.of.RunID, left.Processes), restoreErr, s.Run.Finish(ctx))
 }
 
 // Silent returns for how long no client was connected.
@@ -121,12 +120,6 @@ func (s *Server) Silent() time.Duration {
 		return 0
 	}
 	return time.Since(s.lostAt)
-}
-
-// Observe records the processes of the run, as its worker does while there is a link.
-func (s *Server) Observe(ctx context.Context) error {
-	_, err := s.run.Observe(ctx)
-	return err
 }
 
 // CloseProcesses closes the processes that the worker has not closed.
@@ -165,27 +158,23 @@ func (s *Server) take(stream *stream, h hello) (*served, error) {
 		s.mu.Unlock()
 		return nil, errors.New("run " + s.of.RunID + " is ending there")
 	}
-	client := s.client
-	if client != nil {
-		client.stream.end()
+	before := s.client
+	if before != nil {
+		before.stream.end()
 	}
-	if client == nil || client.id != h.Client {
-		client = &served{id: h.Client, session: newSession(), calls: map[int64]context.CancelFunc{}, before: s.client}
+	client := before
+	if before == nil || before.id != h.Client {
+		client = &served{id: h.Client, session: newSession(), calls: map[int64]context.CancelFunc{}, ready: make(chan struct{})}
 		client.ctx, client.stop = context.WithCancel(s.ctx)
-		if s.client != nil {
-			s.replaced[s.client.id] = true
-			s.client.stop()
+		if before != nil {
+			s.replaced[before.id] = true
+			before.stop()
 		}
+		go func() { before.wait(); close(client.ready) }()
 	}
 	client.stream, s.client = stream, client
-	earlier := client.before.andEarlier()
 	s.mu.Unlock()
-	for _, c := range earlier {
-		c.working.Wait()
-	}
-	s.mu.Lock()
-	client.before = nil
-	s.mu.Unlock()
+	<-client.ready
 	return client, nil
 }
 
@@ -285,6 +274,10 @@ func withoutResult[Q any](f func(context.Context, Q) error) func(context.Context
 	return func(ctx context.Context, q Q) (nothing, error) { return nothing{}, f(ctx, q) }
 }
 
-func withoutParameters(f func(context.Context) error) func(context.Context, nothing) (nothing, error) {
+func withoutParameters[A any](f func(context.Context) (A, error)) func(context.Context, nothing) (A, error) {
+	return func(ctx context.Context, _ nothing) (A, error) { return f(ctx) }
+}
+
+func withoutBoth(f func(context.Context) error) func(context.Context, nothing) (nothing, error) {
 	return func(ctx context.Context, _ nothing) (nothing, error) { return nothing{}, f(ctx) }
 }

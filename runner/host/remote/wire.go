@@ -101,8 +101,7 @@ func newFault(err error) *fault {
 		return nil
 	}
 	f := &fault{Message: err.Error()}
-	var known *reconcile.Error
-	if errors.As(host.WithCode(err), &known) {
+	if known, ok := errors.AsType[*reconcile.Error](host.WithCode(err)); ok {
 		f.Code, f.Message, f.Hint = known.Code, known.Message, known.Hint
 	}
 	for _, name := range slices.Sorted(maps.Keys(sentinels)) {

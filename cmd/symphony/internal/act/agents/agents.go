@@ -67,7 +67,7 @@ func Open(ctx context.Context, w *environ.Env) (*Agents, error) {
 	a := &Agents{DB: db, p: openProject(w)}
 	a.account = project.OpenPassAccount(a.p, "", func(string) {})
 	a.runners = &workers.Local{
-		Machine: project.NewMachine(dir, ""), StateDir: dir, Env: a.p.WorkerEnviron(), NextSlot: a.account.NextSlot,
+		Machine: project.NewMachine(dir), StateDir: dir, Env: a.p.WorkerEnviron(), NextSlot: a.account.NextSlot,
 		Scopes: &proc.ScopeManager{Env: w.Environ},
 	}
 	if a.runners.Exe, err = project.RunningProgram(); err == nil {

@@ -80,7 +80,7 @@ func Stop(ctx context.Context, p *project.Project, o StopOptions) (Result, error
 	}
 	o.setDefaults()
 	r, err := operate(ctx, p, Command{Verb: verb, Issue: o.Issue}, func(op *operation) error {
-		local := workers.Local{Machine: project.NewMachine(p.StateDir, ""), StateDir: p.StateDir}
+		local := workers.Local{Machine: project.NewMachine(p.StateDir), StateDir: p.StateDir}
 		s := &stopping{operation: op, tell: o, local: local, began: proc.Monotonic()}
 		before, _ := s.unsettledRuns(ctx) // the write below reports database errors
 		if err := s.run(ctx); err != nil {

@@ -23,16 +23,12 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer)
 	if err != nil {
 		return "", err
 	}
-	machine := project.ThisMachine()
-	if run.Host != "" {
-		far, leave, visitErr := project.Visit(ctx, p, db, run.Host)
-		if visitErr != nil {
-			return run.Identifier, visitErr
-		}
-		defer func() { err = errors.Join(err, leave()) }()
-		machine = far.Machine
+	on, leave, err := project.Visit(ctx, p, db, run.Host)
+	if err != nil {
+		return run.Identifier, err
 	}
-	found, err := machine.Diff(ctx, host.WorkspaceRequest{Path: run.WorkspacePath}, w)
+	defer func() { err = errors.Join(err, leave()) }()
+	found, err := on.Machine.Diff(ctx, host.WorkspaceRequest{Path: run.WorkspacePath}, w)
 	if err == nil && !found {
 		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+run.WorkspaceWhere(),
 			"symphony show "+run.Identifier+" says what is there")

@@ -44,21 +44,21 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 }
 
 // ThisMachine returns this machine, for what belongs to no run: workspace roots and directories.
-func ThisMachine() host.Machine { return NewMachine("", "") }
+func ThisMachine() host.Local { return NewMachine("") }
 
-// NewMachine returns the machine on which the runs of a state directory work. accountDir has the locks that all projects of the account
-// share; empty where no agent is started.
-func NewMachine(stateDir, accountDir string) host.Machine {
-	return NewWorkersMachine(stateDir, accountDir, nil)
+// NewMachine returns the machine on which the runs of a state directory work, for what is not its worker.
+func NewMachine(stateDir string) host.Local {
+	return local.Machine{StateDir: stateDir, PrepareHome: codex.PrepareHome}
 }
 
-// NewWorkersMachine returns the machine of a worker, which shares a login shell with the others that have logins, nil for no others.
+// NewWorkersMachine returns the machine of a worker. accountDir has the locks that all projects of the account share. The worker shares a
+// login shell with the others that have logins, nil for no others.
 func NewWorkersMachine(stateDir, accountDir string, logins *os.File) host.Machine {
 	return local.Machine{StateDir: stateDir, AccountDir: accountDir, Logins: logins, PrepareHome: codex.PrepareHome}
 }
 
 // NewServedMachine returns this machine for a run whose worker is on another one.
-func NewServedMachine(w *environ.Env, stateDir string) host.Machine {
+func NewServedMachine(w *environ.Env, stateDir string) host.Local {
 	return local.Machine{
 		StateDir: stateDir, AccountDir: stateDir, PrepareHome: codex.PrepareHome,
 		Account: host.Account{Home: w.Home, StateDir: stateDir, Env: host.Scrub(w.Environ)},
@@ -80,7 +80,7 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 		return nil, err
 	}
 	l := &workers.Local{
-		Machine: NewMachine(p.StateDir, ""), StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
+		Machine: NewMachine(p.StateDir), StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
 		Project: cfg.Policy.Project, Root: paths.Real(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
 		Scopes: &proc.ScopeManager{Env: p.Env.Environ},
 	}
@@ -203,7 +203,7 @@ func Inspect(ctx context.Context, p *Project, cfg *workflow.Config, parent strin
 // NewTakeover returns a takeover of an issue's workspace below root.
 func NewTakeover(p *Project, cfg *workflow.Config, issue reconcile.Issue, root string, log *slog.Logger) *runner.Takeover {
 	return &runner.Takeover{
-		Config: RunnerConfig(p, cfg.For(issue.Labels, "")), Machine: NewMachine(p.StateDir, ""), Hold: workers.Hold, StateDir: p.StateDir,
+		Config: RunnerConfig(p, cfg.For(issue.Labels, "")), Machine: NewMachine(p.StateDir), Hold: workers.Hold, StateDir: p.StateDir,
 		ID: NewRunID(p.Env.Now()), Issue: issue, Root: root, Env: p.Environ(), Now: p.Env.Now, Log: log,
 	}
 }

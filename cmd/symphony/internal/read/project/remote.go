@@ -116,13 +116,17 @@ const (
 )
 
 // Visit reaches a host for a command of an operator, as the worker of a run reaches it. The run has an id of its own and is not recorded.
-// If the error is nil, leave must be called. Slurm's nodes share their workspaces with this machine; other engines are not reached.
+// If the error is nil, leave must be called. Without a name it is this machine. Slurm's nodes share their workspaces with this machine;
+// other engines are not reached.
 func Visit(ctx context.Context, p *Project, db *state.DB, hostName string) (far runner.Far, leave func() error, err error) {
+	stay := func() error { return nil }
 	switch hostName {
-	case reconcile.SlurmHost: // whose nodes share the workspaces with this machine
+	case "":
+		return runner.Far{Machine: ThisMachine(), Account: host.Account{Home: p.Env.Home, StateDir: p.StateDir}}, stay, nil
+	case reconcile.SlurmHost:
 		name, err := NameOnHosts(ctx, db, nameOnHosts(p.StateDir))
 		there := host.Account{Home: p.Env.Home, StateDir: filepath.Join(state.HostedDir("", p.Env.Home), name)}
-		return runner.Far{Machine: ThisMachine(), Account: there}, func() error { return nil }, err
+		return runner.Far{Machine: ThisMachine(), Account: there}, stay, err
 	case reconcile.CommandHost:
 		return far, nil, reconcile.NewError("workspace_elsewhere", "this command does not reach the jobs of "+hostName,
 			"use the directory where the engine has their workspaces")

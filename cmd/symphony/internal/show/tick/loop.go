@@ -408,7 +408,7 @@ func (j *job) close() {
 func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) (living []reconcile.Run) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.StopGrace()+stopSlack)
 	defer cancel()
-	local := &workers.Local{Machine: project.NewMachine(j.p.StateDir, ""), StateDir: j.p.StateDir}
+	local := &workers.Local{Machine: project.NewMachine(j.p.StateDir), StateDir: j.p.StateDir}
 	var wg sync.WaitGroup
 	var names []string
 	for _, run := range runs {
