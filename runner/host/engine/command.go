@@ -73,8 +73,7 @@ func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 
 // Explain returns an error of Output with the place before its message, and another hint.
 func Explain(err error, place, hint string) error {
-	var known *reconcile.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*reconcile.Error](err); ok {
 		return reconcile.NewError(known.Code, place+known.Message, hint)
 	}
 	return err

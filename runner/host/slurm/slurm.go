@@ -172,8 +172,7 @@ func Command(ctx context.Context, env []string, stdin, name string, args ...stri
 		return "", err
 	}
 	out, err := engine.Output(ctx, cmd, stdin)
-	var known *reconcile.Error
-	if errors.As(err, &known) && (strings.Contains(known.Message, "nable to contact") || strings.Contains(known.Message, "timed out")) {
+	if known, ok := errors.AsType[*reconcile.Error](err); ok && (strings.Contains(known.Message, "nable to contact") || strings.Contains(known.Message, "timed out")) {
 		known.Code = engine.CodeUnreachable
 	}
 	return out, engine.Explain(err, reconcile.SlurmHost+": ", "correct what Slurm names; then symphony unblock")

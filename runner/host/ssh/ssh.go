@@ -50,8 +50,7 @@ const (
 // are those of engine.Engine.
 func (e Engine) Start(ctx context.Context) error {
 	err := e.serve(ctx)
-	var exited *exitError
-	if errors.As(err, &exited) && exited.code == noProgram {
+	if exited, ok := errors.AsType[*exitError](err); ok && exited.code == noProgram {
 		if err = e.copyProgram(ctx); err == nil {
 			err = e.serve(ctx)
 		}
@@ -75,8 +74,8 @@ func (e Engine) serve(ctx context.Context) error {
 // onItsSystem calls f, which runs something on the host, and again with the program for the system of the host if that is another one.
 func (e Engine) onItsSystem(f func() error) error {
 	err := f()
-	var other *systemError
-	if !errors.As(err, &other) {
+	other, ok := errors.AsType[*systemError](err)
+	if !ok {
 		return err
 	}
 	program, err := e.ProgramFor(other.system)
@@ -147,8 +146,7 @@ func (e Engine) copyProgram(ctx context.Context) error {
 	defer program.Close()
 	_, err = e.run(ctx, program, `umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && chmod 700 "$new" && `+e.isProgram("new")+
 		` && sync && mv -f "$new" "$p"; rm -f "$new"; `+e.isProgram("p")+` && echo `+done)
-	var exited *exitError
-	if errors.As(err, &exited) {
+	if exited, ok := errors.AsType[*exitError](err); ok {
 		return e.unusable("symphony can't be copied there: " + exited.said)
 	}
 	return err
@@ -159,10 +157,7 @@ func (e Engine) unusable(why string) error {
 }
 
 // Dial opens a stream to the daemon. It is a remote.Dial.
-func (e Engine) Dial(context.Context) (io.ReadWriteCloser, error) { return e.open("connect") }
-
-// open opens the streams of a subcommand of symphony host there.
-func (e Engine) open(words ...string) (io.ReadWriteCloser, error) {
+func (e Engine) Dial(context.Context) (io.ReadWriteCloser, error) {
 	cmd, err := e.ssh(e.hostCommand("connect"))
 	if err != nil {
 		return nil, err
@@ -219,9 +214,8 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // a process that ssh has left has its stderr open
 	}
-	var other *systemError
-	switch {
-	case errors.As(linesErr, &other):
+	switch other, isOther := errors.AsType[*systemError](linesErr); {
+	case isOther:
 		return nil, other
 	case err == nil && linesErr == nil:
 		return printed, nil

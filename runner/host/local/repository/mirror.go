@@ -192,8 +192,7 @@ func (m writer) unlessKilled(ctx context.Context, do func() error) error {
 
 // killed reports whether a signal has ended git or a program that it has started on this machine.
 func killed(err error) bool {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled() {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signaled() {
 		return true
 	}
 	return err != nil && programDied().MatchString(err.Error())

@@ -118,8 +118,8 @@ func (f *hostDaemon) reach(ctx context.Context, waits func(why string)) (far run
 	}
 	for {
 		far, err = f.try(ctx)
-		var known *reconcile.Error
-		switch errors.As(err, &known); {
+		known, _ := errors.AsType[*reconcile.Error](err)
+		switch {
 		case err == nil:
 			return far, true, nil
 		case f.run.Ending && known != nil && known.Code == remote.CodeDied:

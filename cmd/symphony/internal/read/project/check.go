@@ -50,13 +50,12 @@ func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 	for _, v := range found.Violations {
 		shown := reconcile.NewError("tracker_contract", v.Rule+": "+v.Message, v.Why)
 		r.code = max(r.code, exit.Failed)
-		var known *reconcile.Error
-		if errors.As(v.Err, &known) {
+		if known, ok := errors.AsType[*reconcile.Error](v.Err); ok {
 			r.code = max(r.code, exit.Code(known))
 			shown.Hint += "; " + known.Hint
-		}
-		if known != nil && v.Rule == contract.RuleReads.Name {
-			shown = known
+			if v.Rule == contract.RuleReads.Name {
+				shown = known
+			}
 		}
 		r.Errors = append(r.Errors, shown)
 	}

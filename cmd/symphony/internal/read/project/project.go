@@ -367,8 +367,7 @@ func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) (err 
 	} else {
 		err = opened.Projects().Claim(cfg.Policy.Project, p.StateDir, refuse)
 	}
-	var known *reconcile.Error
-	if errors.As(err, &known) && known.Code == workspace.CodeProjectConflict && moved == nil {
+	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == workspace.CodeProjectConflict && moved == nil {
 		hintMoved(p, known)
 	}
 	return err

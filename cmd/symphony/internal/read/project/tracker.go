@@ -283,8 +283,7 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 		return nil, err
 	}
 	issue, err := tracker.Find(ctx, ref)
-	var e *reconcile.Error
-	if errors.As(err, &e) && e.Code == "issue_not_found" && IsNumber(ref) {
+	if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Code == "issue_not_found" && IsNumber(ref) {
 		switch names := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, ref); len(names) {
 		case 0:
 			e.Hint = NumberHint
