@@ -17,7 +17,7 @@ import (
 // Machine is the machine of a client's server. It implements host.Machine. It knows one run: the one that the client has named.
 type Machine struct {
 	*Client
-	// Mirrors are those through which the run clones and delivers. Nil: it can't.
+	// Mirrors are those through which the run clones and delivers. Nil: no run does so.
 	Mirrors host.Mirrors
 }
 
@@ -167,7 +167,7 @@ func (r run) Start(ctx context.Context, q host.StartRequest) (host.Process, erro
 	}
 	p := &process{client: r.Client, childCall: childCall{s.Child}, process: s.Process}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.stdin, p.outputs = stdin{p}, [2]*reader{{p: p, stream: 0}, {p: p, stream: 1}}
+	p.outputs = [2]*reader{{p: p, stream: 0}, {p: p, stream: 1}}
 	return p, nil
 }
 
@@ -178,7 +178,6 @@ type process struct {
 	process reconcile.Process
 	ctx     context.Context // of the streams; ends when the process is closed
 	cancel  context.CancelFunc
-	stdin   stdin
 	outputs [2]*reader // as child.outputs
 
 	mu      sync.Mutex
@@ -212,7 +211,7 @@ func (p *process) awaitUrged(w *call) (answer, error) {
 func (p *process) Process() reconcile.Process { return p.process }
 
 // Stdin implements host.Process.
-func (p *process) Stdin() io.WriteCloser { return p.stdin }
+func (p *process) Stdin() io.WriteCloser { return stdin{p} }
 
 // Stdout implements host.Process.
 func (p *process) Stdout() io.Reader { return p.outputs[0] }

@@ -38,7 +38,11 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 	}
 	maps.Copy(all, c.methods())
 	if steps, serves := run.(host.RepositorySteps); serves {
-		maps.Copy(all, repositoryMethods(steps))
+		maps.Copy(all, map[string]method{
+			"ReadTips": methodOf(steps.ReadTips), "AddToBundle": methodOf(withoutResult(steps.AddToBundle)),
+			"CloneBundle": methodOf(withoutResult(steps.CloneBundle)), "MakePack": methodOf(steps.MakePack),
+			"ReadPack": methodOf(steps.ReadPack), "RecordDelivered": methodOf(withoutResult(steps.RecordDelivered)),
+		})
 	}
 	return all
 }

@@ -20,12 +20,8 @@ const (
 
 // Clone implements host.Run. The mirror here fetches from the remote; the one on the host gets what it lacks in a bundle.
 func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
-	m, err := r.mirror(q.Repository, q.Env)
-	if err != nil {
-		return host.CloneAnswer{}, err
-	}
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
-		return r.cloneFrom(ctx, m, q)
+		return r.cloneFrom(ctx, r.mirrors.Mirror(q.Repository, q.Env), q)
 	})
 }
 
@@ -53,14 +49,6 @@ func (r run) cloneFrom(ctx context.Context, m host.Mirror, q host.CloneRequest) 
 
 // codeFailed is the code of a fault of the host.
 const codeFailed = "host_failed"
-
-// mirror returns the mirror here.
-func (r run) mirror(repository host.Repository, env []string) (host.Mirror, error) {
-	if r.mirrors == nil {
-		return nil, errors.New("there are no mirrors for runs on other machines")
-	}
-	return r.mirrors.Mirror(repository, env), nil
-}
 
 // readTips reads what the host has. Git gets these names as arguments.
 func (r run) readTips(ctx context.Context, q host.TipsRequest) (answer host.TipsAnswer, err error) {
@@ -95,12 +83,8 @@ func (r run) send(ctx context.Context, bundle io.Reader) error {
 
 // Deliver implements host.Run. The mirror here gets the new commits from the host in a pack, and pushes them.
 func (r run) Deliver(ctx context.Context, q host.DeliverRequest) (host.DeliverAnswer, error) {
-	m, err := r.mirror(q.Repository, q.Env)
-	if err != nil {
-		return host.DeliverAnswer{}, err
-	}
 	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
-		return r.deliverTo(ctx, m, q)
+		return r.deliverTo(ctx, r.mirrors.Mirror(q.Repository, q.Env), q)
 	})
 }
 
@@ -189,20 +173,7 @@ func inFlight[A any](ctx context.Context, more func() bool, next func(context.Co
 
 // OpenPullRequest implements host.Run. The host takes no part in it.
 func (r run) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (host.PullRequestAnswer, error) {
-	m, err := r.mirror(q.Repository, q.Env)
-	if err != nil {
-		return host.PullRequestAnswer{}, err
-	}
 	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the pull request", func(ctx context.Context) (host.PullRequestAnswer, error) {
-		return m.OpenPullRequest(ctx, q)
+		return r.mirrors.Mirror(q.Repository, q.Env).OpenPullRequest(ctx, q)
 	})
-}
-
-// repositoryMethods are the calls that Clone and Deliver consist of.
-func repositoryMethods(run host.RepositorySteps) map[string]method {
-	return map[string]method{
-		"ReadTips": methodOf(run.ReadTips), "AddToBundle": methodOf(withoutResult(run.AddToBundle)),
-		"CloneBundle": methodOf(withoutResult(run.CloneBundle)), "MakePack": methodOf(run.MakePack),
-		"ReadPack": methodOf(run.ReadPack), "RecordDelivered": methodOf(withoutResult(run.RecordDelivered)),
-	}
 }
