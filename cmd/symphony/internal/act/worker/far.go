@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -30,10 +31,10 @@ const (
 
 // hostDaemon is the daemon of a run on another machine, as its worker here reaches it.
 type hostDaemon struct {
-	engine engine.Engine
-	run    *engine.Run
-	record daemonRecord
-	path   string // of the record
+	engine  engine.Engine
+	run     *engine.Run
+	options workflow.Worker // of the engine
+	path    string          // of the record
 	log    *slog.Logger
 	// mirrors are those through which the run clones and delivers; nil for a worker that only ends the run.
 	mirrors host.Mirrors
@@ -53,40 +54,38 @@ type daemonRecord struct {
 func (h *Held) hostDaemon(
 	ctx context.Context, p *project.Project, options *workflow.Worker, lostAfter time.Duration, log *slog.Logger,
 ) (*hostDaemon, error) {
-	f := &hostDaemon{path: filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json"), log: log.With(slog.String("host", h.Run.Host))}
-	ending := options == nil
+	path := filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json")
+	record, ending := daemonRecord{Incarnation: 1, Secret: rand.Text()}, options == nil
 	if ending {
-		data, err := os.ReadFile(f.path)
+		data, err := os.ReadFile(path)
 		if err == nil {
-			err = json.Unmarshal(data, &f.record)
+			err = json.Unmarshal(data, &record)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
 		}
-	} else {
-		f.record = daemonRecord{Incarnation: 1, Secret: rand.Text(), Engine: *options}
+		options = &record.Engine
 	}
-	by, run, err := project.NewEngine(ctx, p, h.DB, h.Run.Host, f.record.Engine)
+	by, run, err := project.NewEngine(ctx, p, h.DB, h.Run.Host, *options)
 	if err == nil {
 		err = h.DB.SetMeta(ctx, project.NameOnHostsKey, run.Project) // it stays the same when the project is moved
 	}
 	if err != nil {
 		return nil, err
 	}
-	run.LostAfter, run.Ending, run.Known = lostAfter, ending, f.record.Served
-	run.Incarnation = remote.Incarnation{RunID: h.Run.ID, Number: f.record.Incarnation, Secret: f.record.Secret}
-	f.engine, f.run = by, run
+	run.LostAfter, run.Ending, run.Known = lostAfter, ending, record.Served
+	run.Incarnation = remote.Incarnation{RunID: h.Run.ID, Number: record.Incarnation, Secret: record.Secret}
+	f := &hostDaemon{engine: by, run: run, options: *options, path: path, log: log.With(slog.String("host", h.Run.Host))}
 	if ending {
 		return f, nil
 	}
 	return f, f.save()
 }
 
+// save writes the record.
 func (f *hostDaemon) save() error {
-	data, err := json.Marshal(f.record)
-	if err != nil {
-		return err
-	}
+	of := f.run.Incarnation
+	data := text.JSON(daemonRecord{Incarnation: of.Number, Secret: of.Secret, Served: f.run.Known, Engine: f.options})
 	return durable.WriteFile(f.path, append(data, '\n'), 0o600)
 }
 
@@ -123,8 +122,7 @@ func (f *hostDaemon) reach(ctx context.Context, waits func(why string)) (far run
 		case err == nil:
 			return far, true, nil
 		case f.run.Ending && known != nil && known.Code == remote.CodeDied:
-			f.record.Incarnation++ // it ends what the killed one has left
-			f.run.Incarnation.Number = f.record.Incarnation
+			f.run.Incarnation.Number++ // it ends what the killed one has left
 			if err := f.save(); err != nil {
 				return far, true, err
 			}
@@ -157,12 +155,11 @@ func (f *hostDaemon) try(ctx context.Context) (far runner.Far, err error) {
 	}
 	if !f.run.Known {
 		// This is stored before the first call, so a run has not begun if its record does not say it.
-		f.record.Served = true
+		f.run.Known = true
 		if err := f.save(); err != nil {
 			client.Close()
 			return far, err
 		}
-		f.run.Known = true
 	}
 	bounded, cancel := context.WithTimeout(ctx, accountBound)
 	defer cancel()
