@@ -30,19 +30,18 @@ type (
 
 // findSharing fills in the rows with the same project of the tracker.
 func findSharing(w *environ.Env, rows []ProjectRow) {
-	sharing := map[string][]int{} // rows by project of the tracker
-	for i, r := range rows {
-		rows[i].SharedWith = []string{}
-		if cfg, err := project.New(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey(); r.WorkflowExists && err == nil {
-			sharing[cfg.Policy.Project] = append(sharing[cfg.Policy.Project], i)
+	projects := text.Map(rows, func(r ProjectRow) string { // of the tracker
+		cfg, err := project.New(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey()
+		if err != nil || !r.WorkflowExists {
+			return ""
 		}
-	}
-	for _, same := range sharing {
-		for _, i := range same {
-			for _, other := range same {
-				if other != i {
-					rows[i].SharedWith = append(rows[i].SharedWith, rows[other].WorkflowPath)
-				}
+		return cfg.Policy.Project
+	})
+	for i := range rows {
+		rows[i].SharedWith = []string{}
+		for j, other := range rows {
+			if i != j && projects[i] != "" && projects[i] == projects[j] {
+				rows[i].SharedWith = append(rows[i].SharedWith, other.WorkflowPath)
 			}
 		}
 	}
@@ -172,10 +171,7 @@ func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := []ProjectRow{} // in JSON an empty list
-	for _, dir := range dirs {
-		rows = append(rows, readState(ctx, w, dir))
-	}
+	rows := text.Map(dirs, func(dir string) ProjectRow { return readState(ctx, w, dir) })
 	slices.SortFunc(rows, func(a, b ProjectRow) int {
 		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
 	})
@@ -211,11 +207,7 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 		claims[c.Status]++
 	}
 	r.there = rec.RemoteWorkspaces
-	for _, run := range rec.Runs {
-		if run.Remote == reconcile.RemoteBegun {
-			r.unverified = append(r.unverified, run)
-		}
-	}
+	r.unverified = text.Filter(rec.Runs, func(run reconcile.Run) bool { return run.Remote == reconcile.RemoteBegun })
 	r.Running, r.Held = claims[reconcile.Running], claims[reconcile.Held]
 	r.Retrying = len(rec.Claims) - r.Running - r.Held
 	if last != nil {

@@ -25,12 +25,7 @@ type place struct {
 	leave    func() error
 }
 
-// here is this machine.
-func here(stateDir string, roots []string) *place {
-	return &place{Machine: project.ThisMachine(), stateDir: stateDir, roots: roots, leave: func() error { return nil }}
-}
-
-// visit reaches a host.
+// visit reaches a host, or this machine.
 func visit(ctx context.Context, p *project.Project, db *state.DB, name string, roots []string) (*place, error) {
 	far, leave, err := project.Visit(ctx, p, db, name)
 	if err != nil {
@@ -55,7 +50,7 @@ func openPlaces(ctx context.Context, p *project.Project, cfg *workflow.Config, d
 	if err = cmp.Or(err, recErr); err != nil {
 		return nil, err
 	}
-	there := map[string][]string{}
+	there := map[string][]string{"": roots}
 	for _, name := range cfg.Policy.Hosts {
 		there[name] = []string{cfg.Policy.RemoteRoot}
 	}
@@ -64,7 +59,7 @@ func openPlaces(ctx context.Context, p *project.Project, cfg *workflow.Config, d
 			there[w.Host] = append(there[w.Host], w.Root)
 		}
 	}
-	all := places{"": here(p.StateDir, roots)}
+	all := places{}
 	var visits sync.WaitGroup
 	var mu sync.Mutex
 	for name, roots := range there {

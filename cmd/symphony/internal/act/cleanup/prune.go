@@ -15,6 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -76,6 +77,7 @@ type prunedRuns struct {
 // pruner is one call of symphony prune.
 type pruner struct {
 	p       *project.Project
+	db      *state.DB // for reading
 	places  places
 	cfg     *workflow.Config
 	options PruneOptions
@@ -94,14 +96,21 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) (found *Prun
 	if err != nil {
 		return nil, err
 	}
-	c := &pruner{p: p, cfg: cfg, options: o}
-	defer func() { err = errors.Join(err, c.places.close()) }()
-	unreached, err := c.openPlaces(ctx)
+	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return nil, err
 	}
+	defer db.Close()
+	all, unreached := openPlaces(ctx, p, cfg, db)
+	defer func() { err = errors.Join(err, all.close()) }()
+	if all == nil {
+		return nil, unreached
+	}
+	c := &pruner{p: p, db: db, places: all, cfg: cfg, options: o}
 	if found, err = c.find(ctx); err == nil {
-		found.Warnings = append(found.Warnings, unreached...)
+		if unreached != nil {
+			found.Warnings = append(found.Warnings, "not looked at: "+unreached.Error())
+		}
 		err = c.missing(found)
 	}
 	if err == nil && !o.DryRun && o.Discard != nil {
@@ -153,16 +162,11 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		DryRun: c.options.DryRun, Workspaces: []Space{}, Kept: []Space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
 		KeptTrash: []loss{}, RunDirs: []string{}, KeptFor: c.cfg.Workspace.KeepRemoved,
 	}
-	db, err := project.OpenForReading(ctx, c.p)
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
 	for i, name := range c.options.Issues {
-		c.options.Issues[i] = project.IssueName(ctx, c.p, db, name)
+		c.options.Issues[i] = project.IssueName(ctx, c.p, c.db, name)
 	}
-	rec, err := db.Store.State(ctx)
-	past, pastErr := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
+	rec, err := c.db.Store.State(ctx)
+	past, pastErr := c.db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
 	if err := cmp.Or(err, pastErr); err != nil {
 		return nil, err
 	}
@@ -203,14 +207,14 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		return nil, err
 	}
 	if len(c.options.Issues) == 0 {
-		err = c.findRunDirs(ctx, f, db)
+		err = c.findRunDirs(ctx, f)
 	}
 	return f, err
 }
 
 // findRunDirs selects the run directories without a row that are neither new nor in use.
-func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON, db *state.DB) error {
-	dirs, err := project.Rowless(ctx, c.p, db)
+func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON) error {
+	dirs, err := project.Rowless(ctx, c.p, c.db)
 	for _, e := range dirs {
 		info, err := e.Info()
 		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge && !project.Alive(c.p.StateDir, e.Name()) {
@@ -233,16 +237,10 @@ func (c *pruner) mayRemove(l loss) bool {
 // finished maps the issues that are in a terminal state, or no longer in the tracker, to the reason in words. It verifies the
 // project first: with the key of another Linear workspace every issue would be missing.
 func (c *pruner) finished(ctx context.Context, spaces []Space, past []state.PastIssue) (map[string]string, error) {
-	var ids []string
-	for _, s := range spaces {
-		ids = append(ids, s.IssueID)
-	}
-	for _, i := range past {
-		ids = append(ids, i.IssueID)
-	}
-	why := map[string]string{}
+	ids := slices.Concat(text.Map(spaces, func(s Space) string { return s.IssueID }),
+		text.Map(past, func(i state.PastIssue) string { return i.IssueID }))
 	if len(ids) == 0 {
-		return why, nil
+		return nil, nil
 	}
 	tracker, err := project.NewTracker(c.p, c.cfg, project.TrackerOptions{})
 	if err != nil {
@@ -252,6 +250,7 @@ func (c *pruner) finished(ctx context.Context, spaces []Space, past []state.Past
 	if err != nil {
 		return nil, err
 	}
+	why := map[string]string{}
 	for _, id := range ids {
 		if issue, there := issues[id]; !there {
 			why[id] = "not in the tracker"
@@ -397,19 +396,6 @@ func (s Space) removal(now time.Time) host.RemovalRequest {
 		}},
 		Now: now, Discard: s.Unsaved != "",
 	}
-}
-
-// openPlaces reaches the machines of the project. Those that do not answer are described.
-func (c *pruner) openPlaces(ctx context.Context) (unreached []string, err error) {
-	db, err := project.OpenForReading(ctx, c.p)
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	if c.places, err = openPlaces(ctx, c.p, c.cfg, db); err != nil && c.places != nil {
-		return []string{"not looked at: " + err.Error()}, nil
-	}
-	return nil, err
 }
 
 // Empty reports whether there is nothing to remove.

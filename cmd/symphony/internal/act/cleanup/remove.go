@@ -159,7 +159,9 @@ func (r *remover) check(ctx context.Context) (err error) {
 	return r.checkTrash(ctx)
 }
 
-func (r *remover) here() *place { return here(r.row.StateDir, r.row.Roots) }
+func (r *remover) here() *place {
+	return &place{Machine: project.ThisMachine(), stateDir: r.row.StateDir, roots: r.row.Roots}
+}
 
 // checkTrash collects what the project has in the trash and exists nowhere else.
 func (r *remover) checkTrash(ctx context.Context) error {

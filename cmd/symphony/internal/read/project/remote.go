@@ -33,9 +33,10 @@ import (
 func NewEngine(
 	ctx context.Context, p *Project, db *state.DB, hostName string, options workflow.Worker,
 ) (engine.Engine, *engine.Run, error) {
-	name, err := NameOnHosts(ctx, db, nameOnHosts(p.StateDir))
-	program, programErr := ProgramForHosts()
-	if err = cmp.Or(err, programErr); err != nil {
+	name, err := nameOnHosts(ctx, p, db)
+	path, pathErr := RunningProgram()
+	program, programErr := readProgram(path)
+	if err = cmp.Or(err, pathErr, programErr); err != nil {
 		return nil, nil, err
 	}
 	run := &engine.Run{Env: p.Environ(), Project: name, Program: program, ProgramFor: programFor}
@@ -59,33 +60,20 @@ func commands(w workflow.Worker) command.Commands {
 // NameOnHostsKey is the key under which the first worker of the project stores its name on hosts.
 const NameOnHostsKey = "name_on_hosts"
 
-// NameOnHosts returns the name of the project on hosts: the stored one, or else name.
-func NameOnHosts(ctx context.Context, db *state.DB, name string) (string, error) {
+// nameOnHosts returns the name of the project on hosts: the stored one, or else one that differs from those of other projects and of
+// other machines.
+func nameOnHosts(ctx context.Context, p *Project, db *state.DB) (string, error) {
 	stored, found, err := db.Meta(ctx, NameOnHostsKey)
 	if err != nil || found {
 		return stored, err
 	}
-	return name, nil
-}
-
-// nameOnHosts names a project on hosts. The name differs from those of other projects and of other machines.
-func nameOnHosts(stateDir string) string {
 	machine, err := os.ReadFile("/etc/machine-id")
 	if errors.Is(err, fs.ErrNotExist) || len(machine) == 0 {
 		name, _ := os.Hostname() // a machine without a name has one project of each path
 		machine = []byte(name)
 	}
-	sum := sha256.Sum256([]byte(strings.TrimSpace(string(machine)) + "\x00" + stateDir))
-	return "project-" + hex.EncodeToString(sum[:8])
-}
-
-// ProgramForHosts is this program, which hosts run, too.
-func ProgramForHosts() (engine.Program, error) {
-	path, err := RunningProgram()
-	if err != nil {
-		return engine.Program{}, err
-	}
-	return readProgram(path)
+	sum := sha256.Sum256([]byte(strings.TrimSpace(string(machine)) + "\x00" + p.StateDir))
+	return "project-" + hex.EncodeToString(sum[:8]), nil
 }
 
 // programFor is the program for another system, a file beside this one.
@@ -124,7 +112,7 @@ func Visit(ctx context.Context, p *Project, db *state.DB, hostName string) (far 
 	case "":
 		return runner.Far{Machine: ThisMachine(), Account: host.Account{Home: p.Env.Home, StateDir: p.StateDir}}, stay, nil
 	case reconcile.SlurmHost:
-		name, err := NameOnHosts(ctx, db, nameOnHosts(p.StateDir))
+		name, err := nameOnHosts(ctx, p, db)
 		there := host.Account{Home: p.Env.Home, StateDir: filepath.Join(state.HostedDir("", p.Env.Home), name)}
 		return runner.Far{Machine: ThisMachine(), Account: there}, stay, err
 	case reconcile.CommandHost:
@@ -191,19 +179,13 @@ func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, er
 	}
 	lines, err := ssh.Engine{Host: to, Run: &engine.Run{Env: p.Environ(), ProgramFor: programFor}}.Ask(ctx, aboutHost)
 	a.Latency = time.Since(began)
+	said := map[string]string{}
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, " ")
-		switch value = strings.TrimSpace(value); name {
-		case "codex":
-			a.Codex = strings.TrimPrefix(value, "codex-cli ")
-		case "login":
-			a.Login = value
-		case "git":
-			a.Git = strings.TrimPrefix(value, "git version ")
-		case "author":
-			a.Author = value
-		}
+		said[name] = strings.TrimSpace(value)
 	}
+	a.Codex, a.Git = strings.TrimPrefix(said["codex"], "codex-cli "), strings.TrimPrefix(said["git"], "git version ")
+	a.Login, a.Author = said["login"], said["author"]
 	return a, err
 }
 
