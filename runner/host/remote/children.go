@@ -42,30 +42,17 @@ type (
 		Process reconcile.Process `json:"process"`
 	}
 	childCall struct {
-		Child int64 `json:"child"`
-	}
-	threadCall struct {
-		childCall
-		ThreadID string `json:"thread_id"`
-	}
-	signalCall struct {
-		childCall
-		Signal unix.Signal `json:"signal"`
-	}
-	// readCall asks for what a process has written from an offset on. The call waits until there is something.
-	readCall struct {
-		childCall
-		Stream int   `json:"stream"` // the index in child.outputs
-		Offset int64 `json:"offset"`
-		Max    int   `json:"max"`
+		Child    int64       `json:"child"`
+		ThreadID string      `json:"thread_id,omitempty"` // of KillThread
+		Signal   unix.Signal `json:"signal,omitempty"`    // of SignalGroup
+		Data     []byte      `json:"data,omitempty"`      // of Write
+		// Read asks for at most Max bytes of what a process has written from an offset on. It waits until there is something.
+		Stream int   `json:"stream,omitempty"` // the index in child.outputs
+		Offset int64 `json:"offset,omitempty"`
+		Max    int   `json:"max,omitempty"`
 	}
 	// readResult is empty at the end of the stream.
 	readResult struct {
-		Data []byte `json:"data"`
-	}
-	// writeCall writes the stdin of a process.
-	writeCall struct {
-		childCall
 		Data []byte `json:"data"`
 	}
 )
@@ -77,19 +64,20 @@ func (c *children) start(ctx context.Context, run host.Run, r host.StartRequest)
 	n := c.last
 	c.mu.Unlock()
 	made := &child{}
+	var err error
 	for i := range made.outputs {
-		var err error
-		if made.outputs[i], err = newOutput(filepath.Join(c.dir, fmt.Sprintf("output-%d-%d", n, i))); err != nil {
-			return started{}, errors.Join(err, made.closeOutputs())
+		if err == nil {
+			made.outputs[i], err = newOutput(filepath.Join(c.dir, fmt.Sprintf("output-%d-%d", n, i)))
 		}
 	}
-	p, err := run.Start(ctx, r)
+	if err == nil {
+		made.Process, err = run.Start(ctx, r)
+	}
 	if err != nil {
 		return started{}, errors.Join(err, made.closeOutputs())
 	}
-	made.Process = p
-	go made.outputs[0].copy(p.Stdout())
-	go made.outputs[1].copy(p.Stderr())
+	go made.outputs[0].copy(made.Stdout())
+	go made.outputs[1].copy(made.Stderr())
 	c.mu.Lock()
 	c.all[n] = made
 	closed := c.closed
@@ -98,7 +86,7 @@ func (c *children) start(ctx context.Context, run host.Run, r host.StartRequest)
 		_, err := c.closeChild(n)
 		return started{}, errors.Join(context.Canceled, err)
 	}
-	return started{n, p.Process()}, nil
+	return started{n, made.Process.Process()}, nil
 }
 
 // find returns a process that was not closed.

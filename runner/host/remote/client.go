@@ -51,7 +51,6 @@ type Client struct {
 	last    int64           // the number of the last call
 	waiting map[int64]*call // without an answer
 	stream  *stream         // nil if there is none
-	read    int64           // how often it was read before the first frame
 	lostAt  time.Time       // when the last one broke from which a frame came
 	backAt  time.Time       // when the present one was opened
 	refused error
@@ -150,13 +149,14 @@ func (c *Client) use(s *stream) {
 			c.lostAt = now
 		}
 	} else {
-		c.read, c.backAt = s.reads.Load(), now
+		c.backAt = now
+		s.heard.Store(false) // the welcome is no frame
 	}
 	c.stream = s
 }
 
 // heard reports whether there is a stream from which a frame, or a sign of life, has come.
-func (c *Client) heard() bool { return c.stream != nil && c.stream.reads.Load() > c.read }
+func (c *Client) heard() bool { return c.stream != nil && c.stream.heard.Load() }
 
 // Lost returns for how long there has been no link, 0 if there is one. One that was opened again counts once something has come from it.
 func (c *Client) Lost() time.Duration {

@@ -22,10 +22,7 @@ type Machine struct {
 }
 
 // run is the run of a client. It implements host.Run.
-type run struct {
-	*Client
-	mirrors host.Mirrors
-}
+type run Machine
 
 var (
 	_ host.Machine = Machine{}
@@ -34,7 +31,7 @@ var (
 )
 
 // Run implements host.Machine.
-func (m Machine) Run(string) host.Run { return run{m.Client, m.Mirrors} }
+func (m Machine) Run(string) host.Run { return run(m) }
 
 // Facts implements host.Machine.
 func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
@@ -159,13 +156,13 @@ func (r run) Remove(ctx context.Context) (host.RemoveAnswer, error) {
 func (r run) Start(ctx context.Context, q host.StartRequest) (host.Process, error) {
 	s, err := askLate[started](ctx, r.Client, "Start", q, func(a answer) {
 		if s, err := decode[started](context.Background(), a); err == nil {
-			_, _ = r.begin("Close", childCall{s.Child}, nil)
+			_, _ = r.begin("Close", childCall{Child: s.Child}, nil)
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	p := &process{client: r.Client, childCall: childCall{s.Child}, process: s.Process}
+	p := &process{client: r.Client, childCall: childCall{Child: s.Child}, process: s.Process}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.outputs = [2]*reader{{p: p, stream: 0}, {p: p, stream: 1}}
 	return p, nil
@@ -246,13 +243,13 @@ func (p *process) Environ(ctx context.Context) ([]string, error) {
 
 // KillThread implements host.Process.
 func (p *process) KillThread(ctx context.Context, threadID string) (host.LeftAnswer, error) {
-	left, err := ask[host.LeftAnswer](ctx, p.client, "KillThread", threadCall{p.childCall, threadID})
+	left, err := ask[host.LeftAnswer](ctx, p.client, "KillThread", childCall{Child: p.Child, ThreadID: threadID})
 	return left, unlessClosed(err)
 }
 
 // SignalGroup implements host.Process. Without a link it fails after linkWait; the signal is sent as soon as there is one.
 func (p *process) SignalGroup(sig unix.Signal) error {
-	return p.urge("SignalGroup", signalCall{p.childCall, sig})
+	return p.urge("SignalGroup", childCall{Child: p.Child, Signal: sig})
 }
 
 // Close implements host.Process. Without a link it fails after linkWait; the process is closed as soon as there is one, and Close can be
@@ -283,7 +280,7 @@ type stdin struct{ p *process }
 func (s stdin) Write(data []byte) (n int, err error) {
 	for n < len(data) && err == nil {
 		part := data[n:min(len(data), n+maxRead)]
-		if err = tell(s.p.ctx, s.p.client, "Write", writeCall{s.p.childCall, part}); err == nil {
+		if err = tell(s.p.ctx, s.p.client, "Write", childCall{Child: s.p.Child, Data: part}); err == nil {
 			n += len(part)
 		}
 	}
@@ -311,7 +308,8 @@ func (r *reader) Read(buffer []byte) (int, error) {
 	if len(buffer) == 0 {
 		return 0, nil
 	}
-	result, err := ask[readResult](r.p.ctx, r.p.client, "Read", readCall{r.p.childCall, r.stream, r.offset, len(buffer)})
+	q := childCall{Child: r.p.Child, Stream: r.stream, Offset: r.offset, Max: len(buffer)}
+	result, err := ask[readResult](r.p.ctx, r.p.client, "Read", q)
 	if err != nil {
 		return 0, r.p.closedError(err)
 	}

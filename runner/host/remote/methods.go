@@ -50,7 +50,7 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 // methods are the calls about processes.
 func (c *children) methods() map[string]method {
 	return map[string]method{
-		"Write": ofChild(c, func(ctx context.Context, p *child, w writeCall) (nothing, error) {
+		"Write": ofChild(c, func(ctx context.Context, p *child, w childCall) (nothing, error) {
 			defer context.AfterFunc(ctx, func() { _ = p.Stdin().Close() })() // a process that does not read would block the call for ever
 			_, err := p.Stdin().Write(w.Data)
 			return nothing{}, err
@@ -58,7 +58,7 @@ func (c *children) methods() map[string]method {
 		"CloseStdin": ofChild(c, func(_ context.Context, p *child, _ childCall) (nothing, error) {
 			return nothing{}, p.Stdin().Close()
 		}),
-		"Read": ofChild(c, func(ctx context.Context, p *child, r readCall) (readResult, error) {
+		"Read": ofChild(c, func(ctx context.Context, p *child, r childCall) (readResult, error) {
 			if r.Stream < 0 || r.Stream >= len(p.outputs) {
 				return readResult{}, fmt.Errorf("a process has no stream %d", r.Stream)
 			}
@@ -71,10 +71,10 @@ func (c *children) methods() map[string]method {
 			return host.LeftAnswer{Processes: list}, err
 		}),
 		"Environ": ofChild(c, func(ctx context.Context, p *child, _ childCall) ([]string, error) { return p.Environ(ctx) }),
-		"KillThread": ofChild(c, func(ctx context.Context, p *child, t threadCall) (host.LeftAnswer, error) {
+		"KillThread": ofChild(c, func(ctx context.Context, p *child, t childCall) (host.LeftAnswer, error) {
 			return p.KillThread(ctx, t.ThreadID)
 		}),
-		"SignalGroup": ofChild(c, func(_ context.Context, p *child, s signalCall) (nothing, error) {
+		"SignalGroup": ofChild(c, func(_ context.Context, p *child, s childCall) (nothing, error) {
 			return nothing{}, p.SignalGroup(s.Signal)
 		}),
 		"Close": methodOf(func(_ context.Context, r childCall) (host.Exit, error) { return c.closeChild(r.Child) }),
@@ -82,18 +82,15 @@ func (c *children) methods() map[string]method {
 }
 
 // ofChild returns a method about a process that was not closed.
-func ofChild[Q interface{ child() int64 }, A any](c *children, f func(context.Context, *child, Q) (A, error)) method {
-	return methodOf(func(ctx context.Context, q Q) (result A, err error) {
-		p, err := c.find(q.child())
+func ofChild[A any](c *children, f func(context.Context, *child, childCall) (A, error)) method {
+	return methodOf(func(ctx context.Context, q childCall) (result A, err error) {
+		p, err := c.find(q.Child)
 		if err != nil {
 			return result, err
 		}
 		return f(ctx, p, q)
 	})
 }
-
-// child is the number of the process. Calls that embed childCall have it, too.
-func (c childCall) child() int64 { return c.Child }
 
 // limitedText is a text of at most maxDiff bytes. What is longer fails.
 type limitedText struct{ strings.Builder }

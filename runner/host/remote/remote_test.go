@@ -275,8 +275,8 @@ func TestBounds(t *testing.T) {
 	test.Equal(t, "a long request is refused", err != nil, true)
 	test.OK(t, m.Run("").Open(t.Context()))
 	p := test.Must(m.Run("").Start(t.Context(), host.StartRequest{Argv: []string{"cat"}, Dir: "/"}))
-	child := p.(*process).childCall
-	for _, c := range []readCall{{child, 0, 0, -1}, {child, 0, -1, 1}, {child, 0, 1, 1}, {child, 2, 0, 1}} {
+	for _, c := range []childCall{{Max: -1}, {Offset: -1, Max: 1}, {Offset: 1, Max: 1}, {Stream: 2, Max: 1}} {
+		c.Child = p.(*process).Child
 		test.Equal(t, "a wrong read is refused", tell(t.Context(), r.client, "Read", c) != nil, true)
 	}
 	n, err := p.Stdout().Read(nil)

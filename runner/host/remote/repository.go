@@ -21,7 +21,7 @@ const (
 // Clone implements host.Run. The mirror here fetches from the remote; the one on the host gets what it lacks in a bundle.
 func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
-		return r.cloneFrom(ctx, r.mirrors.Mirror(q.Repository, q.Env), q)
+		return r.cloneFrom(ctx, r.Mirrors.Mirror(q.Repository, q.Env), q)
 	})
 }
 
@@ -84,7 +84,7 @@ func (r run) send(ctx context.Context, bundle io.Reader) error {
 // Deliver implements host.Run. The mirror here gets the new commits from the host in a pack, and pushes them.
 func (r run) Deliver(ctx context.Context, q host.DeliverRequest) (host.DeliverAnswer, error) {
 	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
-		return r.deliverTo(ctx, r.mirrors.Mirror(q.Repository, q.Env), q)
+		return r.deliverTo(ctx, r.Mirrors.Mirror(q.Repository, q.Env), q)
 	})
 }
 
@@ -174,6 +174,6 @@ func inFlight[A any](ctx context.Context, more func() bool, next func(context.Co
 // OpenPullRequest implements host.Run. The host takes no part in it.
 func (r run) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (host.PullRequestAnswer, error) {
 	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the pull request", func(ctx context.Context) (host.PullRequestAnswer, error) {
-		return r.mirrors.Mirror(q.Repository, q.Env).OpenPullRequest(ctx, q)
+		return r.Mirrors.Mirror(q.Repository, q.Env).OpenPullRequest(ctx, q)
 	})
 }

@@ -100,7 +100,7 @@ func (s *session) receive(f frame, handle func(body json.RawMessage)) error {
 
 // stream is one connection. It ends with its context, and the context with it.
 type stream struct {
-	reads atomic.Int64 // how often something was read
+	heard atomic.Bool // something was read
 	conn  io.ReadWriteCloser
 	lines lines
 	ctx   context.Context
@@ -112,7 +112,7 @@ func newStream(ctx context.Context, conn io.ReadWriteCloser) *stream {
 	s := &stream{conn: conn}
 	s.ctx, s.end = context.WithCancel(ctx)
 	context.AfterFunc(s.ctx, func() { _ = conn.Close() })
-	s.lines = newLines(watchedReader{conn, time.AfterFunc(silence, s.end), &s.reads})
+	s.lines = newLines(watchedReader{conn, time.AfterFunc(silence, s.end), &s.heard})
 	return s
 }
 
@@ -120,13 +120,13 @@ func newStream(ctx context.Context, conn io.ReadWriteCloser) *stream {
 type watchedReader struct {
 	io.Reader
 	timer *time.Timer
-	count *atomic.Int64
+	heard *atomic.Bool
 }
 
 func (r watchedReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	if n > 0 {
-		r.count.Add(1)
+		r.heard.Store(true)
 		r.timer.Reset(silence)
 	} else if err != nil {
 		r.timer.Stop()
