@@ -37,7 +37,7 @@ func hostCommand(w *term.Env) *cli.Command {
 			case c.Bool("job"):
 				return hosted.ServeJob(c.Context, w.Environment(), w.Stderr, run, lostAfter)
 			}
-			err := hosted.Serve(c.Context, w.Environment(), w.Stdin, os.Stdout, run, lostAfter)
+			err := hosted.Serve(c.Context, w.Environment(), w.Stdin, run, lostAfter)
 			if _, nothing := errors.AsType[hosted.NothingStarted](err); nothing {
 				fmt.Fprintln(w.Stderr, "symphony: "+text.Visible(err.Error()))
 				return exit.Only(hosted.ExitNothingStarted)

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/remote"
@@ -76,10 +77,7 @@ func ownDir(path string) error {
 	return nil
 }
 
-func (p Place) dir() string { return Dir(p.StateDir, p.RunID) }
-
-// Dir is the directory of a run that a daemon serves.
-func Dir(stateDir, runID string) string { return host.RunDir(stateDir, runID) }
+func (p Place) dir() string { return host.RunDir(p.StateDir, p.RunID) }
 
 func (p Place) socket() string { return filepath.Join(p.local, p.RunID+".sock") }
 
@@ -203,7 +201,7 @@ func readJSON(path string, v any) (found bool, err error) {
 // EndOf is the error for a client of a run whose daemon has left its outcome on a file system that both machines have; nil if it has not.
 func EndOf(stateDir, runID string) (end, err error) {
 	var o Outcome
-	if found, err := readJSON(filepath.Join(Dir(stateDir, runID), outcomeFile), &o); !found {
+	if found, err := readJSON(filepath.Join(host.RunDir(stateDir, runID), outcomeFile), &o); !found {
 		return nil, err
 	}
 	return Status{Incarnation: o.Incarnation, Outcome: &o}.Err(o.Incarnation), nil
@@ -265,11 +263,7 @@ func (p Place) begin(incarnation int64) error {
 }
 
 func writeJSON(path string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(path, append(data, '\n'), 0o600)
+	return durable.WriteFile(path, append(text.JSON(v), '\n'), 0o600)
 }
 
 // end stores how the daemon ends.

@@ -57,7 +57,7 @@ func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 	if err := start(cmd); err != nil {
 		return "", err
 	}
-	defer context.AfterFunc(ctx, func() { kill(cmd) })()
+	defer context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })() // it may have ended
 	var exited *exec.ExitError
 	err := cmd.Wait()
 	switch name := filepath.Base(cmd.Path); {
@@ -79,17 +79,13 @@ func Explain(err error, place, hint string) error {
 	return err
 }
 
-// start starts a program as the leader of a process group, which kill kills.
+// start starts a program as the leader of a process group.
 func start(cmd *exec.Cmd) error {
 	cmd.WaitDelay, cmd.SysProcAttr = time.Second, &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(cmd.Path), err)
 	}
 	return nil
-}
-
-func kill(cmd *exec.Cmd) {
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // it may have ended
 }
 
 // stream is the stdin and stdout of a program.

@@ -148,7 +148,7 @@ func (e *JobEngine) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
 		}
 		return Open(e.Host, cmd)
 	}
-	outcome, err := daemon.EndOf(e.stateDir(), e.Incarnation.RunID)
+	outcome, err := daemon.EndOf(filepath.Join(e.Hosted, e.Project), e.Incarnation.RunID)
 	switch {
 	case outcome != nil:
 		return nil, outcome
@@ -168,9 +168,6 @@ func (e *JobEngine) words(words ...string) []string {
 	return append(append([]string{"host"}, words...),
 		"--project", e.Project, "--run", e.Incarnation.RunID, "--incarnation", strconv.FormatInt(e.Incarnation.Number, 10))
 }
-
-// stateDir is where the daemon has the directories of the project's runs, if it shares the home directory.
-func (e *JobEngine) stateDir() string { return filepath.Join(e.Hosted, e.Project) }
 
 // withdraw cancels a job that has not begun the run. If that fails, the job does nothing without the secret.
 func (e *JobEngine) withdraw(ctx context.Context, why error) error {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host/daemon"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/engine"
 )
 
@@ -48,7 +48,7 @@ func (l Jobs) Submit(ctx context.Context, words []string) error {
 }
 
 func (l Jobs) log() string {
-	return filepath.Join(daemon.Dir(filepath.Join(l.Hosted, l.Project), l.Incarnation.RunID), "daemon.log")
+	return filepath.Join(host.RunDir(filepath.Join(l.Hosted, l.Project), l.Incarnation.RunID), "daemon.log")
 }
 
 // Connect returns a step of the job, on its first node, where the daemon is.

@@ -59,43 +59,35 @@ func (e Engine) Start(ctx context.Context) error {
 }
 
 func (e Engine) serve(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startBound)
-	defer cancel()
 	words := []string{"serve", "--lost-after", e.LostAfter.String()}
 	if e.Known {
 		words = append(words, "--known")
 	}
-	return e.onItsSystem(func() error {
-		_, err := e.run(ctx, strings.NewReader(e.Incarnation.Secret), e.hostCommand(words...)+" && echo "+done)
-		return err
-	})
+	_, err := e.onItsSystem(ctx, e.Incarnation.Secret, func() string { return e.hostCommand(words...) + " && echo " + done })
+	return err
 }
 
-// onItsSystem calls f, which runs something on the host, and again with the program for the system of the host if that is another one.
-func (e Engine) onItsSystem(f func() error) error {
-	err := f()
-	other, ok := errors.AsType[*systemError](err)
-	if !ok {
-		return err
+// onItsSystem runs a script on the host, and again with the program for the system of the host if that is another one.
+func (e Engine) onItsSystem(ctx context.Context, stdin string, script func() string) (printed []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startBound)
+	defer cancel()
+	printed, err = e.run(ctx, strings.NewReader(stdin), script())
+	other, isOther := errors.AsType[*systemError](err)
+	if !isOther {
+		return printed, err
 	}
 	program, err := e.ProgramFor(other.system)
 	if err != nil {
-		return reconcile.NewError(engine.CodeSystem, e.Host.Name+" is "+other.uname+": "+err.Error(),
+		return nil, reconcile.NewError(engine.CodeSystem, e.Host.Name+" is "+other.uname+": "+err.Error(),
 			"put symphony for that system there, of the version of this one; or use hosts like this machine")
 	}
 	e.Program = program
-	return f()
+	return e.run(ctx, strings.NewReader(stdin), script())
 }
 
 // Ask runs a shell script on the host that changes nothing, and returns the lines that it prints.
 func (e Engine) Ask(ctx context.Context, script string) (lines []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startBound)
-	defer cancel()
-	err = e.onItsSystem(func() error {
-		lines, err = e.run(ctx, strings.NewReader(""), script+"\necho "+done)
-		return err
-	})
-	return lines, err
+	return e.onItsSystem(ctx, "", func() string { return script + "\necho " + done })
 }
 
 // hostCommand returns the shell command that runs a subcommand of symphony host there.

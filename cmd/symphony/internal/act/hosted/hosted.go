@@ -36,9 +36,6 @@ type Run struct {
 	Known       bool // the worker has been served before
 }
 
-// Serving is what Serve prints once the run is served.
-const Serving = "serving"
-
 // place returns where the daemon of a run is.
 func place(w *environ.Env, r Run) (daemon.Place, error) {
 	if r.Project == "" || r.Project != filepath.Base(r.Project) || strings.HasPrefix(r.Project, ".") || r.Incarnation < 1 {
@@ -53,7 +50,7 @@ const readyBound = 30 * time.Second // for the start of a daemon
 const maxSecret = 1 << 10 // bytes
 
 // Serve makes sure that a daemon serves the run. It reads the secret of the incarnation from in.
-func Serve(ctx context.Context, w *environ.Env, in io.Reader, out io.Writer, r Run, lostAfter time.Duration) error {
+func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter time.Duration) error {
 	secret, err := io.ReadAll(io.LimitReader(in, maxSecret))
 	if err != nil {
 		return err
@@ -87,11 +84,10 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, out io.Writer, r R
 			"--incarnation", incarnation, "--lost-after", lostAfter.String(),
 		},
 	})
-	if err == nil {
-		_, err = fmt.Fprintln(out, Serving)
-		return err
+	if err != nil {
+		return nothingStarted(p, err)
 	}
-	return nothingStarted(p, err)
+	return nil
 }
 
 // NothingStarted is the error of a failed start on a machine that has never had a daemon of the run.
