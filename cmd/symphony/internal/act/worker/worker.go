@@ -178,7 +178,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 	}
 	config := project.RunnerConfig(p, cfg)
 	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
-	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: h.DB, Warn: project.WarnTo(log)})
+	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: h.DB, Warn: func(text string) { log.Warn(text) }})
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // ghBound is how long gh may take to print its token, for which it needs no network.
@@ -27,35 +29,26 @@ func (p *Project) GhToken(api string) string {
 }
 
 func (p *Project) askGh(api string) string {
-	path := p.Env.Getenv("PATH")
-	for _, dir := range filepath.SplitList(path) {
-		program, err := exec.LookPath(filepath.Join(dir, "gh"))
-		if !filepath.IsAbs(dir) || err != nil {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), ghBound)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, program, "auth", "token", "--hostname", host.GhHost(api))
-		cmd.Dir, cmd.WaitDelay = "/", time.Second
-		// It answers with the token that it has stored. Those in variables were looked for before.
-		cmd.Env = append(host.Scrub(p.Env.Environ, "GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_DEBUG"),
-			"GH_PROMPT_DISABLED=1", "GH_NO_UPDATE_NOTIFIER=1")
-		out, err := cmd.Output()
-		if token := strings.TrimSpace(string(out)); err == nil && !strings.ContainsAny(token, " \n") {
-			return token
-		}
+	program := proc.LookPath("gh", p.Env.Environ)
+	if program == "" {
 		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ghBound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "auth", "token", "--hostname", host.GhHost(api))
+	cmd.Dir, cmd.WaitDelay = "/", time.Second
+	// It answers with the token that it has stored. Those in variables were looked for before.
+	cmd.Env = append(host.Scrub(p.Env.Environ, "GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_DEBUG"),
+		"GH_PROMPT_DISABLED=1", "GH_NO_UPDATE_NOTIFIER=1")
+	out, err := cmd.Output()
+	if token := strings.TrimSpace(string(out)); err == nil && !strings.ContainsAny(token, " \n") {
+		return token
 	}
 	return ""
 }
 
 // ghFiles is the directory in which gh stores its token, if the system has no keyring.
 func (p *Project) ghFiles() string {
-	if dir := p.Env.Getenv("GH_CONFIG_DIR"); dir != "" {
-		return paths.Real(dir)
-	}
-	if dir := p.Env.Getenv("XDG_CONFIG_HOME"); dir != "" {
-		return paths.Real(filepath.Join(dir, "gh"))
-	}
-	return paths.Real(filepath.Join(p.Env.Home, ".config", "gh"))
+	config := cmp.Or(p.Env.Getenv("XDG_CONFIG_HOME"), filepath.Join(p.Env.Home, ".config"))
+	return paths.Real(cmp.Or(p.Env.Getenv("GH_CONFIG_DIR"), filepath.Join(config, "gh")))
 }

@@ -72,11 +72,8 @@ func workflowFiles(p *Project) []string {
 		return list
 	}
 	list = append(list, cfg.Workspace.Root)
-	for _, path := range []string{cfg.Tracker.Folder, cfg.Tracker.CAFile, cfg.Monitor.MetricsFile, cfg.Codex.Home} {
-		if path != "" {
-			list = append(list, path)
-		}
-	}
+	named := []string{cfg.Tracker.Folder, cfg.Tracker.CAFile, cfg.Monitor.MetricsFile, cfg.Codex.Home}
+	list = append(list, text.Filter(named, func(path string) bool { return path != "" })...)
 	if folder := cfg.Tracker.Folder; folder != "" {
 		list = append(list, file.Beside(folder)...)
 	}

@@ -395,9 +395,7 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		out.Errors = append(out.Errors, reconcile.NewError(e.Code, e.Message, cmp.Or(e.Hint, "correct that line")))
 	}
 	if cfg != nil {
-		for _, warning := range cfg.Warnings {
-			out.Warnings = append(out.Warnings, warning.String())
-		}
+		out.Warnings = text.Map(cfg.Warnings, workflow.Warning.String)
 		if cfg.Prompt != nil {
 			for _, problem := range cfg.Prompt.Check() {
 				const hint = "correct that line of the prompt: a run that renders it fails"

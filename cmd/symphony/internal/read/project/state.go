@@ -252,12 +252,8 @@ func StateDirs(w *environ.Env) ([]string, error) {
 // All opens all projects of the account.
 func All(w *environ.Env) ([]*Project, error) {
 	dirs, err := StateDirs(w)
-	var all []*Project
-	for _, dir := range dirs {
-		// The state directory has no workflow in it: readers find the one that owns the directory.
-		all = append(all, New(w, filepath.Join(dir, "WORKFLOW.md"), dir))
-	}
-	return all, err
+	// A state directory has no workflow in it: readers find the one that owns the directory.
+	return text.Map(dirs, func(dir string) *Project { return New(w, filepath.Join(dir, "WORKFLOW.md"), dir) }), err
 }
 
 // WaitStep is how often a command checks whether something has happened.
@@ -302,9 +298,14 @@ func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err
 	if err != nil {
 		return r, fmt.Errorf("boot id: %w", err)
 	}
-	gap, known := UsualGap(passes)
-	if r.Last = passes[0]; known {
-		r.Gap, r.Grace = gap, min(max(3*gap, shortestSchedule), longestSchedule)
+	r.Last = passes[0]
+	var gaps []time.Duration
+	for i, p := range passes[1:] { // the newest is first
+		gaps = append(gaps, timeBetween(p, passes[i]))
+	}
+	if slices.Sort(gaps); len(gaps) > 0 {
+		r.Gap = gaps[len(gaps)/2]
+		r.Grace = min(max(3*r.Gap, shortestSchedule), longestSchedule)
 	}
 	age := timeBetween(r.Last, state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
 	removed, _, err := db.Meta(ctx, removedKey)
@@ -318,19 +319,6 @@ func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err
 func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
 	r, err := ReadRhythm(ctx, db, now)
 	return r.Alive, err
-}
-
-// UsualGap returns the median gap between scheduled passes, given the newest first.
-func UsualGap(passes []state.Pass) (gap time.Duration, known bool) {
-	var gaps []time.Duration
-	for i := 1; i < len(passes); i++ {
-		gaps = append(gaps, timeBetween(passes[i], passes[i-1]))
-	}
-	if len(gaps) == 0 {
-		return 0, false
-	}
-	slices.Sort(gaps)
-	return gaps[len(gaps)/2], true
 }
 
 // timeBetween uses the monotonic clock within one boot, so that neither a stepped clock nor a suspend changes the result.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,9 +101,6 @@ func TrackerSetup(kind string) reconcile.TrackerSetup {
 
 // FolderStates returns the states that a folder of issues defines, in their order; none if an issue there can have any state.
 func FolderStates(dir string) []reconcile.TrackerState { return file.States(dir) }
-
-// WarnTo writes warnings to a log.
-func WarnTo(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }
 
 // WarnOn reports warnings to the operator, each once.
 func WarnOn(w *environ.Env) func(string) {
@@ -316,12 +312,8 @@ func namesOf(ctx context.Context, p *Project, tracker reconcile.Tracker, states 
 }
 
 // WithNumber returns those of the identifiers that end with a number, sorted and each once.
-func WithNumber(identifiers []string, number string) (found []string) {
-	for _, name := range identifiers {
-		if strings.HasSuffix(name, "-"+number) {
-			found = append(found, name)
-		}
-	}
+func WithNumber(identifiers []string, number string) []string {
+	found := text.Filter(identifiers, func(name string) bool { return strings.HasSuffix(name, "-"+number) })
 	slices.Sort(found)
 	return slices.Compact(found)
 }
