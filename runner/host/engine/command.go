@@ -27,8 +27,10 @@ import (
 const Hello = "symphony-begins"
 
 const (
-	maxSaid     = 8 << 10  // bytes of a program's stderr
+	// MaxSaid is how many bytes of a program's stderr are kept, of which an error has maxMessage.
+	MaxSaid     = 64 << 10
 	maxGreeting = 64 << 10 // bytes that may come before a line that is waited for
+	maxMessage  = 8 << 10  // bytes
 )
 
 // Command returns a program that is found in the PATH of an environment. It gets only some variables of that.
@@ -52,8 +54,8 @@ func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, outputBound)
 	defer cancel()
 	var out bytes.Buffer
-	var said Tail
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &said
+	said := &text.Tail{Limit: MaxSaid}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, said
 	if err := start(cmd); err != nil {
 		return "", err
 	}
@@ -64,9 +66,9 @@ func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a process that it has left has its stdout open
 		return out.String(), nil
 	case ctx.Err() != nil:
-		return "", reconcile.NewError(CodeUnreachable, name+" did not end in time: "+said.Message(), "try it")
+		return "", reconcile.NewError(CodeUnreachable, name+" did not end in time: "+Said(said), "try it")
 	case errors.As(err, &exited):
-		return "", reconcile.NewError(CodeUnusable, cmp.Or(said.Message(), name+": "+err.Error()), "correct that, then symphony unblock")
+		return "", reconcile.NewError(CodeUnusable, cmp.Or(Said(said), name+": "+err.Error()), "correct that, then symphony unblock")
 	}
 	return "", err
 }
@@ -95,14 +97,14 @@ type stream struct {
 	cmd     *exec.Cmd
 	stdout  *bufio.Reader
 	greeted bool
-	said    Tail
+	said    *text.Tail
 	closing sync.Once
 }
 
 // Open starts a program as a stream to a host, where it prints Hello first.
 func Open(host string, cmd *exec.Cmd) (io.ReadWriteCloser, error) {
-	s := &stream{host: host, cmd: cmd}
-	cmd.Stderr = &s.said
+	s := &stream{host: host, cmd: cmd, said: &text.Tail{Limit: MaxSaid}}
+	cmd.Stderr = s.said
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -120,7 +122,7 @@ func (s *stream) Read(b []byte) (int, error) {
 	if !s.greeted {
 		if _, err := ReadUntil(s.stdout, Hello); err != nil {
 			_ = s.Close() // then stderr is complete
-			return 0, fmt.Errorf("%s: %s: %w", s.host, s.said.Message(), err)
+			return 0, fmt.Errorf("%s: %s: %w", s.host, Said(s.said), err)
 		}
 		s.greeted = true
 	}
@@ -154,27 +156,14 @@ func ReadUntil(r *bufio.Reader, want string) (before []string, err error) {
 	return before, errors.New("the shell of the account prints too much")
 }
 
-// Tail keeps the end of a program's stderr.
-type Tail struct{ bytes.Buffer }
-
-// Write implements io.Writer.
-func (t *Tail) Write(p []byte) (int, error) {
-	n := len(p)
-	if t.Len()+n > maxSaid {
-		t.Next(min(t.Len(), t.Len()+n-maxSaid))
-		p = p[max(0, n-maxSaid):]
-	}
-	t.Buffer.Write(p)
-	return n, nil
-}
-
-// Message is the error that symphony has printed there; otherwise the last line, which is that of the engine's program.
-func (t *Tail) Message() (line string) {
-	for line = range strings.Lines(strings.TrimSpace(t.String())) {
+// Said is the error that symphony has printed there on stderr; otherwise the last line, which is that of the engine's program.
+func Said(stderr *text.Tail) (line string) {
+	end, _ := stderr.Text()
+	for line = range strings.Lines(strings.TrimSpace(string(end))) {
 		if rest, printed := strings.CutPrefix(line, "symphony: "); printed {
 			line = rest
 			break
 		}
 	}
-	return text.Visible(strings.TrimSpace(line))
+	return text.Visible(text.Within(strings.TrimSpace(line), maxMessage))
 }

@@ -104,11 +104,7 @@ func newFault(err error) *fault {
 	if known, ok := errors.AsType[*reconcile.Error](host.WithCode(err)); ok {
 		f.Code, f.Message, f.Hint = known.Code, known.Message, known.Hint
 	}
-	for _, name := range slices.Sorted(maps.Keys(sentinels)) {
-		if errors.Is(err, sentinels[name]) {
-			f.Is = append(f.Is, name)
-		}
-	}
+	f.Is = text.Filter(slices.Sorted(maps.Keys(sentinels)), func(name string) bool { return errors.Is(err, sentinels[name]) })
 	return f
 }
 

@@ -187,8 +187,8 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 	if err != nil {
 		return nil, err
 	}
-	var said engine.Tail
-	cmd.Stderr, cmd.WaitDelay = &said, time.Second
+	said := &text.Tail{Limit: engine.MaxSaid}
+	cmd.Stderr, cmd.WaitDelay = said, time.Second
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 	case err == nil && linesErr == nil:
 		return printed, nil
 	}
-	return nil, e.explain(ctx, connected, &exitError{cmd.ProcessState.ExitCode(), said.Message()})
+	return nil, e.explain(ctx, connected, &exitError{cmd.ProcessState.ExitCode(), engine.Said(said)})
 }
 
 // converse lets the script begin, passes stdin to it, and returns what it prints up to its last line. connected: it has begun.
