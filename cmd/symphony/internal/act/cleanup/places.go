@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -77,11 +78,8 @@ func openPlaces(ctx context.Context, p *project.Project, cfg *workflow.Config, d
 }
 
 // list returns the machines, this one first.
-func (p places) list() (list []*place) {
-	for _, name := range slices.Sorted(maps.Keys(p)) {
-		list = append(list, p[name])
-	}
-	return list
+func (p places) list() []*place {
+	return text.Map(slices.Sorted(maps.Keys(p)), func(name string) *place { return p[name] })
 }
 
 func (p places) close() (err error) {

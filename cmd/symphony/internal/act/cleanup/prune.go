@@ -364,9 +364,7 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 			return err
 		}
 		f.Runs[i].Runs = len(ids)
-		for _, id := range ids {
-			f.RunDirs = append(f.RunDirs, host.RunDir(c.p.StateDir, id))
-		}
+		f.RunDirs = append(f.RunDirs, text.Map(ids, func(id string) string { return host.RunDir(c.p.StateDir, id) })...)
 	}
 	for _, dir := range f.RunDirs {
 		if err := os.RemoveAll(dir); err != nil {

@@ -258,10 +258,7 @@ func (r *remover) losses() []loss {
 			list = append(list, s.loss)
 		}
 	}
-	for _, row := range r.trash {
-		list = append(list, row.loss)
-	}
-	return list
+	return append(list, text.Map(r.trash, func(row TrashRow) loss { return row.loss })...)
 }
 
 // remove removes the project, its database last: until then an interrupted removal can be repeated.
@@ -368,7 +365,6 @@ var stateFiles = []string{
 
 // removeState removes symphony's files from a state directory, and the directory unless something else is in it.
 func removeState(dir string) (left []string, err error) {
-	left = []string{}
 	for _, name := range stateFiles {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return left, err
@@ -376,9 +372,7 @@ func removeState(dir string) (left []string, err error) {
 		crash.At("projects.remove.file")
 	}
 	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		left = append(left, e.Name())
-	}
+	left = text.Map(entries, os.DirEntry.Name)
 	if err == nil && len(left) == 0 {
 		err = os.Remove(dir)
 	}

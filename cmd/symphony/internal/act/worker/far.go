@@ -35,7 +35,7 @@ type hostDaemon struct {
 	run     *engine.Run
 	options workflow.Worker // of the engine
 	path    string          // of the record
-	log    *slog.Logger
+	log     *slog.Logger
 	// mirrors are those through which the run clones and delivers; nil for a worker that only ends the run.
 	mirrors host.Mirrors
 }

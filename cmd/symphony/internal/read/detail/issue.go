@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
@@ -244,11 +243,10 @@ func (r *issueReader) addRuns(v *Issue) {
 
 // addLog adds the end of the log of the agent's newest run.
 func (r *issueReader) addLog(v *Issue, lines int) error {
-	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
-	if i < 0 {
+	run := text.First(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
+	if run.ID == "" {
 		return nil
 	}
-	run := r.runs[i]
 	tail, err := eventlog.ReadTail(r.Project.StateDir, run, lines, r.Now, run.Outcome != "" || project.WorkerDead(r.Project, run))
 	v.Log, v.LastMessage = append(v.Log, tail.Lines...), text.OrNull(tail.Message)
 	return err
@@ -381,19 +379,19 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 
 // workspace looks at the workspace of the newest run that had one; nil if there is none.
 func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
-	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.WorkspacePath != "" })
-	if i < 0 {
+	run := text.First(r.runs, func(run reconcile.Run) bool { return run.WorkspacePath != "" })
+	if run.ID == "" {
 		return nil, nil
 	}
-	row := &WorkspaceRow{Path: r.runs[i].WorkspacePath, Host: text.OrNull(r.runs[i].Host)}
+	row := &WorkspaceRow{Path: run.WorkspacePath, Host: text.OrNull(run.Host)}
 	if row.Host != nil {
-		row.Exists = r.runs[i].Remote == reconcile.RemoteBegun // it was not looked for yet
+		row.Exists = run.Remote == reconcile.RemoteBegun // it was not looked for yet
 		for _, w := range r.Recorded.RemoteWorkspaces {
 			if w.Host != *row.Host || w.Path != row.Path {
 				continue
 			}
 			if row.Exists = true; w.Unsaved != "" {
-				row.Kept = new(r.KeptRow(w, r.runs[i]))
+				row.Kept = new(r.KeptRow(w, run))
 			}
 		}
 		return row, nil
@@ -408,7 +406,7 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	}
 	for _, k := range kept {
 		if k.Path == row.Path {
-			row.Kept = new(r.KeptRow(k, r.runs[i]))
+			row.Kept = new(r.KeptRow(k, run))
 		}
 	}
 	if inspectErr != nil {

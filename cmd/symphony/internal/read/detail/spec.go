@@ -2,12 +2,12 @@ package detail
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -60,7 +60,8 @@ type RecentEvent struct {
 // specIssue makes the part of the issue that the specification names of what was read already.
 func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err error) {
 	s = SpecIssue{
-		ID: r.id, Identifier: r.identifier, Logs: Logs{[]SessionLog{}}, RecentEvents: []RecentEvent{}, Tracked: v.Issue,
+		ID: r.id, Identifier: r.identifier, Logs: Logs{[]SessionLog{}}, Tracked: v.Issue,
+		RecentEvents: text.Map(v.Log, func(l eventlog.Line) RecentEvent { return RecentEvent{l.At, l.Kind, l.Text} }),
 	}
 	r.Only = []string{r.id}
 	claims := r.Claims()
@@ -84,12 +85,9 @@ func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err 
 			s.Logs.Sessions = append(s.Logs.Sessions, SessionLog{Label: run.ID, Path: path})
 		}
 	}
-	for _, l := range v.Log {
-		s.RecentEvents = append(s.RecentEvents, RecentEvent{l.At, l.Kind, l.Text})
-	}
-	ended := func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun && run.Outcome != "" }
-	if i := slices.IndexFunc(r.runs, ended); i >= 0 && s.LastError == nil {
-		s.LastError = view.ErrorText(r.runs[i].ErrorCode, r.runs[i].ErrorText)
+	if s.LastError == nil {
+		ended := text.First(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun && run.Outcome != "" })
+		s.LastError = view.ErrorText(ended.ErrorCode, ended.ErrorText)
 	}
 	return s, nil
 }

@@ -68,9 +68,7 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	}
 	requests, err := r.DB.Views.RequestsOfIssue(ctx, r.id, shownMoments)
 	errs = append(errs, err)
-	for _, q := range requests {
-		list = append(list, requestMoment(q))
-	}
+	list = append(list, text.Map(requests, requestMoment)...)
 	holds, err := r.DB.Views.HoldsOfIssue(ctx, r.id, shownMoments)
 	errs = append(errs, err)
 	if c := r.claim; c != nil && c.Status == reconcile.Held { // a hold by an operator has no notification
@@ -125,8 +123,8 @@ func runMoment(r view.RunRow) Moment {
 	return m
 }
 
-func turnMoments(run reconcile.Run, turns []eventlog.Turn) (list []Moment) {
-	for _, t := range turns {
+func turnMoments(run reconcile.Run, turns []eventlog.Turn) []Moment {
+	return text.Map(turns, func(t eventlog.Turn) Moment {
 		m := Moment{
 			At: t.At, Until: text.OrNull(t.Until), Kind: MomentTurn, RunID: &run.ID,
 			Name: fmt.Sprintf("turn %d", t.Number), Result: t.Result, Text: t.Text,
@@ -134,9 +132,8 @@ func turnMoments(run reconcile.Run, turns []eventlog.Turn) (list []Moment) {
 		if m.Until == nil && !run.EndedAt.IsZero() {
 			m.Until, m.Result = &run.EndedAt, "ended with its run"
 		}
-		list = append(list, m)
-	}
-	return list
+		return m
+	})
 }
 
 func requestMoment(q reconcile.Request) Moment {

@@ -385,15 +385,15 @@ type CheckReport struct {
 // CheckResult parses the workflow as a pass would, without the tracker's key, and checks every branch of the template. The
 // configuration is nil if the workflow can't be parsed.
 func CheckResult(p *Project) (CheckReport, *workflow.Config) {
-	out := CheckReport{Workflow: p.Path, Errors: []*reconcile.Error{}, Warnings: []string{}}
+	out := CheckReport{Workflow: p.Path, Warnings: []string{}}
 	err := p.SourceErr
 	var cfg *workflow.Config
 	if err == nil {
 		cfg, err = p.parseWithoutKey(p.Source)
 	}
-	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)) {
-		out.Errors = append(out.Errors, reconcile.NewError(e.Code, e.Message, cmp.Or(e.Hint, "correct that line")))
-	}
+	out.Errors = text.Map(slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)), func(e *reconcile.Error) *reconcile.Error {
+		return reconcile.NewError(e.Code, e.Message, cmp.Or(e.Hint, "correct that line"))
+	})
 	if cfg != nil {
 		out.Warnings = text.Map(cfg.Warnings, workflow.Warning.String)
 		if cfg.Prompt != nil {

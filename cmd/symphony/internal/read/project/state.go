@@ -99,21 +99,19 @@ func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) string
 }
 
 // Rowless lists the run directories without a row in the database, for instance those of takeovers.
-func Rowless(ctx context.Context, p *Project, db *state.DB) (list []fs.DirEntry, err error) {
+func Rowless(ctx context.Context, p *Project, db *state.DB) ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
-	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 && err == nil {
-		return nil, nil
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	if err != nil {
+	if err != nil || len(entries) == 0 {
 		return nil, err
 	}
 	known, err := db.Runs.IDs(ctx) // read after the directories, because a run's row is written before its directory
-	for _, e := range entries {
-		if err == nil && !known[e.Name()] {
-			list = append(list, e)
-		}
+	if err != nil {
+		return nil, err
 	}
-	return list, err
+	return text.Filter(entries, func(e fs.DirEntry) bool { return !known[e.Name()] }), nil
 }
 
 // OwnerPath returns the workflow that the state directory belongs to. It refuses the state of another workflow that exists,
@@ -427,12 +425,7 @@ const (
 const CommandPatience = 10 * time.Second
 
 // LivingRuns returns the ids of the runs whose workers are alive.
-func LivingRuns(p *Project) (ids []string) {
+func LivingRuns(p *Project) []string {
 	entries, _ := os.ReadDir(filepath.Join(p.StateDir, "runs")) // without the directory there are no runs
-	for _, e := range entries {
-		if workers.Alive(p.StateDir, e.Name()) {
-			ids = append(ids, e.Name())
-		}
-	}
-	return ids
+	return text.Filter(text.Map(entries, fs.DirEntry.Name), func(id string) bool { return Alive(p.StateDir, id) })
 }

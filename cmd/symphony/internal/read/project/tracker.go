@@ -305,9 +305,7 @@ func namesOf(ctx context.Context, p *Project, tracker reconcile.Tracker, states 
 		_ = db.Close()
 	}
 	candidates, _ := tracker.Candidates(ctx, states)
-	for _, c := range candidates {
-		names = append(names, c.Identifier)
-	}
+	names = append(names, text.Map(candidates, func(c reconcile.Issue) string { return c.Identifier })...)
 	return WithNumber(names, number)
 }
 
