@@ -27,10 +27,9 @@ import (
 const Hello = "symphony-begins"
 
 const (
-	// MaxSaid is how many bytes of a program's stderr are kept, of which an error has maxMessage.
-	MaxSaid     = 64 << 10
+	maxSaid     = 64 << 10 // bytes of a program's stderr
 	maxGreeting = 64 << 10 // bytes that may come before a line that is waited for
-	maxMessage  = 8 << 10  // bytes
+	maxMessage  = 8 << 10  // bytes of an error
 )
 
 // Command returns a program that is found in the PATH of an environment. It gets only some variables of that.
@@ -54,7 +53,7 @@ func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, outputBound)
 	defer cancel()
 	var out bytes.Buffer
-	said := &text.Tail{Limit: MaxSaid}
+	said := &text.Tail{Limit: maxSaid}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, said
 	if err := start(cmd); err != nil {
 		return "", err
@@ -103,18 +102,20 @@ type stream struct {
 
 // Open starts a program as a stream to a host, where it prints Hello first.
 func Open(host string, cmd *exec.Cmd) (io.ReadWriteCloser, error) {
-	s := &stream{host: host, cmd: cmd, said: &text.Tail{Limit: MaxSaid}}
-	cmd.Stderr = s.said
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
+	in, out, stderr, err := Start(cmd)
+	return &stream{WriteCloser: in, host: host, cmd: cmd, stdout: out, said: stderr}, err
+}
+
+// Start starts a program with pipes.
+func Start(cmd *exec.Cmd) (in io.WriteCloser, out *bufio.Reader, stderr *text.Tail, err error) {
+	stderr = &text.Tail{Limit: maxSaid}
+	cmd.Stderr = stderr
+	in, inErr := cmd.StdinPipe()
+	stdout, outErr := cmd.StdoutPipe()
+	if err = cmp.Or(inErr, outErr); err == nil {
+		err = start(cmd)
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	s.WriteCloser, s.stdout = stdin, bufio.NewReader(stdout)
-	return s, start(cmd)
+	return in, bufio.NewReader(stdout), stderr, err
 }
 
 // Read reads what the daemon writes. If the daemon can't be reached, the error says why.

@@ -187,21 +187,12 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 	if err != nil {
 		return nil, err
 	}
-	said := &text.Tail{Limit: engine.MaxSaid}
-	cmd.Stderr, cmd.WaitDelay = said, time.Second
-	in, err := cmd.StdinPipe()
+	in, out, stderr, err := engine.Start(cmd)
 	if err != nil {
 		return nil, err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("ssh: %w", err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
-	connected, printed, linesErr := e.converse(bufio.NewReader(out), in, stdin)
+	connected, printed, linesErr := e.converse(out, in, stdin)
 	err = cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // a process that ssh has left has its stderr open
@@ -212,7 +203,7 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 	case err == nil && linesErr == nil:
 		return printed, nil
 	}
-	return nil, e.explain(ctx, connected, &exitError{cmd.ProcessState.ExitCode(), engine.Said(said)})
+	return nil, e.explain(ctx, connected, &exitError{cmd.ProcessState.ExitCode(), engine.Said(stderr)})
 }
 
 // converse lets the script begin, passes stdin to it, and returns what it prints up to its last line. connected: it has begun.
