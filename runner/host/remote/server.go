@@ -19,7 +19,7 @@ const maxCalls = 256
 
 // Server carries out the calls of one run on this machine. It outlives every stream.
 type Server struct {
-	// Released is called before the worker's call of Release is answered. May be nil.
+	// Released is called before the worker's call of Release is answered.
 	Released func() error
 	// Run is the run.
 	Run host.Run
@@ -66,12 +66,8 @@ func NewServer(m host.Machine, of Incarnation, dir string) *Server {
 	s.children = &children{dir: dir, all: map[int64]*child{}}
 	s.methods = methods(m, s.Run, s.children)
 	s.methods["EndRun"] = methodOf(withoutResult(s.endWork))
-	s.methods["Release"] = methodOf(withoutBoth(func(context.Context) error {
-		if s.Released == nil {
-			return nil
-		}
-		return s.Released()
-	}))
+	s.Released = func() error { return nil }
+	s.methods["Release"] = methodOf(withoutBoth(func(context.Context) error { return s.Released() }))
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
