@@ -157,11 +157,10 @@ type output struct {
 	file *os.File
 
 	mu      sync.Mutex
-	begin   int64 // the offset of the file's first byte: what was before it, the client has
-	size    int64 // of what was written, since the start
-	read    int64 // up to here the client has it
-	err     error // why nothing more comes: io.EOF, or what copying met
-	closed  bool
+	begin   int64         // the offset of the file's first byte: what was before it, the client has
+	size    int64         // of what was written, since the start
+	read    int64         // up to here the client has it
+	err     error         // why nothing more comes: io.EOF, or what copying met
 	changed chan struct{} // closed at the next change
 }
 
@@ -214,7 +213,7 @@ func (o *output) copy(r io.Reader) {
 func (o *output) awaitRoom() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.size-o.read >= maxKept && !o.closed && o.err == nil {
+	for o.size-o.read >= maxKept && o.err == nil {
 		changed := o.changed
 		o.mu.Unlock()
 		<-changed
@@ -271,7 +270,7 @@ func (o *output) look(offset int64, limit int) (data []byte, changed <-chan stru
 func (o *output) close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed = true; o.err == nil {
+	if o.err == nil {
 		o.err = io.EOF
 	}
 	o.notify()

@@ -172,7 +172,8 @@ func Command(ctx context.Context, env []string, stdin, name string, args ...stri
 		return "", err
 	}
 	out, err := engine.Output(ctx, cmd, stdin)
-	if known, ok := errors.AsType[*reconcile.Error](err); ok && (strings.Contains(known.Message, "nable to contact") || strings.Contains(known.Message, "timed out")) {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if ok && (strings.Contains(known.Message, "nable to contact") || strings.Contains(known.Message, "timed out")) {
 		known.Code = engine.CodeUnreachable
 	}
 	return out, engine.Explain(err, reconcile.SlurmHost+": ", "correct what Slurm names; then symphony unblock")
