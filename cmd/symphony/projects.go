@@ -35,7 +35,7 @@ Examples:
     symphony projects remove ~/web-shop/WORKFLOW.md --workspaces`,
 		Flags: jsonFlagsOf(
 			[]jsonDocument{
-				{"", reflect.TypeFor[cleanup.ProjectsJSON]()},
+				{"", reflect.TypeFor[[]cleanup.ProjectRow]()},
 				{"move", reflect.TypeFor[cleanup.MovedJSON]()},
 				{"remove", reflect.TypeFor[cleanup.RemovedJSON]()},
 			},

@@ -17,7 +17,7 @@ func trashCommand(w *term.Env) *cli.Command {
 discard this work with symphony prune --force ISSUE.
 
 ` + exampleText("symphony trash", "symphony restore ABC-7"),
-		Flags: workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
+		Flags: workflowFlags(jsonFlags[[]cleanup.TrashRow]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			rows, err := cleanup.Trash(c.Context, p)
 			if rows != nil {

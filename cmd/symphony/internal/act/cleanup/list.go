@@ -22,12 +22,6 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Documents of --json.
-type (
-	ProjectsJSON = []ProjectRow
-	TrashJSON    = []TrashRow
-)
-
 // findSharing fills in the rows with the same project of the tracker.
 func findSharing(w *environ.Env, rows []ProjectRow) {
 	projects := text.Map(rows, func(r ProjectRow) string { // of the tracker
@@ -48,7 +42,7 @@ func findSharing(w *environ.Env, rows []ProjectRow) {
 }
 
 // Projects returns the projects of the account.
-func Projects(ctx context.Context, w *environ.Env) (ProjectsJSON, error) {
+func Projects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	rows, err := knownProjects(ctx, w)
 	if err == nil {
 		findSharing(w, rows)

@@ -118,7 +118,7 @@ func Restore(ctx context.Context, p *project.Project, ref string) (restored Rest
 
 // Trash returns the removed workspaces of a project, in all roots that it has used. An error that comes with rows describes machines that
 // do not answer.
-func Trash(ctx context.Context, p *project.Project) (rows TrashJSON, err error) {
+func Trash(ctx context.Context, p *project.Project) (rows []TrashRow, err error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 )
 
 // Trash prints the removed workspaces of a project.
-func Trash(w *term.Env, rows cleanup.TrashJSON) {
+func Trash(w *term.Env, rows []cleanup.TrashRow) {
 	switch {
 	case w.JSON:
 		w.PrintJSON(rows)
@@ -60,7 +60,7 @@ func Restored(w *term.Env, r cleanup.RestoreJSON) {
 }
 
 // Projects prints the projects of the account.
-func Projects(w *term.Env, rows cleanup.ProjectsJSON) {
+func Projects(w *term.Env, rows []cleanup.ProjectRow) {
 	switch {
 	case w.JSON:
 		w.PrintJSON(rows)
