@@ -124,6 +124,9 @@ func (r Run) WorkspaceWhere() string { return Workspace{Host: r.Host, Path: r.Wo
 
 // KeptText explains why the workspace is kept and what to do.
 func (w Workspace) KeptText() string {
+	if w.Host != "" {
+		return fmt.Sprintf("kept: %s, in %s; push or copy it, or remove it there", w.Unsaved, w.Where())
+	}
 	return fmt.Sprintf("kept: %s, in %s; push or copy it, or discard it with symphony prune --force %s", w.Unsaved, w.Where(), w.Identifier)
 }
 

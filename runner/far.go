@@ -75,7 +75,7 @@ func (j *job) reach(ctx context.Context) error {
 	j.Config.Unreadable = append(slices.Clone(j.Config.Unreadable), filepath.Dir(j.Dir))
 	j.Machine, j.StateDir, j.Env = far.Machine, far.Account.StateDir, far.Account.Env
 	j.Redactor.Add(j.Config.SecretsIn(j.Env))
-	root := ExpandHome(j.run.WorkspaceRoot, far.Account.Home)
+	root := expandHome(j.run.WorkspaceRoot, far.Account.Home)
 	j.run.WorkspaceRoot = root
 	j.rec.change(func(r *reconcile.Run) { r.WorkspaceRoot, j.link = root, far.Link })
 	j.host = far.Machine.Run(j.run.ID)
@@ -92,7 +92,7 @@ type here struct {
 // useAccount sets the paths of codex on that machine. What agents here may not read, they may not read there either.
 func (j *job) useAccount(ctx context.Context, a host.Account) error {
 	c := &j.Config
-	login := ExpandHome(cmp.Or(c.CodexHome, valueOf(a.Env, "CODEX_HOME"), "~/.codex"), a.Home)
+	login := expandHome(cmp.Or(c.CodexHome, valueOf(a.Env, "CODEX_HOME"), "~/.codex"), a.Home)
 	if c.CodexHome != "" {
 		c.CodexHome = login
 	}
@@ -110,8 +110,8 @@ func (j *job) useAccount(ctx context.Context, a host.Account) error {
 
 var errResolved = errors.New("the machine has not resolved the paths")
 
-// ExpandHome replaces a leading ~ by the home directory of an account.
-func ExpandHome(path, home string) string {
+// expandHome replaces a leading ~ by the home directory of an account.
+func expandHome(path, home string) string {
 	if path == "~" {
 		return home
 	}
@@ -185,14 +185,9 @@ func saveSpace(ctx context.Context, w *Worker, run reconcile.Run) error {
 	if run.IssueID == "" || run.WorkspaceRoot == "" {
 		return nil
 	}
-	return RecordSpace(ctx, w.Machine, w.StateDir, w.Journal, run)
-}
-
-// RecordSpace stores what a machine knows of the workspace of a run's issue in the run's root. stateDir is that of the project there.
-func RecordSpace(ctx context.Context, m host.Machine, stateDir string, journal Journal, run reconcile.Run) error {
 	// The error may name other records.
-	root, err := m.Root(ctx, host.RootRequest{Root: run.WorkspaceRoot, Records: true})
-	i := slices.IndexFunc(root.Workspaces, func(r host.WorkspaceRecord) bool { return r.IssueID == run.IssueID && r.StateDir == stateDir })
+	root, err := w.Machine.Root(ctx, host.RootRequest{Root: run.WorkspaceRoot, Records: true})
+	i := slices.IndexFunc(root.Workspaces, func(r host.WorkspaceRecord) bool { return r.IssueID == run.IssueID && r.StateDir == w.StateDir })
 	if i < 0 && err != nil {
 		return err
 	}
@@ -204,7 +199,7 @@ func RecordSpace(ctx context.Context, m host.Machine, stateDir string, journal J
 			Unsaved: text.Within(r.Unsaved, longestUnsaved), UnsavedAt: r.UnsavedAt, KeptSince: r.KeptSince, Restored: r.Restored,
 		}
 	}
-	return journal.SaveRemoteWorkspace(ctx, run, found)
+	return w.Journal.SaveRemoteWorkspace(ctx, run, found)
 }
 
 const longestUnsaved = 1 << 10 // bytes of what a host says about work in a workspace
@@ -224,7 +219,7 @@ func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
 	if err == nil {
 		defer far.Link.Close()
 		w.Machine, w.StateDir = far.Machine, far.Account.StateDir
-		run.WorkspaceRoot = ExpandHome(run.WorkspaceRoot, far.Account.Home)
+		run.WorkspaceRoot = expandHome(run.WorkspaceRoot, far.Account.Home)
 		err = far.Link.EndRun(ctx, host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot})
 		if err == nil {
 			if spaceErr := saveSpace(ctx, w, run); spaceErr != nil {

@@ -50,6 +50,7 @@ Example:
 			if err != nil {
 				return err
 			}
+			tellElsewhere(w, p)
 			o := cleanup.PruneOptions{
 				DryRun: c.Bool("dry-run"), Force: c.Bool("force"), OlderThan: c.Duration("older-than"), Issues: issues,
 				Log: w.NewLog(slog.LevelWarn, term.TextLog),

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/cleanup"
@@ -17,14 +20,22 @@ func trashCommand(w *term.Env) *cli.Command {
 discard this work with symphony prune --force ISSUE.
 
 ` + exampleText("symphony trash", "symphony restore ABC-7"),
-		Flags: workflowFlags(jsonFlags[[]cleanup.TrashRow]()...),
+		Flags: workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+			tellElsewhere(w, p)
 			rows, err := cleanup.Trash(c.Context, p)
-			if rows != nil {
+			if err == nil {
 				render.Trash(w, rows)
 			}
 			return err
 		}),
+	}
+}
+
+// tellElsewhere names the machines that a command does not reach.
+func tellElsewhere(w *term.Env, p *project.Project) {
+	if cfg, err := p.ConfigWithoutKey(); err == nil && len(cfg.Policy.Hosts) > 0 {
+		fmt.Fprintln(w.Stderr, "symphony: workspaces on other machines are not looked at: "+strings.Join(cfg.Policy.Hosts, ", "))
 	}
 }
 

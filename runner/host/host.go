@@ -45,6 +45,16 @@ type Local interface {
 	TryRoot(ctx context.Context, r RootRequest) error
 	// Inspect describes a workspace for operators. It changes nothing, and runs no program that a repository names.
 	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
+	// Examine looks for work in a workspace that exists nowhere else.
+	Examine(ctx context.Context, r ExamineRequest) (ExamineAnswer, error)
+	// RemoveWorkspace removes a workspace as a run does, but without before_remove.
+	RemoveWorkspace(ctx context.Context, r RemovalRequest) (RemoveAnswer, error)
+	// ListTrash lists what a project has in the trash of a root, sorted by name, and examines it as Examine does.
+	ListTrash(ctx context.Context, r RootRequest) ([]Removed, error)
+	// Restore moves a workspace from the trash back to its path. If it is interrupted it can be repeated.
+	Restore(ctx context.Context, r TrashRequest) (RestoreAnswer, error)
+	// DeleteTrash deletes an entry of the trash.
+	DeleteTrash(ctx context.Context, r TrashRequest) error
 	// Leave gives up the projects that a state directory has claimed in a root.
 	Leave(ctx context.Context, r LeaveRequest) error
 }

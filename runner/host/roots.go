@@ -15,16 +15,6 @@ type Roots interface {
 	// Diff writes what the work in a workspace has changed since its base commit, as git diff does, and reports whether there is a
 	// repository. It changes nothing, and runs no program that a repository names.
 	Diff(ctx context.Context, r WorkspaceRequest, w io.Writer) (found bool, err error)
-	// Examine looks for work in a workspace that exists nowhere else.
-	Examine(ctx context.Context, r ExamineRequest) (ExamineAnswer, error)
-	// RemoveWorkspace removes a workspace as a run does, but without before_remove.
-	RemoveWorkspace(ctx context.Context, r RemovalRequest) (RemoveAnswer, error)
-	// ListTrash lists what a project has in the trash of a root, sorted by name, and examines it as Examine does.
-	ListTrash(ctx context.Context, r RootRequest) ([]Removed, error)
-	// Restore moves a workspace from the trash back to its path. If it is interrupted it can be repeated.
-	Restore(ctx context.Context, r TrashRequest) (RestoreAnswer, error)
-	// DeleteTrash deletes an entry of the trash.
-	DeleteTrash(ctx context.Context, r TrashRequest) error
 	// Purge deletes removed workspaces whose time in the trash is over.
 	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
 }

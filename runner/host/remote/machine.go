@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -49,32 +50,10 @@ func (m Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer)
 	if err == nil {
 		_, err = io.WriteString(w, diff.Text)
 	}
+	if err == nil && diff.Cut {
+		err = reconcile.NewError("workspace_failed", fmt.Sprintf("these are the first %d MiB of the diff", maxDiff>>20), "see the rest there: git diff in "+r.Path)
+	}
 	return diff.Found, err
-}
-
-// Examine implements host.Roots.
-func (m Machine) Examine(ctx context.Context, r host.ExamineRequest) (host.ExamineAnswer, error) {
-	return ask[host.ExamineAnswer](ctx, m.Client, "Examine", r)
-}
-
-// RemoveWorkspace implements host.Roots.
-func (m Machine) RemoveWorkspace(ctx context.Context, r host.RemovalRequest) (host.RemoveAnswer, error) {
-	return ask[host.RemoveAnswer](ctx, m.Client, "RemoveWorkspace", r)
-}
-
-// ListTrash implements host.Roots.
-func (m Machine) ListTrash(ctx context.Context, r host.RootRequest) ([]host.Removed, error) {
-	return ask[[]host.Removed](ctx, m.Client, "ListTrash", r)
-}
-
-// Restore implements host.Roots.
-func (m Machine) Restore(ctx context.Context, r host.TrashRequest) (host.RestoreAnswer, error) {
-	return ask[host.RestoreAnswer](ctx, m.Client, "Restore", r)
-}
-
-// DeleteTrash implements host.Roots.
-func (m Machine) DeleteTrash(ctx context.Context, r host.TrashRequest) error {
-	return tell(ctx, m.Client, "DeleteTrash", r)
 }
 
 // Purge implements host.Roots.

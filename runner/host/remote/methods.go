@@ -13,19 +13,21 @@ import (
 type diffResult struct {
 	Found bool   `json:"found"`
 	Text  string `json:"text"`
+	Cut   bool   `json:"cut"` // it is only the beginning
 }
 
 // methods are the calls of the port by name. Client and server call them by the names of the methods of host.Machine, host.Run and
 // host.Process.
 func methods(m host.Machine, run host.Run, c *children) map[string]method {
 	all := map[string]method{
-		"Facts": methodOf(m.Facts), "Root": methodOf(m.Root), "Examine": methodOf(m.Examine),
-		"RemoveWorkspace": methodOf(m.RemoveWorkspace), "ListTrash": methodOf(m.ListTrash), "Restore": methodOf(m.Restore),
-		"DeleteTrash": methodOf(withoutResult(m.DeleteTrash)), "Purge": methodOf(m.Purge),
+		"Facts": methodOf(m.Facts), "Root": methodOf(m.Root), "Purge": methodOf(m.Purge),
 		"Diff": methodOf(func(ctx context.Context, r host.WorkspaceRequest) (diffResult, error) {
 			var text limitedText
 			found, err := m.Diff(ctx, r, &text)
-			return diffResult{found, text.String()}, err
+			if text.cut {
+				found, err = true, nil
+			}
+			return diffResult{found, text.String(), text.cut}, err
 		}),
 
 		"Prepare": methodOf(run.Prepare), "Open": methodOf(withoutBoth(run.Open)), "Confirm": methodOf(withoutResult(run.Confirm)),
@@ -92,13 +94,18 @@ func ofChild[A any](c *children, f func(context.Context, *child, childCall) (A, 
 	})
 }
 
-// limitedText is a text of at most maxDiff bytes. What is longer fails.
-type limitedText struct{ strings.Builder }
+// limitedText keeps the first maxDiff bytes. Then writing fails.
+type limitedText struct {
+	strings.Builder
+	cut bool
+}
 
 const maxDiff = maxLine / 8
 
 func (t *limitedText) Write(p []byte) (int, error) {
-	if t.Len()+len(p) > maxDiff {
+	if rest := maxDiff - t.Len(); rest < len(p) {
+		t.Builder.Write(p[:rest])
+		t.cut = true
 		return 0, fmt.Errorf("more than %d MiB", maxDiff>>20)
 	}
 	return t.Builder.Write(p)

@@ -4,6 +4,7 @@ package slurm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -75,24 +77,44 @@ func (l Jobs) Cancel(ctx context.Context) error {
 // queueAge is how old an answer of squeue may be.
 const queueAge = 2 * time.Second
 
-// queue returns what squeue prints about all jobs of the account. The workers of a project share its answers, so that many that wait do
-// not burden Slurm.
+// queueAnswer is what squeue has printed, or why it has failed.
+type queueAnswer struct {
+	At  time.Time        `json:"at"`
+	Out string           `json:"out"`
+	Err *reconcile.Error `json:"err"`
+}
+
+// queue returns what squeue prints about all jobs of the account. The workers of a project share its answers by a file, so that many that
+// wait do not burden Slurm. Without the file each asks for itself.
 func (l Jobs) queue(ctx context.Context) (string, error) {
 	path := filepath.Join(l.Hosted, l.Project, "squeue")
-	lock := flock.New(path)
-	if _, err := lock.TryLockContext(ctx, queueAge/20); err != nil {
-		return "", err
+	lock := flock.New(path + ".lock")
+	if _, err := lock.TryLockContext(ctx, queueAge/20); err == nil {
+		defer func() { _ = lock.Close() }()
 	}
-	defer func() { _ = lock.Close() }()
-	if info, err := os.Stat(path); err == nil && info.Size() > 0 && time.Since(info.ModTime()) < queueAge {
-		data, err := os.ReadFile(path)
-		return string(data), err
+	var last queueAnswer
+	data, _ := os.ReadFile(path)
+	if json.Unmarshal(data, &last) == nil {
+		if age := time.Since(last.At); age >= 0 && age < queueAge {
+			return last.result()
+		}
 	}
 	out, err := Command(ctx, l.Env, "", "squeue", "--me", "--states=all", "--noheader", "--format=%j|%i|%T|%r|%B")
-	if err != nil {
+	answer := queueAnswer{At: time.Now(), Out: out}
+	if known, ok := errors.AsType[*reconcile.Error](err); ok {
+		answer.Err = known
+	} else if err != nil {
 		return "", err
 	}
-	return out, os.WriteFile(path, []byte(out), 0o600)
+	_ = durable.WriteFile(path, text.JSON(answer), 0o600) // only the others lack it
+	return answer.result()
+}
+
+func (a queueAnswer) result() (string, error) {
+	if a.Err != nil {
+		return "", a.Err
+	}
+	return a.Out, nil
 }
 
 // Find looks for the job by its name.

@@ -123,19 +123,37 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestOneQueue asks about many jobs at once.
+// TestOneQueue asks about many jobs at once, also while Slurm does not answer.
 func TestOneQueue(t *testing.T) {
-	s := newScene(t, map[string]string{"sbatch": "cat > script", "squeue": "sleep 0.2\n" + says("7|RUNNING|None|n1")})
-	test.OK(t, s.Submit(t.Context(), nil))
-	var workers sync.WaitGroup
-	for range 20 {
-		workers.Go(func() {
-			j, err := s.Find(t.Context())
-			test.Equal(t, fmt.Sprint("state, with the error ", err), j.State, engine.JobRunning)
-		})
+	for _, squeue := range []string{"sleep 0.2\n" + says("7|RUNNING|None|n1"), "sleep 0.2; echo 'Unable to contact slurm controller' >&2; exit 1"} {
+		s := newScene(t, map[string]string{"sbatch": "cat > script", "squeue": squeue})
+		test.OK(t, s.Submit(t.Context(), nil))
+		want := squeueState(s.Find(t.Context()))
+		var workers sync.WaitGroup
+		for range 20 {
+			workers.Go(func() { test.Equal(t, "state", squeueState(s.Find(t.Context())), want) })
+		}
+		workers.Wait()
+		test.Equal(t, "fewer calls than workers", strings.Count(s.calls(t), "squeue") < 20, true)
 	}
-	workers.Wait()
-	test.Equal(t, "fewer calls than workers", strings.Count(s.calls(t), "squeue") < 20, true)
+}
+
+// TestOldQueue looks for a job after an answer whose time is ahead, because the clock was set back, and where no answer can be stored.
+func TestOldQueue(t *testing.T) {
+	s := newScene(t, map[string]string{"squeue": says("7|RUNNING|None|n1")})
+	dir := filepath.Join(s.Hosted, s.Project)
+	test.OK(t, os.MkdirAll(dir, 0o700))
+	test.Write(t, filepath.Join(dir, "squeue"), `{"at": "2999-01-01T00:00:00Z", "out": ""}`)
+	test.Equal(t, "the clock was set back", squeueState(s.Find(t.Context())), "running")
+	test.OK(t, os.RemoveAll(s.Hosted))
+	test.Equal(t, "nothing can be stored", squeueState(s.Find(t.Context())), "running")
+}
+
+func squeueState(j engine.Job, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return string(j.State)
 }
 
 // TestWaits stops a worker whose job waits.

@@ -76,10 +76,14 @@ func (e Engine) onItsSystem(ctx context.Context, stdin string, script func() str
 	if !isOther {
 		return printed, err
 	}
+	if !systemName().MatchString(other.system) {
+		return nil, reconcile.NewError(engine.CodeSystem, fmt.Sprintf("%s: its uname -sm printed %q", e.Host.Name, other.uname),
+			"try ssh "+e.Host.Name+" uname -sm")
+	}
 	program, err := e.ProgramFor(other.system)
 	if err != nil {
 		return nil, reconcile.NewError(engine.CodeSystem, e.Host.Name+" is "+other.uname+": "+err.Error(),
-			"put symphony for that system there, of the version of this one; or use hosts like this machine")
+			"put a symphony for that system at this path, of the same version; or use hosts like this machine")
 	}
 	e.Program = program
 	return e.run(ctx, strings.NewReader(stdin), script())
@@ -104,21 +108,24 @@ func (e Engine) isProgram(variable string) string {
 // script returns a command for the login shell of the account there, whichever it is: sh runs a script in which p is the program. First it
 // says which system that is, and hello.
 func (e Engine) script(s string) string {
-	return "exec sh -c " + text.ShellWord(`uname -sm; echo `+engine.Hello+
+	return "exec sh -c " + text.ShellWord(`echo; echo "`+systemLine+`$(uname -sm)"; echo `+engine.Hello+
 		`; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/`+e.Program.Sum+`/symphony; `+s)
 }
+
+const systemLine = "symphony-system " // begins the line with what uname prints
 
 // systemError is that the program is not for the system of the host.
 type systemError struct{ uname, system string }
 
 func (e *systemError) Error() string { return "the host is " + e.uname }
 
+// systemName matches what can be a part of the name of a file. The host has chosen it.
+var systemName = text.Pattern(`^[a-z0-9_]+-[a-z0-9_]+$`)
+
 // checkSystem compares the system of the program with what uname has printed on the host.
 func (e Engine) checkSystem(printed []string) error {
-	uname := ""
-	if len(printed) > 0 {
-		uname = printed[len(printed)-1]
-	}
+	line := text.First(printed, func(line string) bool { return strings.HasPrefix(line, systemLine) })
+	uname := strings.TrimPrefix(line, systemLine)
 	kernel, machine, _ := strings.Cut(strings.ToLower(uname), " ")
 	system := kernel + "-" + cmp.Or(map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[machine], machine)
 	if system == cmp.Or(e.Program.System, runtime.GOOS+"-"+runtime.GOARCH) {
@@ -175,11 +182,12 @@ func (e Engine) ssh(script string) (*exec.Cmd, error) {
 
 // exitError is the failure of a command on the host.
 type exitError struct {
+	host string
 	code int
 	said string
 }
 
-func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %s", e.code, e.said) }
+func (e *exitError) Error() string { return fmt.Sprintf("%s: exit code %d: %s", e.host, e.code, e.said) }
 
 // run runs a script on the host and waits until it is done. It returns the lines that the script prints.
 func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printed []string, err error) {
@@ -203,7 +211,7 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 	case err == nil && linesErr == nil:
 		return printed, nil
 	}
-	return nil, e.explain(ctx, connected, &exitError{cmd.ProcessState.ExitCode(), engine.Said(stderr)})
+	return nil, e.explain(ctx, connected, &exitError{e.Host.Name, cmd.ProcessState.ExitCode(), engine.Said(stderr)})
 }
 
 // converse lets the script begin, passes stdin to it, and returns what it prints up to its last line. connected: it has begun.

@@ -22,27 +22,34 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
+// Documents of --json.
+type (
+	ProjectsJSON = []ProjectRow
+	TrashJSON    = []TrashRow
+)
+
 // findSharing fills in the rows with the same project of the tracker.
 func findSharing(w *environ.Env, rows []ProjectRow) {
-	projects := text.Map(rows, func(r ProjectRow) string { // of the tracker
-		cfg, err := project.New(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey()
-		if err != nil || !r.WorkflowExists {
-			return ""
-		}
-		return cfg.Policy.Project
-	})
-	for i := range rows {
+	sharing := map[string][]int{} // rows by project of the tracker
+	for i, r := range rows {
 		rows[i].SharedWith = []string{}
-		for j, other := range rows {
-			if i != j && projects[i] != "" && projects[i] == projects[j] {
-				rows[i].SharedWith = append(rows[i].SharedWith, other.WorkflowPath)
+		if cfg, err := project.New(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey(); r.WorkflowExists && err == nil {
+			sharing[cfg.Policy.Project] = append(sharing[cfg.Policy.Project], i)
+		}
+	}
+	for _, same := range sharing {
+		for _, i := range same {
+			for _, other := range same {
+				if other != i {
+					rows[i].SharedWith = append(rows[i].SharedWith, rows[other].WorkflowPath)
+				}
 			}
 		}
 	}
 }
 
 // Projects returns the projects of the account.
-func Projects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
+func Projects(ctx context.Context, w *environ.Env) (ProjectsJSON, error) {
 	rows, err := knownProjects(ctx, w)
 	if err == nil {
 		findSharing(w, rows)
@@ -59,7 +66,6 @@ type Space struct {
 	Why        string `json:"why"`    // it may be removed
 	InUse      bool   `json:"in_use"` // its lease is held
 	rec        host.WorkspaceRecord
-	place      *place
 }
 
 // Remark is the size of the workspace and the reasons to keep it, in parentheses.
@@ -74,34 +80,30 @@ func (s Space) Remark() string {
 	return remark + ")"
 }
 
-// spaces returns the workspaces in the project's roots that belong to it or, on this machine, to a project that no longer exists.
-func (p *place) spaces(ctx context.Context) (list []Space, err error) {
-	for _, path := range p.roots {
-		root, err := p.Root(ctx, host.RootRequest{Root: path, Records: true})
+// listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
+func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Space, err error) {
+	machine := project.ThisMachine()
+	for _, path := range roots {
+		root, err := machine.Root(ctx, host.RootRequest{Root: path, Records: true})
 		if err != nil {
 			return nil, err
 		}
 		for _, rec := range root.Workspaces {
-			if rec.StateDir != p.stateDir && (p.name != "" || !isGone(rec.StateDir)) {
+			_, err := os.Stat(filepath.Join(rec.StateDir, "state.db")) // a database that can't be examined may exist
+			if gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR); rec.StateDir != stateDir && !gone {
 				continue
 			}
-			found, err := p.Examine(ctx, host.ExamineRequest{Root: rec.Root, Key: rec.Key})
+			found, err := machine.Examine(ctx, host.ExamineRequest{Root: rec.Root, Key: rec.Key})
 			if err != nil {
 				return nil, err
 			}
 			list = append(list, Space{
-				loss: newLoss(p.where(rec.Path), found.Unsaved), IssueID: rec.IssueID, Identifier: rec.Identifier,
-				Bytes: found.Bytes, InUse: found.InUse, rec: rec, place: p,
+				loss: newLoss(rec.Path, found.Unsaved), IssueID: rec.IssueID, Identifier: rec.Identifier,
+				Bytes: found.Bytes, InUse: found.InUse, rec: rec,
 			})
 		}
 	}
 	return list, nil
-}
-
-// isGone reports whether a state directory has no database. One that can't be examined may exist.
-func isGone(stateDir string) bool {
-	_, err := os.Stat(filepath.Join(stateDir, "state.db"))
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
 // lockProject takes the project lock, which keeps passes out until release is called.
@@ -165,7 +167,10 @@ func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := text.Map(dirs, func(dir string) ProjectRow { return readState(ctx, w, dir) })
+	rows := []ProjectRow{} // in JSON an empty list
+	for _, dir := range dirs {
+		rows = append(rows, readState(ctx, w, dir))
+	}
 	slices.SortFunc(rows, func(a, b ProjectRow) int {
 		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
 	})
@@ -201,7 +206,11 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 		claims[c.Status]++
 	}
 	r.there = rec.RemoteWorkspaces
-	r.unverified = text.Filter(rec.Runs, func(run reconcile.Run) bool { return run.Remote == reconcile.RemoteBegun })
+	for _, run := range rec.Runs {
+		if run.Remote == reconcile.RemoteBegun {
+			r.unverified = append(r.unverified, run)
+		}
+	}
 	r.Running, r.Held = claims[reconcile.Running], claims[reconcile.Held]
 	r.Retrying = len(rec.Claims) - r.Running - r.Held
 	if last != nil {

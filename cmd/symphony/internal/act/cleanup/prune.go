@@ -15,7 +15,6 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -77,8 +76,6 @@ type prunedRuns struct {
 // pruner is one call of symphony prune.
 type pruner struct {
 	p       *project.Project
-	db      *state.DB // for reading
-	places  places
 	cfg     *workflow.Config
 	options PruneOptions
 	// agreed maps the workspaces and entries of the trash that the operator agreed to remove to the work that each had; nil before
@@ -88,7 +85,7 @@ type pruner struct {
 
 // Prune removes the trash, the workspaces and runs of issues that are finished or no longer in the tracker, and run directories
 // without a row. The result is nil if the operator declined.
-func Prune(ctx context.Context, p *project.Project, o PruneOptions) (found *PruneJSON, err error) {
+func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON, error) {
 	if err := p.Nested(); err != nil {
 		return nil, err
 	}
@@ -96,21 +93,9 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) (found *Prun
 	if err != nil {
 		return nil, err
 	}
-	db, err := project.OpenForReading(ctx, p)
-	if err != nil {
-		return nil, err
-	}
-	defer db.Close()
-	all, unreached := openPlaces(ctx, p, cfg, db)
-	defer func() { err = errors.Join(err, all.close()) }()
-	if all == nil {
-		return nil, unreached
-	}
-	c := &pruner{p: p, db: db, places: all, cfg: cfg, options: o}
-	if found, err = c.find(ctx); err == nil {
-		if unreached != nil {
-			found.Warnings = append(found.Warnings, "not looked at: "+unreached.Error())
-		}
+	c := &pruner{p: p, cfg: cfg, options: o}
+	found, err := c.find(ctx)
+	if err == nil {
 		err = c.missing(found)
 	}
 	if err == nil && !o.DryRun && o.Discard != nil {
@@ -135,7 +120,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) (found *Prun
 	}
 	for _, t := range found.Trash {
 		for _, r := range t.rows {
-			c.agreed[r.loss.Path] = r.loss.work()
+			c.agreed[r.Path] = r.loss.work()
 		}
 	}
 	if found, err = c.find(ctx); err == nil {
@@ -162,22 +147,24 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		DryRun: c.options.DryRun, Workspaces: []Space{}, Kept: []Space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
 		KeptTrash: []loss{}, RunDirs: []string{}, KeptFor: c.cfg.Workspace.KeepRemoved,
 	}
-	for i, name := range c.options.Issues {
-		c.options.Issues[i] = project.IssueName(ctx, c.p, c.db, name)
+	db, err := project.OpenForReading(ctx, c.p)
+	if err != nil {
+		return nil, err
 	}
-	rec, err := c.db.Store.State(ctx)
-	past, pastErr := c.db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
-	if err := cmp.Or(err, pastErr); err != nil {
+	defer db.Close()
+	for i, name := range c.options.Issues {
+		c.options.Issues[i] = project.IssueName(ctx, c.p, db, name)
+	}
+	rec, err := db.Store.State(ctx)
+	past, pastErr := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
+	roots, rootsErr := allRoots(ctx, c.cfg, db)
+	if err := cmp.Or(err, rootsErr, pastErr); err != nil {
 		return nil, err
 	}
 	claimed := claimedIn(rec) // nothing of these issues is removed
-	var spaces []Space
-	for _, one := range c.places.list() {
-		list, err := one.spaces(ctx)
-		if err != nil {
-			return nil, err
-		}
-		spaces = append(spaces, list...)
+	spaces, err := listSpaces(ctx, c.p.StateDir, roots)
+	if err != nil {
+		return nil, err
 	}
 	spaces = slices.DeleteFunc(spaces, func(s Space) bool {
 		return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project || !c.wants(s.IssueID, s.Identifier)
@@ -203,18 +190,18 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 			f.names, f.Runs = append(f.names, i.IssueID, i.Identifier), append(f.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, reason})
 		}
 	}
-	if err := c.findTrash(ctx, f); err != nil {
+	if err := c.findTrash(ctx, f, roots); err != nil {
 		return nil, err
 	}
 	if len(c.options.Issues) == 0 {
-		err = c.findRunDirs(ctx, f)
+		err = c.findRunDirs(ctx, f, db)
 	}
 	return f, err
 }
 
 // findRunDirs selects the run directories without a row that are neither new nor in use.
-func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON) error {
-	dirs, err := project.Rowless(ctx, c.p, c.db)
+func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON, db *state.DB) error {
+	dirs, err := project.Rowless(ctx, c.p, db)
 	for _, e := range dirs {
 		info, err := e.Info()
 		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge && !project.Alive(c.p.StateDir, e.Name()) {
@@ -237,10 +224,16 @@ func (c *pruner) mayRemove(l loss) bool {
 // finished maps the issues that are in a terminal state, or no longer in the tracker, to the reason in words. It verifies the
 // project first: with the key of another Linear workspace every issue would be missing.
 func (c *pruner) finished(ctx context.Context, spaces []Space, past []state.PastIssue) (map[string]string, error) {
-	ids := slices.Concat(text.Map(spaces, func(s Space) string { return s.IssueID }),
-		text.Map(past, func(i state.PastIssue) string { return i.IssueID }))
+	var ids []string
+	for _, s := range spaces {
+		ids = append(ids, s.IssueID)
+	}
+	for _, i := range past {
+		ids = append(ids, i.IssueID)
+	}
+	why := map[string]string{}
 	if len(ids) == 0 {
-		return nil, nil
+		return why, nil
 	}
 	tracker, err := project.NewTracker(c.p, c.cfg, project.TrackerOptions{})
 	if err != nil {
@@ -250,7 +243,6 @@ func (c *pruner) finished(ctx context.Context, spaces []Space, past []state.Past
 	if err != nil {
 		return nil, err
 	}
-	why := map[string]string{}
 	for _, id := range ids {
 		if issue, there := issues[id]; !there {
 			why[id] = "not in the tracker"
@@ -279,8 +271,8 @@ func (c *pruner) missing(f *PruneJSON) error {
 }
 
 // findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
-func (c *pruner) findTrash(ctx context.Context, f *PruneJSON) error {
-	rows, err := c.places.trash(ctx, c.p, c.cfg)
+func (c *pruner) findTrash(ctx context.Context, f *PruneJSON, roots []string) error {
+	rows, err := trashOf(ctx, c.p, c.cfg, roots)
 	for _, r := range rows {
 		if !c.wants(r.IssueID, r.Identifier) {
 			continue
@@ -292,8 +284,8 @@ func (c *pruner) findTrash(ctx context.Context, f *PruneJSON) error {
 			}
 			continue
 		}
-		if n := len(f.Trash); n == 0 || f.Trash[n-1].rows[0].root != r.root || f.Trash[n-1].rows[0].place != r.place {
-			f.Trash = append(f.Trash, prunedTrash{Path: r.place.where(filepath.Dir(r.Path)), Discarded: []loss{}})
+		if n := len(f.Trash); n == 0 || f.Trash[n-1].rows[0].root != r.root {
+			f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}})
 		}
 		t := &f.Trash[len(f.Trash)-1]
 		t.Entries, t.Bytes, t.rows = t.Entries+1, t.Bytes+r.Bytes, append(t.rows, r)
@@ -333,9 +325,10 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		return project.NoState(c.p, err)
 	}
 	defer db.Close()
+	machine := project.ThisMachine()
 	for _, t := range f.Trash {
 		for _, r := range t.rows {
-			if err := r.place.DeleteTrash(ctx, host.TrashRequest{Root: r.root, Path: r.Path}); err != nil {
+			if err := machine.DeleteTrash(ctx, host.TrashRequest{Root: r.root, Path: r.Path}); err != nil {
 				f.Warnings = append(f.Warnings, "could not be deleted: "+err.Error())
 			}
 		}
@@ -343,7 +336,10 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	selected := f.Workspaces
 	f.Workspaces = []Space{}
 	for _, s := range selected {
-		unsaved, err := c.cleanUp(ctx, db, s)
+		issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
+		// It moves a workspace to the trash as a cleanup run does.
+		hand := project.NewTakeover(c.p, c.cfg, issue, s.rec.Root, c.options.Log)
+		unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
 		switch {
 		case err != nil && exit.From(err).Code == reconcile.CodeWorkspaceBusy: // its lease has been taken since
 			err, s.InUse = nil, true
@@ -354,7 +350,7 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		default:
 			f.Workspaces = append(f.Workspaces, s)
 		}
-		if err != nil {
+		if err := errors.Join(err, hand.Close(ctx)); err != nil {
 			return err
 		}
 	}
@@ -364,7 +360,9 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 			return err
 		}
 		f.Runs[i].Runs = len(ids)
-		f.RunDirs = append(f.RunDirs, text.Map(ids, func(id string) string { return host.RunDir(c.p.StateDir, id) })...)
+		for _, id := range ids {
+			f.RunDirs = append(f.RunDirs, host.RunDir(c.p.StateDir, id))
+		}
 	}
 	for _, dir := range f.RunDirs {
 		if err := os.RemoveAll(dir); err != nil {
@@ -373,27 +371,6 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		crash.At("prune.run")
 	}
 	return nil
-}
-
-// cleanUp moves a workspace to the trash. On this machine it does so as a cleanup run does.
-func (c *pruner) cleanUp(ctx context.Context, db *state.DB, s Space) (unsaved string, err error) {
-	if s.place.name == "" {
-		hand := project.NewTakeover(c.p, c.cfg, reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}, s.rec.Root, c.options.Log)
-		unsaved, err = hand.CleanUp(ctx, s.Unsaved != "")
-		return unsaved, errors.Join(err, hand.Close(ctx))
-	}
-	answer, err := s.place.RemoveWorkspace(ctx, s.removal(c.p.Env.Now()))
-	return answer.Unsaved, errors.Join(err, s.place.record(ctx, db, s.IssueID, s.rec.Root))
-}
-
-// removal asks for the removal of the workspace, with the work in it that exists nowhere else.
-func (s Space) removal(now time.Time) host.RemovalRequest {
-	return host.RemovalRequest{
-		PrepareRequest: host.PrepareRequest{Root: s.rec.Root, Issue: host.Issue{
-			ID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir,
-		}},
-		Now: now, Discard: s.Unsaved != "",
-	}
 }
 
 // Empty reports whether there is nothing to remove.

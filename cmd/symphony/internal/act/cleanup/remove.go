@@ -144,7 +144,7 @@ func (r *remover) check(ctx context.Context) (err error) {
 		return reconcile.NewError(r.row.Error.Code, r.row.Error.Message+"; without the database its workspaces can't be found",
 			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself")
 	}
-	if r.spaces, err = r.here().spaces(ctx); err != nil || !r.options.Workspaces {
+	if r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots); err != nil || !r.options.Workspaces {
 		return err
 	}
 	for _, s := range r.spaces {
@@ -156,15 +156,11 @@ func (r *remover) check(ctx context.Context) (err error) {
 			return unsavedError(s.loss)
 		}
 	}
-	return r.checkTrash(ctx)
-}
-
-func (r *remover) here() *place {
-	return &place{Machine: project.ThisMachine(), stateDir: r.row.StateDir, roots: r.row.Roots}
+	return r.checkTrash(ctx, p)
 }
 
 // checkTrash collects what the project has in the trash and exists nowhere else.
-func (r *remover) checkTrash(ctx context.Context) error {
+func (r *remover) checkTrash(ctx context.Context, p *project.Project) error {
 	r.trash = nil
 	for _, path := range r.row.Roots {
 		root, err := project.ThisMachine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
@@ -172,7 +168,7 @@ func (r *remover) checkTrash(ctx context.Context) error {
 			return err
 		}
 		for _, identity := range root.Projects {
-			rows, err := r.here().trash(ctx, host.RootRequest{Root: path, Project: identity, Now: r.w.Now()})
+			rows, err := listTrash(ctx, p, host.RootRequest{Root: path, Project: identity, Now: r.w.Now()})
 			if err != nil {
 				return err
 			}
@@ -258,7 +254,10 @@ func (r *remover) losses() []loss {
 			list = append(list, s.loss)
 		}
 	}
-	return append(list, text.Map(r.trash, func(row TrashRow) loss { return row.loss })...)
+	for _, row := range r.trash {
+		list = append(list, row.loss)
+	}
+	return list
 }
 
 // remove removes the project, its database last: until then an interrupted removal can be repeated.
@@ -319,7 +318,12 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 // removeWorkspaces deletes the workspaces of the project, and those in the trash.
 func (r *remover) removeWorkspaces(ctx context.Context) error {
 	for _, s := range r.spaces {
-		answer, err := s.place.RemoveWorkspace(ctx, s.removal(r.w.Now()))
+		answer, err := project.ThisMachine().RemoveWorkspace(ctx, host.RemovalRequest{
+			PrepareRequest: host.PrepareRequest{Root: s.rec.Root, Issue: host.Issue{
+				ID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir,
+			}},
+			Now: r.w.Now(), Discard: s.Unsaved != "",
+		})
 		switch {
 		case err == nil && answer.Unsaved != "":
 			err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
@@ -365,6 +369,7 @@ var stateFiles = []string{
 
 // removeState removes symphony's files from a state directory, and the directory unless something else is in it.
 func removeState(dir string) (left []string, err error) {
+	left = []string{}
 	for _, name := range stateFiles {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return left, err
@@ -372,7 +377,9 @@ func removeState(dir string) (left []string, err error) {
 		crash.At("projects.remove.file")
 	}
 	entries, err := os.ReadDir(dir)
-	left = text.Map(entries, os.DirEntry.Name)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
 	if err == nil && len(left) == 0 {
 		err = os.Remove(dir)
 	}

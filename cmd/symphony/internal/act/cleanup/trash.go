@@ -56,69 +56,57 @@ type TrashRow struct {
 	// Discarded: an operator has accepted the loss of Unsaved.
 	Discarded  bool `json:"discarded"`
 	Restorable bool `json:"restorable"`
-	// Host is the machine that has it, null for this one.
-	Host  *string `json:"host"`
-	loss  loss
-	root  string
-	place *place
-}
-
-// Name is the name of the entry, after that of its host and a colon if that is another machine.
-func (r TrashRow) Name() string {
-	return reconcile.Workspace{Host: text.OrEmpty(r.Host), Path: filepath.Base(r.Path)}.Where()
+	loss       loss
+	root       string
 }
 
 // RestoreJSON is a restored workspace, as restore --json prints it.
 type RestoreJSON struct {
-	Restored string `json:"restored"` // the path of the workspace, after the name of its host and a colon if that is another machine
+	Restored string `json:"restored"` // the path of the workspace
 }
 
 // Restore brings the workspace of an issue back from the trash: the one that was removed last, unless ref is the name of an entry.
-func Restore(ctx context.Context, p *project.Project, ref string) (restored RestoreJSON, err error) {
+func Restore(ctx context.Context, p *project.Project, ref string) (RestoreJSON, error) {
 	if err := p.Nested(); err != nil {
-		return restored, err
+		return RestoreJSON{}, err
 	}
-	cfg, err := p.ConfigWithoutKey()
-	if err != nil {
-		return restored, err
-	}
-	db, err := state.Open(ctx, p.StateDir)
-	if err != nil {
-		return restored, project.NoState(p, err)
-	}
-	defer db.Close()
-	all, unreached := openPlaces(ctx, p, cfg, db)
-	defer func() { err = errors.Join(err, all.close()) }()
 	release, err := lockProject(ctx, p.Env, p.StateDir)
 	if err != nil {
-		return restored, err
+		return RestoreJSON{}, err
 	}
-	defer func() { err = errors.Join(err, release()) }()
-	rows, err := all.trash(ctx, p, cfg)
+	path, err := restore(ctx, p, ref)
+	return RestoreJSON{path}, errors.Join(err, release())
+}
+
+func restore(ctx context.Context, p *project.Project, ref string) (path string, err error) {
+	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
-		return restored, err
+		return "", err
 	}
+	defer db.Close()
 	ref = project.IssueName(ctx, p, db, ref)
+	if id, _, known, err := db.Views.FindIssue(ctx, ref); err == nil && known {
+		if err := project.RefuseElsewhere(ctx, db, id, "restore"); err != nil {
+			return "", err
+		}
+	}
+	rows, err := Trash(ctx, p)
+	if err != nil {
+		return "", err
+	}
 	rows = slices.DeleteFunc(rows, func(r TrashRow) bool {
 		return !slices.Contains([]string{r.Identifier, r.IssueID, filepath.Base(r.Path)}, ref)
 	})
-	switch {
-	case len(rows) == 0 && unreached != nil:
-		return restored, unreached
-	case len(rows) == 0:
-		return restored, reconcile.NewError("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
+	if len(rows) == 0 {
+		return "", reconcile.NewError("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
 	}
 	last := slices.MaxFunc(rows, func(a, b TrashRow) int { return a.RemovedAt.Compare(b.RemovedAt) })
-	answer, err := last.place.Restore(ctx, host.TrashRequest{Root: last.root, Path: last.Path})
-	if err == nil {
-		err = last.place.record(ctx, db, last.IssueID, last.root)
-	}
-	return RestoreJSON{last.place.where(answer.Path)}, err
+	restored, err := project.ThisMachine().Restore(ctx, host.TrashRequest{Root: last.root, Path: last.Path})
+	return restored.Path, err
 }
 
-// Trash returns the removed workspaces of a project, in all roots that it has used. An error that comes with rows describes machines that
-// do not answer.
-func Trash(ctx context.Context, p *project.Project) (rows []TrashRow, err error) {
+// Trash returns the removed workspaces of a project, in all roots that it has used.
+func Trash(ctx context.Context, p *project.Project) (TrashJSON, error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
 		return nil, err
@@ -128,39 +116,35 @@ func Trash(ctx context.Context, p *project.Project) (rows []TrashRow, err error)
 		return nil, err
 	}
 	defer db.Close()
-	all, unreached := openPlaces(ctx, p, cfg, db)
-	defer func() { err = errors.Join(err, all.close()) }()
-	if rows, err = all.trash(ctx, p, cfg); err != nil {
+	roots, err := allRoots(ctx, cfg, db)
+	if err != nil {
 		return nil, err
 	}
-	return rows, unreached
+	return trashOf(ctx, p, cfg, roots)
 }
 
-// trash lists what a project has in the trash of its roots.
-func (p places) trash(ctx context.Context, of *project.Project, cfg *workflow.Config) ([]TrashRow, error) {
+// trashOf lists what a project has in the trash of its roots.
+func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []string) ([]TrashRow, error) {
 	rows := []TrashRow{} // in JSON an empty list
-	for _, one := range p.list() {
-		for _, root := range one.roots {
-			list, err := one.trash(ctx, host.RootRequest{
-				Root: root, Project: cfg.Policy.Project, KeepRemoved: cfg.Workspace.KeepRemoved, Now: of.Env.Now(),
-			})
-			if err != nil {
-				return nil, err
-			}
-			rows = append(rows, list...)
+	for _, root := range roots {
+		list, err := listTrash(ctx, p, host.RootRequest{
+			Root: root, Project: cfg.Policy.Project, KeepRemoved: cfg.Workspace.KeepRemoved, Now: p.Env.Now(),
+		})
+		if err != nil {
+			return nil, err
 		}
+		rows = append(rows, list...)
 	}
 	return rows, nil
 }
 
-// trash lists what a project of the tracker has in the trash of a root.
-func (p *place) trash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err error) {
-	entries, err := p.ListTrash(ctx, r)
+// listTrash lists what a project of the tracker has in the trash of a root.
+func listTrash(ctx context.Context, p *project.Project, r host.RootRequest) (rows []TrashRow, err error) {
+	entries, err := project.ThisMachine().ListTrash(ctx, r)
 	for _, e := range entries {
 		row := TrashRow{
 			IssueID: e.IssueID, Identifier: e.Identifier, Path: e.Path, Bytes: e.Bytes, RemovedAt: e.At.UTC(), Unsaved: text.OrNull(e.Unsaved.Work),
-			Discarded: e.Discarded, Restorable: e.Restorable, Host: text.OrNull(p.name),
-			loss: newLoss(p.where(e.Path), e.Unsaved), root: r.Root, place: p,
+			Discarded: e.Discarded, Restorable: e.Restorable, loss: newLoss(e.Path, e.Unsaved), root: r.Root,
 		}
 		if e.Unsaved.Work == "" || e.Discarded {
 			row.DeletedAt = new(e.Due.UTC())

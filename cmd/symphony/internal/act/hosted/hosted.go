@@ -45,6 +45,9 @@ func place(w *environ.Env, r Run) (daemon.Place, error) {
 	return daemon.NewPlace(filepath.Join(state.HostedDir(base, w.Home), r.Project), r.ID)
 }
 
+// ofSSH are variables by which bash takes a command for one of sshd, and reads .bashrc, which may print something.
+var ofSSH = []string{"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH2_CLIENT"}
+
 const readyBound = 30 * time.Second // for the start of a daemon
 
 const maxSecret = 1 << 10 // bytes
@@ -77,7 +80,7 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter t
 		return nothingStarted(p, err)
 	}
 	err = daemon.Launch(ctx, p, r.Incarnation, proc.Spawn{
-		Exe: exe, Log: log, Wait: readyBound, Env: host.Scrub(w.Environ), Secret: secret,
+		Exe: exe, Log: log, Wait: readyBound, Env: host.Scrub(w.Environ, ofSSH...), Secret: secret,
 		Scope: scopes.Scope(r.ID+"-"+incarnation, "run "+r.ID),
 		Argv: []string{
 			"symphony", "host", "serve", "--detached", "--project", r.Project, "--run", r.ID,

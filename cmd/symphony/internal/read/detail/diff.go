@@ -2,7 +2,6 @@ package detail
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
@@ -23,12 +22,14 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer)
 	if err != nil {
 		return "", err
 	}
-	on, leave, err := project.Visit(ctx, p, db, run.Host)
-	if err != nil {
-		return run.Identifier, err
+	if run.Host == reconcile.CommandHost {
+		return run.Identifier, project.RefuseElsewhere(ctx, db, run.IssueID, "diff")
 	}
-	defer func() { err = errors.Join(err, leave()) }()
-	found, err := on.Machine.Diff(ctx, host.WorkspaceRequest{Path: run.WorkspacePath}, w)
+	var found bool
+	err = project.Visit(ctx, p, db, run.Host, func(ctx context.Context, m host.Machine) error {
+		found, err = m.Diff(ctx, host.WorkspaceRequest{Path: run.WorkspacePath}, w)
+		return err
+	})
 	if err == nil && !found {
 		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+run.WorkspaceWhere(),
 			"symphony show "+run.Identifier+" says what is there")

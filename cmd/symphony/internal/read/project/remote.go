@@ -18,7 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/sshname"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/command"
 	"github.com/symphony-cron/symphony/runner/host/engine"
@@ -93,56 +92,49 @@ func readProgram(path string) (engine.Program, error) {
 		return engine.Program{}, err
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() {
+		return engine.Program{}, fmt.Errorf("%s is not a file", path)
+	}
 	sum := sha256.New()
 	size, err := io.Copy(sum, file)
 	return engine.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, err
 }
 
 const (
-	visitBound = 2 * time.Minute // in which a host has to answer a command of an operator
-	visitLost  = time.Minute     // after which it ends the work of a command that has gone
+	visitBound = 2 * time.Minute  // for a visit
+	visitLost  = time.Minute      // after which the host ends a visit without a link
+	leaveBound = 10 * time.Second // for the host to confirm the end of a visit
 )
 
-// Visit reaches a host for a command of an operator, as the worker of a run reaches it. The run has an id of its own and is not recorded.
-// If the error is nil, leave must be called. Without a name it is this machine. Slurm's nodes share their workspaces with this machine;
-// other engines are not reached.
-func Visit(ctx context.Context, p *Project, db *state.DB, hostName string) (far runner.Far, leave func() error, err error) {
-	stay := func() error { return nil }
-	switch hostName {
-	case "":
-		return runner.Far{Machine: ThisMachine(), Account: host.Account{Home: p.Env.Home, StateDir: p.StateDir}}, stay, nil
-	case reconcile.SlurmHost:
-		name, err := nameOnHosts(ctx, p, db)
-		there := host.Account{Home: p.Env.Home, StateDir: filepath.Join(state.HostedDir("", p.Env.Home), name)}
-		return runner.Far{Machine: ThisMachine(), Account: there}, stay, err
-	case reconcile.CommandHost:
-		return far, nil, reconcile.NewError("workspace_elsewhere", "this command does not reach the jobs of "+hostName,
-			"use the directory where the engine has their workspaces")
+// Visit calls do with the machine of a workspace, for a command of an operator: this one without a name and for Slurm, whose nodes share
+// the workspaces with it, otherwise a host that ssh reaches. There it has an id like a run, and leaves nothing.
+func Visit(ctx context.Context, p *Project, db *state.DB, hostName string, do func(context.Context, host.Machine) error) error {
+	if hostName == "" || hostName == reconcile.SlurmHost {
+		return do(ctx, ThisMachine())
 	}
 	by, run, err := NewEngine(ctx, p, db, hostName, workflow.Worker{})
 	if err != nil {
-		return far, nil, err
+		return err
 	}
 	run.LostAfter, run.Incarnation = visitLost, remote.Incarnation{RunID: NewRunID(p.Env.Now()), Number: 1, Secret: rand.Text()}
 	bounded, cancel := context.WithTimeout(ctx, visitBound)
 	defer cancel()
-	if err := by.Start(bounded); err != nil {
-		return far, nil, err
+	err = by.Start(bounded)
+	if err != nil {
+		return err
 	}
 	client, err := remote.Connect(bounded, by.Dial, run.Incarnation)
 	if err != nil {
-		return far, nil, err
+		return fmt.Errorf("%s: %w", hostName, err)
 	}
-	leave = func() error {
-		defer client.Close()
-		return client.Release(context.WithoutCancel(ctx))
+	defer client.Close()
+	if err = do(bounded, remote.Machine{Client: client}); err != nil {
+		err = fmt.Errorf("%s: %w", hostName, err)
 	}
-	m := remote.Machine{Client: client}
-	facts, err := m.Facts(bounded, host.FactsRequest{Account: true})
-	if err != nil {
-		return far, nil, errors.Join(err, leave())
-	}
-	return runner.Far{Machine: m, Account: facts.Account, Link: client}, leave, nil
+	leaving, end := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
+	defer end()
+	_ = client.Release(leaving) // without it, the host ends the visit
+	return err
 }
 
 // HostAnswer is what a host says about itself. Codex, its login and git are empty if a login shell of the account does not find them,

@@ -16,7 +16,7 @@ import (
 )
 
 // Trash prints the removed workspaces of a project.
-func Trash(w *term.Env, rows []cleanup.TrashRow) {
+func Trash(w *term.Env, rows cleanup.TrashJSON) {
 	switch {
 	case w.JSON:
 		w.PrintJSON(rows)
@@ -45,7 +45,7 @@ func Trash(w *term.Env, rows []cleanup.TrashRow) {
 				work += " (discarded)"
 			}
 		}
-		t.Add(r.Identifier, size, term.AgoText(w, w.Now(), r.RemovedAt), deleted, work, r.Name())
+		t.Add(r.Identifier, size, term.AgoText(w, w.Now(), r.RemovedAt), deleted, work, filepath.Base(r.Path))
 	}
 	w.PrintTable("TRASH", t)
 }
@@ -60,7 +60,7 @@ func Restored(w *term.Env, r cleanup.RestoreJSON) {
 }
 
 // Projects prints the projects of the account.
-func Projects(w *term.Env, rows []cleanup.ProjectRow) {
+func Projects(w *term.Env, rows cleanup.ProjectsJSON) {
 	switch {
 	case w.JSON:
 		w.PrintJSON(rows)
