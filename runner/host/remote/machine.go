@@ -51,7 +51,8 @@ func (m Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer)
 		_, err = io.WriteString(w, diff.Text)
 	}
 	if err == nil && diff.Cut {
-		err = reconcile.NewError("workspace_failed", fmt.Sprintf("these are the first %d MiB of the diff", maxDiff>>20), "see the rest there: git diff in "+r.Path)
+		err = reconcile.NewError("workspace_failed", fmt.Sprintf("these are the first %d MiB of the diff", maxDiff>>20),
+			"see the rest there: git diff in "+r.Path)
 	}
 	return diff.Found, err
 }

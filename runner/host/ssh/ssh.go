@@ -187,7 +187,9 @@ type exitError struct {
 	said string
 }
 
-func (e *exitError) Error() string { return fmt.Sprintf("%s: exit code %d: %s", e.host, e.code, e.said) }
+func (e *exitError) Error() string {
+	return fmt.Sprintf("%s: exit code %d: %s", e.host, e.code, e.said)
+}
 
 // run runs a script on the host and waits until it is done. It returns the lines that the script prints.
 func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printed []string, err error) {
