@@ -94,6 +94,8 @@ const (
 	CodeMaxTokens = "max_tokens"
 	// CodeWorkersWouldDie: a worker started by this pass would be ended when the pass ends.
 	CodeWorkersWouldDie = "workers_would_die"
+	// CodeNoState: the tracker has no state of the name in the workflow.
+	CodeNoState = "tracker_state_not_found"
 	// CodeTrackerEmpty: a tracker that contained issues contains none.
 	CodeTrackerEmpty = "tracker_empty"
 
@@ -119,7 +121,7 @@ var faults = byCode(
 		unsupported_key template_parse_error template_render_error env_file_permissions env_file_invalid nested_workflow
 		project_conflict codex_command_unsafe`},
 	fault{ClassWorkflow, ClassTracker, `unsupported_tracker_kind missing_tracker_api_key missing_tracker_project_slug missing_github_repo
-		tracker_project_not_found tracker_ca_file_invalid command_unusable`},
+		tracker_project_not_found tracker_state_not_found tracker_ca_file_invalid command_unusable`},
 	fault{ClassWorkflow, ClassMachine, "workspace_root_unusable codex_not_found state_conflict"},
 	fault{ClassTracker, ClassTracker, `*_api_request *_api_status *_graphql_errors *_unknown_payload *_missing_end_cursor
 		answer_too_large tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -76,8 +77,11 @@ type TrackerAdapter struct {
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
 	// Post comments on an issue, and Edit replaces the text of such a comment. Both return the text as Comments will return it, because
 	// trackers may change it a little. The error wraps ErrGone if the issue or the comment no longer exists.
-	Post   func(ctx context.Context, issueID, body string) (Comment, error)
-	Edit   func(ctx context.Context, issueID, commentID, body string) (text string, err error)
+	Post func(ctx context.Context, issueID, body string) (Comment, error)
+	Edit func(ctx context.Context, issueID, commentID, body string) (text string, err error)
+	// Move changes the state of an issue to one that the workflow names, as the workflow spells it. It does nothing if the issue is in that
+	// state. The error wraps ErrGone if the issue no longer exists, and has the code CodeNoState if the tracker has no such state.
+	Move   func(ctx context.Context, issueID, state string) error
 	Create func(ctx context.Context, n NewIssue) (*Issue, error)
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and
 	// nothing is known to be wrong.
@@ -160,6 +164,16 @@ func (u UnknownName) String() string {
 		return fmt.Sprintf("%q", u.Name)
 	}
 	return fmt.Sprintf("%q (did you mean %q?)", u.Name, u.Nearest[0])
+}
+
+// statesShown is how many states the error of a missing one names.
+const statesShown = 20
+
+// NoState returns the error of a move to a state that does not exist. where is what has the states, such as "the team".
+func NoState(where, state string, states []string) *Error {
+	shown := strings.Join(states[:min(len(states), statesShown)], ", ")
+	return NewError(CodeNoState, fmt.Sprintf("%s has no state %q; it has %s", where, state, shown),
+		"correct the name in WORKFLOW.md, or add the state in the tracker")
 }
 
 // AgentTool is a tool that the agent may call in the worker (specification 10.5).

@@ -7,6 +7,7 @@
 //	file_malformed             a file is no issue, or two files have the same id
 //	file_write                 a file cannot be written, or changes again and again
 //	issue_not_found            no file has that id
+//	tracker_state_not_found    neither the workflow nor Backlog.md's configuration names the state
 //
 // # Decisions
 //
@@ -58,7 +59,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	t := &tracker{Options: o, settings: readSettings(o.Path)}
 	return &reconcile.TrackerAdapter{
 		Tracker: t, Name: "the folder", Find: t.Find, Comments: t.Comments, Post: t.Post, Edit: t.Edit,
-		Create: t.Create, Verify: t.Verify,
+		Move: t.Move, Create: t.Create, Verify: t.Verify,
 		Tools: t.tools(),
 	}, nil
 }

@@ -21,8 +21,11 @@ func (t *tracker) tools() []reconcile.AgentTool {
 		Name: "issue_update", Description: "Move the issue that you work on to another state. States: " + states + ".",
 		Argument: "state", Meaning: "One of: " + states, ReadOnly: t.ReadOnly,
 		Do: func(ctx context.Context, issue reconcile.Issue, state string) (string, *reconcile.Created, error) {
-			state, err := t.move(ctx, issue.ID, strings.TrimSpace(state))
-			return string(text.JSON(map[string]string{"issue": issue.ID, "state": state})), nil, err
+			known := t.known(state)
+			if known == "" {
+				return "", nil, agenttool.Refusal("invalid_input", fmt.Sprintf("there is no state %q; states: %s", strings.TrimSpace(state), states))
+			}
+			return string(text.JSON(map[string]string{"issue": issue.ID, "state": known})), nil, t.Move(ctx, issue.ID, known)
 		},
 	}
 	comment := agenttool.Change{
@@ -40,7 +43,7 @@ func (t *tracker) tools() []reconcile.AgentTool {
 	return []reconcile.AgentTool{update.Tool(), comment.Tool()}
 }
 
-// states are the states to which an agent may move its issue.
+// states are the states to which issues can be moved.
 func (t *tracker) states() (list []string) {
 	for _, state := range slices.Concat(t.Active, t.Others, t.settings.Statuses, t.Terminal) {
 		if !slices.ContainsFunc(list, func(s string) bool { return same(s, state) }) {
@@ -50,14 +53,18 @@ func (t *tracker) states() (list []string) {
 	return list
 }
 
-// move changes the state of an issue, and returns it as the workflow spells it.
-func (t *tracker) move(ctx context.Context, id, state string) (string, error) {
-	states := t.states()
-	known := text.First(states, func(s string) bool { return same(s, state) })
+// known returns a state as the workflow spells it; empty if there is none of that name.
+func (t *tracker) known(state string) string {
+	return text.First(t.states(), func(s string) bool { return same(s, state) })
+}
+
+// Move changes the state of an issue to one of states. The error wraps reconcile.ErrGone if no file in the folder has the id.
+func (t *tracker) Move(ctx context.Context, id, state string) error {
+	known := t.known(state)
 	if known == "" {
-		return "", agenttool.Refusal("invalid_input", fmt.Sprintf("there is no state %q; states: %s", state, strings.Join(states, ", ")))
+		return reconcile.NoState(t.Path, state, t.states())
 	}
-	return known, t.change(ctx, id, func(r *record, content []byte) ([]byte, error) {
+	return t.change(ctx, id, func(r *record, content []byte) ([]byte, error) {
 		if same(r.issue.State, known) {
 			return content, nil
 		}

@@ -70,6 +70,9 @@ func (b *backend) calls(issue reconcile.Issue) map[string]func() error {
 	if b.Post != nil {
 		calls["post"] = func() error { _, err := b.Post(ctx, issue.ID, "No."); return err }
 	}
+	if b.TrackerAdapter.Move != nil {
+		calls["move"] = func() error { return b.TrackerAdapter.Move(ctx, issue.ID, b.Terminal) }
+	}
 	if b.Create != nil {
 		calls["create"] = func() error { _, err := b.Create(ctx, reconcile.NewIssue{Title: "No", State: b.Active[0]}); return err }
 	}

@@ -20,7 +20,7 @@ const issueNotFound = "issue_not_found"
 
 // Run checks the adapter of the trackers that start returns. It starts one for each case, as a subtest.
 func Run(t *testing.T, start func(t *testing.T) *Backend) {
-	for _, c := range slices.Concat(reads, comments, tools, faults) {
+	for _, c := range slices.Concat(reads, comments, moves, tools, faults) {
 		t.Run(c.name, func(t *testing.T) {
 			b := &backend{Backend: start(t), T: t}
 			if c.needs != nil && !c.needs(b) {
