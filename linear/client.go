@@ -15,6 +15,7 @@
 //	tracker_rate_limited       the allowance is used up; the error wraps transport.RateLimited, which has the time of the reset
 //	tracker_project_not_found  the project does not exist
 //	issue_not_found            the issue does not exist
+//	tracker_state_not_found    the team of the issue has no such state
 //
 // # Decisions
 //
@@ -95,7 +96,8 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}
 	return &reconcile.TrackerAdapter{
 		Tracker: c, Name: "Linear",
-		Find: c.ByIdentifier, Comments: c.Comments, Post: c.Post, Edit: c.Edit, Verify: c.Verify, Budget: c.Budget,
+		Find: c.ByIdentifier, Comments: c.Comments, Post: c.Post, Edit: c.Edit, Move: c.Move,
+		Verify: c.Verify, Budget: c.Budget,
 		Tools:   []reconcile.AgentTool{Tool(c, o.ReadOnly)},
 		Secrets: []string{c.Key},
 	}, nil
