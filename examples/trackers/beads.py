@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Beads (https://github.com/steveyegge/beads) as symphony's tracker, from its JSON export.
 
-It calls `bd export`; or it reads the file in BEADS_EXPORT, such as .beads/issues.jsonl, if something else writes that. With the verb
-tool it calls `bd update`. States are those of Beads: in WORKFLOW.md write
+It calls `bd export`; or it reads the file in BEADS_EXPORT, such as .beads/issues.jsonl, if something else writes that. With the verbs
+tool and move it calls `bd update`. States are those of Beads: in WORKFLOW.md write
 
     active_states: [open, in_progress]
     terminal_states: [closed]
@@ -61,8 +61,11 @@ if verb == "candidates":
 elif verb == "by-ids":
     known = read()
     answer = {"issues": [issue(known[id], known) for id in request["ids"] if id in known]}
-elif verb == "tool":
-    bd("update", request["issue"]["id"], "--status", request["arguments"]["state"])
+elif verb in ["tool", "move"]:
+    id, to = (request["issue_id"], request["state"]) if verb == "move" else (request["issue"]["id"], request["arguments"]["state"])
+    if id not in read():
+        sys.exit(66)
+    bd("update", id, "--status", to.lower())
     answer = {}
 else:
     sys.exit("unknown verb " + verb)

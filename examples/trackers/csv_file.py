@@ -21,8 +21,11 @@ if verb == "candidates":
     print(json.dumps({"issues": [issue(row) for row in rows if row["state"].lower() in [s.lower() for s in request["states"]]]}))
 elif verb == "by-ids":
     print(json.dumps({"issues": [issue(known[id]) for id in request["ids"] if id in known]}))
-elif verb == "tool" and request["issue"]["id"] in known:
-    known[request["issue"]["id"]]["state"] = request["arguments"]["state"]
+elif verb in ["tool", "move"]:
+    id, state = (request["issue_id"], request["state"]) if verb == "move" else (request["issue"]["id"], request["arguments"]["state"])
+    if id not in known:
+        sys.exit(66)
+    known[id]["state"] = state
     with open(FILE + ".new", "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
@@ -30,4 +33,4 @@ elif verb == "tool" and request["issue"]["id"] in known:
     os.replace(FILE + ".new", FILE)  # readers never see half of the file
     print("{}")
 else:
-    sys.exit(66 if verb == "tool" else "unknown verb " + verb)
+    sys.exit("unknown verb " + verb)

@@ -75,15 +75,17 @@ by-ids)
 	done < "$dir/found" > "$dir/issues"
 	issues "$dir/issues"
 	;;
-tool)
-	call GET "/$(field .issue.id)"
-	change=$(jq -c --arg states "$states" --arg to "$(field .arguments.state)" '($states | split(",")) as $all
+tool | move)
+	path=/$(field '.issue_id // .issue.id')
+	call GET "$path"
+	change=$(jq -c --arg states "$states" --arg to "$(field '.state // .arguments.state')" '($states | split(",")) as $all
+		| ([("open", "closed", $all[]) | select(ascii_downcase == ($to | ascii_downcase))][0]
+			// error("there is no state \($to), but open, closed and \($states)")) as $to
 		| (if .state == "closed" and $to != "closed" then {state_event: "reopen"} else {} end) + (
 		if $to == "closed" then {state_event: "close"}
 		elif $to == "open" then {remove_labels: $states}
-		elif any($all[]; . == $to) then {add_labels: $to, remove_labels: ($all - [$to] | join(","))}
-		else error("there is no state \($to), but open, closed and \($states)") end)' "$dir/answer") || exit 1
-	call PUT "/$(field .issue.id)" "$change"
+		else {add_labels: $to, remove_labels: ($all - [$to] | join(","))} end)' "$dir/answer") || exit 1
+	call PUT "$path" "$change"
 	echo '{}'
 	;;
 comment)

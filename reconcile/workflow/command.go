@@ -11,7 +11,7 @@ import (
 )
 
 // verbs are the values of tracker.provider.verbs.
-var verbs = []string{"tool", "comment"}
+var verbs = []string{"tool", "comment", "move"}
 
 // trackerCommand checks the program that is the tracker. Its arguments are passed as written: every user of the machine can read
 // them, so that a secret belongs into a variable, which the program gets anyway.
@@ -40,7 +40,7 @@ func (r trackerReader) trackerVerbs(f field) {
 	for i, verb := range r.cfg.Tracker.Verbs {
 		if verb != "" && !slices.Contains(verbs, verb) {
 			r.invalid(r.item(f, i), strconv.Quote(verb)+" is not a verb"+text.DidYouMean(verb, verbs, "%q"),
-				"there are "+strings.Join(verbs, " and "))
+				"there are "+strings.Join(verbs, ", "))
 		}
 	}
 }

@@ -154,7 +154,7 @@ func providerKeys(c *Config) []Key {
 		key("tracker.provider.command", typeStrings, "[]", &c.Tracker.Command,
 			"the tracker's program and its arguments, see trackers.md; required").of("command").thenTracker(trackerReader.trackerCommand),
 		key("tracker.provider.verbs", typeStrings, "[]", &c.Tracker.Verbs,
-			"what the program can do in addition to reading: tool, comment").of("command").thenTracker(trackerReader.trackerVerbs),
+			"what the program can do in addition to reading: tool, comment, move").of("command").thenTracker(trackerReader.trackerVerbs),
 	}
 }
 

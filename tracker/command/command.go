@@ -45,6 +45,7 @@ const (
 	verbByIDs      = "by-ids"
 	verbTool       = "tool"
 	verbComment    = "comment"
+	verbMove       = "move"
 )
 
 // The exit codes with a meaning are those of sysexits.h. Small ones would be taken for what an interpreter, jq or a crash means by them.
@@ -104,6 +105,9 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	if slices.Contains(o.Verbs, verbComment) {
 		t.Comments, t.Post, t.Edit = c.comments, c.post, c.edit
 		t.Tools = append(t.Tools, c.commentTool().Tool())
+	}
+	if slices.Contains(o.Verbs, verbMove) {
+		t.Move = c.move
 	}
 	return t, nil
 }

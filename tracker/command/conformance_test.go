@@ -101,6 +101,7 @@ func program(file, verb string) int {
 		Tool         string
 		Arguments    struct{ State string }
 		Action, Body string
+		State        string
 		IssueID      string `json:"issue_id"`
 		CommentID    string `json:"comment_id"`
 		Since        *time.Time
@@ -127,16 +128,34 @@ func program(file, verb string) int {
 		if i := s.find(r.Issue.ID); i != nil && r.Tool == "issue_update" {
 			i.Issue["state"] = r.Arguments.State
 		}
+	case "move":
+		code = s.move(s.find(r.IssueID), r.State)
 	case "comment":
 		code = s.comment(s.find(r.IssueID), r.Action, r.CommentID, r.Body, answer)
 	}
 	if code != 0 {
 		return code
 	}
-	if verb == "tool" || verb == "comment" && r.Action != "list" {
+	if verb == "tool" || verb == "move" || verb == "comment" && r.Action != "list" {
 		s.write(file)
 	}
 	return print(answer)
+}
+
+// states are those of the program's tracker, as it spells them.
+var states = []string{"Todo", "In Progress", "Done"}
+
+func (s *state) move(i *stored, to string) int {
+	at := slices.IndexFunc(states, func(name string) bool { return strings.EqualFold(name, to) })
+	switch {
+	case i == nil:
+		return exitNotFound
+	case at < 0:
+		fmt.Fprintf(os.Stderr, "there is no state %s, but %s\n", to, strings.Join(states, ", "))
+		return 1
+	}
+	i.Issue["state"] = states[at]
+	return 0
 }
 
 func (s *state) comment(i *stored, action, id, body string, answer map[string]any) int {
@@ -227,7 +246,7 @@ type tracker struct {
 func (k *tracker) options(t testing.TB, readOnly bool) Options {
 	exe := test.Must(os.Executable())
 	return Options{
-		Command: []string{exe, "-test.run=none"}, Verbs: []string{verbTool, verbComment}, Key: secret, ReadOnly: readOnly, States: []string{"Todo", "In Progress", "Done"},
+		Command: []string{exe, "-test.run=none"}, Verbs: []string{verbTool, verbComment, verbMove}, Key: secret, ReadOnly: readOnly, States: states,
 		Redact: func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") },
 		Run: func(ctx context.Context, argv []string, stdin []byte, limit int) (Output, error) {
 			k.runs.Add(1)

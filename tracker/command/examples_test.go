@@ -89,7 +89,7 @@ func TestCSVExample(t *testing.T) {
 	const rows = "id,title,state,priority,labels,blocked_by,description\n" +
 		"1,First,Todo,2,bug ui,,\"Several\nlines, and \"\"quotes\"\"\"\n2,Second,In Progress,,,1 3,\n3,Third,Done,1,,,\n"
 	test.OK(t, os.WriteFile(file, []byte(rows), 0o600))
-	a := example(t, dir, "csv_file.py", []string{verbTool})
+	a := example(t, dir, "csv_file.py", []string{verbTool, verbMove})
 	keeps(t, a, []string{"Todo", "In Progress"}, 2)
 	test.Equal(t, "candidates", shown(t, a, "Todo", "In Progress"), []string{
 		`{"description":"Several\nlines, and \"quotes\"","id":"1","identifier":"1","labels":["bug","ui"],"priority":2,"state":"Todo","title":"First"}`,
@@ -98,8 +98,10 @@ func TestCSVExample(t *testing.T) {
 	})
 	move(t, a, "1", "Human Review", "")
 	move(t, a, "9", "Done", "issue_not_found")
+	test.OK(t, a.Move(t.Context(), "2", "Done"))
+	wantCode(t, a.Move(t.Context(), "9", "Done"), "issue_not_found")
 	changed := strings.ReplaceAll(string(test.Must(os.ReadFile(file))), "\r\n", "\n")
-	test.Equal(t, "the file", changed, strings.Replace(rows, "First,Todo", "First,Human Review", 1))
+	test.Equal(t, "the file", changed, strings.NewReplacer("First,Todo", "First,Human Review", "In Progress", "Done").Replace(rows))
 	// A person's mistake is an error with its place.
 	test.OK(t, os.WriteFile(file, []byte(rows+"3,Third again,Todo,,,,\n"), 0o600))
 	test.Must(a.ByIDs(t.Context(), []string{"1"}))
@@ -150,9 +152,13 @@ esac
 			test.Equal(t, "found", []any{len(found), found["bd-b2"].State}, []any{1, "closed"})
 		})
 	}
-	a := example(t, dir, "beads.py", []string{verbTool}, path)
+	a := example(t, dir, "beads.py", []string{verbTool, verbMove}, path)
+	stateOf := func() string { return test.Must(a.ByIDs(t.Context(), []string{"bd-a1.1"}))["bd-a1.1"].State }
 	move(t, a, "bd-a1.1", "blocked", "")
-	test.Equal(t, "state", test.Must(a.ByIDs(t.Context(), []string{"bd-a1.1"}))["bd-a1.1"].State, "blocked")
+	test.Equal(t, "state", stateOf(), "blocked")
+	test.OK(t, a.Move(t.Context(), "bd-a1.1", "Closed"))
+	test.Equal(t, "state", stateOf(), "closed")
+	wantCode(t, a.Move(t.Context(), "bd-c3", "closed"), "issue_not_found")
 }
 
 // gitlab is GitLab's API, as far as the program uses it. Its pages have two elements.
@@ -273,7 +279,7 @@ func TestGitLabExample(t *testing.T) {
 	defer server.Close()
 	const token = "glpat-0123456789abcdef"
 	dir := t.TempDir()
-	a := example(t, dir, "gitlab.sh", []string{verbTool, verbComment}, "GITLAB_URL="+server.URL, "GITLAB_PROJECT=team/web shop", "GITLAB_TOKEN="+token, "TMPDIR="+dir, "NO_PROXY=*")
+	a := example(t, dir, "gitlab.sh", []string{verbTool, verbComment, verbMove}, "GITLAB_URL="+server.URL, "GITLAB_PROJECT=team/web shop", "GITLAB_TOKEN="+token, "TMPDIR="+dir, "NO_PROXY=*")
 	keeps(t, a, []string{"Todo", "In Progress", "open"}, 3)
 	got := shown(t, a, "Todo", "In Progress")
 	test.Equal(t, "candidates", got, []string{
@@ -288,6 +294,12 @@ func TestGitLabExample(t *testing.T) {
 		test.Equal(t, "state", stateOf("1"), to)
 	}
 	move(t, a, "1", "Someday", "there is no state Someday, but open, closed and Todo")
+	for range 2 {
+		test.OK(t, a.Move(t.Context(), "1", "human review"))
+		test.Equal(t, "state", stateOf("1"), "Human Review")
+	}
+	test.Contains(t, "the error", fmt.Sprint(a.Move(t.Context(), "1", "Someday")), "command_failed: ")
+	wantCode(t, a.Move(t.Context(), "99", "closed"), "issue_not_found")
 	made := test.Must(a.Post(t.Context(), "1", "May I?\n\n```\necho \"$HOME\" 'x' @y\n```\n<!-- symphony:request R 1 -->"))
 	test.Must(a.Edit(t.Context(), "1", made.ID, "Approved.\n<!-- symphony:request R 1 -->"))
 	list := test.Must(a.Comments(t.Context(), "1", time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)))

@@ -93,6 +93,7 @@ func TestRequestsFollowTheSchema(t *testing.T) {
 	for def, request := range map[string]any{
 		"candidates.request": candidatesRequest{[]string{"Todo"}}, "by-ids.request": byIDsRequest{[]string{"1"}},
 		"tool.request":    toolRequest{toolIssue{"1", "A-1", "t", "Todo"}, updateName, toolUpdate{"Done"}},
+		"move.request":    moveRequest{"1", "Done"},
 		"comment.request": commentRequest{Action: "list", IssueID: "1", Since: &since},
 	} {
 		var instance any
@@ -147,7 +148,7 @@ func TestMalformedCandidates(t *testing.T) {
 
 // Each definition compiles, also those that no other test uses.
 func TestDefinitionsOfTheSchema(t *testing.T) {
-	for _, def := range []string{"candidates.answer", "by-ids.answer", "tool.answer", "comment.list.answer", "comment.post.answer", "comment.edit.answer", "limit"} {
+	for _, def := range []string{"candidates.answer", "by-ids.answer", "tool.answer", "comment.list.answer", "comment.post.answer", "comment.edit.answer", "move.answer", "limit"} {
 		schema(t, def)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/agenttool"
@@ -92,6 +93,17 @@ func (c *client) post(ctx context.Context, issueID, body string) (reconcile.Comm
 func (c *client) edit(ctx context.Context, issueID, commentID, body string) (string, error) {
 	_, err := c.ask(ctx, verbComment, commentRequest{Action: "edit", IssueID: issueID, CommentID: commentID, Body: body})
 	return body, err
+}
+
+type moveRequest struct {
+	IssueID string `json:"issue_id"`
+	State   string `json:"state"`
+}
+
+// move changes the state of an issue. The program compares the names of states.
+func (c *client) move(ctx context.Context, issueID, state string) error {
+	_, err := c.ask(ctx, verbMove, moveRequest{issueID, strings.TrimSpace(state)})
+	return err
 }
 
 type toolRequest struct {
