@@ -13,7 +13,8 @@
 //	answer_too_large          an answer of more than 64 MiB, or of more than a request allows
 //	tracker_rate_limited      a primary or secondary limit is reached; the error wraps transport.RateLimited, which has the time of its end
 //	tracker_project_not_found the repository or the project does not exist
-//	issue_not_found           the issue does not exist
+//	issue_not_found           the issue does not exist, or is not on the board
+//	tracker_state_not_found   the workflow or the board has no such state
 //
 // # Decisions
 //
@@ -140,7 +141,8 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}
 	return &reconcile.TrackerAdapter{
 		Tracker: c, Name: "GitHub",
-		Find: c.Find, Comments: c.comments.read, Post: c.comments.post, Edit: c.comments.edit, Verify: c.Verify, Budget: c.Budget,
+		Find: c.Find, Comments: c.comments.read, Post: c.comments.post, Edit: c.comments.edit, Move: c.Move,
+		Verify: c.Verify, Budget: c.Budget,
 		Tools:   []reconcile.AgentTool{Tool(c)},
 		Secrets: []string{c.Key},
 	}, nil

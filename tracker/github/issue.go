@@ -34,6 +34,7 @@ type record struct {
 	Blockers  []blocker `json:"blockers,omitempty"`
 	Malformed string    `json:"malformed,omitempty"` // why the record is no issue; empty if it is one
 
+	spelled       []string   // Labels as GitHub spells them
 	blocked       bool       // the issue has blockers, which are not in Blockers
 	pull          bool       // it is a pull request
 	lastCommentAt *time.Time // not in the list of a repository
@@ -183,7 +184,8 @@ func fromGraphQL(repo, project string, data []byte) record {
 // complete adds labels and assignees, sorted because the APIs order them differently, and checks the required fields.
 func (r record) complete(state string, labels []label, assignees []account) record {
 	ordered := func(names []string) []string { return slices.Sorted(slices.Values(text.Unique(names))) }
-	r.Labels = ordered(text.Map(labels, func(l label) string { return strings.ToLower(l.Name) }))
+	r.spelled = text.Map(labels, func(l label) string { return l.Name })
+	r.Labels = ordered(text.Map(r.spelled, strings.ToLower))
 	r.Assignees = ordered(text.Map(assignees, func(a account) string { return a.Login }))
 	switch {
 	case r.Number < 1:

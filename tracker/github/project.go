@@ -140,11 +140,11 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	}
 	c.checkScopes(c.o.Project != "")
 	if c.o.Project != "" {
-		columns, err := c.verifyBoard(ctx, &found.Project)
+		field, err := c.statusField(ctx, &found.Project)
 		if err != nil {
 			return found, err
 		}
-		states := append(columns, "open", "closed")
+		states := append(field.names(), "open", "closed")
 		found.States = transport.Unknown(names.States, states, states)
 	} else { // a label that does not exist is created when it is set; one that resembles another is misspelt
 		unlike := func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 }
@@ -206,40 +206,53 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 	return project, labels, logins, err
 }
 
-// verifyBoard reads the columns of the project's board.
-func (c *Client) verifyBoard(ctx context.Context, project *reconcile.TrackerProject) (columns []string, err error) {
+// boardField is the field of the columns of a board.
+type boardField struct {
+	ID      int64    `json:"databaseId"`
+	Name    string   `json:"name"`    // empty for a field without options
+	Options []option `json:"options"` // the columns
+}
+
+type option struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+func (f boardField) names() []string {
+	return text.Map(f.Options, func(o option) string { return o.Name })
+}
+
+// statusField reads the project with the field of its columns.
+func (c *Client) statusField(ctx context.Context, project *reconcile.TrackerProject) (field boardField, err error) {
 	query, vars := c.forBoard(projectQuery)
 	data, _, err := graphQL[struct {
 		Owner struct {
 			Project *struct {
-				ID     string `json:"id"`
-				Title  string `json:"title"`
-				URL    string `json:"url"`
-				Fields nodes[struct {
-					Name    string  `json:"name"` // empty for a field without options
-					Options []label `json:"options"`
-				}] `json:"fields"`
+				ID     string            `json:"id"`
+				Title  string            `json:"title"`
+				URL    string            `json:"url"`
+				Fields nodes[boardField] `json:"fields"`
 			} `json:"projectV2"`
 		} `json:"owner"`
 	}](ctx, c.requests, query, vars)
 	switch {
 	case errors.Is(err, reconcile.ErrGone) || err == nil && data.Owner.Project == nil:
-		return nil, c.noBoard()
+		return field, c.noBoard()
 	case err != nil:
-		return nil, err
+		return field, err
 	}
 	p := data.Owner.Project
 	*project = reconcile.TrackerProject{ID: p.ID, Name: p.Title, Slug: c.o.Project, URL: p.URL}
 	var fields []string
 	for _, f := range p.Fields.Nodes {
 		if f.Name == c.o.StatusField {
-			return text.Map(f.Options, func(o label) string { return o.Name }), nil
+			return f, nil
 		}
 		if f.Name != "" {
 			fields = append(fields, f.Name)
 		}
 	}
-	return nil, reconcile.NewError("tracker_project_not_found",
+	return field, reconcile.NewError("tracker_project_not_found",
 		c.Scrub(fmt.Sprintf("tracker.provider.status_field: the project %s has no field %q with options", c.o.Project, c.o.StatusField)),
 		c.Scrub("set tracker.provider.status_field to one of these: "+strings.Join(fields, ", ")))
 }

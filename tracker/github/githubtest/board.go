@@ -118,7 +118,10 @@ func (s *Server) boardNode(args map[string]any) any {
 		"id": nodeID("PVT", b.id), "title": b.Title, "url": b.url(), "items": connection(text.Map(shown, s.itemNode)),
 		"fields": connection{
 			{"__typename": "ProjectV2Field", "id": nodeID("PVTF", b.id), "name": "Title"},
-			{"__typename": "ProjectV2SingleSelectField", "id": nodeID("PVTSSF", b.id), "name": columnField, "options": options},
+			{
+				"__typename": "ProjectV2SingleSelectField", "id": nodeID("PVTSSF", b.id), "databaseId": b.fieldID(), "name": columnField,
+				"options": options,
+			},
 		},
 	}
 }

@@ -32,6 +32,7 @@ var routes = []route{
 	{"POST", "ISSUE/comments", (*call).createComment},
 	{"POST", "ISSUE/labels", (*call).changeLabels},
 	{"PUT", "ISSUE/labels", (*call).changeLabels},
+	{"DELETE", "ISSUE/labels/{name}", (*call).removeLabel},
 	{"GET", "REPO/pulls", (*call).listPulls},
 	{"POST", "REPO/pulls", (*call).openPull},
 	{"GET", "/orgs/BOARD/fields", (*call).listFields},
@@ -197,6 +198,19 @@ func (c *call) changeLabels() answer {
 		want.Labels = nil
 	}
 	if want.Labels = append(want.Labels, asked.Labels...); c.edit(c.issue, want) != nil {
+		return invalid("Label", "name")
+	}
+	return ok(text.Map(c.issue.Labels, c.repo.labelObject))
+}
+
+// removeLabel takes a label, exactly as it is spelled, from an issue, and answers those that are left.
+func (c *call) removeLabel() answer {
+	want := c.issue.clone()
+	want.Labels = slices.DeleteFunc(want.Labels, func(l string) bool { return l == c.named["name"] })
+	if len(want.Labels) == len(c.issue.Labels) {
+		return problem(http.StatusNotFound, "Label does not exist")
+	}
+	if c.edit(c.issue, want) != nil {
 		return invalid("Label", "name")
 	}
 	return ok(text.Map(c.issue.Labels, c.repo.labelObject))
