@@ -1,8 +1,11 @@
 package linear
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	_ "embed" // the queries
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +20,8 @@ var (
 	stateQuery string
 	//go:embed query/issue_update.graphql
 	issueUpdateQuery string
+	//go:embed query/state_names.graphql
+	stateNamesQuery string
 )
 
 // wireState is a state with the id by which a mutation names it.
@@ -64,4 +69,76 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 		err = c.Fail("linear_unknown_payload", "Linear did not move the issue")
 	}
 	return err
+}
+
+// movesTo returns the states to which a call of the agent's tool moves the issue of its run. If it is archived, deleted or taken out of the
+// project, or if the text does not show the state, that counts as a state of another name.
+func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.RawMessage) (states []string, err error) {
+	in, err := readInput(args)
+	if err != nil || !in.mutates() {
+		return nil, nil //nolint:nilerr // the call itself refuses such arguments
+	}
+	named := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
+	fields := text.Filter(in.rootFields(), func(f string) bool {
+		return slices.Contains([]string{"issueUpdate", "issueBatchUpdate", "issueArchive", "issueDelete"}, f)
+	})
+	if len(fields) == 0 || !named(issue.ID) && !named(issue.Identifier) { // other mutations, and other issues
+		return nil, nil
+	}
+	leaves := takenAway().FindString(in.query + string(in.variables))
+	states = text.Filter(append(fields, leaves), func(f string) bool { return f != "" && !strings.HasSuffix(f, "Update") })
+	ids, all := in.stateIDs()
+	switch {
+	case !all:
+		return append(states, "stateId"), nil
+	case len(ids) == 0:
+		return states, nil
+	}
+	data, err := ask[struct {
+		States list[wireState] `json:"workflowStates"`
+	}](ctx, t.client, stateNamesQuery, map[string]any{"ids": ids})
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids { // an id that Linear does not know counts as a name
+		known := text.First(data.States.Nodes, func(s wireState) bool { return s.ID == id })
+		states = append(states, cmp.Or(known.Name, id))
+	}
+	return states, nil
+}
+
+// takenAway matches inputs by which an issue leaves the project.
+var takenAway = text.Pattern(`\b(trashed|teamId|projectId)\b`)
+
+var stateArgument = text.Pattern(`\bstateId\s*:\s*(?:\$(\w+)|"([^"]*)")`)
+
+// stateIDs returns the ids of states that a mutation names in its text or in its variables, and whether those are all.
+func (in input) stateIDs() (ids []string, all bool) {
+	var variables map[string]any
+	_ = json.Unmarshal(in.variables, &variables) // an object, or nothing
+	found := stateArgument().FindAllStringSubmatch(in.query, -1)
+	all = len(found) == strings.Count(in.query, "stateId")
+	for _, f := range found {
+		named, _ := variables[f[1]].(string)
+		all = all && named+f[2] != "" // else it is a default in the text
+		ids = append(ids, cmp.Or(named, f[2]))
+	}
+	var walk func(any)
+	walk = func(value any) {
+		switch v := value.(type) {
+		case map[string]any:
+			if id, isText := v["stateId"].(string); isText {
+				ids = append(ids, id)
+			}
+			for _, inner := range v {
+				walk(inner)
+			}
+		case []any:
+			for _, inner := range v {
+				walk(inner)
+			}
+		}
+	}
+	walk(variables)
+	return text.Filter(text.Unique(ids), func(id string) bool { return id != "" }), all
 }

@@ -31,7 +31,7 @@ const (
 // (tracker.tool_scope: read) the tool refuses mutations.
 func Tool(c *Client, readOnly bool) reconcile.AgentTool {
 	t := &tool{client: c, readOnly: readOnly}
-	what, use := "query or mutation", "read issues, comment, and move issues between states"
+	what, use := "query or mutation", "read issues, comment, and change issues"
 	if readOnly {
 		what, use = "query", "read issues (mutations are refused in this project)"
 	}
@@ -45,7 +45,7 @@ func Tool(c *Client, readOnly bool) reconcile.AgentTool {
 			"query":     map[string]any{"type": "string", "description": "A GraphQL document with exactly one " + what + "."},
 			"variables": map[string]any{"type": []string{"object", "null"}, "description": "Values of the document's variables."},
 		}),
-		Call: t.call, ChangesIssue: t.changesIssue, Describes: describes, Summary: summary,
+		Call: t.call, ChangesIssue: t.changesIssue, Describes: describes, MovesTo: t.movesTo, Summary: summary,
 	}
 }
 

@@ -190,7 +190,7 @@ func (c Claim) HoldText() string {
 		line = c.HoldMessage + "; " + line
 	}
 	if c.Delivery.Due {
-		line += "; its commits are not delivered"
+		line += "; its work is not delivered"
 	}
 	return line
 }
@@ -472,8 +472,8 @@ type Created struct {
 	ID   string `json:"id"`
 }
 
-// Delivery is what remains to be done about the commits of an issue's runs: they are not in the repository of the workflow yet.
-// If it is not due, nothing remains.
+// Delivery is what remains to be done about the work of an issue's runs: their commits are not in the repository of the workflow yet, or
+// the issue is not handed over. If it is not due, nothing remains.
 type Delivery struct {
 	Due      bool      `json:"due,omitempty"`      // the workspace may contain commits to push
 	Tries    int       `json:"tries,omitempty"`    // how many deliveries failed in a row
@@ -483,6 +483,30 @@ type Delivery struct {
 	// Host and Root are where the workspace is: the host, empty for this machine, and its workspace root. They stay after a delivery.
 	Host string `json:"host,omitempty"`
 	Root string `json:"root,omitempty"`
+	// Handover is what the agent has asked for and symphony has not finished.
+	Handover *Handover `json:"handover,omitempty"`
+}
+
+// Handover is what an agent has asked for with its tool hand_over: that symphony comments on its issue and moves it, once its commits are
+// delivered.
+type Handover struct {
+	RunID string    `json:"run_id"` // of the agent
+	At    time.Time `json:"at"`
+	// Summary is what the agent has done. Instead, Blocked is what it needs from a person.
+	Summary string `json:"summary,omitempty"`
+	Blocked string `json:"blocked,omitempty"`
+	State   string `json:"state"` // to which the issue is moved, unless the workflow names another one by then
+	// Delivers: the agent's commits have to be pushed before. Commented: the comment is posted.
+	Delivers  bool `json:"delivers,omitempty"`
+	Commented bool `json:"commented,omitempty"`
+}
+
+// runsOn is the host on which a delivery run works: that of the workspace, unless nothing of it is needed any more.
+func (d Delivery) runsOn() string {
+	if d.Handover != nil && !d.Handover.Delivers {
+		return ""
+	}
+	return d.Host
 }
 
 // done returns the delivery when nothing remains.
@@ -490,7 +514,7 @@ func (d Delivery) done() Delivery { return Delivery{Host: d.Host, Root: d.Root} 
 
 // DeliveryResult is what became of the commits of one run.
 type DeliveryResult struct {
-	Done    bool   `json:"done"` // nothing remains to be pushed
+	Done    bool   `json:"done"` // nothing remains to be pushed, and the issue was handed over if the agent asked for it
 	Branch  string `json:"branch"`
 	Commit  string `json:"commit"`
 	Commits int    `json:"commits"` // how many are on the branch and not on its base; 0: there was nothing to push
@@ -498,6 +522,8 @@ type DeliveryResult struct {
 	PullRequest string `json:"pull_request"`
 	Code        string `json:"code"` // of a failure; empty if Done is false and no delivery was tried
 	Message     string `json:"message"`
+	// Handover is what the agent has asked for. It stays when it is done.
+	Handover *Handover `json:"handover,omitempty"`
 }
 
 // Delivered is what symphony pushed last for an issue.

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// deliveries starts a delivery run for each claim whose commits are due. It needs neither the tracker nor a slot of an agent.
+// deliveries starts a delivery run for each claim whose work is due. For that a pass needs neither the tracker's answer nor a slot of an
+// agent.
 func (p *planner) deliveries() {
 	if p.s.DispatchOff || p.s.MachineBlock != nil {
 		return
@@ -22,7 +23,7 @@ func (p *planner) deliveries() {
 		}
 		asked := p.asked[c.IssueID] // a pause does not concern an operator's command
 		due := (asked || c.Status == Waiting) && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now)
-		blocked := p.s.Now.Before(p.s.RemoteBlocks[c.Delivery.Host].NextTry)
+		blocked := p.s.Now.Before(p.s.RemoteBlocks[c.Delivery.runsOn()].NextTry)
 		waits := p.removing[c.IssueID] || p.unverifiedHost(c.IssueID) != "" || !asked && blocked
 		if due && !waits && (asked || free > 0 && !p.s.Paused) {
 			free--
@@ -38,7 +39,8 @@ func (p *planner) deliver(c Claim) {
 	change.Insert = &Run{
 		Kind: DeliveryRun, IssueID: c.IssueID, Identifier: c.Identifier, Phase: Starting,
 		Issue: c.Issue, Fingerprint: c.Issue.Fingerprint(), StartedAt: p.s.Now,
-		WorkspaceRoot: cmp.Or(c.Delivery.Root, c.WorkspaceRoot), Host: c.Delivery.Host,
+		WorkspaceRoot: cmp.Or(c.Delivery.Root, c.WorkspaceRoot), Host: c.Delivery.runsOn(),
+		Delivery: DeliveryResult{Handover: c.Delivery.Handover},
 	}
 	p.act(ActDeliver, c, reason, "", change)
 }
@@ -46,7 +48,7 @@ func (p *planner) deliver(c Claim) {
 // deliverNow carries out the command deliver. It returns the claim due for delivery; false if it cannot be delivered now. A held
 // claim stays held until its delivery run starts.
 func (p *planner) deliverNow(c *Claim) (Claim, bool) {
-	if c == nil || c.Status == Running || !p.s.Policy.Deliver {
+	if c == nil || c.Status == Running || !p.s.Policy.Deliver && c.Delivery.Handover == nil {
 		return Claim{}, false
 	}
 	p.asked[c.IssueID] = true
@@ -62,10 +64,11 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 	if r.Turns > 0 || r.Delivery.Done {
 		c.Delivery.Host, c.Delivery.Root = r.Host, r.WorkspaceRoot
 	}
+	c.Delivery.Handover = cmp.Or(r.Delivery.Handover, c.Delivery.Handover)
 	switch d := r.Delivery; {
 	case r.Remote == RemoteGone:
 		c.Delivery = Delivery{}
-	case !s.Policy.Deliver: // what waits is delivered once the workflow delivers again
+	case !s.Policy.Deliver && c.Delivery.Handover == nil: // what waits is delivered once the workflow delivers again
 	case d.Done:
 		c.Delivery = c.Delivery.done()
 	case d.Code != "":
@@ -92,6 +95,7 @@ func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
 	c.Status, c.DueAt = Waiting, ended
+	c.Delivery.Handover = cmp.Or(r.Delivery.Handover, c.Delivery.Handover)
 	switch {
 	case r.Outcome == Succeeded:
 		c.Delivery, c.Kind = c.Delivery.done(), Continuation

@@ -37,7 +37,7 @@ func TestSettleWithDelivery(t *testing.T) {
 	ends := func(o Outcome, d DeliveryResult) func(*Claim, *Run) {
 		return func(_ *Claim, r *Run) { r.Outcome, r.Turns, r.Progress, r.Delivery = o, 1, true, d }
 	}
-	refused := DeliveryResult{Code: "delivery_failed", Message: "no"}
+	refused, over := DeliveryResult{Code: "delivery_failed", Message: "no"}, &Handover{State: "Human Review"}
 	delivery := func(o Outcome, code string, edits ...func(*Claim)) func(*Claim, *Run) {
 		return func(c *Claim, r *Run) {
 			undelivered(1)(c)
@@ -57,6 +57,8 @@ func TestSettleWithDelivery(t *testing.T) {
 		{"pushed after a failure", ends(Failed, DeliveryResult{Done: true}), "settle A-1 failed", "retry backoff #2 in 20s failures=1 runs=1", 0},
 		{"not tried", ends(Lost, DeliveryResult{}), "settle A-1 lost; deliver A-1 delivering", "running #2 failures=1 runs=1", 0},
 		{"refused", ends(Succeeded, refused), "settle A-1 succeeded", "retry delivery_failed #1 in 10s runs=1", 1},
+		{"handed over", ends(Succeeded, DeliveryResult{Done: true, Handover: over}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
+		{"not handed over", ends(Lost, DeliveryResult{Handover: over}), "settle A-1 lost; deliver A-1 delivering", "running #2 failures=1 runs=1", 0},
 		{
 			"no turn, so no commits", func(_ *Claim, r *Run) { r.Outcome = Failed }, "settle A-1 failed",
 			"retry backoff #2 in 20s failures=1 runs=1", 0,
@@ -131,6 +133,10 @@ func TestUndelivered(t *testing.T) {
 		{"retry without a workspace", newScene().claim(one, func(c *Claim) { later(c); c.Delivery.Code = CodeWorkspaceGone }).answer(one).command(VerbRetry, one), "retry A-1 operator; dispatch A-1 requested"},
 	} {
 		t.Run(row.rule, func(t *testing.T) { equal(t, "plan", story(Compute(delivers(row.scene).Snapshot)), row.story) })
+	}
+	asked := func(c *Claim) { undelivered(0)(c); c.Delivery.Handover = &Handover{State: "Human Review"} }
+	for _, now := range []Issue{one, review} { // perhaps a person has moved it
+		equal(t, "to be handed over, without a repository", story(Compute(newScene().claim(one, asked).answer(now).Snapshot)), "deliver A-1 delivering")
 	}
 	off := newScene().held(one, HoldMaxRuns).command(VerbDeliver, one).edit(func(s *Snapshot) { s.DispatchOff = true })
 	equal(t, "claim that cannot be delivered now", state(compute(delivers(off).Snapshot), one), "held max_runs")

@@ -19,7 +19,7 @@ func (p *planner) refresh() {
 			p.eligible[c.IssueID] = c.Status == Waiting && !p.s.undelivered(*c)
 		case reason == "":
 			p.stillActive(p.renew(*c, issue), issue)
-		case c.delivering(), c.Status != Running && c.Delivery.Due && (p.s.Policy.Deliver || reason != StopTerminal):
+		case c.delivering(), c.Status != Running && c.Delivery.Due && (p.s.undelivered(*c) || reason != StopTerminal):
 			// The claim stays until its commits are pushed, also while the workflow delivers nothing.
 			if visible {
 				p.renew(*c, issue)

@@ -186,6 +186,8 @@ type AgentTool struct {
 	ChangesIssue func(args json.RawMessage) bool // reports whether a call changes an issue, beyond commenting
 	// Describes reports whether a call may change the description of issue. Nil: no call does.
 	Describes func(issue Issue, args json.RawMessage) bool
+	// MovesTo returns the states to which a call moves issues. Nil: no call does.
+	MovesTo func(ctx context.Context, issue Issue, args json.RawMessage) ([]string, error)
 	// Summary describes in a few words what a call does, such as "mutation issueUpdate", "" for arguments that it can't read. Nil: the
 	// arguments say it.
 	Summary func(args json.RawMessage) string

@@ -135,7 +135,6 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 	if err == nil && w.Config.Repository.GitHub.API != "" && last.Branch != "" && last.PullRequest == "" {
 		result.PullRequest, err = w.openPullRequest(ctx, last, env)
 	}
-	result.Done = err == nil
 	return result, err
 }
 
@@ -182,23 +181,49 @@ func pullRequestBody(issue reconcile.Issue) string {
 	return body + " for <" + u.String() + ">."
 }
 
-// deliverAfterRun delivers the commits of an agent's run. A failure does not change the outcome of the run. Passes deliver later if it
-// fails, or if ctx ends first because the run is asked to stop.
+// deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the agent has asked for it. A failure does not change
+// the outcome of the run. Passes do it later if it fails, or if ctx ends first because the run is asked to stop.
 func (w *workspaceStep) deliverAfterRun(ctx context.Context) {
-	if !w.Config.Repository.Deliver || w.space == nil || w.rec.get().Turns == 0 || ctx.Err() != nil {
+	run := w.rec.get()
+	delivers := w.Config.Repository.Deliver && w.space != nil && run.Turns > 0
+	if run.Kind != reconcile.AgentRun || !delivers && run.Delivery.Handover == nil || ctx.Err() != nil {
 		return
 	}
-	result, err := w.deliver(ctx)
-	if err != nil && ctx.Err() == nil {
-		result.Code, result.Message = codeOf(err)
-		result.Message = w.Redactor.Text(result.Message)
-		w.warn("the commits were not delivered", err)
+	err := w.deliverAndHandOver(ctx, delivers)
+	if err == nil || ctx.Err() != nil {
+		return
 	}
+	code, message := codeOf(err)
+	w.rec.change(func(r *reconcile.Run) { r.Delivery.Code, r.Delivery.Message = code, w.Redactor.Text(message) })
+	w.warn("the work was not delivered", err)
+}
+
+// deliverAndHandOver delivers the commits, unless the workflow does not want that, and hands the issue over if the agent has asked for it.
+func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (err error) {
+	handover := w.rec.get().Delivery.Handover
+	var result reconcile.DeliveryResult
+	if delivers {
+		result, err = w.deliver(ctx)
+	}
+	result.Handover = handover
 	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })
+	if err == nil && handover != nil {
+		err = w.handOver(ctx, *handover)
+	}
+	w.rec.change(func(r *reconcile.Run) { r.Delivery.Done = err == nil })
+	return err
 }
 
 // redeliver is the only step of a delivery run.
 func (w *workspaceStep) redeliver(ctx context.Context) error {
+	switch h := w.rec.get().Delivery.Handover; {
+	case w.Config.Repository.Deliver:
+	case h != nil && h.Delivers:
+		return reconcile.NewError(host.CodeDeliveryFailed, "its commits have to be pushed before the handover, and the workflow pushes none now",
+			"set repository.url again, without deliver: none; or move the issue yourself")
+	default: // only the issue is to be handed over
+		return w.deliverAndHandOver(ctx, false)
+	}
 	answer, err := w.host.Prepare(ctx, w.prepareRequest())
 	w.hold(answer)
 	if err != nil {
@@ -209,7 +234,5 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 			Code: reconcile.CodeWorkspaceGone, Message: w.space.Path + " is gone, with what the last run has committed there",
 		}, w.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
 	}
-	result, err := w.deliver(ctx)
-	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })
-	return err
+	return w.deliverAndHandOver(ctx, true)
 }

@@ -58,7 +58,10 @@ func (r *record) phase(ctx context.Context, p reconcile.Phase) {
 }
 
 // flush writes the row. An error does not stop the run: the next heartbeat tries again.
-func (r *record) flush(ctx context.Context) {
+func (r *record) flush(ctx context.Context) { r.warn("heartbeat not stored", r.store(ctx)) }
+
+// store writes the row, and ends the run if it is to be stopped or is not this worker's any more.
+func (r *record) store(ctx context.Context) error {
 	r.write.Lock()
 	defer r.write.Unlock()
 	now := r.Now()
@@ -75,12 +78,12 @@ func (r *record) flush(ctx context.Context) {
 	reason, err := r.Journal.UpdateRun(context.WithoutCancel(ctx), now, r.get())
 	if errors.Is(err, reconcile.ErrConflict) {
 		r.cancel(errNotOurs)
-		return
+		return nil
 	}
-	r.warn("heartbeat not stored", err)
 	if reason != "" { // possibly together with an error of the write
 		r.cancel(canceled("stopped", reason))
 	}
+	return err
 }
 
 // begins stores, before anything happens on the run's host, that something may be at work there.

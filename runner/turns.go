@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
+	"github.com/symphony-cron/symphony/internal/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -117,7 +118,13 @@ func (t *turnLoop) options(g *agentProcess) agent.Options {
 			Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema, Summary: tool.Summary,
 		})
 	}
+	if t.Config.Handoff.State != "" {
+		o.Tools = append(o.Tools, handOverTool)
+	}
 	o.CallTool = func(ctx context.Context, name string, args json.RawMessage) agent.ToolResult {
+		if name == handOverTool.Name {
+			return t.askHandover(ctx, args)
+		}
 		i := slices.IndexFunc(t.Tracker.Tools, func(t reconcile.AgentTool) bool { return t.Name == name }) // the session calls no other
 		answer := t.callTool(ctx, t.Tracker.Tools[i], args)
 		return agent.ToolResult{Text: t.agentRedactor.Text(answer.Text), Success: answer.Success}
@@ -127,6 +134,14 @@ func (t *turnLoop) options(g *agentProcess) agent.Options {
 
 // wantsMore reports whether the issue needs another turn. A stop after a completed turn does not undo it: the run succeeds.
 func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
+	if wish := t.rec.get().Delivery.Handover; wish != nil && ctx.Err() == nil {
+		if err := t.checkWork(ctx); err == nil || wish.Blocked != "" {
+			t.Log.Info("the agent hands the issue over")
+			return false, nil
+		}
+		t.Log.Info("the work has changed since the agent handed it over") // it is told when it does so again
+		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
+	}
 	if ctx.Err() != nil || t.overBudget.Load() {
 		return false, nil //nolint:nilerr // see above
 	}
@@ -212,6 +227,9 @@ func (t *turnLoop) tellClosedNetwork(i *agent.Item) {
 // the run's row before the call, and the new state after it, so that a pass can tell a handoff from a change by a person. What
 // the call created is stored first of all.
 func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args json.RawMessage) reconcile.ToolAnswer {
+	if err := t.checkMove(ctx, tool, args); err != nil {
+		return agenttool.Refused("", err)
+	}
 	changes := tool.ChangesIssue(args)
 	if changes {
 		t.rec.handsOver()

@@ -70,6 +70,7 @@ type Config struct {
 	MaxTurns   int
 	Hooks      Hooks
 	Repository Repository
+	Handoff    Handoff
 
 	StartAgent agent.Starter // makes a session with the process of Command
 	Command    string        // codex.command, run by bash in the workspace, with what a login shell sets (specification 10.1)

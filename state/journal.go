@@ -56,9 +56,9 @@ func take(t tx, id string, h reconcile.Handle, now time.Time, phase reconcile.Ph
 // a heartbeat sets the others. Token counts never decrease: SaveThread may have raised them already.
 const (
 	decisiveColumns = `phase, workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress,
-		handoff_at, handoff_state, model, links, remote`
+		handoff_at, handoff_state, model, links, remote, delivery`
 	decisiveValues = `:phase, :workspace_path, :workspace_root, :workspace_id, :thread_id, :turn_id, :turns, :turns_done, :progress,
-		:handoff_at, :handoff_state, :model, :links, :remote`
+		:handoff_at, :handoff_state, :model, :links, :remote, :delivery`
 	setHeartbeat = `heartbeat_at = :now, beats = :beats, last_event = :last_event, last_message = :last_message,
 		last_event_at = :last_event_at, heard_at = :heard_at, activity = :activity, rate_limits = :rate_limits,
 		rate_limits_at = iif(rate_limits IS :rate_limits, rate_limits_at, :now),
@@ -76,7 +76,8 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 		sql.Named("workspace_id", r.WorkspaceID), sql.Named("thread_id", r.ThreadID), sql.Named("turn_id", r.TurnID),
 		sql.Named("turns", r.Turns), sql.Named("turns_done", r.TurnsDone), sql.Named("progress", r.Progress),
 		sql.Named("handoff_at", stamp(r.HandoffAt)), sql.Named("handoff_state", r.HandoffState), sql.Named("model", r.Model),
-		sql.Named("links", jsonOf(&r.Links)), sql.Named("remote", r.Remote), sql.Named("heard_at", stamp(r.HeardAt)),
+		sql.Named("links", jsonOf(&r.Links)), sql.Named("delivery", jsonOf(&r.Delivery)), sql.Named("remote", r.Remote),
+		sql.Named("heard_at", stamp(r.HeardAt)),
 		sql.Named("beats", r.Beats), sql.Named("last_event", r.LastEvent), sql.Named("last_message", r.LastMessage),
 		sql.Named("activity", r.Activity), sql.Named("last_event_at", stamp(r.LastEventAt)), sql.Named("rate_limits", textOf(&r.RateLimits)),
 		sql.Named("input", r.Tokens.Input), sql.Named("cached", r.Tokens.Cached), sql.Named("output", r.Tokens.Output),
@@ -129,11 +130,9 @@ func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) e
 	return j.update(ctx, "finish run "+run.ID, full, func(t tx) error {
 		return t.must("run "+run.ID, `UPDATE runs SET (`+decisiveColumns+`) = (`+decisiveValues+`), `+setHeartbeat+`,
 			outcome = :outcome, error_code = :error_code, error_text = :error_text, after_run_error = :after_run_error,
-			delivery = :delivery,
 			ended_at = :now, runtime_ms = max(0, :now - started_at)`+ofWorker,
 			append(workerValues(now, run), sql.Named("outcome", run.Outcome), sql.Named("error_code", run.ErrorCode),
-				sql.Named("error_text", run.ErrorText), sql.Named("after_run_error", run.AfterRunError),
-				sql.Named("delivery", jsonOf(&run.Delivery)))...)
+				sql.Named("error_text", run.ErrorText), sql.Named("after_run_error", run.AfterRunError))...)
 	})
 }
 

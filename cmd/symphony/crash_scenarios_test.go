@@ -39,6 +39,7 @@ type crashScenario struct {
 	needs     func() bool // reports whether the system has what the scenario needs; nil for every system
 	stands    bool        // the process stops instead of dying
 	late      bool        // workers may die only after arm
+	accepted  bool        // the remote refuses no push
 	// again lists prefixes of ROLE:NAME: with SYMPHONY_TEST=each points to die at in this scenario although an earlier one reaches them, too.
 	again []string
 }
@@ -243,6 +244,25 @@ var crashScenarios = []crashScenario{
 		play:  deliveredPlay,
 	},
 	{
+		// The agent asks that its issue is handed over: the commit is on the remote before there is a comment, and the comment before the
+		// issue is moved. There is one comment.
+		name: "handed over", issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Human Review", keeps: true,
+		again: []string{"worker:runner.handover.", "worker:state.UpdateRun."},
+		play: func(c *crashScene) {
+			c.edit("hooks:\n", "handoff: {state: Human Review}\nhooks:\n")
+			deliveredPlay(c)
+		},
+	},
+	{
+		// The same where the first push is accepted: the agent's own worker does everything.
+		name: "handed over at once", accepted: true, issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Human Review", keeps: true,
+		again: []string{"worker:runner.handover."},
+		play: func(c *crashScene) {
+			c.edit("hooks:\n", "handoff: {state: Human Review}\nhooks:\n")
+			deliveredPlay(c)
+		},
+	},
+	{
 		// A process that a dead worker left can't be killed for a while.
 		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		deaths: 1, exits: []int{1}, needs: canFreeze,
@@ -339,7 +359,9 @@ func deliveredPlay(c *crashScene) {
 	c.git("-C", seed, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit", "-qm", "first")
 	c.git("-C", seed, "push", "-q", remote, "main")
 	c.must(os.RemoveAll(seed))
-	c.write("remote/hooks/pre-receive", "#!/bin/sh\n[ -e refused ] || { touch refused; exit 1; }\n", 0o700)
+	if !c.accepted {
+		c.write("remote/hooks/pre-receive", "#!/bin/sh\n[ -e refused ] || { touch refused; exit 1; }\n", 0o700)
+	}
 	c.github = &githubtest.Server{
 		Repository: filepath.Base(c.dir) + "/remote", Remote: remote, Tokens: []string{"github_pat_secretsecret"}, Errorf: c.t.Errorf,
 	}
@@ -357,6 +379,15 @@ func (c *crashScene) git(args ...string) string {
 	cmd := exec.Command("git", args...)
 	cmd.Env = c.env
 	return test.Run(c.t, cmd)
+}
+
+// checkHandedOver checks that an issue whose agent asks for it was handed over by one comment.
+func (c *crashScene) checkHandedOver() {
+	c.t.Helper()
+	if strings.Contains(c.issue, "tool hand_over") {
+		about := slices.DeleteFunc(c.comments(), func(one lineartest.Comment) bool { return !strings.HasPrefix(one.Body, "**Handed over**") })
+		test.Equal(c.t, "comments about it", len(about), 1)
+	}
 }
 
 // checkRemote checks that the work was pushed once, to the branch of the issue only, with one pull request, and that no git command

@@ -339,6 +339,7 @@ func (c *crashScene) check() {
 	c.checkFiles()
 	c.checkWorkspace()
 	c.checkRemote()
+	c.checkHandedOver()
 }
 
 // checkAttempts checks that every failed or lost run counts as an attempt.

@@ -158,7 +158,7 @@ func trackerMain() {
 		Arguments   struct{ State string }
 		Action      string
 		IssueID     string `json:"issue_id"`
-		Body        string
+		Body, State string
 	}
 	test.OK(mainT{}, json.NewDecoder(os.Stdin).Decode(&request))
 	answer := map[string]any{}
@@ -182,6 +182,8 @@ func trackerMain() {
 			os.Exit(66)
 		case verb == "tool":
 			i.State = request.Arguments.State
+		case verb == "move":
+			i.State = request.State
 		case request.Action == "post":
 			answer["comment"] = i.comment("symphony", request.Body, true)
 		case request.Action == "list":

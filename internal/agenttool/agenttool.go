@@ -27,7 +27,7 @@ type Change struct {
 
 // Tool returns the tool.
 func (c Change) Tool() reconcile.AgentTool {
-	return reconcile.AgentTool{
+	tool := reconcile.AgentTool{
 		Name: c.Name, Description: c.Description,
 		InputSchema: Object([]string{c.Argument}, map[string]any{
 			c.Argument: map[string]string{"type": "string", "description": c.Meaning},
@@ -35,6 +35,16 @@ func (c Change) Tool() reconcile.AgentTool {
 		Call:         c.call,
 		ChangesIssue: func(json.RawMessage) bool { return !c.ReadOnly && !c.CommentsOnly },
 	}
+	if !c.CommentsOnly { // its argument is a state
+		tool.MovesTo = func(_ context.Context, _ reconcile.Issue, args json.RawMessage) ([]string, error) {
+			state, err := c.value(args)
+			if err != nil {
+				return nil, nil //nolint:nilerr // the call itself refuses such arguments
+			}
+			return []string{strings.TrimSpace(state)}, nil
+		}
+	}
+	return tool
 }
 
 func (c Change) call(ctx context.Context, issue reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {

@@ -118,11 +118,6 @@ func Deps(d reconcile.Deps) reconcile.Deps {
 				return Around("tracker.Edit", func() (string, error) { return edit(ctx, issueID, commentID, body) })
 			}
 		}
-		if move := adapter.Move; move != nil {
-			adapter.Move = func(ctx context.Context, issueID, state string) error {
-				return AroundErr("tracker.Move", func() error { return move(ctx, issueID, state) })
-			}
-		}
 		d.Tracker = &adapter
 	}
 	return d

@@ -23,6 +23,7 @@ type Config struct {
 	Monitor    Monitor
 	Workspace  Workspace
 	Repository Repository
+	Handoff    Handoff
 	Hooks      Hooks
 	Agent      Agent
 	Codex      Codex
@@ -109,6 +110,17 @@ func (m Monitor) Secrets() []string {
 type Workspace struct {
 	Root        string
 	KeepRemoved time.Duration
+}
+
+// Handoff names the states to which symphony moves the issues that agents hand over; empty if agents move them.
+type Handoff struct {
+	State        string
+	BlockedState string // for an agent that needs something from a person
+}
+
+// States are those that are set.
+func (h Handoff) States() []string {
+	return text.Filter(text.Unique([]string{h.State, h.BlockedState}), func(state string) bool { return state != "" })
 }
 
 // Hooks are shell scripts, empty if there is none (specification 5.3.4).

@@ -113,6 +113,7 @@ func (r trackerReader) gitHubStates() {
 			}
 		}
 	}
+	warn("handoff.state", r.cfg.Handoff.States())
 	warn("tracker.active_states", r.cfg.Policy.ActiveStates)
 	warn("tracker.terminal_states", r.cfg.Policy.TerminalStates)
 }

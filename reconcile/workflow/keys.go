@@ -197,6 +197,11 @@ func workspaceKeys(c *Config) []Key {
 		key("repository.git_name", typeString, "", &c.Repository.Name, "name of the commits' author; default: that of your git configuration"),
 		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
 
+		key("handoff.state", typeString, "", &c.Handoff.State,
+			"state to which symphony moves an issue that its agent hands over, after its commits are delivered; without it, agents move issues"),
+		key("handoff.blocked_state", typeString, "", &c.Handoff.BlockedState,
+			"the same for an agent that needs something from a person; default: handoff.state"),
+
 		key("hooks.after_create", typeShell, "", &c.Hooks.AfterCreate, "runs in a new workspace; if it fails, the workspace is removed"),
 		key("hooks.before_run", typeShell, "", &c.Hooks.BeforeRun, "runs before each run; if it fails, the run fails"),
 		key("hooks.after_run", typeShell, "", &c.Hooks.AfterRun, "runs after each run, whatever its outcome"),

@@ -266,6 +266,7 @@ func (r *reader) together() {
 	}
 	r.pullRequests()
 	r.onHosts()
+	r.handoff()
 	trackerReader{r}.ofKind()
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)

@@ -43,8 +43,6 @@ type Local interface {
 	End(ctx context.Context, r LeftRequest) (LeftAnswer, error)
 	// TryRoot returns an error if a root does not exist and can't be created. It tries.
 	TryRoot(ctx context.Context, r RootRequest) error
-	// Inspect describes a workspace for operators. It changes nothing, and runs no program that a repository names.
-	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
 	// Examine looks for work in a workspace that exists nowhere else.
 	Examine(ctx context.Context, r ExamineRequest) (ExamineAnswer, error)
 	// RemoveWorkspace removes a workspace as a run does, but without before_remove.

@@ -12,6 +12,8 @@ import (
 type Roots interface {
 	// Root reads the state of a workspace root. The error names the records that can't be read; the others are returned.
 	Root(ctx context.Context, r RootRequest) (RootAnswer, error)
+	// Inspect describes a workspace for operators. It changes nothing, and runs no program that a repository names.
+	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
 	// Diff writes what the work in a workspace has changed since its base commit, as git diff does, and reports whether there is a
 	// repository. It changes nothing, and runs no program that a repository names.
 	Diff(ctx context.Context, r WorkspaceRequest, w io.Writer) (found bool, err error)

@@ -1,12 +1,15 @@
 package github
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -126,4 +129,107 @@ func (c *Client) offBoard(r record) error {
 		Code: "issue_not_found", Message: c.Scrub(fmt.Sprintf("issue %q is not on the project %s", id, c.o.Project)),
 		Hint: "add it to the project", Err: reconcile.ErrGone,
 	}
+}
+
+// movesTo returns the states to which a call of the agent's tool moves its issue.
+func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.RawMessage) ([]string, error) {
+	in, err := t.read(issue, args)
+	if err != nil || in.method == http.MethodGet {
+		return nil, nil //nolint:nilerr // the call itself refuses such arguments
+	}
+	var body map[string]json.RawMessage // by exact names, as GitHub reads them
+	_ = json.Unmarshal(in.body, &body)  // or a list of labels
+	if in.target.rule == itemRule {
+		return t.columnsOf(ctx, body["fields"])
+	}
+	_, number, err := t.c.issueOf(issue.ID)
+	_, rest, ofIssue := strings.Cut(in.target.path, "/issues/")
+	first, below, _ := strings.Cut(rest, "/")
+	if n, numberErr := strconv.Atoi(first); err != nil || !ofIssue || numberErr != nil || n != number {
+		return t.renamed(in, body), err
+	}
+	if state := textOf(body["state"]); below == "" && state == "closed" {
+		return []string{state}, nil
+	}
+	if t.c.o.Project != "" { // labels are no states
+		return nil, nil
+	}
+	return t.labelledState(ctx, issue.ID, in, below, body["labels"])
+}
+
+// labelledState returns the state of the issue after a change of its labels.
+func (t *tool) labelledState(ctx context.Context, id string, in toolCall, below string, given json.RawMessage) ([]string, error) {
+	removed, removes := strings.CutPrefix(below, "labels/")
+	if below != "labels" && !removes && (below != "" || given == nil) {
+		return nil, nil
+	}
+	found, err := t.c.ByIDs(ctx, []string{id}) // the agent may have changed them in this turn
+	if err != nil {
+		return nil, err
+	}
+	labels := found[id].Labels
+	switch named := labelNames(cmp.Or(string(given), string(in.body))); {
+	case removes:
+		labels = text.Filter(labels, func(l string) bool { return !same(l, removed) })
+	case in.method == http.MethodPost:
+		labels = slices.Concat(labels, named)
+	case in.method == http.MethodDelete:
+		labels = nil
+	default:
+		labels = named
+	}
+	has := func(state string) bool {
+		return slices.ContainsFunc(labels, func(l string) bool { return same(l, state) })
+	}
+	return []string{cmp.Or(text.First(t.c.o.StateLabels, has), "open")}, nil
+}
+
+// renamed returns the new name of a label that is a state.
+func (t *tool) renamed(in toolCall, body map[string]json.RawMessage) []string {
+	_, label, ofLabel := strings.Cut(in.target.path, "/labels/")
+	isState := slices.ContainsFunc(t.c.o.StateLabels, func(l string) bool { return same(l, label) })
+	if name := textOf(body["new_name"]); ofLabel && isState && name != "" {
+		return []string{name}
+	}
+	return nil
+}
+
+// columnsOf returns the columns of the board that a change of the issue's item names.
+func (t *tool) columnsOf(ctx context.Context, fields json.RawMessage) (states []string, err error) {
+	var list []struct {
+		ID    json.Number     `json:"id"`
+		Value json.RawMessage `json:"value"`
+	}
+	_ = json.Unmarshal(fields, &list) // GitHub refuses another one
+	field, err := t.c.statusField(ctx, new(reconcile.TrackerProject))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range list {
+		if f.ID.String() == fmt.Sprint(field.ID) {
+			column := text.First(field.Options, func(o option) bool { return textOf(f.Value) == o.ID })
+			states = append(states, cmp.Or(column.Name, "open"))
+		}
+	}
+	return states, nil
+}
+
+func textOf(raw json.RawMessage) (s string) {
+	_ = json.Unmarshal(raw, &s) // "" for what is no text
+	return s
+}
+
+// labelNames are the names in a body: a list, or an object with one, of texts or of objects with a name.
+func labelNames(raw string) []string {
+	var object struct{ Labels json.RawMessage }
+	if json.Unmarshal([]byte(raw), &object) == nil {
+		raw = string(object.Labels)
+	}
+	var list []json.RawMessage
+	_ = json.Unmarshal([]byte(raw), &list) // GitHub refuses what is neither
+	return text.Map(list, func(one json.RawMessage) string {
+		var named struct{ Name string }
+		_ = json.Unmarshal(one, &named)
+		return cmp.Or(textOf(one), named.Name)
+	})
 }

@@ -50,7 +50,7 @@ func Tool(c *Client) reconcile.AgentTool {
 			"params": map[string]any{"type": []string{"object", "null"}, "description": "The query of a GET: names and values."},
 			"body":   map[string]any{"description": "The JSON body of a change."},
 		}),
-		Call: t.call, ChangesIssue: t.changesIssue, Describes: t.describes, Summary: summary,
+		Call: t.call, ChangesIssue: t.changesIssue, Describes: t.describes, MovesTo: t.movesTo, Summary: summary,
 	}
 }
 

@@ -44,6 +44,11 @@ func (m Machine) Root(ctx context.Context, r host.RootRequest) (host.RootAnswer,
 	return ask[host.RootAnswer](ctx, m.Client, "Root", r)
 }
 
+// Inspect implements host.Roots.
+func (m Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (host.InspectAnswer, error) {
+	return ask[host.InspectAnswer](ctx, m.Client, "Inspect", r)
+}
+
 // Diff implements host.Roots.
 func (m Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (found bool, err error) {
 	diff, err := ask[diffResult](ctx, m.Client, "Diff", r)

@@ -20,7 +20,7 @@ type diffResult struct {
 // host.Process.
 func methods(m host.Machine, run host.Run, c *children) map[string]method {
 	all := map[string]method{
-		"Facts": methodOf(m.Facts), "Root": methodOf(m.Root), "Purge": methodOf(m.Purge),
+		"Facts": methodOf(m.Facts), "Root": methodOf(m.Root), "Purge": methodOf(m.Purge), "Inspect": methodOf(m.Inspect),
 		"Diff": methodOf(func(ctx context.Context, r host.WorkspaceRequest) (diffResult, error) {
 			var text limitedText
 			found, err := m.Diff(ctx, r, &text)

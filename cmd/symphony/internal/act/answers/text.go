@@ -224,7 +224,7 @@ func holdBody(c reconcile.Claim) string {
 	}
 	switch {
 	case c.Delivery.Code != "":
-		body += "Its commits are not delivered.\n\n"
+		body += "Its work is not delivered.\n\n"
 	case c.Delivery.Due:
 		body += "If its last run has made commits, they are not delivered.\n\n"
 	}

@@ -346,7 +346,7 @@ func undeliverable(ctx context.Context, o *operation) error {
 	switch {
 	case err != nil:
 		return err
-	case !cfg.Repository.Delivers():
+	case !cfg.Repository.Delivers() && c.Delivery.Handover == nil:
 		e.Message, e.Hint = "this workflow delivers nothing", "set repository.url in WORKFLOW.md, without deliver: none"
 	case !claimed || c.WorkspaceRoot == "":
 		e.Message = "no commits of " + identifier + " wait for delivery"

@@ -172,7 +172,7 @@ func heldText(c reconcile.Claim) string {
 		message += ", last error " + *last
 	}
 	if d := c.Delivery; d.Due {
-		message += "; its commits are not delivered"
+		message += "; its work is not delivered"
 		if last := view.ErrorText(d.Code, d.Message); last != nil {
 			message += ": " + *last
 		}
@@ -212,7 +212,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 
 // undelivered reports whether the issue waits for a delivery, not for an agent.
 func (r *issueReader) undelivered() bool {
-	return r.claim != nil && r.claim.Delivery.Due && r.Config != nil && r.Config.Repository.Delivers()
+	return r.claim != nil && r.claim.Delivery.Due && (r.claim.Delivery.Handover != nil || r.Config != nil && r.Config.Repository.Delivers())
 }
 
 // trackerFault returns the fault of the tracker that keeps the issue waiting, nil for none. A delivery does not need the tracker.

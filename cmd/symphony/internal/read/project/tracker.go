@@ -45,7 +45,8 @@ func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 		return command.Adapter(commandOptions(p, cfg))
 	case "file":
 		return file.Adapter(file.Options{
-			Path: t.Folder, Active: cfg.Policy.ActiveStates, Terminal: cfg.Policy.TerminalStates, Others: t.OtherStates,
+			Path: t.Folder, Active: cfg.Policy.ActiveStates, Terminal: cfg.Policy.TerminalStates,
+			Others:   slices.Concat(t.OtherStates, cfg.Handoff.States()),
 			Assignee: cfg.Policy.Assignee, ReadOnly: readOnly, Now: p.Env.Now, Warn: o.Warn,
 		})
 	case "github":
@@ -116,7 +117,7 @@ func WarnOn(w *environ.Env) func(string) {
 func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
 	p := cfg.Policy
 	return reconcile.TrackerNames{
-		States: slices.Concat(p.ActiveStates, p.TerminalStates), Labels: p.RequiredLabels, Assignee: p.Assignee,
+		States: slices.Concat(p.ActiveStates, p.TerminalStates, cfg.Handoff.States()), Labels: p.RequiredLabels, Assignee: p.Assignee,
 		Operators: cfg.Tracker.Operators,
 	}
 }

@@ -38,7 +38,7 @@ var Waits = map[reconcile.RetryKind]Wait{
 	reconcile.NoSlot:         {"no slot was free at the last pass", "no slot is free", false},
 	reconcile.Requested:      {"an operator asked for another run", "an operator asked for another run", false},
 	reconcile.Delivering:     {"the commits of its last run have not been delivered yet", "its commits are delivered next", false},
-	reconcile.DeliveryFailed: {"its commits could not be delivered", "", true},
+	reconcile.DeliveryFailed: {"its work could not be delivered", "", true},
 }
 
 // Once is the condition on which a pass starts an issue, by the reason for which it waits: "a pass starts it …".

@@ -49,7 +49,7 @@ type headline struct{ Tone, Icon, Text string }
 var verdicts = map[view.Status]headline{
 	reconcile.StatusNeedsAnswer: {"warn", "alert", "Needs you: the agent waits for an answer"},
 	reconcile.StatusHeld:        {"bad", "stop", "Needs you: it is held"},
-	reconcile.StatusUndelivered: {"bad", "alert", "Needs you: its commits could not be delivered"},
+	reconcile.StatusUndelivered: {"bad", "alert", "Needs you: its work could not be delivered"},
 	detail.StatusHandedOver:     {"good", "check", "Handed over: nothing left to do here"},
 	detail.StatusReleased:       {"info", "info", "Released: symphony no longer works on it"},
 	detail.StatusUnknown:        {"info", "info", "Not claimed: symphony does not work on it"},

@@ -1,0 +1,28 @@
+package linear
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// TestStateIDs finds the states that a mutation of an agent names, or that it may name others.
+func TestStateIDs(t *testing.T) {
+	for _, c := range []struct{ query, variables, want string }{
+		{`mutation { issueUpdate(id: "i", input: {stateId: "s1"}) { success } }`, "", "[s1] true"},
+		{`mutation($s: String!) { issueUpdate(id: "i", input: {stateId: $s}) { success } }`, `{"s": "s1"}`, "[s1] true"},
+		{`mutation($in: IssueUpdateInput!) { issueUpdate(id: "i", input: $in) { success } }`, `{"in": {"st\u0061teId": "s1"}}`, "[s1] true"},
+		{`mutation { a: issueUpdate(id: "i", input: {stateId: "s1"}) { success } b: issueUpdate(id: "i", input: {stateId: "s2"}) { success } }`, "", "[s1 s2] true"},
+		{`mutation { issueUpdate(id: "i", input: {title: "t"}) { success } }`, "", "[] true"},
+		{`mutation($s: String = "s1") { issueUpdate(id: "i", input: {stateId: $s}) { success } }`, "", "[] false"},
+		{`mutation { issueUpdate(id: "i", input: {stateId: """s1"""}) { success } }`, "", "[] false"},
+		{"mutation { issueUpdate(id: \"i\", input: {stateId:, #c\n \"s1\"}) { success } }", "", "[] false"},
+	} {
+		args := test.Must(json.Marshal(map[string]any{"query": c.query, "variables": json.RawMessage(strings.TrimSpace(c.variables + strings.Repeat("null", 1-min(1, len(c.variables)))))}))
+		ids, all := test.Must(readInput(args)).stateIDs()
+		test.Equal(t, c.query, fmt.Sprint(ids, all), c.want)
+	}
+}

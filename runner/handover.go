@@ -1,0 +1,229 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/agenttool"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Handoff names the states to which issues are moved that agents hand over; the zero value if agents move them.
+type Handoff struct {
+	State        string
+	BlockedState string // for an agent that needs something from a person
+}
+
+// handOverTool is the agent's tool by which it asks that its issue is handed over.
+var handOverTool = agent.Tool{
+	Name: "hand_over",
+	Description: "Hand over the issue that you work on, when its work is done and committed: symphony then delivers the commits, comments " +
+		`on the issue and moves it. Example: {"summary": "Fixed the total; the tests pass."} ` +
+		`If you can't go on without a person: {"blocked": "I need access to the staging database."} Then end your turn.`,
+	InputSchema: agenttool.Object(nil, map[string]any{
+		"summary": map[string]string{"type": "string", "description": "What you have done, in Markdown, for the people who review it."},
+		"blocked": map[string]string{"type": "string", "description": "What you need from a person, if the work is not done."},
+	}),
+}
+
+const (
+	longestHandover = 16 << 10       // bytes of a summary
+	namedChanges    = 20             // files that a refusal names
+	longestNote     = 200            // bytes of the text in the event log
+	clocksDiffer    = 24 * time.Hour // by which the tracker's clock may differ at most
+)
+
+// stateFor is the state to which an issue is moved; empty if the workflow does not say it.
+func (h Handoff) stateFor(wish reconcile.Handover) string {
+	if wish.Blocked != "" {
+		return h.BlockedState
+	}
+	return h.State
+}
+
+// askHandover records what the agent asks for. It happens after the turn.
+func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.ToolResult {
+	wish, err := t.readHandover(args)
+	if err == nil && wish.Blocked == "" {
+		err = t.checkWork(ctx)
+	}
+	if err != nil {
+		return agent.ToolResult{Text: t.agentRedactor.Text(agenttool.Refused("hand_over_failed", err).Text)}
+	}
+	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
+	if err := t.rec.store(ctx); err != nil {
+		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
+		return agent.ToolResult{Text: agenttool.Refused("hand_over_failed", err).Text}
+	}
+	crash.At("runner.handover.recorded")
+	t.note("handover", text.Within(text.OneLine(wish.Blocked+wish.Summary), longestNote), wish)
+	return agent.ToolResult{Text: "recorded; end your turn", Success: true}
+}
+
+// readHandover reads the arguments of the tool.
+func (t *turnLoop) readHandover(args json.RawMessage) (wish reconcile.Handover, err error) {
+	var in struct{ Summary, Blocked string }
+	d := json.NewDecoder(strings.NewReader(string(args)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return wish, agenttool.Refusal("invalid_input", "arguments must be an object with summary or blocked: "+err.Error())
+	}
+	words := func(s string) string { return t.Redactor.Text(strings.TrimSpace(s)) }
+	wish = reconcile.Handover{
+		RunID: t.job.run.ID, At: t.Now(), Summary: words(in.Summary), Blocked: words(in.Blocked), Delivers: t.Config.Repository.Deliver,
+	}
+	wish.State = t.Config.Handoff.stateFor(wish)
+	switch words := wish.Summary + wish.Blocked; {
+	case (wish.Summary == "") == (wish.Blocked == ""):
+		err = agenttool.Refusal("invalid_input", "give either summary or blocked, as a text that is not empty")
+	case len(words) > longestHandover:
+		err = agenttool.Refusal("invalid_input", fmt.Sprintf("the text is longer than %d bytes", longestHandover))
+	case strings.Contains(words, reconcile.CommentMarker):
+		err = agenttool.Refusal("invalid_input", "the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out")
+	}
+	return wish, err
+}
+
+// checkWork returns an error for the agent if something in the workspace is not committed, or if nothing is.
+func (t *turnLoop) checkWork(ctx context.Context) error {
+	found, err := t.Machine.Inspect(ctx, host.WorkspaceRequest{Path: t.space.Path})
+	if err != nil || found.Git == nil {
+		return err
+	}
+	if found.Git.Count > 0 {
+		changes := found.Git.Changed[:min(len(found.Git.Changed), namedChanges)]
+		names := text.Map(changes, func(c host.GitChange) string { return c.Status + " " + c.Path })
+		return agenttool.Refusal("not_committed", fmt.Sprintf("%s not committed: %s; commit or remove them, then hand over again",
+			text.Plural(found.Git.Count, "change"), strings.Join(names, ", ")))
+	}
+	if ahead := found.Git.Ahead; t.Config.Repository.Deliver && ahead != nil && *ahead == 0 {
+		return agenttool.Refusal("no_commit", "the branch has no commit of yours: commit the work, or say with blocked what you need")
+	}
+	return nil
+}
+
+// checkMove returns an error for an agent that moves its issue out of the active states, if it has to hand it over instead.
+func (t *turnLoop) checkMove(ctx context.Context, tool reconcile.AgentTool, args json.RawMessage) error {
+	if t.Config.Handoff.State == "" || tool.MovesTo == nil {
+		return nil
+	}
+	states, err := tool.MovesTo(ctx, t.rec.get().Issue, args)
+	if err != nil || !slices.ContainsFunc(states, func(s string) bool { return !t.Config.Policy.Active(s) }) {
+		return err
+	}
+	return agenttool.Refusal("use_hand_over", "nothing was changed: use the tool hand_over, and symphony moves the issue after your turn")
+}
+
+// handOver comments on the issue and moves it. Each step is stored before the next one, and is not repeated. A person who has moved the
+// issue meanwhile has decided: it stays where it is.
+func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover) error {
+	issue, err := w.readIssue(ctx)
+	if err != nil || issue == nil {
+		return err
+	}
+	if issue.Elsewhere {
+		w.Log.Info("the issue was taken out of the project meanwhile")
+		return nil
+	}
+	if !h.Commented && w.Tracker.Post != nil {
+		if err := w.postHandover(ctx, h); err != nil {
+			return unlessGone(err)
+		}
+		h.Commented = true
+		w.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &h })
+		w.rec.flush(ctx)
+	}
+	crash.At("runner.handover.commented")
+	if reason, _ := w.Config.Policy.StopReason(*issue, true); reason != "" {
+		w.Log.Info("the issue was moved meanwhile", "reason", reason, "state", issue.State)
+		return nil
+	}
+	state := cmp.Or(w.Config.Handoff.stateFor(h), h.State)
+	if w.Config.Policy.Active(state) {
+		return reconcile.NewError(host.CodeDeliveryFailed, fmt.Sprintf("the issue was to be moved to %q, which is active now", state),
+			"correct handoff.state in WORKFLOW.md")
+	}
+	w.rec.handsOver()
+	w.rec.flush(ctx)
+	if err := w.Tracker.Move(ctx, issue.ID, state); err != nil {
+		return unlessGone(err)
+	}
+	w.rec.change(func(r *reconcile.Run) { r.HandoffState = state })
+	w.rec.flush(ctx)
+	crash.At("runner.handover.moved")
+	w.Log.Info("handed over", "state", state)
+	return nil
+}
+
+// readIssue returns the issue as it is now, nil if the tracker does not return it any more.
+func (w *workspaceStep) readIssue(ctx context.Context) (*reconcile.Issue, error) {
+	found, err := w.Tracker.ByIDs(ctx, []string{w.run.IssueID})
+	issue, visible := found[w.run.IssueID]
+	switch {
+	case err != nil:
+		return nil, err
+	case !visible:
+		return nil, nil //nolint:nilnil // see above
+	case issue.Malformed != "":
+		return nil, reconcile.NewError(host.CodeDeliveryFailed, issue.Malformed,
+			"correct the issue in the tracker; then symphony deliver "+w.run.Identifier)
+	}
+	return &issue, nil
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, reconcile.ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// postHandover comments on the issue, unless the comment is there.
+func (w *workspaceStep) postHandover(ctx context.Context, h reconcile.Handover) error {
+	mark := reconcile.CommentMarker + "handover " + h.RunID + " -->"
+	if w.Tracker.Comments != nil {
+		list, err := w.Tracker.Comments(ctx, w.run.IssueID, h.At.Add(-clocksDiffer))
+		if err != nil {
+			return err
+		}
+		if text.First(list, func(c reconcile.Comment) bool { return strings.Contains(c.Body, mark) }).ID != "" {
+			return nil
+		}
+	}
+	last, _, err := w.Journal.Delivered(ctx, w.run.IssueID)
+	if err != nil {
+		return err
+	}
+	_, err = w.Tracker.Post(ctx, w.run.IssueID, w.Redactor.Text(handoverText(h, last))+"\n\n"+mark)
+	return err
+}
+
+// handoverText is the comment about a handover.
+func handoverText(h reconcile.Handover, last reconcile.Delivered) string {
+	if h.Blocked != "" {
+		return "**Blocked**" + quotation(h.Blocked)
+	}
+	words := "**Handed over**"
+	if last.Commit != "" {
+		words += fmt.Sprintf("\n\nBranch `%s`, commit `%.12s`.", last.Branch, last.Commit)
+	}
+	if last.PullRequest != "" {
+		words += "\n\nPull request: " + last.PullRequest
+	}
+	return words + quotation(h.Summary)
+}
+
+// quotation is the text of an agent below what symphony writes. Nothing in it can end the quotation.
+func quotation(words string) string {
+	return "\n\n> " + strings.ReplaceAll(strings.ReplaceAll(words, "\r", ""), "\n", "\n> ")
+}
