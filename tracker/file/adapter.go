@@ -41,8 +41,9 @@ type Options struct {
 	Path string // the folder, absolute
 	// Active and Terminal are the states of the workflow. Others are further states to which agents may move their issues.
 	Active, Terminal, Others []string
-	Assignee                 string // tracker.assignee; of several assignees of an issue it is the one that counts
-	ReadOnly                 bool   // the agent's tools change nothing
+	Handoff                  []string // states to which symphony itself moves issues; with them, agents do not leave the active ones
+	Assignee                 string   // tracker.assignee; of several assignees of an issue it is the one that counts
+	ReadOnly                 bool     // the agent's tools change nothing
 	Now                      func() time.Time
 	// Warn receives a message about each value that the adapter ignores; nil discards them.
 	Warn func(string)
@@ -221,7 +222,7 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 			t.Warn(name + " is not an issue, because it has no front matter: begin it with the lines ---, title: …, status: … and ---")
 		}
 	}
-	states, labels := slices.Concat(t.settings.Statuses, t.Others), []string{}
+	states, labels := slices.Concat(t.settings.Statuses, t.Others, t.Handoff), []string{}
 	for _, r := range all.records {
 		states, labels = append(states, r.issue.State), append(labels, r.issue.Labels...)
 	}

@@ -17,6 +17,9 @@ const maxComment = 64 << 10
 // tools returns the agent's tools, which change only the issue that the agent works on.
 func (t *tracker) tools() []reconcile.AgentTool {
 	states := strings.Join(t.states(), ", ")
+	if len(t.Handoff) > 0 {
+		states = strings.Join(t.Active, ", ")
+	}
 	update := agenttool.Change{
 		Name: "issue_update", Description: "Move the issue that you work on to another state. States: " + states + ".",
 		Argument: "state", Meaning: "One of: " + states, ReadOnly: t.ReadOnly,
@@ -45,7 +48,7 @@ func (t *tracker) tools() []reconcile.AgentTool {
 
 // states are the states to which issues can be moved.
 func (t *tracker) states() (list []string) {
-	for _, state := range slices.Concat(t.Active, t.Others, t.settings.Statuses, t.Terminal) {
+	for _, state := range slices.Concat(t.Active, t.Others, t.Handoff, t.settings.Statuses, t.Terminal) {
 		if !slices.ContainsFunc(list, func(s string) bool { return same(s, state) }) {
 			list = append(list, state)
 		}

@@ -46,7 +46,7 @@ func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 	case "file":
 		return file.Adapter(file.Options{
 			Path: t.Folder, Active: cfg.Policy.ActiveStates, Terminal: cfg.Policy.TerminalStates,
-			Others:   slices.Concat(t.OtherStates, cfg.Handoff.States()),
+			Others: t.OtherStates, Handoff: cfg.Handoff.States(),
 			Assignee: cfg.Policy.Assignee, ReadOnly: readOnly, Now: p.Env.Now, Warn: o.Warn,
 		})
 	case "github":
