@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -106,16 +108,20 @@ func runFile(dir string, vars []string, name string) error {
 	return nil
 }
 
-// freePorts returns ports of this machine that nothing listens at.
+// freePorts returns ports of this machine that nothing listens at. The system gives them to no other program by itself.
 func freePorts(n int) (ports []string) {
-	for range n {
-		l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
-		defer l.Close() // not before all are found
-		_, port, err := net.SplitHostPort(l.Addr().String())
-		ports = append(ports, test.Must(port, err))
+	for len(ports) < n {
+		const first, count = 20000, 10000
+		port := strconv.Itoa(first + (os.Getpid()+int(triedPorts.Add(1)))%count)
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			test.OK(mainT{}, l.Close())
+			ports = append(ports, port)
+		}
 	}
 	return ports
 }
+
+var triedPorts atomic.Int64
 
 // useWorker adds a key of section worker to the workflow of a script, and its folder bin to PATH.
 func useWorker(env *testscript.Env, key string) error {

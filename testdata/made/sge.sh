@@ -47,7 +47,16 @@ for file in $dir/execd/*/execd.pid $dir/qmaster/qmaster.pid; do
 done
 S
 sge_qmaster
-until qconf -ssconf > sge/scheduler 2> sge/error; do sleep 0.2; done
+# Waits two minutes for a command to succeed.
+await() {
+	left=600
+	until eval "$1"; do
+		left=$((left - 1))
+		[ $left -gt 0 ] || { echo "in vain: $1" >&2; exit 1; }
+		sleep 0.2
+	done
+}
+await 'qconf -ssconf > sge/scheduler 2> sge/error'
 sed -i 's/^schedule_interval .*/schedule_interval 0:0:1/; s/^flush_\(submit\|finish\)_sec .*/flush_\1_sec 1/; s/^job_load_adjustments .*/job_load_adjustments NONE/' sge/scheduler
 qconf -Msconf sge/scheduler
 qconf -as $host
@@ -56,7 +65,7 @@ qconf -sq > sge/queue
 sed -i "s/^qname .*/qname all.q/; s/^hostlist .*/hostlist $host/; s/^slots .*/slots 4/; s/^load_thresholds .*/load_thresholds NONE/; s/^pe_list .*/pe_list NONE/
 	s!^starter_method .*!starter_method $dir/starter!; s!^tmpdir .*!tmpdir $TMPDIR!; s/^notify .*/notify 00:00:20/" sge/queue
 qconf -Aq sge/queue
-until qstat -f | grep -q '^all\.q@.* lx-[a-z0-9]* *$'; do sleep 0.2; done
+await "qstat -f | grep -q '^all\.q@.* lx-[a-z0-9]* *\$'"
 
 sed "s!HOME=$PWD/hosts/near!HOME=$HOME!" hosts/server-near > hosts/server-node
 echo "$host $(cat hosts/host.pub)" >> hosts/known

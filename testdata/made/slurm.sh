@@ -36,7 +36,7 @@ S
 export SLURM_CONF=$dir/slurm.conf
 cat > slurm/down <<S
 export SLURM_CONF=$dir/slurm.conf
-scancel --me || true
+timeout 20 scancel --me || true # without a controller it waits long
 for file in $dir/n1.pid $dir/n2.pid $dir/ctl.pid $dir/munge.pid; do
 	[ ! -e \$file ] || { pid=\$(cat \$file); kill \$pid; while kill -0 \$pid; do sleep 0.1; done; } 2>/dev/null
 done
@@ -53,4 +53,9 @@ munged --force --num-threads=2 --key-file=$dir/key --socket=$dir/munge --pid-fil
 slurmctld
 slurmd -N n1
 slurmd -N n2
-until sinfo --noheader --format=%T | grep -q '^idle$' && ! sinfo --noheader --format=%T | grep -qv '^idle$'; do sleep 0.2; done
+left=600
+until sinfo --noheader --format=%T | grep -q '^idle$' && ! sinfo --noheader --format=%T | grep -qv '^idle$'; do
+	left=$((left - 1))
+	[ $left -gt 0 ] || { tail -n 5 slurm/*.log >&2; exit 1; }
+	sleep 0.2
+done
