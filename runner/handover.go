@@ -127,8 +127,8 @@ func (t *turnLoop) checkMove(ctx context.Context, tool reconcile.AgentTool, args
 // handOver comments on the issue and moves it. Each step is stored before the next one, and is not repeated. A person who has moved the
 // issue meanwhile has decided: it stays where it is.
 func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover) error {
-	issue, err := w.readIssue(ctx)
-	if err != nil || issue == nil {
+	issue, visible, err := w.readIssue(ctx)
+	if err != nil || !visible {
 		return err
 	}
 	if issue.Elsewhere {
@@ -144,7 +144,7 @@ func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover) erro
 		w.rec.flush(ctx)
 	}
 	crash.At("runner.handover.commented")
-	if reason, _ := w.Config.Policy.StopReason(*issue, true); reason != "" {
+	if reason, _ := w.Config.Policy.StopReason(issue, true); reason != "" {
 		w.Log.Info("the issue was moved meanwhile", "reason", reason, "state", issue.State)
 		return nil
 	}
@@ -163,22 +163,6 @@ func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover) erro
 	crash.At("runner.handover.moved")
 	w.Log.Info("handed over", "state", state)
 	return nil
-}
-
-// readIssue returns the issue as it is now, nil if the tracker does not return it any more.
-func (w *workspaceStep) readIssue(ctx context.Context) (*reconcile.Issue, error) {
-	found, err := w.Tracker.ByIDs(ctx, []string{w.run.IssueID})
-	issue, visible := found[w.run.IssueID]
-	switch {
-	case err != nil:
-		return nil, err
-	case !visible:
-		return nil, nil //nolint:nilnil // see above
-	case issue.Malformed != "":
-		return nil, reconcile.NewError(host.CodeDeliveryFailed, issue.Malformed,
-			"correct the issue in the tracker; then symphony deliver "+w.run.Identifier)
-	}
-	return &issue, nil
 }
 
 func unlessGone(err error) error {

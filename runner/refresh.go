@@ -8,16 +8,25 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// refresh reads the issue from the tracker and stores it in the record. The error is a runEnd if the issue no longer qualifies.
-func (j *job) refresh(ctx context.Context) error {
+// readIssue reads the issue from the tracker. It is not visible if the tracker does not return it.
+func (j *job) readIssue(ctx context.Context) (issue reconcile.Issue, visible bool, err error) {
 	found, err := j.Tracker.ByIDs(ctx, []string{j.run.IssueID})
 	if err != nil {
-		return err
+		return issue, false, err
 	}
-	issue, visible := found[j.run.IssueID]
+	issue, visible = found[j.run.IssueID]
 	if issue.Malformed != "" {
-		return reconcile.NewError("tracker_malformed", "the tracker's record of "+j.run.Identifier+" is malformed: "+issue.Malformed,
+		err = reconcile.NewError("tracker_malformed", "the tracker's record of "+j.run.Identifier+" is malformed: "+issue.Malformed,
 			"correct it in the tracker")
+	}
+	return issue, visible, err
+}
+
+// refresh reads the issue from the tracker and stores it in the record. The error is a runEnd if the issue no longer qualifies.
+func (j *job) refresh(ctx context.Context) error {
+	issue, visible, err := j.readIssue(ctx)
+	if err != nil {
+		return err
 	}
 	if reason, _ := j.Config.Policy.StopReason(issue, visible); reason != "" {
 		return canceled("the issue no longer qualifies", reason)

@@ -250,11 +250,7 @@ func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args 
 	if !changes {
 		return answer
 	}
-	found, err := t.Tracker.ByIDs(ctx, []string{t.job.run.IssueID})
-	issue, visible := found[t.job.run.IssueID]
-	if err == nil && issue.Malformed != "" {
-		err = errors.New(issue.Malformed)
-	}
+	issue, visible, err := t.readIssue(ctx)
 	if err != nil {
 		t.warn("handoff not confirmed", err)
 		return answer

@@ -107,7 +107,7 @@ const (
 )
 
 // Visit calls do with the machine of a workspace, for a command of an operator: this one without a name and for Slurm, whose nodes share
-// the workspaces with it, otherwise a host that ssh reaches. There it has an id like a run, and leaves nothing.
+// the workspaces with it, otherwise a host that ssh reaches. There it has an id like a run, whose directory is deleted later.
 func Visit(ctx context.Context, p *Project, db *state.DB, hostName string, do func(context.Context, host.Machine) error) error {
 	if hostName == "" || hostName == reconcile.SlurmHost {
 		return do(ctx, ThisMachine())
@@ -119,8 +119,7 @@ func Visit(ctx context.Context, p *Project, db *state.DB, hostName string, do fu
 	run.LostAfter, run.Incarnation = visitLost, remote.Incarnation{RunID: NewRunID(p.Env.Now()), Number: 1, Secret: rand.Text()}
 	bounded, cancel := context.WithTimeout(ctx, visitBound)
 	defer cancel()
-	err = by.Start(bounded)
-	if err != nil {
+	if err := by.Start(bounded); err != nil {
 		return err
 	}
 	client, err := remote.Connect(bounded, by.Dial, run.Incarnation)
