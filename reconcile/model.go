@@ -136,6 +136,8 @@ const (
 	HoldLeftover    = "leftover_process"
 	HoldHostLost    = "host_lost"
 	HoldNeverStarts = "never_starts" // the engine of its host has a reason that waiting does not end
+	// HoldVerifyFailed: verify has failed in as many rounds as the workflow allows, or twice for one commit.
+	HoldVerifyFailed = "verify_failed"
 )
 
 // Claim is symphony's record of an issue that it works on. Only a pass writes it: it holds the project lock, and Version must
@@ -210,6 +212,7 @@ const (
 	VerbResume  Verb = "resume"
 	VerbUnblock Verb = "unblock" // an operator's, or a pass's that has found a changed workflow
 	VerbDeliver Verb = "deliver"
+	VerbVerify  Verb = "verify" // run verify again, and then deliver
 	// VerbHostGone: the host of the issue's run is gone for good.
 	VerbHostGone Verb = "host_gone"
 )
@@ -220,6 +223,8 @@ type Command struct {
 	Verb                Verb
 	IssueID, Identifier string
 	CreatedAt           time.Time
+	// Unverified is the account whose user hands the issue over without verify, by the command deliver; empty for others.
+	Unverified string
 }
 
 // Block is a fault of the machine that keeps runs from starting.
@@ -483,34 +488,26 @@ type Delivery struct {
 	// Host and Root are where the workspace is: the host, empty for this machine, and its workspace root. They stay after a delivery.
 	Host string `json:"host,omitempty"`
 	Root string `json:"root,omitempty"`
-	// Handover is what the agent has asked for and symphony has not finished.
+	// Handover is what the agent has asked for and symphony has not finished, or has refused.
 	Handover *Handover `json:"handover,omitempty"`
-}
-
-// Handover is what an agent has asked for with its tool hand_over: that symphony comments on its issue and moves it, once its commits are
-// delivered.
-type Handover struct {
-	RunID string    `json:"run_id"` // of the agent
-	At    time.Time `json:"at"`
-	// Summary is what the agent has done. Instead, Blocked is what it needs from a person.
-	Summary string `json:"summary,omitempty"`
-	Blocked string `json:"blocked,omitempty"`
-	State   string `json:"state"` // to which the issue is moved, unless the workflow names another one by then
-	// Delivers: the agent's commits have to be pushed before. Commented: the comment is posted.
-	Delivers  bool `json:"delivers,omitempty"`
-	Commented bool `json:"commented,omitempty"`
 }
 
 // runsOn is the host on which a delivery run works: that of the workspace, unless nothing of it is needed any more.
 func (d Delivery) runsOn() string {
-	if d.Handover != nil && !d.Handover.Delivers {
+	if h := d.Handover; h != nil && !h.Delivers && !h.Unproven("") {
 		return ""
 	}
 	return d.Host
 }
 
-// done returns the delivery when nothing remains.
-func (d Delivery) done() Delivery { return Delivery{Host: d.Host, Root: d.Root} }
+// done returns the delivery when nothing remains. What verify has refused stays for the next agent.
+func (d Delivery) done() Delivery {
+	next := Delivery{Host: d.Host, Root: d.Root}
+	if d.Handover.Refused() {
+		next.Handover = d.Handover
+	}
+	return next
+}
 
 // DeliveryResult is what became of the commits of one run.
 type DeliveryResult struct {

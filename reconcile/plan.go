@@ -263,7 +263,7 @@ func (p *planner) commands() {
 			if p.s.concerns(cmd.IssueID) {
 				p.hostIsGone(cmd)
 			}
-		case VerbStop, VerbHold, VerbRetry, VerbDeliver:
+		case VerbStop, VerbHold, VerbRetry, VerbDeliver, VerbVerify:
 			if p.s.concerns(cmd.IssueID) {
 				p.issueCommand(cmd)
 			}
@@ -292,14 +292,14 @@ func (p *planner) unblock(cmd Command) {
 	p.update(change)
 }
 
-// issueCommand carries out a command about an issue: stop, hold, retry or deliver.
+// issueCommand carries out a command about an issue: stop, hold, retry, deliver or verify.
 func (p *planner) issueCommand(cmd Command) {
 	claimed := p.claims[cmd.IssueID]
 	var next Claim
 	kind, message, possible := ActRetry, "", true
 	switch cmd.Verb {
-	case VerbDeliver:
-		next, possible = p.deliverNow(claimed)
+	case VerbDeliver, VerbVerify:
+		next, possible = p.deliverNow(claimed, cmd)
 	case VerbRetry:
 		next, message, possible = p.retryNow(claimed)
 	default:

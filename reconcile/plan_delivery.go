@@ -45,14 +45,18 @@ func (p *planner) deliver(c Claim) {
 	p.act(ActDeliver, c, reason, "", change)
 }
 
-// deliverNow carries out the command deliver. It returns the claim due for delivery; false if it cannot be delivered now. A held
-// claim stays held until its delivery run starts.
-func (p *planner) deliverNow(c *Claim) (Claim, bool) {
-	if c == nil || c.Status == Running || !p.s.Policy.Deliver && c.Delivery.Handover == nil {
+// deliverNow carries out the commands deliver and verify. It returns the claim due for delivery; false if it cannot be delivered now. A
+// held claim stays held until its delivery run starts.
+func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
+	if c == nil || c.Status == Running {
+		return Claim{}, false
+	}
+	next := *c
+	next.Delivery.Handover = c.Delivery.Handover.again(cmd)
+	if !p.s.Policy.Deliver && next.Delivery.Handover == nil {
 		return Claim{}, false
 	}
 	p.asked[c.IssueID] = true
-	next := *c
 	next.Delivery.Due = true
 	next.Kind, next.DueAt = Delivering, p.s.Now
 	return next, true
@@ -68,7 +72,7 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 	switch d := r.Delivery; {
 	case r.Remote == RemoteGone:
 		c.Delivery = Delivery{}
-	case !s.Policy.Deliver && c.Delivery.Handover == nil: // what waits is delivered once the workflow delivers again
+	case !s.Policy.Deliver && !c.Delivery.Handover.Waits(): // what waits is delivered once the workflow delivers again
 	case d.Done:
 		c.Delivery = c.Delivery.done()
 	case d.Code != "":

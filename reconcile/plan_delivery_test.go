@@ -134,7 +134,10 @@ func TestUndelivered(t *testing.T) {
 	} {
 		t.Run(row.rule, func(t *testing.T) { equal(t, "plan", story(Compute(delivers(row.scene).Snapshot)), row.story) })
 	}
-	asked := func(c *Claim) { undelivered(0)(c); c.Delivery.Handover = &Handover{State: "Human Review"} }
+	asked := func(c *Claim) {
+		undelivered(0)(c)
+		c.Delivery.Handover = &Handover{Summary: "done", State: "Human Review"}
+	}
 	for _, now := range []Issue{one, review} { // perhaps a person has moved it
 		equal(t, "to be handed over, without a repository", story(Compute(newScene().claim(one, asked).answer(now).Snapshot)), "deliver A-1 delivering")
 	}
@@ -204,4 +207,38 @@ func TestDeliveryFromHost(t *testing.T) {
 	})
 	p := compute(delivers(ended).Snapshot)
 	equal(t, "host and root of the claim", p.claims[one.ID].Delivery.Host+" "+p.claims[one.ID].Delivery.Root, "near /near")
+}
+
+// What verify has refused waits for an agent, which is told, or for an operator.
+func TestVerifyRefuses(t *testing.T) {
+	one := issueNo(1)
+	refused := &Handover{Summary: "done", Verifies: true, Verification: &Verification{Commit: "a", Exit: 1}}
+	plan := Compute(newScene().claim(one, func(c *Claim) { c.Kind, c.Delivery.Handover = Continuation, refused }).answer(one).Snapshot)
+	equal(t, "refused", story(plan), "dispatch A-1 continuation")
+	equal(t, "what its agent is told", plan.Actions[0].Change.Insert.Delivery.Handover == refused, true)
+	failed := func(c *Claim, r *Run) {
+		r.Outcome, r.ErrorCode, r.Delivery.Handover = Failed, HoldVerifyFailed, refused
+	}
+	equal(t, "after the last round", state(compute(newScene().running(one, failed).Snapshot), one), "held verify_failed runs=1")
+	for verb, want := range map[Verb]Handover{
+		VerbVerify:  {Summary: "done", Verifies: true},
+		VerbDeliver: {Summary: "done", Verifies: true, Unverified: "me"},
+	} {
+		held := newScene().held(one, HoldVerifyFailed).command(verb, one).edit(func(s *Snapshot) {
+			s.Claims[0].Delivery.Handover = refused
+			if verb == VerbDeliver {
+				s.Commands[0].Unverified = "me"
+			}
+		})
+		plan := Compute(held.Snapshot)
+		equal(t, "held, "+string(verb), story(plan), "retry A-1 operator; deliver A-1 delivering")
+		equal(t, "what is delivered", *plan.Actions[1].Change.Insert.Delivery.Handover, want)
+	}
+	again := newScene().running(one, func(c *Claim, r *Run) {
+		c.Kind, c.HoldReason = Delivering, HoldVerifyFailed
+		r.Kind, r.Outcome, r.Delivery.Handover = DeliveryRun, Succeeded, refused
+	})
+	p := compute(again.Snapshot)
+	equal(t, "refused again", state(p, one), "held verify_failed runs=1")
+	equal(t, "kept", p.claims[one.ID].Delivery, Delivery{Handover: refused})
 }

@@ -363,6 +363,9 @@ func (d *dispatch) start(c contender) {
 		Kind: AgentRun, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Attempt: claim.Attempt, Phase: Starting,
 		Issue: c.issue, Fingerprint: c.issue.Fingerprint(), StartedAt: s.Now, WorkspaceRoot: root, Host: host,
 	}
+	if claim.Delivery.Handover.Refused() {
+		change.Insert.Delivery.Handover = claim.Delivery.Handover
+	}
 	d.take(c.issue.State)
 	d.onHost[host]++
 	if b, blocked := s.RemoteBlocks[host]; blocked {

@@ -173,6 +173,8 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 	case r.ErrorCode == HoldNeverStarts:
 		c.Runs = uncounted
 		return s.hold(c, HoldNeverStarts, r.ErrorText)
+	case r.ErrorCode == HoldVerifyFailed:
+		return s.hold(c, HoldVerifyFailed, r.ErrorText)
 	case MachineFault(r.ErrorCode): // before InterruptedRun: see the decisions in doc.go
 		c.Kind, c.Runs = Blocked, uncounted
 		if !blocks(r) {

@@ -31,7 +31,7 @@ type Snapshot struct {
 // undelivered reports whether commits of the claim's runs must be pushed, or its issue handed over, before a run may start or the claim may
 // be released.
 func (s *Snapshot) undelivered(c Claim) bool {
-	return c.Delivery.Due && (s.Policy.Deliver || c.Delivery.Handover != nil)
+	return c.Delivery.Due && (s.Policy.Deliver || c.Delivery.Handover.Waits())
 }
 
 // State is the stored half of a Snapshot.

@@ -132,19 +132,27 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 		last = reconcile.Delivered{URL: repository.URL, Branch: branch, Commit: answer.Commit, Base: answer.Base, At: w.Now()}
 		err = w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
 	}
-	if err == nil && w.Config.Repository.GitHub.API != "" && last.Branch != "" && last.PullRequest == "" {
+	if err == nil && w.wantsPullRequest(last) {
 		result.PullRequest, err = w.openPullRequest(ctx, last, env)
 	}
 	return result, err
 }
 
+// wantsPullRequest reports whether a pull request is to be opened for what was pushed last. With handoff.state it is part of a handover.
+func (w *workspaceStep) wantsPullRequest(last reconcile.Delivered) bool {
+	h := w.rec.get().Delivery.Handover
+	ready := w.Config.Handoff.State == "" || h.Waits() && h.Blocked == "" && !w.unproven(h, last.Commit)
+	return ready && w.Config.Repository.GitHub.API != "" && last.Branch != "" && last.PullRequest == ""
+}
+
 // openPullRequest opens a pull request for what was delivered, unless there is one, and stores its address.
 func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Delivered, env []string) (address string, err error) {
-	issue := w.rec.get().Issue
+	run := w.rec.get()
+	body := pullRequestBody(run.Issue, run.Delivery.Verification())
 	answer, err := w.host.OpenPullRequest(ctx, host.PullRequestRequest{
 		Repository: w.Config.Repository.Repository, GitHub: w.Config.Repository.GitHub,
 		Branch: last.Branch, Commit: last.Commit,
-		Title: w.Redactor.Text(pullRequestTitle(issue)), Body: w.Redactor.Text(pullRequestBody(issue)),
+		Title: w.Redactor.Text(pullRequestTitle(run.Issue)), Body: w.Redactor.Text(body),
 		Timeout: pullRequestTimeout, Env: env,
 	})
 	switch {
@@ -172,13 +180,16 @@ func pullRequestTitle(issue reconcile.Issue) string {
 }
 
 // pullRequestBody contains nothing from outside but the address of the issue, without characters that have a meaning in Markdown.
-func pullRequestBody(issue reconcile.Issue) string {
-	const body = "Opened by symphony"
+func pullRequestBody(issue reconcile.Issue, verified *reconcile.Verification) string {
+	body := "Opened by symphony"
 	u, err := url.Parse(text.OrEmpty(issue.URL))
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsAny(u.String(), "<>()[]`\\\"") {
-		return body + "."
+	if err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && !strings.ContainsAny(u.String(), "<>()[]`\\\"") {
+		body += " for <" + u.String() + ">"
 	}
-	return body + " for <" + u.String() + ">."
+	if verified.Passed() {
+		body += "; " + verified.String()
+	}
+	return body + "."
 }
 
 // deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the agent has asked for it. A failure does not change
@@ -186,7 +197,7 @@ func pullRequestBody(issue reconcile.Issue) string {
 func (w *workspaceStep) deliverAfterRun(ctx context.Context) {
 	run := w.rec.get()
 	delivers := w.Config.Repository.Deliver && w.space != nil && run.Turns > 0
-	if run.Kind != reconcile.AgentRun || !delivers && run.Delivery.Handover == nil || ctx.Err() != nil {
+	if run.Kind != reconcile.AgentRun || !delivers && !run.Delivery.Handover.Waits() || ctx.Err() != nil {
 		return
 	}
 	err := w.deliverAndHandOver(ctx, delivers)
@@ -207,7 +218,7 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 	}
 	result.Handover = handover
 	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })
-	if err == nil && handover != nil {
+	if err == nil && handover.Waits() {
 		err = w.handOver(ctx, *handover)
 	}
 	w.rec.change(func(r *reconcile.Run) { r.Delivery.Done = err == nil })
@@ -216,12 +227,13 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 
 // redeliver is the only step of a delivery run.
 func (w *workspaceStep) redeliver(ctx context.Context) error {
-	switch h := w.rec.get().Delivery.Handover; {
-	case w.Config.Repository.Deliver:
+	h, delivers := w.rec.get().Delivery.Handover, w.Config.Repository.Deliver
+	switch {
+	case delivers:
 	case h != nil && h.Delivers:
 		return reconcile.NewError(host.CodeDeliveryFailed, "its commits have to be pushed before the handover, and the workflow pushes none now",
 			"set repository.url again, without deliver: none; or move the issue yourself")
-	default: // only the issue is to be handed over
+	case !w.unproven(h, ""): // only the issue is to be handed over
 		return w.deliverAndHandOver(ctx, false)
 	}
 	answer, err := w.host.Prepare(ctx, w.prepareRequest())
@@ -234,5 +246,8 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 			Code: reconcile.CodeWorkspaceGone, Message: w.space.Path + " is gone, with what the last run has committed there",
 		}, w.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
 	}
-	return w.deliverAndHandOver(ctx, true)
+	if err := w.verifyAgain(ctx, h); err != nil {
+		return err
+	}
+	return w.deliverAndHandOver(ctx, delivers)
 }

@@ -20,6 +20,8 @@ type guide struct {
 	seen    reconcile.LastSeen // what the thread has seen
 	pending *pendingUpdate     // what it will have seen once codex accepts the next turn
 
+	told *reconcile.Verification // the result of verify in the text of the last turn; only the loop of turns uses it
+
 	saving  sync.Mutex
 	created []reconcile.Created // what the agent has created in the tracker, not stored yet
 }
@@ -70,7 +72,7 @@ func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, s
 	if issue.LastCommentAt != nil {
 		seen.CommentAt = *issue.LastCommentAt
 	}
-	u := agent.Update{Answers: g.lateAnswers(ctx)}
+	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold()}
 	g.propose(seen, u.Answers)
 	return u
 }
@@ -98,7 +100,7 @@ func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issu
 // update returns what is new for a thread, given what it has seen. What can't be read now is left to a later turn.
 func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
 	issue := g.rec.get().Issue
-	u := agent.Update{Answers: g.lateAnswers(ctx)}
+	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold()}
 	description := text.OrEmpty(issue.Description)
 	if hash := hashOf(description); hash != seen.Description {
 		u.Description, seen.Description = &description, hash
@@ -160,6 +162,16 @@ func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error
 		g.created = nil
 	}
 	return err
+}
+
+// untold returns how verify has failed last, once for each time. A new run repeats what the last one may have told.
+func (g *guide) untold() *reconcile.Verification {
+	h := g.rec.get().Delivery.Handover
+	if !h.Refused() || h.Verification == g.told {
+		return nil
+	}
+	g.told = h.Verification
+	return g.told
 }
 
 func (g *guide) lateAnswers(ctx context.Context) []reconcile.Request {

@@ -81,6 +81,7 @@ func (t *turnLoop) readHandover(args json.RawMessage) (wish reconcile.Handover, 
 	words := func(s string) string { return t.Redactor.Text(strings.TrimSpace(s)) }
 	wish = reconcile.Handover{
 		RunID: t.job.run.ID, At: t.Now(), Summary: words(in.Summary), Blocked: words(in.Blocked), Delivers: t.Config.Repository.Deliver,
+		Verifies: t.Config.Verify.Command != "",
 	}
 	wish.State = t.Config.Handoff.stateFor(wish)
 	switch words := wish.Summary + wish.Blocked; {
@@ -127,6 +128,16 @@ func (t *turnLoop) checkMove(ctx context.Context, tool reconcile.AgentTool, args
 // handOver comments on the issue and moves it. Each step is stored before the next one, and is not repeated. A person who has moved the
 // issue meanwhile has decided: it stays where it is.
 func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover) error {
+	last, _, err := w.Journal.Delivered(ctx, w.run.IssueID)
+	if err != nil {
+		return err
+	}
+	if !h.Delivers {
+		last = reconcile.Delivered{}
+	}
+	if w.unproven(&h, last.Commit) {
+		return notProven(h, last.Commit)
+	}
 	issue, visible, err := w.readIssue(ctx)
 	if err != nil || !visible {
 		return err
@@ -136,7 +147,7 @@ func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover) erro
 		return nil
 	}
 	if !h.Commented && w.Tracker.Post != nil {
-		if err := w.postHandover(ctx, h); err != nil {
+		if err := w.postHandover(ctx, h, last); err != nil {
 			return unlessGone(err)
 		}
 		h.Commented = true
@@ -173,7 +184,7 @@ func unlessGone(err error) error {
 }
 
 // postHandover comments on the issue, unless the comment is there.
-func (w *workspaceStep) postHandover(ctx context.Context, h reconcile.Handover) error {
+func (w *workspaceStep) postHandover(ctx context.Context, h reconcile.Handover, last reconcile.Delivered) error {
 	mark := reconcile.CommentMarker + "handover " + h.RunID + " -->"
 	if w.Tracker.Comments != nil {
 		list, err := w.Tracker.Comments(ctx, w.run.IssueID, h.At.Add(-clocksDiffer))
@@ -184,11 +195,7 @@ func (w *workspaceStep) postHandover(ctx context.Context, h reconcile.Handover) 
 			return nil
 		}
 	}
-	last, _, err := w.Journal.Delivered(ctx, w.run.IssueID)
-	if err != nil {
-		return err
-	}
-	_, err = w.Tracker.Post(ctx, w.run.IssueID, w.Redactor.Text(handoverText(h, last))+"\n\n"+mark)
+	_, err := w.Tracker.Post(ctx, w.run.IssueID, w.Redactor.Text(handoverText(h, last))+"\n\n"+mark)
 	return err
 }
 
@@ -203,6 +210,12 @@ func handoverText(h reconcile.Handover, last reconcile.Delivered) string {
 	}
 	if last.PullRequest != "" {
 		words += "\n\nPull request: " + last.PullRequest
+	}
+	switch {
+	case h.Unverified != "":
+		words += "\n\nNot verified, as " + h.Unverified + " has decided."
+	case h.Verification.Passed():
+		words += "\n\n" + h.Verification.String() + "."
 	}
 	return words + quotation(h.Summary)
 }

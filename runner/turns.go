@@ -26,6 +26,8 @@ type turnLoop struct {
 	// profile is the name of the thread's permission profile, "" for none.
 	profile  string
 	listener *listener
+	refused  *reconcile.Verification // how verify last failed in this run; nil if it has not
+	rounds   int                     // how often it did
 	// worked: the agent has done something in the present turn.
 	worked atomic.Bool
 	// toldNetwork: the log has a note about the closed network. Only the handler of events uses it.
@@ -43,7 +45,11 @@ func newTurnLoop(j *job, ending <-chan struct{}) *turnLoop {
 // run starts the agent and runs turns until the issue needs no more.
 func (t *turnLoop) run(ctx context.Context, prompt string) error {
 	t.rec.phase(ctx, reconcile.LaunchingAgent)
-	if err := t.host.Verify(ctx); err != nil {
+	err := t.host.Verify(ctx)
+	if err == nil {
+		err = t.useProfile(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	thread, err := t.start(ctx)
@@ -134,13 +140,20 @@ func (t *turnLoop) options(g *agentProcess) agent.Options {
 
 // wantsMore reports whether the issue needs another turn. A stop after a completed turn does not undo it: the run succeeds.
 func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
-	if wish := t.rec.get().Delivery.Handover; wish != nil && ctx.Err() == nil {
-		if err := t.checkWork(ctx); err == nil || wish.Blocked != "" {
+	if wish := t.rec.get().Delivery.Handover; wish.Waits() && ctx.Err() == nil {
+		err := t.checkWork(ctx)
+		switch {
+		case err != nil && wish.Blocked == "":
+			t.Log.Info("the work has changed since the agent handed it over") // it is told when it does so again
+			t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
+		case wish.Unproven(""):
+			if more, err := t.prove(ctx, *wish); !more || err != nil {
+				return false, err
+			}
+		default:
 			t.Log.Info("the agent hands the issue over")
 			return false, nil
 		}
-		t.Log.Info("the work has changed since the agent handed it over") // it is told when it does so again
-		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 	}
 	if ctx.Err() != nil || t.overBudget.Load() {
 		return false, nil //nolint:nilerr // see above

@@ -71,6 +71,7 @@ type Config struct {
 	Hooks      Hooks
 	Repository Repository
 	Handoff    Handoff
+	Verify     Verify
 
 	StartAgent agent.Starter // makes a session with the process of Command
 	Command    string        // codex.command, run by bash in the workspace, with what a login shell sets (specification 10.1)
@@ -253,6 +254,7 @@ type job struct {
 	agentRedactor *agent.Redactor
 	stderr        string // the name of the file with the agent's stderr
 	flags         string // what codex.command is started with besides, for a shell
+	permissions   string // the permission profile in flags, for commands without a turn; empty for none
 	// codexHome is where codex stores its threads; set once codex has answered.
 	codexHome  string
 	overBudget atomic.Bool // whether the issue has used agent.max_tokens

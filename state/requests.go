@@ -179,16 +179,17 @@ func requestEnded(r reconcile.Request) error {
 	return problem("request_ended", r.ID()+" has ended, "+what, hint, nil)
 }
 
-const commandColumns = `id, verb, issue_id, identifier, created_at`
+const commandColumns = `id, verb, issue_id, identifier, created_at, unverified`
 
 func commandFields(c *reconcile.Command) []any {
-	return []any{&c.ID, &c.Verb, &c.IssueID, &c.Identifier, stampOf(&c.CreatedAt)}
+	return []any{&c.ID, &c.Verb, &c.IssueID, &c.Identifier, stampOf(&c.CreatedAt), &c.Unverified}
 }
 
 // AddCommand stores an operator's command until a pass consumes it, and returns its id. The id of cmd is ignored.
 func (o Operator) AddCommand(ctx context.Context, cmd reconcile.Command) (id int64, err error) {
 	err = o.update(ctx, "add the command "+string(cmd.Verb), full, func(t tx) error {
-		id, err = row(t, itself[int64], `INSERT INTO commands (verb, issue_id, identifier, created_at) VALUES (?, ?, ?, ?) RETURNING id`,
+		id, err = row(t, itself[int64], `INSERT INTO commands (verb, issue_id, identifier, created_at, unverified) VALUES (?, ?, ?, ?, ?)
+			RETURNING id`,
 			commandFields(&cmd)[1:]...)
 		return err
 	})

@@ -28,7 +28,7 @@ func commandGroups(w *term.Env) []commandGroup {
 		}},
 		{"Work with issues", []*cli.Command{
 			issuesCommand(w), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w), openCommand(w),
-			stopCommand(w), holdCommand(w), retryCommand(w), deliverCommand(w), takeoverCommand(w),
+			stopCommand(w), holdCommand(w), retryCommand(w), deliverCommand(w), verifyCommand(w), takeoverCommand(w),
 		}},
 		{"Decide what agents ask for", []*cli.Command{approveCommand(w), denyCommand(w), answerCommand(w)}},
 		{"Repair and clean up", []*cli.Command{

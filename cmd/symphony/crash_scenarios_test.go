@@ -247,18 +247,18 @@ var crashScenarios = []crashScenario{
 		// The agent asks that its issue is handed over: the commit is on the remote before there is a comment, and the comment before the
 		// issue is moved. There is one comment.
 		name: "handed over", issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Human Review", keeps: true,
-		again: []string{"worker:runner.handover.", "worker:state.UpdateRun."},
+		again: []string{"worker:runner.handover.", "worker:runner.verified", "worker:state.UpdateRun."},
 		play: func(c *crashScene) {
-			c.edit("hooks:\n", "handoff: {state: Human Review}\nhooks:\n")
+			c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n")
 			deliveredPlay(c)
 		},
 	},
 	{
 		// The same where the first push is accepted: the agent's own worker does everything.
 		name: "handed over at once", accepted: true, issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Human Review", keeps: true,
-		again: []string{"worker:runner.handover."},
+		again: []string{"worker:runner.handover.", "worker:runner.verified"},
 		play: func(c *crashScene) {
-			c.edit("hooks:\n", "handoff: {state: Human Review}\nhooks:\n")
+			c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n")
 			deliveredPlay(c)
 		},
 	},
@@ -381,12 +381,14 @@ func (c *crashScene) git(args ...string) string {
 	return test.Run(c.t, cmd)
 }
 
-// checkHandedOver checks that an issue whose agent asks for it was handed over by one comment.
+// checkHandedOver checks that an issue whose agent asks for it was handed over by one comment, about a verified commit.
 func (c *crashScene) checkHandedOver() {
 	c.t.Helper()
 	if strings.Contains(c.issue, "tool hand_over") {
 		about := slices.DeleteFunc(c.comments(), func(one lineartest.Comment) bool { return !strings.HasPrefix(one.Body, "**Handed over**") })
 		test.Equal(c.t, "comments about it", len(about), 1)
+		head := c.git("--git-dir", c.path("remote"), "rev-parse", "symphony/ABC-1")
+		test.Contains(c.t, "the comment", about[0].Body, "verified "+head[:12]+": `git show HEAD:work.txt`")
 	}
 }
 

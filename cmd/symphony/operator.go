@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/user"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -133,17 +134,42 @@ and so on; this command tries now. It also delivers a held issue, which stays he
 ` + exampleText("symphony deliver ABC-7"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
+			&cli.BoolFlag{Name: "unverified", Usage: "hand the issue over although verify has not passed; the comment says so, with your name"},
 			fieldsFlag(),
 		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			return deliver(c.Context, w, p, args[0], !c.Bool("no-wait"))
+			command := operate.Command{Verb: reconcile.VerbDeliver, Issue: args[0]}
+			if c.Bool("unverified") {
+				u, err := user.Current()
+				if err != nil {
+					return err
+				}
+				command.Unverified = u.Username
+			}
+			return deliver(c.Context, w, p, command, !c.Bool("no-wait"))
 		}),
 	}
 }
 
-// deliver delivers the commits of an issue, and with wait waits until that has ended.
-func deliver(ctx context.Context, w *term.Env, p *project.Project, ref string, wait bool) error {
-	r, err := operate.Deliver(ctx, p, ref)
+func verifyCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "verify", Usage: "run verify.command for an issue now, and hand it over if it passes",
+		UsageText: usageText("verify", "ISSUE [WORKFLOW]"),
+		Description: `It runs verify.command in the workspace, in the agent's sandbox and without an agent, and prints the end of its output. If
+the command passes, the commits are delivered, and the issue is handed over if its agent has asked for that. Exit code 1: it
+did not pass.
+
+` + exampleText("symphony verify ABC-7"),
+		Flags: workflowFlags(jsonFlags[pass.ResultJSON](&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"}, fieldsFlag())...),
+		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
+			return deliver(c.Context, w, p, operate.Command{Verb: reconcile.VerbVerify, Issue: args[0]}, !c.Bool("no-wait"))
+		}),
+	}
+}
+
+// deliver delivers the commits of an issue, or verifies them first, and with wait waits until that has ended.
+func deliver(ctx context.Context, w *term.Env, p *project.Project, command operate.Command, wait bool) error {
+	r, err := operate.Deliver(ctx, p, command)
 	switch {
 	case !w.JSON:
 		printPass(w, r.Pass)
@@ -160,7 +186,7 @@ func deliver(ctx context.Context, w *term.Env, p *project.Project, ref string, w
 	if !w.JSON {
 		render.RunEnd(w, p, run)
 	}
-	if run.Outcome != reconcile.Succeeded {
+	if run.Outcome != reconcile.Succeeded || run.Delivery.Handover.Refused() {
 		return exit.Only(exit.Failed)
 	}
 	return nil

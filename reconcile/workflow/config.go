@@ -24,6 +24,7 @@ type Config struct {
 	Workspace  Workspace
 	Repository Repository
 	Handoff    Handoff
+	Verify     Verify
 	Hooks      Hooks
 	Agent      Agent
 	Codex      Codex
@@ -121,6 +122,13 @@ type Handoff struct {
 // States are those that are set.
 func (h Handoff) States() []string {
 	return text.Filter(text.Unique([]string{h.State, h.BlockedState}), func(state string) bool { return state != "" })
+}
+
+// Verify is the shell script that has to pass before an issue is handed over; without a command there is none.
+type Verify struct {
+	Command string
+	Timeout time.Duration
+	Rounds  int
 }
 
 // Hooks are shell scripts, empty if there is none (specification 5.3.4).

@@ -10,7 +10,14 @@ func (r *reader) handoff() {
 	c := r.cfg
 	if c.Handoff.State == "" {
 		r.warnKey("handoff.blocked_state", "no effect without handoff.state")
+		if c.Verify.Command != "" {
+			r.invalid(r.field("verify.command"), "verifies what agents hand over, and they hand nothing over", "set handoff.state")
+		}
 		return
+	}
+	if c.Verify.Command == "" {
+		r.warnKey("verify.rounds", "no effect without verify.command")
+		r.warnKey("verify.timeout_ms", "no effect without verify.command")
 	}
 	f := r.field("handoff.state")
 	for _, state := range c.Handoff.States() {

@@ -170,6 +170,7 @@ const (
 	maxAllComments = 16 << 10
 	maxDescription = 16 << 10
 	maxAnswer      = 4 << 10
+	maxOutput      = 64 << 10 // 16 KiB, if all of it is escaped
 	maxAuthor      = 80
 	maxComments    = 10 // number of comments, the newest
 )
@@ -180,6 +181,8 @@ type Update struct {
 	Description *string
 	Comments    []reconcile.Comment // the newest first
 	Answers     []reconcile.Request // given after the run that asked had ended
+	// Refused is how verify has failed for what the agent has handed over; nil if it has not, or the thread knows it.
+	Refused *reconcile.Verification
 }
 
 // FromTracker precedes texts from the tracker, whose authors the operator need not trust.
@@ -189,6 +192,10 @@ const FromTracker = "The following comes from the tracker. Each text is quoted b
 // Text returns the update as text, "" if there is nothing new.
 func (u Update) Text() string {
 	var parts []string
+	if v := u.Refused; v != nil {
+		parts = append(parts, "Symphony has not handed the issue over: "+v.String()+". It runs this command for each handover. "+
+			"Correct the cause, commit, and hand the issue over again. The end of its output:", fenced(v.Output, maxOutput))
+	}
 	if u.Description != nil || len(u.Comments) > 0 {
 		parts = append(parts, FromTracker)
 	}

@@ -24,6 +24,12 @@ type Command struct {
 	Verb  reconcile.Verb
 	Issue string // empty for a command about the project
 	Fresh bool   // of a retry: the agent starts a new thread
+	// Unverified is of deliver: the account whose user hands the issue over although verify has not passed; empty for others.
+	Unverified string
+}
+
+func (c Command) delivers() bool {
+	return c.Verb == reconcile.VerbDeliver || c.Verb == reconcile.VerbVerify
 }
 
 // Result is what became of a command.
@@ -93,6 +99,7 @@ func (r Result) JSON() any {
 type operation struct {
 	p      *project.Project
 	db     *state.DB
+	asked  Command
 	cmd    reconcile.Command
 	only   string // the pass's Options.Only
 	result Result
@@ -131,7 +138,7 @@ func operate(ctx context.Context, p *project.Project, c Command, do func(*operat
 	if err != nil {
 		return r, project.NoState(p, err)
 	}
-	o := &operation{p: p, db: db, cmd: reconcile.Command{Verb: c.Verb}, only: pass.NoIssue}
+	o := &operation{p: p, db: db, asked: c, cmd: reconcile.Command{Verb: c.Verb, Unverified: c.Unverified}, only: pass.NoIssue}
 	switch {
 	case c.Issue != "":
 		if o.cmd.IssueID, o.cmd.Identifier, err = project.FindIssue(ctx, p, db, c.Issue); err != nil {
@@ -185,7 +192,7 @@ func (o *operation) run(ctx context.Context) error {
 	r.stored = true
 	r.Pass, err = pass.Run(ctx, o.p, pass.Options{
 		Trigger: project.TriggerCommand, Only: o.only, LockTimeout: project.CommandPatience, DB: o.db,
-		Delivers: o.cmd.Verb == reconcile.VerbDeliver,
+		Delivers: o.asked.delivers(),
 	})
 	switch {
 	case err != nil:
@@ -196,7 +203,7 @@ func (o *operation) run(ctx context.Context) error {
 		e.Hint = "the command is stored; the next pass applies it"
 		return e
 	}
-	if r.Applied, err = o.db.Operator.CommandDone(ctx, id); err != nil || o.cmd.Verb == reconcile.VerbDeliver {
+	if r.Applied, err = o.db.Operator.CommandDone(ctx, id); err != nil || o.asked.delivers() {
 		return err
 	}
 	unchanged := false
@@ -315,10 +322,10 @@ func startsRun(a reconcile.Applied) bool {
 	return (a.Kind == reconcile.ActDispatch || a.Kind == reconcile.ActDeliver) && a.Err == nil
 }
 
-// Deliver starts a run without an agent that pushes the commits of an issue. The result of a pass that has started none comes with the
-// error not_started.
-func Deliver(ctx context.Context, p *project.Project, ref string) (Result, error) {
-	return operate(ctx, p, Command{Verb: reconcile.VerbDeliver, Issue: ref}, func(o *operation) error {
+// Deliver carries out the commands deliver and verify: it starts a run without an agent that verifies and pushes the commits of an issue,
+// and hands it over. The result of a pass that has started none comes with the error not_started.
+func Deliver(ctx context.Context, p *project.Project, c Command) (Result, error) {
+	return operate(ctx, p, c, func(o *operation) error {
 		if err := undeliverable(ctx, o); err != nil {
 			return err
 		}
@@ -346,7 +353,11 @@ func undeliverable(ctx context.Context, o *operation) error {
 	switch {
 	case err != nil:
 		return err
-	case !cfg.Repository.Delivers() && c.Delivery.Handover == nil:
+	case o.cmd.Verb == reconcile.VerbVerify && cfg.Verify.Command == "":
+		e.Message, e.Hint = "this workflow verifies nothing", "set verify.command in WORKFLOW.md"
+	case o.cmd.Unverified != "" && c.Delivery.Handover == nil:
+		e.Message = "no agent has handed " + identifier + " over"
+	case o.cmd.Verb == reconcile.VerbDeliver && !cfg.Repository.Delivers() && c.Delivery.Handover == nil:
 		e.Message, e.Hint = "this workflow delivers nothing", "set repository.url in WORKFLOW.md, without deliver: none"
 	case !claimed || c.WorkspaceRoot == "":
 		e.Message = "no commits of " + identifier + " wait for delivery"

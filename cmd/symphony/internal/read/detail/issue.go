@@ -38,6 +38,8 @@ type Issue struct {
 	// HookFailures are the hooks that failed in the newest run.
 	HookFailures []HookFailure        `json:"hook_failures"`
 	Delivered    *reconcile.Delivered `json:"delivered"` // what was pushed last; null if nothing was
+	// Verification is how verify ended last in the runs listed here; null if it has not run.
+	Verification *reconcile.Verification `json:"verification"`
 	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
 	PullRequest *state.PullRequest `json:"pull_request"`
 	// Links are the pages that the agents named in the runs listed here, such as pull requests.
@@ -215,6 +217,7 @@ func (r *issueReader) addOpen(v *Issue) {
 func (r *issueReader) addRuns(v *Issue) {
 	for _, run := range r.runs {
 		v.Runs = append(v.Runs, r.RunRow(run))
+		v.Verification = cmp.Or(v.Verification, run.Delivery.Verification())
 		v.Links = reconcile.MergeLinks(v.Links, run.Links)
 		if run.Kind != reconcile.AgentRun {
 			continue

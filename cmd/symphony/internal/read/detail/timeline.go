@@ -109,6 +109,9 @@ func runMoment(r view.RunRow) Moment {
 	if e := view.Plain(text.OrEmpty(r.Error)); e != "" {
 		parts = append(parts, e)
 	}
+	if v := r.Verification(); v != nil {
+		parts = append(parts, v.String())
+	}
 	if d := r.Delivery; d != nil {
 		switch {
 		case d.Code != "":

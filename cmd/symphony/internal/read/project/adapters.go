@@ -131,6 +131,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Branch: cfg.Repository, Deliver: cfg.Repository.Delivers(),
 		},
 		Handoff: runner.Handoff{State: cfg.Handoff.State, BlockedState: cmp.Or(cfg.Handoff.BlockedState, cfg.Handoff.State)},
+		Verify:  runner.Verify(cfg.Verify),
 		Config: confine.Config{
 			CodexHome: cfg.Codex.Home, Model: cfg.Codex.Model, Effort: cfg.Codex.Effort,
 			ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,

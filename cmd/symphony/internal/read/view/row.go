@@ -184,11 +184,22 @@ func (r RunningRow) doing() string {
 	return doing
 }
 
+// Verification is how verify has ended in the run; nil if it has not run there.
+func (r RunRow) Verification() *reconcile.Verification {
+	if v := r.Delivery.Verification(); v != nil && !v.At.Before(r.StartedAt) {
+		return v
+	}
+	return nil
+}
+
 // Ending describes how a run ended, and why if that was not a success.
 func (r RunRow) Ending() (outcome, reason string) {
 	outcome, reason = string(text.OrEmpty(r.Outcome)), Plain(text.OrEmpty(r.Error))
 	if d := r.Delivery; d != nil && d.Code != "" && reason == "" {
 		outcome, reason = "not delivered", d.Code+": "+d.Message
+	}
+	if v := r.Verification(); v != nil && reason == "" {
+		reason = v.String()
 	}
 	if r.Kind != reconcile.AgentRun {
 		outcome = string(r.Kind) + " " + outcome

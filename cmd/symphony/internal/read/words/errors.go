@@ -51,6 +51,11 @@ var RunErrors = []struct{ Codes, Next string }{
 		"there, or push the commits, and what they build on, to the new one yourself"},
 	{"delivery_conflict", "delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git fetch` in the " +
 		"workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`"},
+	{"verify_failed", "read the output in `symphony show ISSUE`; correct the cause and `symphony verify ISSUE`, let an agent go on " +
+		"with `symphony retry ISSUE`, or hand the issue over as it is: `symphony deliver --unverified ISSUE`"},
+	{"verify_unusable", "correct `verify.command`, or install what it needs where the agent works; passes try again without an agent, and " +
+		"`symphony verify ISSUE` tries now"},
+	{"not_verified", "nothing to do: the next delivery runs verify for the commits that were made since"},
 	{"workspace_gone", "if it was removed by mistake, put it back (`symphony restore ISSUE`, if it is in the trash), then " +
 		"`symphony deliver ISSUE`; `symphony retry ISSUE` abandons its commits"},
 	{"invalid_branch", "correct `repository.branch`: its result for this issue is not a branch name, or is the base"},

@@ -3,6 +3,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
@@ -20,6 +21,11 @@ func RunEnd(w *term.Env, p *project.Project, run reconcile.Run) {
 		code = cmp.Or(code, "hook_failed") // after_run does not change the outcome
 		for _, line := range f.Output {
 			fmt.Fprintln(w.Stdout, text.Visible("  "+f.Hook+"| "+line))
+		}
+	}
+	if v := run.Delivery.Verification(); v != nil && run.Kind == reconcile.DeliveryRun {
+		for line := range strings.Lines(v.Output) {
+			fmt.Fprintln(w.Stdout, text.Visible("  verify| "+strings.TrimRight(line, "\n")))
 		}
 	}
 	if hint := words.Hint(cmp.Or(code, run.Delivery.Code), run.Identifier); hint != "" {

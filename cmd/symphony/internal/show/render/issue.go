@@ -199,6 +199,12 @@ func printResults(w *term.Env, v detail.Issue) {
 	if d != nil {
 		printField(w, "delivered", fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, now, d.At)))
 	}
+	if p := v.Verification; p != nil {
+		printField(w, "verify", p.String()+", "+term.AgoText(w, now, p.At))
+		if !p.Passed() {
+			printOutput(w, p.Output)
+		}
+	}
 	for _, l := range v.Links {
 		if (v.PullRequest == nil || l.URL != v.PullRequest.URL) && (d == nil || l.URL != d.PullRequest) {
 			printField(w, "link", l.URL)
@@ -208,6 +214,17 @@ func printResults(w *term.Env, v detail.Issue) {
 		printField(w, "kept", p.Kept.Unsaved+"; push or copy it, or discard it with symphony prune --force "+p.Kept.Identifier)
 	}
 	printUsed(w, v)
+}
+
+// verifyLines is how many lines of the output of verify are printed. The JSON has all.
+const verifyLines = 20
+
+// printOutput prints the last lines of the output of verify.
+func printOutput(w *term.Env, output string) {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	for _, line := range lines[max(0, len(lines)-verifyLines):] {
+		printField(w, more(w, "output"), line)
+	}
 }
 
 // printUsed prints what the runs cost and used.

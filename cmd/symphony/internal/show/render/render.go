@@ -171,6 +171,9 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 	if run.AfterRunError != "" {
 		line += "; hook failed: " + run.AfterRunError
 	}
+	if v := run.Delivery.Verification(); v != nil && !v.At.Before(run.StartedAt) && run.ErrorCode == "" {
+		line += "; " + v.String()
+	}
 	switch d := run.Delivery; {
 	case d.Code != "":
 		line += undelivered(d, outcome)

@@ -37,6 +37,7 @@ func (s *Server) actions() []route {
 		{"POST", "/api/v1/{identifier}/retry", needActing, s.command(aboutIssue(reconcile.VerbRetry))},
 		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue(reconcile.VerbHold))},
 		{"POST", "/api/v1/{identifier}/deliver", needActing, s.command(aboutIssue(reconcile.VerbDeliver))},
+		{"POST", "/api/v1/{identifier}/verify", needActing, s.command(aboutIssue(reconcile.VerbVerify))},
 		{"POST", "/api/v1/requests/{id}/approve", needActing, s.command(approval)},
 		{"POST", "/api/v1/requests/{id}/deny", needActing, s.command(denial)},
 		{"POST", "/api/v1/requests/{id}/answer", needActing, s.command(reply)},

@@ -91,6 +91,7 @@ func TestActionOrders(t *testing.T) {
 		{"/api/v1/unblock", "", order{verb: reconcile.VerbUnblock}},
 		{"/api/v1/resume?project=web", "", order{verb: reconcile.VerbResume}},
 		{"/api/v1/ABC-1/deliver", "", issue(reconcile.VerbDeliver, "ABC-1")},
+		{"/api/v1/ABC-1/verify", "", issue(reconcile.VerbVerify, "ABC-1")},
 		{"/api/v1/ABC-1/stop", "", issue(reconcile.VerbStop, "ABC-1")},
 		{"/api/v1/ABC-1/retry", "{}", issue(reconcile.VerbRetry, "ABC-1")},
 		{"/api/v1/a%2Fb%20c/hold", "", issue(reconcile.VerbHold, "a/b c")},

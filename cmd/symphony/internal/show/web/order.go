@@ -76,8 +76,8 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 			return outcome{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
 		}
 		r, err = operate.Stop(ctx, p, operate.StopOptions{Issue: o.ref, NoWait: true})
-	case reconcile.VerbDeliver:
-		r, err = operate.Deliver(ctx, p, o.ref)
+	case reconcile.VerbDeliver, reconcile.VerbVerify:
+		r, err = operate.Deliver(ctx, p, operate.Command{Verb: o.verb, Issue: o.ref})
 	default:
 		r, err = operate.Apply(ctx, p, operate.Command{Verb: o.verb, Issue: o.ref})
 	}

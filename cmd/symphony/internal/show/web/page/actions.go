@@ -31,7 +31,9 @@ func (i Issue) Forms() Forms { return Forms{i.Project, i.Path(), i.MayAct} }
 // Form is what an operator can do about the issue.
 func (i Issue) Form() IssueForm {
 	undelivered := i.Claim != nil && i.Claim.Delivery != nil && i.Claim.Delivery.Due
-	return i.Forms().Issue(i.Name(), i.Status, i.Claim != nil, undelivered)
+	form := i.Forms().Issue(i.Name(), i.Status, i.Claim != nil, undelivered)
+	form.Refused = i.Claim != nil && i.Claim.Delivery != nil && i.Claim.Delivery.Handover.Refused()
+	return form
 }
 
 // IssueAddress is the path of an issue's page.
@@ -119,7 +121,7 @@ func diffLines(diff string) (list []diffLine) {
 
 // Issue is what an operator can do about an issue of this status. undelivered: its claim has commits that are not delivered.
 func (f Forms) Issue(identifier string, status view.Status, claimed, undelivered bool) IssueForm {
-	return IssueForm{f, identifier, status, claimed, undelivered}
+	return IssueForm{f, identifier, status, claimed, undelivered, false}
 }
 
 // IssueForm is the data of the template "issue-actions".
@@ -128,13 +130,15 @@ type IssueForm struct {
 	Identifier           string
 	Status               view.Status
 	Claimed, Undelivered bool
+	Refused              bool // verify has failed for what its agent has handed over
 }
 
-// Address is the address of stop, retry, hold or deliver.
+// Address is the address of stop, retry, hold, deliver or verify.
 func (i IssueForm) Address(verb string) string { return i.Action(i.Identifier, verb) }
 
 // Can reports whether a command has an effect: stop needs a run, retry an issue that would be due, deliver commits that wait for a delivery
-// which has failed or which the hold of the issue keeps from starting, hold an issue that would otherwise get a run.
+// which has failed or which the hold of the issue keeps from starting, verify what it has refused, hold an issue that would otherwise get a
+// run.
 func (i IssueForm) Can(verb string) bool {
 	is := func(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }
 	running := is(reconcile.StatusRunning, reconcile.StatusNeedsAnswer)
@@ -148,13 +152,15 @@ func (i IssueForm) Can(verb string) bool {
 			detail.StatusReady)
 	case "deliver":
 		return is(reconcile.StatusUndelivered) || i.Undelivered && is(reconcile.StatusHeld)
+	case "verify":
+		return i.Refused && !running
 	}
 	return false
 }
 
 // Possible lists what can be done.
 func (i IssueForm) Possible() []string {
-	return slices.DeleteFunc([]string{"stop", "retry", "hold", "deliver"}, func(verb string) bool { return !i.Can(verb) })
+	return slices.DeleteFunc([]string{"stop", "retry", "hold", "deliver", "verify"}, func(verb string) bool { return !i.Can(verb) })
 }
 
 // ProjectForm is the data of the template "project-actions".

@@ -1,0 +1,111 @@
+package reconcile
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Handover is what an agent has asked for with its tool hand_over: that symphony comments on its issue and moves it, once its commits are
+// verified and delivered. Without a summary and without Blocked it is only a verification, for which an operator has asked.
+type Handover struct {
+	RunID string    `json:"run_id"` // of the agent
+	At    time.Time `json:"at"`
+	// Summary is what the agent has done. Instead, Blocked is what it needs from a person.
+	Summary string `json:"summary,omitempty"`
+	Blocked string `json:"blocked,omitempty"`
+	State   string `json:"state"` // to which the issue is moved, unless the workflow names another one by then
+	// Delivers: the agent's commits have to be pushed before. Verifies: verify has to pass before. Commented: the comment is posted.
+	Delivers  bool `json:"delivers,omitempty"`
+	Verifies  bool `json:"verifies,omitempty"`
+	Commented bool `json:"commented,omitempty"`
+	// Verification is how verify has ended last; nil if it was not run yet.
+	Verification *Verification `json:"verification,omitempty"`
+	// Unverified is the account whose user hands the issue over without it; empty for none.
+	Unverified string `json:"unverified,omitempty"`
+}
+
+// Verification is how the workflow's verify command has ended in the workspace of an issue.
+type Verification struct {
+	At      time.Time `json:"at"`               // when it ended
+	Commit  string    `json:"commit,omitempty"` // of HEAD; empty without a repository
+	Command string    `json:"command"`          // its first line
+	// Exit is its exit code. 126 and 127: it could not be run, which is no fault of the agent.
+	Exit   int    `json:"exit"`
+	Late   bool   `json:"late,omitempty"` // it was ended at verify.timeout_ms
+	TookMS int64  `json:"took_ms"`
+	Output string `json:"output,omitempty"` // the end of it, at most 16 KiB
+}
+
+// The exit codes of a shell that can't run a command.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
+
+// Passed reports whether the command has succeeded.
+func (v *Verification) Passed() bool { return v != nil && v.Exit == 0 && !v.Late }
+
+// Unusable reports whether the command could not be run at all.
+func (v *Verification) Unusable() bool {
+	return v != nil && !v.Late && (v.Exit == exitNotExecutable || v.Exit == exitNotFound)
+}
+
+// String describes the result in a few words of Markdown, such as "verified 1a2b3c4d5e6f: `go test ./...`, 41s".
+func (v *Verification) String() string {
+	words, end := "verified", ""
+	switch {
+	case v.Late:
+		words, end = "not verified", ", ended at its time limit"
+	case v.Exit != 0:
+		words, end = "not verified", fmt.Sprintf(", exit code %d", v.Exit)
+	}
+	if v.Commit != "" {
+		words += fmt.Sprintf(" %.12s", v.Commit)
+	}
+	took := (time.Duration(v.TookMS) * time.Millisecond).Round(time.Second)
+	return fmt.Sprintf("%s: `%s`, %s%s", words, strings.ReplaceAll(v.Command, "`", "'"), took, end)
+}
+
+// Verification returns how verify ended last for the issue, as the run knows it; nil if it has not run.
+func (d *DeliveryResult) Verification() *Verification {
+	if d == nil || d.Handover == nil {
+		return nil
+	}
+	return d.Handover.Verification
+}
+
+// Waits reports whether symphony has to finish it: the agent has asked for it, and verify has not refused it.
+func (h *Handover) Waits() bool {
+	return h != nil && (h.Summary != "" || h.Blocked != "") && !h.Refused()
+}
+
+// Refused reports whether verify has failed for it.
+func (h *Handover) Refused() bool {
+	return h != nil && h.Verification != nil && !h.Verification.Passed() && !h.Verification.Unusable() && h.Unverified == ""
+}
+
+// Unproven reports whether verify must still pass for a commit; with an empty commit, for any.
+func (h *Handover) Unproven(commit string) bool {
+	if !h.Verifies || h.Blocked != "" || h.Unverified != "" {
+		return false
+	}
+	v := h.Verification
+	return !v.Passed() || commit != "" && v.Commit != commit
+}
+
+// again returns the handover for a delivery run that an operator has asked for; nil if nothing is to be handed over or verified.
+func (h *Handover) again(cmd Command) *Handover {
+	switch {
+	case h == nil && cmd.Verb != VerbVerify:
+		return nil
+	case h == nil:
+		return &Handover{At: cmd.CreatedAt, Verifies: true}
+	}
+	next := *h
+	next.Unverified = cmd.Unverified
+	if cmd.Verb == VerbVerify || h.Refused() {
+		next.Verification = nil
+	}
+	return &next
+}

@@ -1,0 +1,206 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Verify is the command that has to pass before an issue is handed over; the zero value if there is none.
+type Verify struct {
+	Command string
+	Timeout time.Duration
+	Rounds  int // how often it may fail in a run
+}
+
+// The errors of a handover that verify does not allow.
+const (
+	codeVerifyUnusable = "verify_unusable" // the command can't be run
+	codeNotVerified    = "not_verified"    // verify has not passed for the commit
+)
+
+const (
+	verifyEnds   = 30 * time.Second // for the script below to end the command and print its output
+	longestTitle = 100              // bytes of the command in a message
+)
+
+// verifyScript runs the command $1 for at most $2 seconds, and prints the end of its output. The exit code is that of the command, or 124
+// after the time limit. A file that is replaced again and again keeps the output small on disk. A process of the command that
+// outlives it and holds its streams delays the end by a second.
+const verifyScript = `d=$(mktemp -d) && mkfifo "$d/pipe" || exit 125
+exec 2>/dev/null
+set -m
+{ while dd bs=65536 count=1024 of="$d/new" && [ -s "$d/new" ]; do mv "$d/new" "$d/old"; done; } <"$d/pipe" & reader=$!
+bash -c "$1" >"$d/pipe" 2>&1 </dev/null & command=$!
+{ sleep "$2"; : >"$d/late"; kill -9 -$command; } & watch=$!
+wait $command
+code=$?
+kill -9 -$watch
+for i in 1 2 3 4 5 6 7 8 9 10; do kill -0 $reader || break; sleep 0.1; done
+[ ! -e "$d/late" ] || code=124
+kill -9 -$command -$reader
+cat "$d/old" "$d/new" | tail -n 200 | tail -c 16384
+rm -rf "$d"
+exit $code`
+
+// verify runs the workflow's verify command in the agent's sandbox, on what is committed in the workspace.
+func (j *job) verify(ctx context.Context, g *agentProcess) (v reconcile.Verification, err error) {
+	found, err := j.Machine.Inspect(ctx, host.WorkspaceRequest{Path: j.space.Path})
+	if err != nil {
+		return v, err
+	}
+	if found.Git != nil {
+		v.Commit = text.OrEmpty(found.Git.Commit)
+	}
+	policy, err := j.Config.TurnPolicy(ctx, j.Machine, *j.space)
+	if err != nil {
+		return v, err
+	}
+	env, err := j.Config.ExecEnv(ctx, j.Machine, j.run.ID, *j.space, g.environ)
+	if err != nil {
+		return v, err
+	}
+	setting := j.Config.Verify
+	v.Command = text.Within(firstLine(setting.Command), longestTitle)
+	j.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + v.Command })
+	j.rec.flush(ctx)
+	began := j.Mono()
+	result, err := g.session.Exec(ctx, agent.ExecParams{
+		Command: []string{"bash", "-c", verifyScript, "verify", setting.Command, fmt.Sprintf("%.3f", setting.Timeout.Seconds())},
+		Cwd:     j.space.Path, Env: env, SandboxPolicy: policy, Permissions: j.permissions, Timeout: setting.Timeout + verifyEnds,
+	})
+	if err != nil {
+		return v, g.explain(ctx, err)
+	}
+	took := j.Mono() - began
+	v.At, v.Exit, v.TookMS, v.Late = j.Now(), result.ExitCode, took.Milliseconds(), result.ExitCode != 0 && took >= setting.Timeout
+	v.Output = j.Redactor.Text(strings.ToValidUTF8(result.Stdout, "�"))
+	crash.At("runner.verified")
+	j.note("verified", v.String(), v)
+	j.Log.Info(v.String())
+	return v, nil
+}
+
+func firstLine(script string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(script), "\n")
+	return strings.TrimSpace(line)
+}
+
+// useProfile makes codex know the permission profile of turns also for a command without a turn, before codex is started.
+func (j *job) useProfile(ctx context.Context) error {
+	if j.Config.Verify.Command == "" {
+		return nil
+	}
+	policy, err := j.Config.TurnPolicy(ctx, j.Machine, *j.space)
+	if err != nil {
+		return err
+	}
+	profile, err := j.Config.Profile(ctx, j.Machine, policy)
+	if profile != nil {
+		j.flags, j.permissions = confine.ProfileFlags(map[string]any{confine.ProfileName: profile}), confine.ProfileName
+	}
+	return err
+}
+
+// prove runs verify for what the agent hands over. It reports whether the agent has to go on, with the output in its next turn.
+func (t *turnLoop) prove(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
+	before := t.refused
+	v, err := t.verify(ctx, t.agent)
+	if err != nil {
+		return false, err
+	}
+	wish.Verification = &v
+	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
+	t.rec.flush(ctx)
+	if !wish.Refused() {
+		return false, nil
+	}
+	t.refused, t.rounds = &v, t.rounds+1
+	switch {
+	case t.rounds >= t.Config.Verify.Rounds:
+		err = fmt.Errorf("verify failed in %s", text.Plural(t.rounds, "round"))
+	case before != nil && v.Commit != "" && before.Commit == v.Commit:
+		err = fmt.Errorf("the agent handed the same commit over again, for which verify had failed")
+	default:
+		return true, nil
+	}
+	return false, &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: err.Error() + "; " + v.String()}
+}
+
+// unproven reports whether verify must still pass for a commit that is to be handed over; with an empty commit, for any.
+func (w *workspaceStep) unproven(h *reconcile.Handover, commit string) bool {
+	return h != nil && w.Config.Verify.Command != "" && h.Unproven(commit)
+}
+
+// verifyAgain runs verify without a turn, if it must still pass for what the agent has handed over.
+func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) error {
+	found, err := w.Machine.Inspect(ctx, host.WorkspaceRequest{Path: w.space.Path})
+	if err != nil {
+		return err
+	}
+	commit := ""
+	if found.Git != nil {
+		commit = text.OrEmpty(found.Git.Commit)
+	}
+	if !w.unproven(h, commit) {
+		return nil
+	}
+	if err := w.guardGit(ctx); err != nil {
+		return err
+	}
+	v, err := w.verifyAlone(ctx)
+	if err == nil {
+		err = w.restoreGit(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	next := *h
+	next.Verification = &v
+	w.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &next })
+	w.rec.flush(ctx)
+	return nil
+}
+
+// verifyAlone starts codex for verify only, and ends it and all that it has started.
+func (w *workspaceStep) verifyAlone(ctx context.Context) (v reconcile.Verification, err error) {
+	if err := w.useProfile(ctx); err != nil {
+		return v, err
+	}
+	options := func(g *agentProcess) agent.Options {
+		l := &listener{job: w.job}
+		return agent.Options{Now: w.Now, OnEvent: func(e agent.Event) {
+			<-g.ready
+			l.store(g, e)
+		}}
+	}
+	g, err := openAgent(ctx, w.job, options, func(g *agentProcess) error {
+		_, err := g.initialize(ctx)
+		return err
+	})
+	if err == nil {
+		v, err = w.verify(ctx, g)
+	}
+	g.end(context.WithoutCancel(ctx))
+	if killErr := w.killAll(ctx); err == nil {
+		err = killErr
+	}
+	return v, err
+}
+
+// notProven is the error of a handover whose verification is missing.
+func notProven(h reconcile.Handover, commit string) error {
+	if v := h.Verification; v.Unusable() {
+		return reconcile.NewError(codeVerifyUnusable, fmt.Sprintf("verify.command can't be run (exit code %d): %s", v.Exit,
+			text.Visible(text.OneLine(agent.LastWords(v.Output)))), "correct verify.command in WORKFLOW.md, or install what it needs")
+	}
+	return reconcile.NewError(codeNotVerified, fmt.Sprintf("verify has not passed for commit %.12s", commit), "the next delivery runs it")
+}
