@@ -25,7 +25,7 @@ func initFlags() []cli.Flag {
 			"OWNER/NAME of the repository with the issues on GitHub"},
 		&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository, or the directory of a local one"},
 		&cli.StringFlag{Name: "active-states", Usage: "agents work on issues in these `STATES`, separated by commas", DefaultText: proposed},
-		&cli.StringFlag{Name: "review-state", Usage: "the `STATE` in which the agent hands an issue over", DefaultText: proposed},
+		&cli.StringFlag{Name: "review-state", Usage: "an issue that its agent hands over is moved to this `STATE`", DefaultText: proposed},
 		&cli.StringFlag{Name: "label", Usage: "agents work only on issues with this `LABEL`", DefaultText: setup.DefaultLabel},
 		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` for workspaces", DefaultText: "~/symphony/PROJECT"},
 		&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: "the tracker's own"},
@@ -57,7 +57,10 @@ Labels are states: it proposes those that exist, or In Progress and Human Review
 Values of --example:
   branch         a branch for each issue, pushed after each run (the default)
   pull-request   the same, and a pull request on GitHub
-  review         the agent reads the branch of an issue and comments; it can't change the code
+  review         the agent reads the branch of an issue, and its review becomes a comment; it can change nothing itself
+
+When an agent hands its issue over, the commits are delivered, its summary becomes a comment, and the issue moves to the
+review state (handoff.state).
 
 Examples:
 

@@ -20,6 +20,7 @@ func (r *reader) handoff() {
 		r.warnKey("verify.timeout_ms", "no effect without verify.command")
 	}
 	f := r.field("handoff.state")
+	c.Tracker.NamedStates = append(c.Tracker.NamedStates, c.Handoff.States()...)
 	for _, state := range c.Handoff.States() {
 		if c.Policy.Active(state) {
 			r.invalid(f, strconv.Quote(state)+" is one of tracker.active_states: the issue would be worked on again", "write another state")

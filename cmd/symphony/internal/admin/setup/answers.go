@@ -44,9 +44,6 @@ type answers struct {
 	Waiting, Begun string
 }
 
-// Handovers are the states to which agents may move issues beside the active and terminal ones.
-func (a answers) Handovers() []string { return []string{a.Review} }
-
 // findStates finds the active states, the states that end an issue, and the one in which an issue is handed over.
 func (s *starter) findStates(ctx context.Context) error {
 	for _, state := range s.project.States {

@@ -92,21 +92,26 @@ func TestRender(t *testing.T) {
 			{"quotes", func(a *answers) { a.Active, a.Labels = []string{"yes", "a, b: [c]", `"d"`}, []string{"on # {{ x }}"} }, ""},
 			{"endpoint", func(a *answers) { a.Endpoint = "http://127.0.0.1:1/graphql" }, ""},
 			{"plain http", func(a *answers) { a.Endpoint = "http://example.com/graphql" }, "invalid_config"},
-			{"template", func(a *answers) { a.Review = "{{ issue.titel }}" }, "invalid_config"},
-			{"open brace", func(a *answers) { a.Review = "{% if x" }, "invalid_config"},
+			{"template", func(a *answers) { a.Begun = "{{ issue.titel }}" }, "invalid_config"},
+			{"open brace", func(a *answers) { a.Begun = "{% if x" }, "invalid_config"},
+			{"active", func(a *answers) { a.Review = "in progress" }, "invalid_config"},
 			{"github", func(a *answers) {
 				a.Tracker, a.Project, a.Active, a.Terminal, a.Begun = "github", "acme/shop", []string{"open", "wip"}, []string{"closed"}, "wip"
 			}, ""},
+			{"file", func(a *answers) { a.Tracker, a.Path, a.Project, a.Labels = "file", "issues", "", nil }, ""},
 			{"both", func(a *answers) { a.Terminal = a.Active }, "invalid_config"},
 		} {
 			s := testStarter(c.change)
-			s.answers.Example = example
+			if s.answers.Example = example; example == reviewExample && strings.HasPrefix(s.answers.Begun, "{") {
+				c.code = "" // its prompt names no state
+			}
 			text, err := s.render()
 			var known *reconcile.Error
 			if c.code == "" && err != nil || c.code != "" && (!errors.As(err, &known) || known.Code != c.code) {
 				t.Errorf("%s, %s: %v, want %q", example, c.name, err, c.code)
 			}
-			if c.code == "" && !strings.Contains(string(text), "max_concurrent_agents: 1\n") {
+			cautious, moves := strings.Contains(string(text), "max_concurrent_agents: 1\n"), strings.Contains(string(text), "\n  state: In Review\n")
+			if c.code == "" && (!cautious || !moves) {
 				t.Errorf("%s: %s", example, text)
 			}
 		}
