@@ -247,12 +247,27 @@ func (d *playground) play(ctx context.Context) error {
 			d.say("every issue is handed over, and nothing runs")
 			return nil
 		}
+		if idle && waiting {
+			if err := d.approve(ctx); err != nil {
+				return err
+			}
+		}
 		if !project.Sleep(ctx, demoStep) {
 			return ctx.Err()
 		}
 	}
 	return failed("see why: "+program(project.ProgramPath())+" ps --all "+d.flags(),
 		"not every issue was handed over within %s", text.Duration(bound))
+}
+
+// approve does what a person would: it moves an issue in review, for which others wait, to its end.
+func (d *playground) approve(ctx context.Context) error {
+	blocker := text.First(d.issues, func(i reconcile.Issue) bool { return i.ID == "DEMO-1" && i.State == "Human Review" })
+	if blocker.ID == "" {
+		return nil
+	}
+	d.say("you       approve %s, for which others wait", blocker.Identifier)
+	return d.tracker.Move(ctx, blocker.ID, "Done")
 }
 
 // show prints which issues have changed their states, which runs have ended, and what the pass did.
@@ -278,9 +293,6 @@ func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 		}
 		d.ended[e.RunID] = true
 		line := fmt.Sprintf("run of %s %s, %s, %s tokens", e.Identifier, *e.Outcome, text.Plural(e.Turns, "turn"), text.Count(e.Tokens.Total))
-		if e.Kind == reconcile.CleanupRun {
-			line = fmt.Sprintf("cleanup of %s %s", e.Identifier, *e.Outcome)
-		}
 		if e.Error != nil {
 			line += ": " + *e.Error
 		}
