@@ -41,6 +41,10 @@ func (c crashingRun) Clone(ctx context.Context, r CloneRequest) (CloneAnswer, er
 	return crash.Around("host.Clone", func() (CloneAnswer, error) { return c.Run.Clone(ctx, r) })
 }
 
+func (c crashingRun) Fetch(ctx context.Context, r CloneRequest) (FetchAnswer, error) {
+	return crash.Around("host.Fetch", func() (FetchAnswer, error) { return c.Run.Fetch(ctx, r) })
+}
+
 func (c crashingRun) Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error) {
 	return crash.Around("host.Deliver", func() (DeliverAnswer, error) { return c.Run.Deliver(ctx, r) })
 }

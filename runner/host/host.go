@@ -6,7 +6,7 @@
 // send the same calls to another machine. What is not a value has streams: a started Process, and a terminal. Package
 // runner/host/local implements the port for this machine.
 //
-//	Prepare ─► Clone ─► RunHook(after_create) ─► Confirm ─► RunHook(before_run) ─► GuardGit ─► Start ... Observe ...
+//	Prepare ─► Clone ─► RunHook(after_create) ─► Confirm ─► Fetch ─► RunHook(before_run) ─► GuardGit ─► Start ... Observe ...
 //	        ─► Kill ─► RestoreGit ─► RunHook(after_run) ─► Deliver ─► OpenPullRequest ─► Finish
 //
 // An error is a *reconcile.Error with a stable code, or wraps context.Canceled or context.DeadlineExceeded.
@@ -74,9 +74,10 @@ type Run interface {
 	Login(ctx context.Context, r LoginRequest) (LoginAnswer, error)
 	// MakeHome makes the codex home of agents. It shares the login of the operator's.
 	MakeHome(ctx context.Context, r HomeRequest) error
-	// Clone fills a new workspace with a clone of the repository. Deliver pushes the commits of a workspace. No program or
-	// setting of the workspace takes part in either.
+	// Clone fills a new workspace with a clone of the repository. Fetch updates the remote references of a workspace that was cloned
+	// before, and nothing else in it. Deliver pushes its commits. No program or setting of the workspace takes part in them.
 	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
+	Fetch(ctx context.Context, r CloneRequest) (FetchAnswer, error)
 	Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error)
 	// OpenPullRequest opens a pull request for a branch that was pushed.
 	OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error)

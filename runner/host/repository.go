@@ -22,8 +22,8 @@ type Repository struct {
 	Name, Email string
 }
 
-// CloneRequest asks to fill the new, empty workspace that a run holds. Branch is checked out: at its commit on the remote, if that is
-// Delivered or descends from it, and if Base does not contain it; otherwise at Base.
+// CloneRequest asks to fill the new, empty workspace that a run holds, or to fetch into an older one. A clone checks Branch out: at its
+// commit on the remote, if that is Delivered or descends from it, and if Base does not contain it; otherwise at Base.
 type CloneRequest struct {
 	Repository        Repository
 	Branch, Delivered string
@@ -39,6 +39,19 @@ type CloneRequest struct {
 type CloneAnswer struct {
 	Base, Commit string
 	BaseCommit   string // that of Base
+}
+
+// MaxConflicts is how many files a FetchAnswer names at most.
+const MaxConflicts = 20
+
+// FetchAnswer is the base that a fetch has found, and what a merge of it into HEAD of the workspace would do.
+type FetchAnswer struct {
+	Base, Commit string
+	Behind       int      // commits of Base that HEAD does not contain
+	Unrelated    bool     // Base and HEAD have no common history
+	Clean        bool     // a merge would cause no conflict
+	Files        int      // number of files in which it would. If it is 0, and Clean is not set, that is not known.
+	Conflicts    []string // the names of the first of them
 }
 
 // DeliverRequest asks to push HEAD of the workspace that a run holds to Branch. No process may change the workspace meanwhile.
@@ -137,14 +150,15 @@ type Work struct {
 	Pack func(ctx context.Context, have []string, to io.Writer) error
 }
 
-// RepositorySteps are the steps of a clone and a delivery on the machine of the workspace, if its worker is on another one. Runs that are
-// served implement it. No program or setting of the workspace takes part in them, and the machine needs no access to the remote.
+// RepositorySteps are the steps of a clone, a fetch and a delivery on the machine of the workspace, if its worker is on another one. Runs
+// that are served implement it. No program or setting of the workspace takes part in them, and the machine needs no access to the remote.
 type RepositorySteps interface {
 	// ReadTips reads what the mirror and the workspace have.
 	ReadTips(ctx context.Context, r TipsRequest) (TipsAnswer, error)
-	// AddToBundle adds bytes to the bundle from which CloneBundle fills the workspace.
+	// AddToBundle adds bytes to the bundle from which CloneBundle fills the workspace, or FetchBundle does what Fetch does.
 	AddToBundle(ctx context.Context, p Part) error
 	CloneBundle(ctx context.Context, r BundleRequest) error
+	FetchBundle(ctx context.Context, r BundleRequest) (FetchAnswer, error)
 	// MakePack makes the pack of Work. ReadPack reads bytes of it, as many as fit into a Part.
 	MakePack(ctx context.Context, r PackRequest) (PackAnswer, error)
 	ReadPack(ctx context.Context, offset int64) (Part, error)
@@ -174,7 +188,7 @@ type Part struct {
 	Data   []byte
 }
 
-// BundleRequest asks to fill the workspace that a run holds from the bundle that was added. Env is CheckoutEnv of CloneRequest.
+// BundleRequest asks to fill or update the workspace that a run holds from the bundle that was added. Env is CheckoutEnv of CloneRequest.
 type BundleRequest struct {
 	BundleAnswer
 	Address     string // as in TipsRequest
@@ -213,7 +227,7 @@ func Within[A any](ctx context.Context, limit time.Duration, code, what string, 
 	return answer, err
 }
 
-// Codes of errors of Clone and Deliver.
+// Codes of errors of Clone, Fetch and Deliver.
 const (
 	// CodeRepositoryUnavailable: the remote can't be reached, or has no such branch.
 	CodeRepositoryUnavailable = "repository_unavailable"

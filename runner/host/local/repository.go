@@ -33,6 +33,18 @@ func (r *run) Clone(ctx context.Context, q host.CloneRequest) (answer host.Clone
 	})
 }
 
+// Fetch implements host.Run.
+func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.FetchAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	if err := r.Verify(ctx); err != nil {
+		return answer, err
+	}
+	m := r.mirror(q.Repository, q.Env)
+	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", func(ctx context.Context) (host.FetchAnswer, error) {
+		return m.Fetch(ctx, r.space.Path, q.Branch)
+	})
+}
+
 // Deliver implements host.Run.
 func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.DeliverAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
@@ -146,6 +158,15 @@ func (r *run) CloneBundle(ctx context.Context, q host.BundleRequest) (err error)
 		err = r.space.SetOrigin(host.Origin{URL: q.Address, Commit: q.BaseCommit})
 	}
 	return err
+}
+
+// FetchBundle implements host.RepositorySteps.
+func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer host.FetchAnswer, err error) {
+	defer func() { err = host.WithCode(err) }()
+	if err := r.Verify(ctx); err != nil {
+		return answer, err
+	}
+	return r.mirror(host.Repository{URL: q.Address}, q.Env).FetchBundle(ctx, r.space.Path, q.BundleAnswer, r.file(bundleFile))
 }
 
 // removeParts removes what clones and deliveries have left in the directory of the run.

@@ -42,8 +42,9 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 	if steps, serves := run.(host.RepositorySteps); serves {
 		maps.Copy(all, map[string]method{
 			"ReadTips": methodOf(steps.ReadTips), "AddToBundle": methodOf(withoutResult(steps.AddToBundle)),
-			"CloneBundle": methodOf(withoutResult(steps.CloneBundle)), "MakePack": methodOf(steps.MakePack),
-			"ReadPack": methodOf(steps.ReadPack), "RecordDelivered": methodOf(withoutResult(steps.RecordDelivered)),
+			"CloneBundle": methodOf(withoutResult(steps.CloneBundle)), "FetchBundle": methodOf(steps.FetchBundle),
+			"MakePack": methodOf(steps.MakePack), "ReadPack": methodOf(steps.ReadPack),
+			"RecordDelivered": methodOf(withoutResult(steps.RecordDelivered)),
 		})
 	}
 	return all

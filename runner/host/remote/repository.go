@@ -21,11 +21,26 @@ const (
 // Clone implements host.Run. The mirror here fetches from the remote; the one on the host gets what it lacks in a bundle.
 func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
-		return r.cloneFrom(ctx, r.Mirrors.Mirror(q.Repository, q.Env), q)
+		return r.carry(ctx, q, func(b host.BundleRequest) error { return tell(ctx, r.Client, "CloneBundle", b) })
 	})
 }
 
-func (r run) cloneFrom(ctx context.Context, m host.Mirror, q host.CloneRequest) (answer host.CloneAnswer, err error) {
+// Fetch implements host.Run.
+func (r run) Fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, error) {
+	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", func(ctx context.Context) (host.FetchAnswer, error) {
+		var answer host.FetchAnswer
+		from, err := r.carry(ctx, q, func(b host.BundleRequest) (err error) {
+			answer, err = ask[host.FetchAnswer](ctx, r.Client, "FetchBundle", b)
+			return err
+		})
+		answer.Base, answer.Commit = from.Base, from.BaseCommit // whatever the host says
+		return answer, err
+	})
+}
+
+// carry sends the host what its mirror lacks, and lets it use that.
+func (r run) carry(ctx context.Context, q host.CloneRequest, use func(host.BundleRequest) error) (answer host.CloneAnswer, err error) {
+	m := r.Mirrors.Mirror(q.Repository, q.Env)
 	there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address()})
 	if err != nil {
 		return answer, err
@@ -37,7 +52,7 @@ func (r run) cloneFrom(ctx context.Context, m host.Mirror, q host.CloneRequest) 
 	if err := errors.Join(r.send(ctx, bundle), bundle.Close()); err != nil {
 		return answer, err
 	}
-	err = tell(ctx, r.Client, "CloneBundle", host.BundleRequest{
+	err = use(host.BundleRequest{
 		BundleAnswer: made, Address: m.Address(), Branch: q.Branch, Name: q.Repository.Name, Email: q.Repository.Email, Env: q.CheckoutEnv,
 	})
 	var known *reconcile.Error

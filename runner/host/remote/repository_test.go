@@ -161,6 +161,49 @@ func TestCarriedRepository(t *testing.T) {
 	test.OK(t, run.Finish(t.Context()))
 }
 
+// A later run on the machine gets the newer commits through the mirrors, and what a merge into its commits, which were never delivered, would do.
+func TestCarriedFetch(t *testing.T) {
+	c := newCarrying(t)
+	run, prepared := c.prepare("A-1", nil)
+	c.clone(run, "work/1", "")
+	test.OK(t, run.Finish(t.Context()))
+	c.sh("cd spaces/A-1; echo agent > two; git add .; git commit -qm two; cd ../../seed; echo main > two; git add .; git commit -qm newer; git push -q ../remote.git main")
+	status := func() string {
+		return c.sh("cd spaces/A-1; git --no-optional-locks status --porcelain=v2 --branch; git hash-object .git/index")
+	}
+	before := status()
+	fetch := func(change func(host.RepositorySteps) host.RepositorySteps) (host.FetchAnswer, error) {
+		run, again := c.prepare("A-1", change)
+		test.Equal(t, "workspace", again.Workspace.Path, prepared.Workspace.Path)
+		answer, err := run.Fetch(t.Context(), host.CloneRequest{
+			Repository: host.Repository{URL: c.url}, Branch: "work/1", Timeout: test.Patience(), Env: c.env, CheckoutEnv: c.env,
+		})
+		test.OK(t, run.Finish(t.Context()))
+		return answer, err
+	}
+	newer := c.sh("git -C seed rev-parse HEAD")
+	want := host.FetchAnswer{Base: "main", Commit: newer, Behind: 1, Files: 1, Conflicts: []string{"two"}}
+	test.Equal(t, "answer", test.Must(fetch(nil)), want)
+	test.Equal(t, "base", c.sh("git -C spaces/A-1 rev-parse origin/main"), newer)
+	test.Equal(t, "the workspace", status(), before)
+	test.Equal(t, "all was sent again", c.sent.text.Len() > 100000, false)
+
+	want.Behind, want.Files, want.Conflicts = -1, 0, nil
+	lie := func(s host.RepositorySteps) host.RepositorySteps { return lyingFetch{s} }
+	test.Equal(t, "answer of a hostile machine", test.Must(fetch(lie)), want)
+	c.sh("mv remote.git away")
+	if _, err := fetch(nil); err == nil || !strings.Contains(err.Error(), "does not appear to be a git repository") {
+		t.Errorf("without the remote: %v", err)
+	}
+	test.Equal(t, "base without the remote", c.sh("git -C spaces/A-1 rev-parse origin/main"), newer)
+}
+
+type lyingFetch struct{ host.RepositorySteps }
+
+func (lyingFetch) FetchBundle(context.Context, host.BundleRequest) (host.FetchAnswer, error) {
+	return host.FetchAnswer{Base: "trunk", Commit: "another", Behind: -1}, nil
+}
+
 // lying is a machine that is not what it should be.
 type lying struct {
 	host.RepositorySteps

@@ -419,8 +419,12 @@ func isEmpty(dir string) bool {
 	return err == nil && len(entries) == 0
 }
 
-// Head is the commit of a workspace's HEAD, empty if there is none, and the directory with the repository's objects.
-type Head struct{ Commit, Objects string }
+// Head is the commit of a workspace's HEAD, empty if there is none, the directory with the repository's objects, and the content of its
+// references by name.
+type Head struct {
+	Commit, Objects string
+	References      map[string]string
+}
 
 // HeadOf reads HEAD of a workspace. Its repository must be a directory .git of its own.
 func HeadOf(workspace string) (h Head, err error) {
@@ -439,13 +443,13 @@ func HeadOf(workspace string) (h Head, err error) {
 	if err := r.readReferences(); err != nil {
 		return h, err
 	}
-	h.Objects = filepath.Join(repo.common, "objects")
+	h.Objects, h.References = filepath.Join(repo.common, "objects"), r.refs
 	_, h.Commit, err = r.headOf(repo.gitDir)
 	return h, err
 }
 
-// SetRemoteBranch records in a workspace that its remote has a commit, as git push does. Links in the repository are not followed
-// to anywhere outside it.
+// SetRemoteBranch records in a workspace that its remote has a commit, as git push does. It follows no links in the repository, and
+// replaces symbolic references.
 func SetRemoteBranch(workspace, branch, commit string) error {
 	repo, ok, err := openRepository(workspace)
 	if err != nil || !ok || !repo.inTree {
@@ -459,6 +463,10 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 	name, temporary := "refs/remotes/origin/"+branch, "symphony-"+rand.Text() // what an agent could put there may be a pipe
 	if err := dir.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
+	}
+	parent := filepath.Join(repo.gitDir, filepath.Dir(name))
+	if real, ok, err := resolveDir(parent); err != nil || !ok || real != parent {
+		return cmp.Or(err, fmt.Errorf("%s is a link", parent))
 	}
 	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

@@ -125,13 +125,20 @@ func (m *Mirror) Tips(ctx context.Context) (tips []string, err error) {
 
 // CloneBundle fills an empty workspace from a bundle, the file at a path. The mirror knows its remote only by the address.
 func (m *Mirror) CloneBundle(ctx context.Context, workspace, branch string, from host.BundleAnswer, bundle string) error {
-	_, err := m.fill(ctx, workspace, branch, func(w writer) (host.CloneAnswer, error) {
-		if err := w.setHead(ctx, from.Head, len(from.Commit) == sha256Length); err != nil {
-			return host.CloneAnswer{}, err
-		}
-		return from.CloneAnswer, w.fetchFrom(ctx, m.fileGit, bundle)
-	})
+	_, err := m.fill(ctx, workspace, branch, func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) })
 	return err
+}
+
+// FetchBundle does what Fetch does with a bundle.
+func (m *Mirror) FetchBundle(ctx context.Context, workspace string, from host.BundleAnswer, bundle string) (host.FetchAnswer, error) {
+	return m.refresh(ctx, workspace, func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) })
+}
+
+func (m writer) fetchBundle(ctx context.Context, from host.BundleAnswer, bundle string) (host.CloneAnswer, error) {
+	if err := m.setHead(ctx, from.Head, len(from.Commit) == sha256Length); err != nil {
+		return from.CloneAnswer, err
+	}
+	return from.CloneAnswer, m.fetchFrom(ctx, m.fileGit, bundle)
 }
 
 // fileGit is localGit that may read files outside the mirror.

@@ -1,8 +1,8 @@
 // Package repository clones a project's repository into workspaces and pushes the work of agents.
 //
 // All workspaces of a root that use the same address share a mirror: a bare repository where no agent can write. It is fetched
-// from the remote before each clone, so that a further clone is local. Workspaces borrow the mirror's objects (alternates), and
-// therefore no object is ever removed from it.
+// from the remote before each clone, so that a further clone is local, and before each later run in a workspace. Workspaces borrow
+// the mirror's objects (alternates), and therefore no object is ever removed from it.
 //
 //	remote ──fetch──► mirror ──clone --shared──► workspace ──► agent
 //	remote ◄──push─── mirror ◄──pack of HEAD──── workspace ◄──┘

@@ -1,0 +1,168 @@
+package repository
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+func (p *place) fetch(name string) (host.FetchAnswer, error) {
+	p.t.Helper()
+	return p.mirror().Fetch(p.t.Context(), filepath.Join(p.dir, name), "work/"+name)
+}
+
+// local describes everything in a work tree that a fetch must not change.
+func (p *place) local(name string) string {
+	p.t.Helper()
+	return p.sh("cd " + name + "; cat .git/HEAD .git/config; git for-each-ref refs/heads refs/tags; git hash-object .git/index; " +
+		"stat -c %y .git/index; git --no-optional-locks status --porcelain; find . -path ./.git -prune -o -type f -print0 | xargs -0 sha256sum")
+}
+
+// A fetch sets the remote references of a workspace, and tells what a merge of the base would do. Commits that were not delivered count.
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, work, change string // what the agent has committed, and a person pushed
+		want               host.FetchAnswer
+	}{
+		{"nothing", "echo x > x", "", host.FetchAnswer{Base: "main"}},
+		{
+			"without a conflict", "echo x > x", "echo two > file; git commit -qam two; echo y > y; git add .; git commit -qm y; git push -q origin main main:other",
+			host.FetchAnswer{Base: "main", Behind: 2, Clean: true},
+		},
+		{
+			"with conflicts", "echo agent | tee file \"a\nb\n\" ' \"c' \"$(printf '\\033[31m')\"", "for f in file \"a\nb\n\" ' \"c' \"$(printf '\\033[31m')\"; do echo main > \"$f\"; done; git add .; " +
+				"git commit -qm two; git push -q origin main",
+			host.FetchAnswer{Base: "main", Behind: 1, Files: 4, Conflicts: []string{"\x1b[31m", " \"c", "a\nb\n", "file"}},
+		},
+		{
+			"with many conflicts", "for i in $(seq -w 25); do echo agent > f$i; done", "for i in $(seq -w 25); do echo main > f$i; done; git add .; " +
+				"git commit -qm two; git push -q origin main",
+			host.FetchAnswer{Base: "main", Behind: 1, Files: 25, Conflicts: numbered(host.MaxConflicts)},
+		},
+		{
+			"unrelated", "echo x > x", "git checkout -q --orphan o; git commit -qm o; git push -qf origin o:main",
+			host.FetchAnswer{Base: "main", Behind: 1, Unrelated: true},
+		},
+		{
+			"forced", "echo x > x", "echo other > old; git commit -qa --amend -m other; git push -qf origin main",
+			host.FetchAnswer{Base: "main", Behind: 1, Files: 1, Conflicts: []string{"old"}},
+		},
+		{
+			"renamed", "echo x > x", "git commit -q --allow-empty -m two; git push -q origin main:trunk; git -C ../remote.git symbolic-ref HEAD refs/heads/trunk; " +
+				"git push -q origin :main", host.FetchAnswer{Base: "trunk", Behind: 1, Clean: true},
+		},
+		{"a branch in the place of a directory", "echo x > x", "git push -q origin :a; git push -q origin main:a/b", host.FetchAnswer{Base: "main"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.sh("cd person; echo old > old; git add .; git commit -qm old; git push -q origin main main:a")
+			p.mustClone("one")
+			p.sh("cd one; git commit -q --allow-empty -m first; " + c.work + " > /dev/null; git add .; git commit -qm work; echo dirty >> file; echo new > untracked; " +
+				"git rm -q --cached file; git update-ref refs/remotes/origin/a HEAD")
+			before := p.local("one")
+			p.sh("cd person; " + c.change)
+			got := test.Must(p.fetch("one"))
+			c.want.Commit = p.sh("git -C remote.git rev-parse HEAD")
+			test.Equal(t, "answer", got, c.want)
+			test.Equal(t, "the workspace", p.local("one"), before)
+			refs := "for-each-ref --format='%(objectname) %(refname:lstrip=-1)'"
+			test.Equal(t, "base", p.sh("cd one; git rev-parse origin/HEAD; git rev-parse --abbrev-ref origin/HEAD"), c.want.Commit+"\norigin/"+c.want.Base)
+			if c.name == "without a conflict" {
+				test.Equal(t, "branches", p.sh("cd one; git "+refs+" refs/remotes/origin/[^H]*"), p.sh("cd remote.git; git "+refs+" refs/heads"))
+			}
+			test.Equal(t, "what is left", p.sh("ls mirrors | grep -v '[.]git' || true; ls one/.git | grep symphony || true"), "")
+			test.Equal(t, "objects of the agent", p.sh("git -C mirrors/*.git cat-file -e "+p.sh("git -C one rev-parse HEAD")+" 2>/dev/null && echo kept || true"), "")
+			test.Equal(t, "once more", test.Must(p.fetch("one")), got)
+			p.sh("git -C one fsck; git -C mirrors/*.git fsck")
+		})
+	}
+}
+
+func numbered(n int) (names []string) {
+	for i := range n {
+		names = append(names, "f"+strconv.Itoa(101 + i)[1:])
+	}
+	return names
+}
+
+// Without the remote, or the base, a workspace stays as it is.
+func TestFetchFails(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	before := p.local("one") + p.sh("git -C one for-each-ref")
+	_, err := p.mirrorOf(host.Repository{URL: p.remote, Base: "gone"}).Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one")
+	wantFault(t, err, host.CodeRepositoryUnavailable, `it has no branch "gone"`)
+	p.sh("rm -r mirrors")
+	test.Must(p.fetch("one")) // makes the mirror again
+	p.sh("mv remote.git away")
+	wantFault(t, test.Err(p.fetch("one")), host.CodeRepositoryUnavailable, "does not appear to be a git repository")
+	p.sh("mv away other.git")
+	p.remote = filepath.Join(p.dir, "other.git")
+	wantFault(t, test.Err(p.fetch("one")), host.CodeRepositoryUnavailable, "it does not use the objects of the mirror")
+	test.Equal(t, "the workspace", p.local("one")+p.sh("git -C one for-each-ref"), before)
+}
+
+// What an agent leaves in its repository neither runs nor changes what a fetch writes, and where.
+func TestFetchIntoHostileWorkspace(t *testing.T) {
+	t.Parallel()
+	for i, c := range []struct {
+		name, script string
+		fails        string // part of the error; empty if the reference of the base is set
+	}{
+		{"a reference that leads to a branch", "git symbolic-ref refs/remotes/origin/main refs/heads/work/one", ""},
+		{"a reference that leads to HEAD", "git symbolic-ref refs/remotes/origin/main HEAD; git symbolic-ref refs/remotes/origin/HEAD HEAD", ""},
+		{"locks", "touch .git/refs/remotes/origin/main.lock .git/packed-refs.lock .git/index.lock .git/HEAD.lock", ""},
+		{"references that are a link inside", "rm -r .git/refs/remotes/origin; ln -s ../heads .git/refs/remotes/origin", "is a link"},
+		{"references that are a link outside", "rm -r .git/refs/remotes; ln -s ../../../outside .git/refs/remotes", "path escapes from parent"},
+		{"settings and hooks", "git commit -qm work --allow-empty; " + programs, ""},
+		{"a reference that is a link", "ln -s ../../heads/work/one .git/refs/remotes/origin/main", ""},
+		{"a reference that is a pipe", "mkfifo .git/refs/remotes/origin/main", ""},
+		{"a reference that is a directory", "mkdir -p .git/refs/remotes/origin/main/x", "file exists"},
+		{"no borrowed objects", "git repack -qad; rm .git/objects/info/alternates", "does not use the objects"},
+		{"objects of another repository", "echo $PWD/../evil.git/objects > .git/objects/info/alternates", "does not use the objects"},
+		{"borrowed objects are a pipe", "rm .git/objects/info/alternates; mkfifo .git/objects/info/alternates", "does not use the objects"},
+		{"a missing commit", "git commit -qm x --allow-empty; id=$(git rev-parse HEAD); rm -f .git/objects/$(echo $id | cut -c1-2)/*", "bad object"},
+		{"no commit", "echo ref: refs/heads/none > .git/HEAD", ""},
+		{"a .git that leads elsewhere", "mv .git ../moved; echo gitdir: ../moved > .git", "leads to another repository"},
+		{"no repository", "rm -rf .git", "no git repository"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if i >= 6 {
+				test.Expensive(t)
+			}
+			p := newPlace(t)
+			p.mustClone("one")
+			p.sh(`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; mkdir outside; git init -q --bare evil.git
+				cd one; ` + c.script)
+			heads := "cd one; find .git/refs/heads -type f | xargs cat; cat .git/HEAD || true"
+			before := p.sh(heads)
+			commit := p.commit("person", "two")
+			p.sh("git -C person push -q origin main")
+			_, err := p.fetch("one")
+			if c.fails != "" {
+				wantFault(t, err, host.CodeRepositoryUnavailable, c.fails)
+			} else {
+				test.OK(t, err)
+				test.Equal(t, "base", p.sh("cat one/.git/refs/remotes/origin/main; cat one/.git/refs/remotes/origin/HEAD 2>/dev/null || echo ref: refs/remotes/origin/main"),
+					commit+"\nref: refs/remotes/origin/main")
+			}
+			test.Equal(t, "branches", p.sh(heads), before)
+			if data, err := os.ReadFile(filepath.Join(p.dir, "pwned")); err == nil {
+				t.Errorf("run: %s", data)
+			}
+			test.Equal(t, "outside", p.sh("ls outside; git -C evil.git for-each-ref; ls mirrors | grep -v '[.]git' || true"), "")
+			if strings.HasPrefix(c.name, "a reference that leads") {
+				test.Equal(t, "fsck", p.sh("git -C one fsck"), "")
+			}
+		})
+	}
+}
