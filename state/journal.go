@@ -263,9 +263,10 @@ func (o Operator) EndThreads(ctx context.Context, issueID string) error {
 
 // LastSeen returns what the agent knows of its issue in a thread; false if that was never stored, as with threads of earlier versions.
 func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
-	return readOne(ctx, j.conn, "read what the agent knows of its issue",
-		func(s *reconcile.LastSeen) []any { return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt} },
-		`SELECT told_comment_at, told_description, told_prompt FROM threads WHERE thread_id = ? AND told_description <> ''`, threadID)
+	return readOne(ctx, j.conn, "read what the agent knows of its issue", func(s *reconcile.LastSeen) []any {
+		return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt, &s.Base}
+	}, `SELECT told_comment_at, told_description, told_prompt, told_base FROM threads
+		WHERE thread_id = ? AND told_description <> ''`, threadID)
 }
 
 // RecordLastSeen stores what the agent knows of its issue in a thread of the run. A thread that is not stored yet has used no
@@ -277,10 +278,10 @@ func (j Journal) RecordLastSeen(
 		if err := saveThread(t, runID, issueID, thread.ID, thread.WorkspaceID, reconcile.Tokens{}, now); err != nil {
 			return err
 		}
-		return t.run(`UPDATE threads SET told_description = ?, told_prompt = ?,
+		return t.run(`UPDATE threads SET told_description = ?, told_prompt = ?, told_base = ?,
 			told_comment_at = max(coalesce(told_comment_at, 0), ?), codex_home = coalesce(nullif(?, ''), codex_home)
 			WHERE thread_id = ?`,
-			seen.Description, seen.Prompt, seen.CommentAt.UnixMilli(), thread.CodexHome, thread.ID)
+			seen.Description, seen.Prompt, seen.Base, seen.CommentAt.UnixMilli(), thread.CodexHome, thread.ID)
 	})
 }
 

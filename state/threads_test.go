@@ -30,8 +30,8 @@ func TestLastSeenStaysWithTheThread(t *testing.T) {
 	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
 	// A changed description replaces the other; an older comment does not.
 	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1,
-		reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2"}, epoch))
-	if got, want := told("t1"), (reconcile.LastSeen{CommentAt: epoch, Description: "bb", Prompt: "p2"}); got != want {
+		reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2", Base: "b2"}, epoch))
+	if got, want := told("t1"), (reconcile.LastSeen{CommentAt: epoch, Description: "bb", Prompt: "p2", Base: "b2"}); got != want {
 		t.Errorf("told %+v, want %+v", got, want)
 	}
 	if got, _, err := db.Journal.Thread(ctx, "t1"); err != nil || got != used {
