@@ -60,8 +60,8 @@ func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
 	return with.AfterLogin(with.HookEnv(env), profile, with.Secrets)
 }
 
-// clone fills a new workspace, if the workflow names a repository.
-func (w *workspaceStep) clone(ctx context.Context) error {
+// cloneOrFetch fills a new workspace, or updates the remote references of an older one, if the workflow names a repository.
+func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	repository := w.Config.Repository
 	if repository.URL == "" {
 		return nil
@@ -78,10 +78,19 @@ func (w *workspaceStep) clone(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	answer, err := w.host.Clone(ctx, host.CloneRequest{
+	q := host.CloneRequest{
 		Repository: repository.Repository, Branch: branch, Delivered: last.Commit,
 		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env, CheckoutEnv: checkout,
-	})
+	}
+	if !w.space.Created {
+		answer, err := w.host.Fetch(ctx, q)
+		if err == nil {
+			w.base = answer
+			w.Log.Info("repository fetched", "base", answer.Base, "commit", answer.Commit, "behind", answer.Behind)
+		}
+		return err
+	}
+	answer, err := w.host.Clone(ctx, q)
 	if err != nil {
 		return err
 	}

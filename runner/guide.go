@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // guide writes the text of each turn, and records what the thread has seen of its issue.
@@ -72,7 +73,7 @@ func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, s
 	if issue.LastCommentAt != nil {
 		seen.CommentAt = *issue.LastCommentAt
 	}
-	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold()}
+	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold(), Base: g.newBase(&seen)}
 	g.propose(seen, u.Answers)
 	return u
 }
@@ -100,7 +101,7 @@ func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issu
 // update returns what is new for a thread, given what it has seen. What can't be read now is left to a later turn.
 func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
 	issue := g.rec.get().Issue
-	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold()}
+	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold(), Base: g.newBase(&seen)}
 	description := text.OrEmpty(issue.Description)
 	if hash := hashOf(description); hash != seen.Description {
 		u.Description, seen.Description = &description, hash
@@ -110,6 +111,14 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 	u.Comments, seen.CommentAt = comments, newest
 	g.propose(seen, u.Answers)
 	return u
+}
+
+// newBase returns the base if the thread has not seen it, and records in seen that it has.
+func (g *guide) newBase(seen *reconcile.LastSeen) (base host.FetchAnswer) {
+	if g.base.Commit != "" && g.base.Commit != seen.Base {
+		base, seen.Base = g.base, g.base.Commit
+	}
+	return base
 }
 
 // commentsBound is how long a turn waits for the comments of its issue.

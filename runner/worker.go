@@ -249,7 +249,8 @@ type job struct {
 	cancel context.CancelCauseFunc // ends the run
 	rec    *record
 	events *agent.EventLog
-	space  *host.Workspace // nil until it is taken
+	space  *host.Workspace  // nil until it is taken
+	base   host.FetchAnswer // without a Commit if nothing was fetched
 	// agentRedactor removes only the tracker's key. It is for texts that the agent reads.
 	agentRedactor *agent.Redactor
 	stderr        string // the name of the file with the agent's stderr

@@ -36,6 +36,9 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 	if err := w.refuseLauncher(ctx); err != nil {
 		return err
 	}
+	if !w.space.Created {
+		w.warn("repository not fetched, the agent starts without the newest base", w.cloneOrFetch(ctx))
+	}
 	facts, err := w.Machine.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		// A large repository on a slow disk is no reason to fail the run.
@@ -59,7 +62,7 @@ func (w *workspaceStep) take(ctx context.Context) error {
 		return err
 	}
 	if w.space.Created {
-		err := w.clone(ctx)
+		err := w.cloneOrFetch(ctx)
 		if err == nil {
 			err = w.hook(ctx, afterCreate, w.Config.Hooks.AfterCreate, "")
 		}

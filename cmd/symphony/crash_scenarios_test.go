@@ -263,6 +263,21 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
+		// The base moves between two runs in a workspace.
+		name: "base moved", accepted: true, issue: commits + "{move Human Review}", ends: "Human Review", keeps: true, recounted: true,
+		play: func(c *crashScene) {
+			deliveredPlay(c)
+			c.handedOver()
+			remote := c.path("remote")
+			moved := c.git("--git-dir", remote, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit-tree", "-p", "main", "-m", "first", "main^{tree}")
+			c.git("--git-dir", remote, "update-ref", "refs/heads/main", moved)
+			c.move("Todo")
+			c.handedOver()
+			test.Equal(c.t, "the base in the workspace", c.git("-C", c.path("ws", "ABC-1"), "rev-parse", "origin/main"), moved)
+			test.Equal(c.t, "what is left in the mirrors", len(c.glob("ws", ".symphony", "mirrors", "incoming-*")), 0)
+		},
+	},
+	{
 		// A process that a dead worker left can't be killed for a while.
 		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		deaths: 1, exits: []int{1}, needs: canFreeze,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // GuidanceTitle begins the text of every turn that is not the first of its thread (specification 7.1).
@@ -172,6 +173,7 @@ const (
 	maxAnswer      = 4 << 10
 	maxOutput      = 64 << 10 // 16 KiB, if all of it is escaped
 	maxAuthor      = 80
+	maxFileName    = 200
 	maxComments    = 10 // number of comments, the newest
 )
 
@@ -183,6 +185,7 @@ type Update struct {
 	Answers     []reconcile.Request // given after the run that asked had ended
 	// Refused is how verify has failed for what the agent has handed over; nil if it has not, or the thread knows it.
 	Refused *reconcile.Verification
+	Base    host.FetchAnswer // the base of the repository; the zero value if the thread has seen it
 }
 
 // FromTracker precedes texts from the tracker, whose authors the operator need not trust.
@@ -191,7 +194,7 @@ const FromTracker = "The following comes from the tracker. Each text is quoted b
 
 // Text returns the update as text, "" if there is nothing new.
 func (u Update) Text() string {
-	var parts []string
+	parts := []string{baseText(u.Base)}
 	if v := u.Refused; v != nil {
 		parts = append(parts, "Symphony has not handed the issue over: "+v.String()+". It runs this command for each handover. "+
 			"Correct the cause, commit, and hand the issue over again. The end of its output:", fenced(v.Output, maxOutput))
@@ -213,6 +216,30 @@ func (u Update) Text() string {
 		}
 	}
 	return joined("\n\n", parts...)
+}
+
+// baseText tells how far the base is ahead of HEAD, and what a merge would do. Names are quoted, because they come from outside.
+func baseText(b host.FetchAnswer) string {
+	if b.Behind <= 0 {
+		return ""
+	}
+	at := fmt.Sprintf("The base branch has moved: %q, fetched before this run, has %s that HEAD does not contain.",
+		"origin/"+text.Short(b.Base, maxAuthor), text.Plural(b.Behind, "commit"))
+	switch names := b.Conflicts[:min(len(b.Conflicts), host.MaxConflicts)]; {
+	case b.Unrelated:
+		at += " It was replaced: it has no history in common with HEAD."
+	case b.Clean:
+		at += " A merge with HEAD would cause no conflicts."
+	case len(names) > 0:
+		at += " A merge with HEAD would cause conflicts in " + text.Plural(b.Files, "file") + ":\n"
+		for _, name := range names {
+			at += fmt.Sprintf("\n- %q", text.Short(name, maxFileName))
+		}
+		if more := b.Files - len(names); more > 0 {
+			at += fmt.Sprintf("\n- and %d more", more)
+		}
+	}
+	return at
 }
 
 // commentTexts returns the newest comments within the limits, in the order in which they were written.

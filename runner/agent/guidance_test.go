@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 var guided = reconcile.Policy{ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done"}}
@@ -61,12 +62,24 @@ func TestGuidance(t *testing.T) {
 		},
 		Answers: []reconcile.Request{answered(3, "Red or blue?", "blue")},
 	}
+	base := host.FetchAnswer{Base: "ma\nin", Commit: "1", Behind: 12}
+	clean, unrelated, conflicts := base, base, base
+	clean.Clean, unrelated.Unrelated = true, true
+	conflicts.Files, conflicts.Conflicts = 30, []string{"a.go", "b\n- \"c\"\x1b[31m\u202e\xff ", strings.Repeat("long/", 100)}
+	for i := range 27 { // a host may send more names than it should
+		conflicts.Conflicts = append(conflicts.Conflicts, fmt.Sprint(i))
+	}
 	succeeded := &reconcile.Run{Outcome: reconcile.Succeeded, Turns: 1, TurnsDone: 1}
 	killed := &reconcile.Run{Outcome: reconcile.Lost, ErrorCode: reconcile.CodeWorkerLost, ErrorText: "its worker died", Turns: 3, TurnsDone: 2}
 	for name, text := range map[string]string{
 		"turn":            Continuation(issue, 2, 3, Update{}),
 		"turn_news":       Continuation(issue, 2, 3, update),
 		"resumed":         Resumption{Issue: issue, Attempt: 1, Last: succeeded, Policy: guided}.Text(),
+		"turn_base":       Continuation(issue, 2, 3, Update{Base: base}),
+		"resumed_base":    Resumption{Issue: issue, Last: succeeded, Policy: guided, Update: Update{Base: conflicts, Answers: update.Answers}}.Text(),
+		"fresh_base":      FirstTurn("Do this.\n", EarlierWork, Update{Base: clean}),
+		"fresh_unrelated": FirstTurn("Do this.\n", "", Update{Base: unrelated}),
+		"fresh_current":   FirstTurn("Do this.\n", "", Update{Base: host.FetchAnswer{Base: "main", Commit: "1"}}),
 		"resumed_back":    Resumption{Issue: issue, Attempt: 1, Last: succeeded, Policy: guided, Elsewhere: true}.Text(),
 		"resumed_killed":  Resumption{Issue: issue, Attempt: 2, Last: killed, Policy: guided, Update: update}.Text(),
 		"resumed_prompt":  Resumption{Issue: issue, Last: killed, Policy: guided, NewPrompt: "Do that.\n", Update: Update{Answers: update.Answers}}.Text(),
