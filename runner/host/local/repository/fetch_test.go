@@ -92,6 +92,22 @@ func numbered(n int) (names []string) {
 	return names
 }
 
+// Before 2.38 git has no merge-tree --write-tree. What killed programs have left does not matter.
+func TestFetchWithOlderGit(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	p.commit("one", "first")
+	commit := p.commit("person", "two")
+	p.sh(`git -C person push -q origin main
+		touch one/.git/symphony-LEFT one/.git/refs/remotes/origin/main.lock; cd mirrors/*.git; touch refs/heads/main.lock packed-refs.lock objects/pack/tmp_pack_1
+		mkdir ../../bin; printf '#!/bin/sh\ncase " $* " in *" merge-tree "*) echo usage: git merge-tree >&2; exit 129; esac\nexec '$(command -v git)' "$@"\n' > ../../bin/git
+		chmod +x ../../bin/git`)
+	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
+	test.Equal(t, "answer", test.Must(p.fetch("one")), host.FetchAnswer{Base: "main", Commit: commit, Behind: 1})
+	test.Equal(t, "base", p.sh("git -C one rev-parse origin/main; find mirrors/*.git -name '*.lock' -o -name 'tmp_*'"), commit)
+}
+
 // Without the remote, or the base, a workspace stays as it is.
 func TestFetchFails(t *testing.T) {
 	t.Parallel()
