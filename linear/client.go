@@ -43,7 +43,8 @@ import (
 const DefaultEndpoint = "https://api.linear.app/graphql"
 
 var service = transport.Service{
-	Name: "Linear", Prefix: "linear", Address: DefaultEndpoint, Header: map[string]string{"Accept": "application/json"},
+	Name: "Linear", Prefix: "linear", Address: DefaultEndpoint, Setting: "tracker.endpoint",
+	Header: map[string]string{"Accept": "application/json"},
 	Secret: "Linear API key", Word: "key", BlankKeys: true,
 	SetKey:        "set LINEAR_API_KEY, or tracker.api_key to the $VARIABLE that holds it",
 	CheckKey:      "check the Linear API key: it must be valid, not revoked, and its user must see the project",

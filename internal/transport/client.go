@@ -26,6 +26,7 @@ type Service struct {
 	Name      string // in sentences
 	Prefix    string // begins the codes of errors
 	Address   string // the endpoint unless Options have another one
+	Setting   string // the key of the workflow that has the endpoint, for messages
 	Paths     bool   // requests go to paths below the endpoint, so that it has neither a query nor a slash at its end
 	Header    map[string]string
 	Secret    string // how people call the key, such as Linear API key
@@ -88,7 +89,7 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
 		s.Paths && (u.RawQuery != "" || u.Fragment != "") {
 		// The value is not quoted: it may be a key that was pasted into the wrong place.
-		return nil, reconcile.NewError("tracker_endpoint_invalid", "tracker.endpoint is not an http or https URL", s.CheckEndpoint)
+		return nil, reconcile.NewError("tracker_endpoint_invalid", s.Setting+" is not an http or https URL", s.CheckEndpoint)
 	}
 	if o.Transport == nil {
 		if o.Transport, err = newTransport(o.CAFile, o.IgnoreProxy); err != nil {

@@ -25,13 +25,13 @@ func (c *Client) Fail(code, message string) *reconcile.Error {
 func (c *Client) Unreadable(what string, body []byte, err error) error {
 	return &reconcile.Error{
 		Code: c.Prefix + "_unknown_payload", Message: c.Scrub("the answer is " + what + ": " + c.Short(body)),
-		Hint: "check tracker.endpoint; a proxy or login page may have answered instead", Err: err,
+		Hint: "check " + c.Setting + "; a proxy or login page may have answered instead", Err: err,
 	}
 }
 
 func (c *Client) requestError(r Request, err error) error {
 	e := c.Fail(c.Prefix+"_api_request", err.Error())
-	e.Hint, e.Err = "check the network and tracker.endpoint", scrubbed{e.Message, err}
+	e.Hint, e.Err = "check the network and "+c.Setting, scrubbed{e.Message, err}
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		late := ""
 		if u.Timeout() {
@@ -60,7 +60,7 @@ func (c *Client) Refusal(
 	case special(e):
 	case a.Status/100 == 3:
 		e.Message += "; it leads to " + c.Scrub(a.Header.Get("Location"))
-		e.Hint = c.Redirected + ": correct tracker.endpoint"
+		e.Hint = c.Redirected + ": correct " + c.Setting
 	case a.Status >= 500:
 		e.Hint, e.Err = c.Name+" has an internal error; the next pass asks again", ErrServer
 	case a.Status == http.StatusOK || a.Status == http.StatusBadRequest:

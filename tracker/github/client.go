@@ -26,16 +26,14 @@ package github
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
+	"github.com/symphony-cron/symphony/internal/githubapi"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -43,11 +41,14 @@ import (
 // DefaultEndpoint is the URL of GitHub's REST API.
 const DefaultEndpoint = "https://api.github.com"
 
-const maxRedirects = 3
+// LimitKey is where Memory has the end of a limit, in milliseconds since 1970.
+const LimitKey = "github" + githubapi.LimitSuffix
+
+type graphqlError = transport.GraphQLError
 
 var service = transport.Service{
-	Name: "GitHub", Prefix: "github", Address: DefaultEndpoint, Paths: true,
-	Header: map[string]string{"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"},
+	Name: "GitHub", Prefix: "github", Address: DefaultEndpoint, Paths: true, Setting: "tracker.endpoint",
+	Header: githubapi.Header,
 	Secret: "GitHub token", Word: "token",
 	SetKey:        "set GITHUB_TOKEN or GH_TOKEN, run `gh auth login`, or set tracker.api_key to the $VARIABLE that holds it",
 	CheckKey:      "check the GitHub token: it must be valid, and allow reading and writing issues of the repository",
@@ -93,17 +94,10 @@ type Client struct {
 
 // requests sends requests to GitHub, within its limits.
 type requests struct {
-	*transport.Client
-	memory  reconcile.TrackerMemory // may be nil
-	graphql string                  // the URL of the GraphQL API
+	*githubapi.Client
 
-	mu         sync.Mutex
-	allowances map[string]transport.Allowance // by GitHub's name of the resource
-	answered   reconcile.Budget               // the times of the last answer
-	limited    time.Time                      // the end of the limit that this client was told
-	classic    bool                           // the token is one with scopes, which is not so for all kinds
-	scopes     []string                       // of the token
-	plain      bool                           // the server does not know dependencies between issues
+	mu    sync.Mutex
+	plain bool // the server does not know dependencies between issues
 }
 
 // New returns a client for repositories. It checks the options, and sends nothing.
@@ -150,94 +144,23 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 
 // connect returns a client that has not checked its repositories.
 func connect(o Options) (c *Client, err error) {
-	r := &requests{memory: o.Memory, allowances: map[string]transport.Allowance{}}
-	if r.Client, err = service.Connect(o.Options, r.readBudget); err != nil {
+	api, err := githubapi.Connect(service, o.Options, o.Memory)
+	if err != nil {
 		return nil, err
 	}
+	r := &requests{Client: api}
 	o.StatusField = cmp.Or(o.StatusField, "Status")
-	r.graphql = r.Endpoint + "/graphql"
-	if base, ok := strings.CutSuffix(r.Endpoint, "/api/v3"); ok {
-		r.graphql = base + "/api/graphql"
-	}
-	n := &names{api: r.Client, o: o, renamed: map[string]string{}}
+	n := &names{api: api.Client, o: o, renamed: map[string]string{}}
 	return &Client{requests: r, names: n, comments: comments{r, n}, o: o}, nil
 }
 
-// do sends one request to a path below the endpoint and reads the answer. Another status than 2xx is an error; the error of a
-// 404 or 410 wraps reconcile.ErrGone.
-func (c *requests) do(ctx context.Context, method, path string, query url.Values, body any) (transport.Answer, error) {
-	a, err := c.send(ctx, transport.Request{Method: method, Path: path, Query: query, Body: body}, true)
-	if err == nil && a.Status/100 != 2 {
-		err = c.refusal(a, nil)
+// graphQL sends a query and decodes its data. Errors about pull requests that the token may not read do not fail it.
+func graphQL[T any](ctx context.Context, c *requests, query string, vars map[string]any) (*T, []graphqlError, error) {
+	data, errs, err := githubapi.GraphQL[T](ctx, c.Client, query, vars, inPulls)
+	if i := slices.IndexFunc(errs, inPulls); i >= 0 {
+		c.WarnOnce("GitHub does not show the pull requests or their checks to this token: " + transport.Brief(errs[i].Message))
 	}
-	return a, err
-}
-
-// send sends one request and, with follow, follows redirects on the same host. It returns the answer with any status, but an error if
-// there is none, or if it is too large, reports that a limit is reached, or leads to another host. While a limit lasts nothing is sent.
-func (c *requests) send(ctx context.Context, r transport.Request, follow bool) (a transport.Answer, err error) {
-	if err := c.mayAsk(ctx); err != nil {
-		return a, err
-	}
-	if r.Path == "/graphql" {
-		r.To = c.graphql
-	}
-	ctx, cancel := context.WithTimeout(ctx, transport.Timeout)
-	defer cancel()
-	for n := 0; ; n++ {
-		a, err = c.Send(ctx, r)
-		if err == nil && isLimit(a) {
-			return transport.Answer{}, c.reached(ctx, a)
-		}
-		if err != nil || !follow || !slices.Contains(redirects, a.Status) {
-			return a, err
-		}
-		var ok bool
-		if r.To, ok = sameHost(a.URL, a.Header.Get("Location")); !ok || n == maxRedirects {
-			return transport.Answer{}, c.refusal(a, nil)
-		}
-	}
-}
-
-var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
-
-// sameHost resolves the location of a redirect. It is false for another host or protocol, to which the token is not sent.
-func sameHost(from, location string) (string, bool) {
-	base, err := url.Parse(from)
-	if err != nil || location == "" {
-		return "", false
-	}
-	to, err := base.Parse(location)
-	if err != nil || to.Scheme != base.Scheme || to.Host != base.Host || to.User != nil {
-		return "", false
-	}
-	return to.String(), true
-}
-
-// graphQL sends a query and decodes its data. Errors about entities that do not exist are returned as missing if there is data:
-// their fields in it are null. All other errors fail the call, except about pull requests that the token may not read.
-func graphQL[T any](ctx context.Context, c *requests, query string, vars map[string]any) (data *T, missing []graphqlError, err error) {
-	a, err := c.send(ctx, transport.Request{
-		Method: http.MethodPost, Path: "/graphql", Body: map[string]any{"query": query, "variables": vars},
-	}, true)
-	if err != nil {
-		return nil, nil, err
-	}
-	env, wrong := transport.GraphQL[T](c.Client, a)
-	switch {
-	case a.Status != http.StatusOK:
-		return nil, nil, c.refusal(a, env.Errors)
-	case wrong != nil:
-		return nil, nil, wrong
-	case len(env.Errors) > 0 && (env.Data == nil || !allMissing(env.Errors)):
-		return nil, nil, c.refusal(a, env.Errors)
-	case env.Data == nil:
-		return nil, nil, c.Fail("github_unknown_payload", "the answer contains neither data nor errors")
-	}
-	if i := slices.IndexFunc(env.Errors, inPulls); i >= 0 {
-		c.WarnOnce("GitHub does not show the pull requests or their checks to this token: " + transport.Brief(env.Errors[i].Message))
-	}
-	return env.Data, env.Errors, nil
+	return data, errs, err
 }
 
 // queryIssues sends a query that uses IssueFields. If the server does not know dependencies between issues, it asks without them.
@@ -245,7 +168,7 @@ func queryIssues[T any](ctx context.Context, c *requests, build func() (query st
 	for {
 		query, vars := build()
 		data, missing, err := graphQL[T](ctx, c, query, vars)
-		if errors.Is(err, errUnknownField) && !strings.Contains(query, issueFieldsPlain) {
+		if errors.Is(err, githubapi.ErrUnknownField) && !strings.Contains(query, issueFieldsPlain) {
 			c.mu.Lock()
 			c.plain = true
 			c.mu.Unlock()
@@ -264,12 +187,4 @@ func (c *requests) issueFields() string {
 		return issueFieldsPlain
 	}
 	return issueFields
-}
-
-// decode reads the JSON of an answer.
-func decode[T any](c *requests, what string, a transport.Answer) (v T, err error) {
-	if err := json.Unmarshal(a.Body, &v); err != nil {
-		return v, c.Unreadable("no "+what, a.Body, err)
-	}
-	return v, nil
 }

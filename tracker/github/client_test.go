@@ -95,7 +95,7 @@ func TestConnectChecksOptions(t *testing.T) {
 		"": "https://api.github.com/graphql", "https://api.github.com/": "https://api.github.com/graphql",
 		"https://ghe.example.com/api/v3/": "https://ghe.example.com/api/graphql", "http://127.0.0.1:1": "http://127.0.0.1:1/graphql",
 	} {
-		test.Equal(t, "GraphQL of "+endpoint, clientOf(t, endpoint).graphql, want)
+		test.Equal(t, "GraphQL of "+endpoint, clientOf(t, endpoint).GraphQLAddress, want)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestStatuses(t *testing.T) {
 				w.WriteHeader(tc.status)
 				_, _ = io.WriteString(w, tc.body)
 			}), func(o *Options) { o.KeySource = "GITHUB_TOKEN" })
-			_, err := c.do(t.Context(), http.MethodGet, "/repos/o/r", nil, nil)
+			_, err := c.Do(t.Context(), http.MethodGet, "/repos/o/r", nil, nil)
 			e := wantCode(t, err, "github_api_status")
 			if !strings.Contains(e.Hint, tc.hint) || !strings.Contains(e.Message, tc.said) || tc.wraps != nil && !errors.Is(err, tc.wraps) {
 				t.Errorf("%v, hint %q, wraps %v", e, e.Hint, e.Err)
@@ -148,25 +148,25 @@ func TestRedirects(t *testing.T) {
 		}
 	})
 	c := clientOf(t, url)
-	a := test.Must(c.do(t.Context(), http.MethodPatch, "/repos/o/old", nil, map[string]any{"a": 1}))
+	a := test.Must(c.Do(t.Context(), http.MethodPatch, "/repos/o/old", nil, map[string]any{"a": 1}))
 	test.Equal(t, "after a redirect", []any{string(a.Body), a.URL}, []any{`PATCH {"a":1}`, url + "/repositories/1"})
 	for _, path := range []string{"/loop", "/elsewhere"} {
-		wantCode(t, test.Err(c.do(t.Context(), http.MethodGet, path, nil, nil)), "github_api_status")
+		wantCode(t, test.Err(c.Do(t.Context(), http.MethodGet, path, nil, nil)), "github_api_status")
 	}
 }
 
 func TestNoAnswer(t *testing.T) {
-	_, err := clientOf(t, "http://127.0.0.1:1").do(t.Context(), http.MethodGet, "/user", nil, nil)
+	_, err := clientOf(t, "http://127.0.0.1:1").Do(t.Context(), http.MethodGet, "/user", nil, nil)
 	wantCode(t, err, "github_api_request")
 	c := clientOf(t, serving(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = c.do(ctx, http.MethodGet, "/user", nil, nil)
+	_, err = c.Do(ctx, http.MethodGet, "/user", nil, nil)
 	if e := wantCode(t, err, "github_api_request"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(e.Message, "no answer in time") {
 		t.Error(e)
 	}
 	c = clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "123456789") }))
-	wantCode(t, test.Err(c.send(t.Context(), transport.Request{Method: http.MethodGet, Path: "/x", Limit: 8}, true)), "answer_too_large")
+	wantCode(t, test.Err(c.Ask(t.Context(), transport.Request{Method: http.MethodGet, Path: "/x", Limit: 8}, true)), "answer_too_large")
 }
 
 func TestGraphQLAnswers(t *testing.T) {
@@ -235,7 +235,7 @@ func TestLimits(t *testing.T) {
 			first, second := clientOf(t, url, options), clientOf(t, url, options)
 			refused := func(c *Client) {
 				t.Helper()
-				_, err := c.do(t.Context(), http.MethodGet, "/user", nil, nil)
+				_, err := c.Do(t.Context(), http.MethodGet, "/user", nil, nil)
 				wantCode(t, err, "tracker_rate_limited")
 				var limit reconcile.Limited
 				test.Equal(t, "a limit and its end", []any{errors.As(err, &limit), limit.ResetAt()}, []any{true, testNow.Add(tc.want)})
@@ -252,7 +252,7 @@ func TestLimits(t *testing.T) {
 			test.Equal(t, "writes", m.writes, 1)
 			now = testNow.Add(tc.want)
 			for _, c := range []*Client{first, second} {
-				test.Must(c.do(t.Context(), http.MethodGet, "/user", nil, nil))
+				test.Must(c.Do(t.Context(), http.MethodGet, "/user", nil, nil))
 			}
 		})
 	}
@@ -263,7 +263,7 @@ func TestForeignLimitIsIgnored(t *testing.T) {
 		c := clientOf(t, serving(t, func(http.ResponseWriter, *http.Request) {}), func(o *Options) {
 			o.Memory = &memory{values: map[string]string{LimitKey: stored}}
 		})
-		if _, err := c.do(t.Context(), http.MethodGet, "/user", nil, nil); err != nil {
+		if _, err := c.Do(t.Context(), http.MethodGet, "/user", nil, nil); err != nil {
 			t.Errorf("with %q: %v", stored, err)
 		}
 	}
@@ -285,7 +285,7 @@ func TestBudgetIsTheScarcer(t *testing.T) {
 		want     float64
 	}{{"", 1}, {"core", 0.8}, {"graphql", 0.05}, {"search", 0.05}, {"core", 0.05}, {"", 0.05}} {
 		resource = step.resource
-		test.Must(c.do(t.Context(), http.MethodGet, "/user", nil, nil))
+		test.Must(c.Do(t.Context(), http.MethodGet, "/user", nil, nil))
 		b := c.Budget()
 		test.Equal(t, fmt.Sprintf("budget after %q", step.resource), []any{b.Left, b.At}, []any{step.want, testNow})
 	}

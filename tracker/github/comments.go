@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/githubapi"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -61,11 +62,11 @@ func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]
 	comments := []reconcile.Comment{}
 	for page := 1; page <= maxCommentPages; page++ {
 		query.Set("page", strconv.Itoa(page))
-		a, err := c.do(ctx, http.MethodGet, path+"/comments", query, nil)
+		a, err := c.Do(ctx, http.MethodGet, path+"/comments", query, nil)
 		if err != nil {
 			return nil, c.ofIssue(issueID, err)
 		}
-		list, err := decode[[]wireComment](c.requests, "list of comments", a)
+		list, err := githubapi.Decode[[]wireComment](c.api, "list of comments", a)
 		if err != nil {
 			return nil, err
 		}
@@ -91,11 +92,11 @@ func (c comments) post(ctx context.Context, issueID, body string) (reconcile.Com
 	if err != nil {
 		return reconcile.Comment{}, err
 	}
-	a, err := c.do(ctx, http.MethodPost, path+"/comments", nil, map[string]string{"body": body})
+	a, err := c.Do(ctx, http.MethodPost, path+"/comments", nil, map[string]string{"body": body})
 	if err != nil {
 		return reconcile.Comment{}, c.ofIssue(issueID, err)
 	}
-	w, err := decode[wireComment](c.requests, "comment", a)
+	w, err := githubapi.Decode[wireComment](c.api, "comment", a)
 	if err == nil && w.ID == 0 {
 		err = c.Fail("github_unknown_payload", "the new comment has no id")
 	}
@@ -108,10 +109,10 @@ func (c comments) edit(ctx context.Context, issueID, commentID, body string) (st
 	if err != nil {
 		return "", err
 	}
-	a, err := c.do(ctx, http.MethodPatch, "/repos/"+repo+"/issues/comments/"+url.PathEscape(commentID), nil, map[string]string{"body": body})
+	a, err := c.Do(ctx, http.MethodPatch, "/repos/"+repo+"/issues/comments/"+url.PathEscape(commentID), nil, map[string]string{"body": body})
 	if err != nil {
 		return "", err
 	}
-	w, err := decode[wireComment](c.requests, "comment", a)
+	w, err := githubapi.Decode[wireComment](c.api, "comment", a)
 	return c.Scrub(w.Body), err
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/githubapi"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -98,7 +99,7 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 	}
 	records := map[int]record{} // an issue that changes between two requests is on both pages
 	var me string
-	err := transport.Pages(c.Client, "issues of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
+	err := transport.Pages(c.api, "issues of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
 		data, _, err := queryIssues[struct {
 			Viewer     account `json:"viewer"`
 			Repository *struct {
@@ -228,7 +229,7 @@ func (c *Client) forget(ctx context.Context, gone []ref) error {
 func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[string]bool) (*part, error) {
 	c.rename(repo, p.Name)
 	path := "/repos/" + c.present(repo) + "/issues"
-	a, err := c.send(ctx, transport.Request{
+	a, err := c.Ask(ctx, transport.Request{
 		Method: http.MethodGet, Path: path, ETag: p.ETag,
 		Query: url.Values{"state": {"all"}, "sort": {"updated"}, "direction": {"desc"}, "per_page": {strconv.Itoa(perPage)}},
 	}, true)
@@ -238,11 +239,11 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 	case a.Status == http.StatusNotModified && p.ETag != "":
 		return c.blockersOf(ctx, repo, p, c.elsewhere)
 	case a.Status == http.StatusNotFound || a.Status == http.StatusGone:
-		return nil, c.noRepository(repo, message(a.Body))
+		return nil, c.noRepository(repo, githubapi.Message(a.Body))
 	case a.Status != http.StatusOK:
-		return nil, c.refusal(a, nil)
+		return nil, c.Refusal(a, nil)
 	}
-	entries, err := decode[[]json.RawMessage](c.requests, "list of issues", a)
+	entries, err := githubapi.Decode[[]json.RawMessage](c.api, "list of issues", a)
 	if err != nil {
 		return nil, err
 	}
@@ -333,13 +334,13 @@ func (c *Client) blockersOf(ctx context.Context, repo string, p *part, due func(
 
 // askName learns the present name of a repository that was renamed.
 func (c *Client) askName(ctx context.Context, repo string) error {
-	a, err := c.do(ctx, http.MethodGet, "/repos/"+repo, nil, nil)
+	a, err := c.Do(ctx, http.MethodGet, "/repos/"+repo, nil, nil)
 	if err != nil {
 		return err
 	}
-	named, err := decode[struct {
+	named, err := githubapi.Decode[struct {
 		Name string `json:"full_name"`
-	}](c.requests, "repository", a)
+	}](c.api, "repository", a)
 	c.rename(repo, named.Name)
 	return err
 }

@@ -52,7 +52,7 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	}
 	for _, next := range changes {
 		var e *reconcile.Error
-		_, err := c.do(ctx, next.method, next.path, nil, next.body)
+		_, err := c.Do(ctx, next.method, next.path, nil, next.body)
 		if errors.As(err, &e) && e.Status == http.StatusNotFound { // the issue was there: GitHub hides what the token may not change
 			e.Hint, e.Err = c.CheckKey, nil
 		}

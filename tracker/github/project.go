@@ -65,7 +65,7 @@ func (c *Client) board(ctx context.Context) (records []record, me string, err er
 	query, vars := c.forBoard(boardQuery)
 	vars["field"] = c.o.StatusField
 	seen := map[ref]bool{} // an item that moves between two requests is on both pages
-	err = transport.Pages(c.Client, "items of the project", vars, func() (page nodes[json.RawMessage], err error) {
+	err = transport.Pages(c.api, "items of the project", vars, func() (page nodes[json.RawMessage], err error) {
 		data, _, err := queryIssues[struct {
 			Viewer account `json:"viewer"`
 			Owner  struct {
@@ -138,7 +138,7 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		}
 		labels, logins = append(labels, more...), append(logins, users...)
 	}
-	c.checkScopes(c.o.Project != "")
+	c.CheckScopes(c.o.Project != "")
 	if c.o.Project != "" {
 		field, err := c.statusField(ctx, &found.Project)
 		if err != nil {
@@ -163,7 +163,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 ) {
 	owner, name, _ := strings.Cut(c.present(repo), "/")
 	vars := map[string]any{"owner": owner, "name": name, "assignee": assignee}
-	err = transport.Pages(c.Client, "labels of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
+	err = transport.Pages(c.api, "labels of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
 		data, _, err := graphQL[struct {
 			Viewer     account `json:"viewer"`
 			Repository *struct {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/githubapi"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -23,11 +24,11 @@ func Setup() reconcile.TrackerSetup {
 			if err != nil {
 				return reconcile.TrackerAccount{}, err
 			}
-			a, err := c.do(ctx, http.MethodGet, "/user", nil, nil)
+			a, err := c.Do(ctx, http.MethodGet, "/user", nil, nil)
 			if err != nil {
 				return reconcile.TrackerAccount{}, err
 			}
-			user, err := decode[account](c.requests, "account", a)
+			user, err := githubapi.Decode[account](c.api, "account", a)
 			found := reconcile.TrackerAccount{User: user.Login}
 			found.Project = func(ctx context.Context, repo, label string) (reconcile.TrackerBoard, error) {
 				o.Repositories = []string{repo}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/symphony-cron/symphony/internal/agenttool"
+	"github.com/symphony-cron/symphony/internal/githubapi"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -251,7 +252,7 @@ func (t *tool) send(ctx context.Context, in toolCall, limit int64) (a transport.
 		r.Body = in.body
 	}
 	err = t.c.Patiently(ctx, func() (err error) {
-		if a, err = t.c.send(ctx, r, false); err == nil && a.Status/100 == 3 {
+		if a, err = t.c.Ask(ctx, r, false); err == nil && a.Status/100 == 3 {
 			a, err = t.follow(ctx, r, a, in.target)
 		}
 		return err
@@ -267,14 +268,14 @@ func (t *tool) follow(ctx context.Context, r transport.Request, a transport.Answ
 	if at.repo == "" || a.Status == http.StatusFound {
 		return a, moved
 	}
-	now, err := t.c.do(ctx, http.MethodGet, old, nil, nil)
+	now, err := t.c.Do(ctx, http.MethodGet, old, nil, nil)
 	if err != nil {
 		return a, err
 	}
-	repository, err := decode[struct {
+	repository, err := githubapi.Decode[struct {
 		ID   int64  `json:"id"`
 		Name string `json:"full_name"`
-	}](t.c.requests, "repository", now)
+	}](t.c.api, "repository", now)
 	if err != nil {
 		return a, err
 	}
@@ -286,7 +287,7 @@ func (t *tool) follow(ctx context.Context, r transport.Request, a transport.Answ
 	}
 	t.c.rename(at.repo, repository.Name)
 	r.Path = "/repos/" + repository.Name + strings.TrimPrefix(r.Path, old)
-	return t.c.send(ctx, r, false)
+	return t.c.Ask(ctx, r, false)
 }
 
 // created returns what a successful change has created.

@@ -1,4 +1,4 @@
-package github
+package githubapi
 
 import (
 	"context"
@@ -14,17 +14,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// LimitKey is where Memory has the end of a limit, in milliseconds since 1970.
-const LimitKey = "github_limit"
-
 // mayAsk returns an error while a limit lasts that this client or another process was told.
-func (c *requests) mayAsk(ctx context.Context) error {
+func (c *Client) mayAsk(ctx context.Context) error {
 	c.mu.Lock()
 	until := c.limited
 	c.mu.Unlock()
 	now := c.Now()
 	if c.memory != nil {
-		stored, _, err := c.memory.Meta(ctx, LimitKey)
+		stored, _, err := c.memory.Meta(ctx, c.Prefix+LimitSuffix)
 		if err != nil {
 			return err
 		}
@@ -40,7 +37,7 @@ func (c *requests) mayAsk(ctx context.Context) error {
 }
 
 // reached records the limit of an answer and returns its error.
-func (c *requests) reached(ctx context.Context, a transport.Answer) error {
+func (c *Client) reached(ctx context.Context, a transport.Answer) error {
 	until := limitEnd(a.Header, c.Now())
 	c.mu.Lock()
 	if c.limited.Before(until) {
@@ -50,7 +47,7 @@ func (c *requests) reached(ctx context.Context, a transport.Answer) error {
 	c.mu.Unlock()
 	if c.memory != nil {
 		// The answer may have used up the time of the request.
-		if err := c.memory.SetMeta(context.WithoutCancel(ctx), LimitKey, strconv.FormatInt(until.UnixMilli(), 10)); err != nil {
+		if err := c.memory.SetMeta(context.WithoutCancel(ctx), c.Prefix+LimitSuffix, strconv.FormatInt(until.UnixMilli(), 10)); err != nil {
 			return err
 		}
 	}
@@ -64,7 +61,7 @@ func isLimit(a transport.Answer) bool {
 		return true
 	case http.StatusForbidden:
 		return a.Header.Get("Retry-After") != "" || a.Header.Get("X-RateLimit-Remaining") == "0" ||
-			strings.Contains(strings.ToLower(message(a.Body)), "rate limit")
+			strings.Contains(strings.ToLower(Message(a.Body)), "rate limit")
 	case http.StatusOK:
 		// Such an answer has no data and is small. Larger ones are not decoded twice.
 		if len(a.Body) > 64<<10 {
@@ -79,8 +76,8 @@ func isLimit(a transport.Answer) bool {
 	return false
 }
 
-// message returns the message in GitHub's answer to a failed request; empty if it has another shape.
-func message(body []byte) string {
+// Message returns the message in GitHub's answer to a failed request; empty if it has another shape.
+func Message(body []byte) string {
 	var said struct {
 		Message string `json:"message"`
 	}
@@ -101,7 +98,7 @@ func limitEnd(h http.Header, now time.Time) time.Time {
 func known(a transport.Allowance) bool { return a.Limit > 0 && a.Left >= 0 }
 
 // readBudget reads the allowance and the token's scopes in the headers of an answer.
-func (c *requests) readBudget(h http.Header) {
+func (c *Client) readBudget(h http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if scopes, has := h["X-Oauth-Scopes"]; has {
@@ -118,7 +115,7 @@ func (c *requests) readBudget(h http.Header) {
 }
 
 // Budget returns the scarcer of the allowances of the two APIs by the headers of the last answers.
-func (c *requests) Budget() reconcile.Budget {
+func (c *Client) Budget() reconcile.Budget {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.answered
@@ -131,8 +128,8 @@ func (c *requests) Budget() reconcile.Budget {
 	return b
 }
 
-// checkScopes warns about what a classic token lacks. GitHub does not tell what a fine-grained one may do.
-func (c *requests) checkScopes(board bool) {
+// CheckScopes warns about what a classic token lacks. GitHub does not tell what a fine-grained one may do.
+func (c *Client) CheckScopes(board bool) {
 	c.mu.Lock()
 	scopes, classic := c.scopes, c.classic
 	c.mu.Unlock()

@@ -1,0 +1,138 @@
+// Package githubapi sends requests to the REST and GraphQL APIs of GitHub, within its limits, for the adapters to its issues and its pull
+// requests.
+package githubapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/transport"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Header are the headers of each request.
+var Header = map[string]string{"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+
+// LimitSuffix follows the prefix of a service in the name under which its memory has the end of a limit, in milliseconds since 1970.
+const LimitSuffix = "_limit"
+
+const maxRedirects = 3
+
+// Client sends requests to GitHub. It is safe for concurrent use.
+type Client struct {
+	*transport.Client
+	GraphQLAddress string
+
+	memory     reconcile.TrackerMemory // may be nil
+	mu         sync.Mutex
+	allowances map[string]transport.Allowance // by GitHub's name of the resource
+	answered   reconcile.Budget               // the times of the last answer
+	limited    time.Time                      // the end of the limit that this client was told
+	classic    bool                           // the token is one with scopes, which is not so for all kinds
+	scopes     []string                       // of the token
+}
+
+// Connect checks the options and returns a client. The memory keeps the end of a limit between processes; if it is nil, only this client
+// remembers it. Nothing is sent.
+func Connect(s transport.Service, o transport.Options, memory reconcile.TrackerMemory) (c *Client, err error) {
+	c = &Client{memory: memory, allowances: map[string]transport.Allowance{}}
+	if c.Client, err = s.Connect(o, c.readBudget); err != nil {
+		return nil, err
+	}
+	c.GraphQLAddress = c.Endpoint + "/graphql"
+	if base, ok := strings.CutSuffix(c.Endpoint, "/api/v3"); ok {
+		c.GraphQLAddress = base + "/api/graphql"
+	}
+	return c, nil
+}
+
+// Do sends one request to a path below the endpoint and reads the answer. Another status than 2xx is an error; the error of a
+// 404 or 410 wraps reconcile.ErrGone.
+func (c *Client) Do(ctx context.Context, method, path string, query url.Values, body any) (transport.Answer, error) {
+	a, err := c.Ask(ctx, transport.Request{Method: method, Path: path, Query: query, Body: body}, true)
+	if err == nil && a.Status/100 != 2 {
+		err = c.Refusal(a, nil)
+	}
+	return a, err
+}
+
+// Ask sends one request and, with follow, follows redirects on the same host. It returns the answer with any status, but an error if
+// there is none, or if it is too large, reports that a limit is reached, or leads to another host. While a limit lasts nothing is sent.
+func (c *Client) Ask(ctx context.Context, r transport.Request, follow bool) (a transport.Answer, err error) {
+	if err := c.mayAsk(ctx); err != nil {
+		return a, err
+	}
+	if r.Path == "/graphql" {
+		r.To = c.GraphQLAddress
+	}
+	ctx, cancel := context.WithTimeout(ctx, transport.Timeout)
+	defer cancel()
+	for n := 0; ; n++ {
+		a, err = c.Send(ctx, r)
+		if err == nil && isLimit(a) {
+			return transport.Answer{}, c.reached(ctx, a)
+		}
+		if err != nil || !follow || !slices.Contains(redirects, a.Status) {
+			return a, err
+		}
+		var ok bool
+		if r.To, ok = sameHost(a.URL, a.Header.Get("Location")); !ok || n == maxRedirects {
+			return transport.Answer{}, c.Refusal(a, nil)
+		}
+	}
+}
+
+var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
+
+// sameHost resolves the location of a redirect. It is false for another host or protocol, to which the token is not sent.
+func sameHost(from, location string) (string, bool) {
+	base, err := url.Parse(from)
+	if err != nil || location == "" {
+		return "", false
+	}
+	to, err := base.Parse(location)
+	if err != nil || to.Scheme != base.Scheme || to.Host != base.Host || to.User != nil {
+		return "", false
+	}
+	return to.String(), true
+}
+
+// GraphQL sends a query and decodes its data. Errors about entities that do not exist, and those that allowed accepts, are returned as
+// missing if there is data: their fields in it are null. All other errors fail the call.
+func GraphQL[T any](ctx context.Context, c *Client, query string, vars map[string]any, allowed func(transport.GraphQLError) bool) (
+	data *T, missing []transport.GraphQLError, err error,
+) {
+	a, err := c.Ask(ctx, transport.Request{
+		Method: http.MethodPost, Path: "/graphql", Body: map[string]any{"query": query, "variables": vars},
+	}, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	refused := func(e transport.GraphQLError) bool { return e.Type != "NOT_FOUND" && !allowed(e) }
+	env, wrong := transport.GraphQL[T](c.Client, a)
+	switch {
+	case a.Status != http.StatusOK:
+		return nil, nil, c.Refusal(a, env.Errors)
+	case wrong != nil:
+		return nil, nil, wrong
+	case len(env.Errors) > 0 && (env.Data == nil || slices.ContainsFunc(env.Errors, refused)):
+		return nil, nil, c.Refusal(a, env.Errors)
+	case env.Data == nil:
+		return nil, nil, c.Fail(c.Prefix+"_unknown_payload", "the answer contains neither data nor errors")
+	}
+	return env.Data, env.Errors, nil
+}
+
+// Decode reads the JSON of an answer.
+func Decode[T any](c *transport.Client, what string, a transport.Answer) (v T, err error) {
+	if err := json.Unmarshal(a.Body, &v); err != nil {
+		return v, c.Unreadable("no "+what, a.Body, err)
+	}
+	return v, nil
+}
