@@ -121,10 +121,10 @@ var faults = byCode(
 		unsupported_key template_parse_error template_render_error env_file_permissions env_file_invalid nested_workflow
 		project_conflict codex_command_unsafe`},
 	fault{ClassWorkflow, ClassTracker, `unsupported_tracker_kind missing_tracker_api_key missing_tracker_project_slug missing_github_repo
-		tracker_project_not_found tracker_state_not_found tracker_ca_file_invalid command_unusable`},
+		tracker_project_not_found tracker_state_not_found tracker_ca_file_invalid command_unusable forge_login forge_moved`},
 	fault{ClassWorkflow, ClassMachine, "workspace_root_unusable codex_not_found state_conflict"},
 	fault{ClassTracker, ClassTracker, `*_api_request *_api_status *_graphql_errors *_unknown_payload *_missing_end_cursor
-		answer_too_large tracker_endpoint_invalid tracker_error tracker_rate_limited tracker_unavailable
+		answer_too_large tracker_endpoint_invalid tracker_error *_rate_limited tracker_unavailable
 		file_read file_malformed file_write tracker_malformed tracker_empty`},
 	fault{ClassTracker, ClassTracker, "command_key_refused command_failed command_timeout command_answer_invalid"},
 	fault{ClassMachine, ClassMachine, `codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed
@@ -140,7 +140,7 @@ var faults = byCode(
 )
 
 // passing lists the codes of faults that end by themselves.
-var passing = byCode(fault{codes: `agent_quota network tracker_unavailable tracker_rate_limited *_api_request command_timeout
+var passing = byCode(fault{codes: `agent_quota network tracker_unavailable *_rate_limited *_api_request command_timeout
 	canceled locked`})
 
 // serverError is the lowest status of an HTTP answer that is the fault of the server.

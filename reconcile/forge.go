@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Forge is where the pull requests of a project's repository are, whatever its tracker is. Its errors are *Error of ClassTracker.
-// Everything that it returns is data from outside, which people and programs that are not trusted have written: it is bounded in size
-// and number and is valid UTF-8, but contains any character. What prints it escapes it.
+// Forge is where the pull requests of a project's repository are, whatever its tracker is. Its errors are *Error with a class. What it
+// returns is data from outside: it is bounded in size and number and valid UTF-8, but contains any character. What prints it escapes it.
 type Forge struct {
 	Name string // what people call it, for messages
 	// Open opens a pull request for a branch that was pushed. None is opened if the branch has an open one, or if a person has merged or
@@ -18,28 +17,26 @@ type Forge struct {
 	// Read reads pull requests by their numbers, with one request for each 50. One that does not exist is not in the answer. Without
 	// numbers no request is made.
 	Read func(ctx context.Context, numbers []int) (map[int]Pull, error)
-	// ReadChecks reads the checks of a commit, or of the newest commit of a branch. With those of Pull.Base, a failure that is not the
-	// pull request's own can be told from others.
+	// ReadChecks reads the checks of a commit, or of the newest commit of a branch. Those of Pull.Base tell whether a failure is the pull
+	// request's own. The error wraps ErrGone if there is no such commit.
 	ReadChecks func(ctx context.Context, ref string) (Checks, error)
-	// ReadComments reads what reviewers have written to lines of a pull request, the oldest first.
-	ReadComments func(ctx context.Context, number int) (list []ReviewComment, cut bool, err error)
-	// ReadLog returns the end of the log of a job (Check.Job), at most MaxLog bytes that begin with a whole line. The error wraps ErrGone
-	// if there is no log, because the job is at work or its log was deleted.
+	// ReadLog returns the end of the log of a job (Check.Job) in whole lines, at most MaxLog bytes. The error wraps ErrGone if there is no
+	// log, because the job is at work or its log was deleted.
 	ReadLog func(ctx context.Context, job int64) (string, error)
 	// Rerun runs the failed jobs of a workflow run (Check.Run) again. It does nothing if the run is at work.
 	Rerun func(ctx context.Context, run int64) error
-	// Comment comments on a pull request, unless one of the newest 100 comments there, written by the same account, contains marker. The
-	// body contains marker.
+	// Comment comments on a pull request, unless one of the newest 100 comments there, written by the same account, contains marker, which
+	// the body contains. The error wraps ErrGone if there is no such pull request.
 	Comment func(ctx context.Context, number int, marker, body string) error
 }
 
 // Bounds of what a Forge returns.
 const (
-	MaxLog           = 16 << 10 // bytes of ReadLog
-	MaxForgeText     = 8 << 10  // bytes of the text of a review or comment
-	MaxChecks        = 500      // of a commit
-	MaxReviews       = 50       // of a pull request: the newest ones
-	MaxReviewComment = 300      // of a pull request: the oldest ones
+	MaxLog            = 16 << 10 // bytes of ReadLog
+	MaxReviewText     = 8 << 10  // bytes of the text of a review or of a comment in it
+	MaxChecks         = 500      // of a commit
+	MaxReviews        = 30       // of a pull request: the newest ones
+	MaxReviewComments = 20       // of a review: the first ones
 )
 
 // CodeForgeMoved is the code of the error that the repository has another name or owner than the workflow says.
@@ -55,98 +52,67 @@ type OpenedPull struct {
 	By     string // the program or the variable whose rights were used
 }
 
-// PullState is the state of a pull request.
-type PullState string
-
-const (
-	PullOpen   PullState = "open"
-	PullMerged PullState = "merged"
-	PullClosed PullState = "closed" // without being merged
-)
-
-// Mergeable tells whether a pull request can be merged into its base.
-type Mergeable string
-
-const (
-	MergeClean    Mergeable = "mergeable"
-	MergeConflict Mergeable = "conflicting"
-	MergeUnknown  Mergeable = "unknown" // the forge finds it out after each push to either branch: ask again
-)
-
 // Pull is a pull request as the forge describes it. It is stored as JSON.
 type Pull struct {
-	Number    int       `json:"number"`
-	URL       string    `json:"url"`
-	State     PullState `json:"state"`
-	Draft     bool      `json:"draft,omitempty"`
-	Branch    string    `json:"branch"`
-	Base      string    `json:"base"` // the name of the branch
-	Mergeable Mergeable `json:"mergeable"`
-	Checks    Checks    `json:"checks"` // of the newest commit of Branch, which is Checks.Commit
-	Reviews   []Review  `json:"reviews,omitempty"`
+	Number    int      `json:"number"`
+	URL       string   `json:"url"`
+	State     string   `json:"state"` // open, merged, or closed without being merged
+	Draft     bool     `json:"draft,omitempty"`
+	Branch    string   `json:"branch"`
+	Head      string   `json:"head"`      // the newest commit of Branch
+	Base      string   `json:"base"`      // the name of the branch
+	Mergeable string   `json:"mergeable"` // mergeable or conflicting; unknown after a push to either branch, until the forge has found out
+	Checks    Checks   `json:"checks"`    // of Head; soon after a push, Checks.Commit may still be the commit before
+	Reviews   []Review `json:"reviews,omitempty"`
 	// ReviewsCut: there are older reviews.
 	ReviewsCut bool `json:"reviews_cut,omitempty"`
 }
 
-// Checks are the checks of a commit.
+// Checks are the checks of a commit, sorted by their names.
 type Checks struct {
 	Commit string  `json:"commit"`
 	List   []Check `json:"list,omitempty"`
 	Cut    bool    `json:"cut,omitempty"` // there are more, of which nothing is known
 }
 
-// CheckState is the state of a check.
-type CheckState string
-
-const (
-	CheckPending CheckState = "pending" // it waits or is at work
-	CheckSuccess CheckState = "success"
-	CheckFailure CheckState = "failure" // also one that took too long, or could not start
-	CheckSkipped CheckState = "skipped" // or neutral
-	// CheckOpen: it has ended without a verdict: it was cancelled or replaced, or it needs a person.
-	CheckOpen CheckState = "open"
-)
-
 // Check is a check of a commit, or what another program has reported as its status.
 type Check struct {
-	Name  string     `json:"name"` // of a job of GitHub Actions after that of its workflow: CI / test
-	State CheckState `json:"state"`
-	URL   string     `json:"url,omitempty"`
-	Job   int64      `json:"job,omitempty"` // of GitHub Actions, for ReadLog; 0 for other checks
-	Run   int64      `json:"run,omitempty"` // of GitHub Actions, for Rerun; 0 for other checks
+	Name  string `json:"name"`          // of a job of GitHub Actions after that of its workflow: CI / test
+	State string `json:"state"`         // CheckFailure or another
+	URL   string `json:"url,omitempty"` // an address that any program may have set
+	Job   int64  `json:"job,omitempty"` // of GitHub Actions, for ReadLog; 0 for other checks
+	Run   int64  `json:"run,omitempty"` // of GitHub Actions, for Rerun; 0 for other checks
 }
 
-// ReviewState is the verdict of a review.
-type ReviewState string
-
+// The states of a check.
 const (
-	ReviewApproved  ReviewState = "approved"
-	ReviewChanges   ReviewState = "changes_requested"
-	ReviewCommented ReviewState = "commented" // also each comment on a line, and each answer to one, outside a larger review
-	ReviewDismissed ReviewState = "dismissed"
+	CheckPending = "pending" // it waits or is at work
+	CheckSuccess = "success"
+	CheckFailure = "failure" // also one that took too long, or could not start
+	CheckSkipped = "skipped" // or neutral
+	CheckOpen    = "open"    // it has ended without a verdict: it was cancelled or replaced, or needs a person
 )
 
-// Review is a review of a pull request. One that its author has not submitted yet is not returned.
+// Review is a review of a pull request that its author has submitted. A comment on a line, or an answer to one, outside a larger review is
+// a review too.
 type Review struct {
-	ID     int64       `json:"id"`
-	Author string      `json:"author"` // the login, that of an app followed by [bot]; ghost for a deleted account
-	Bot    bool        `json:"bot,omitempty"`
-	Role   string      `json:"role"` // of the author in the repository: owner, member, collaborator, contributor, none and others
-	State  ReviewState `json:"state"`
-	At     time.Time   `json:"at"`
-	Body   string      `json:"body,omitempty"`
-	Commit string      `json:"commit"` // that was reviewed
+	ID     string    `json:"id"`
+	Author string    `json:"author"` // the login, that of an app followed by [bot]; ghost for a deleted account
+	Bot    bool      `json:"bot,omitempty"`
+	Role   string    `json:"role"`             // of the author in the repository: owner, member, collaborator, contributor, none and others
+	Writer bool      `json:"writer,omitempty"` // the author may push to the repository
+	State  string    `json:"state"`            // approved, changes_requested, commented or dismissed
+	At     time.Time `json:"at"`
+	Commit string    `json:"commit"` // that was reviewed
+	Body   string    `json:"body,omitempty"`
+	// Comments are those on lines. CommentsCut: there are more.
+	Comments    []ReviewComment `json:"comments,omitempty"`
+	CommentsCut bool            `json:"comments_cut,omitempty"`
 }
 
-// ReviewComment is a comment on a line of a pull request.
+// ReviewComment is a comment of a review on a line.
 type ReviewComment struct {
-	ID     int64     `json:"id"`
-	Review int64     `json:"review"` // its Review
-	Author string    `json:"author"` // as in Review
-	Bot    bool      `json:"bot,omitempty"`
-	Role   string    `json:"role"`
-	File   string    `json:"file"`
-	Line   int       `json:"line,omitempty"` // of the newest commit; 0 if the line is not there any more, or the comment is on the file
-	At     time.Time `json:"at"`
-	Body   string    `json:"body"`
+	File string `json:"file"`
+	Line int    `json:"line,omitempty"` // in the newest commit; 0 if it is not there any more, or the comment is on the whole file
+	Body string `json:"body"`
 }

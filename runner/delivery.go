@@ -11,15 +11,17 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Repository is the workflow's repository. Without a URL symphony neither clones nor pushes.
 type Repository struct {
 	host.Repository
-	Branch  Prompt      // renders the name of an issue's branch
-	Deliver bool        // push the commits of runs
-	GitHub  host.GitHub // where a pull request is opened for each branch; the zero value: none is
+	Branch  Prompt // renders the name of an issue's branch
+	Deliver bool   // push the commits of runs
+	// Token is that of the workflow for the forge, empty for none. TokenVar is the variable that contains it.
+	Token, TokenVar string
 }
 
 const (
@@ -54,9 +56,9 @@ func (w *workspaceStep) checkoutEnv(ctx context.Context) ([]string, error) {
 // name an ssh agent or a credential helper, without the variables of a run. Unlike hooks they get the repository's token, which the
 // operator's credential helper may use.
 func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
-	with, hub := c.Config, c.Repository.GitHub
-	with.Secrets = slices.DeleteFunc(slices.Clone(c.Secrets), func(name string) bool { return name == hub.TokenVar })
-	with.SecretValues = slices.DeleteFunc(slices.Clone(c.SecretValues), func(value string) bool { return value == hub.Token })
+	with, own := c.Config, c.Repository
+	with.Secrets = slices.DeleteFunc(slices.Clone(c.Secrets), func(name string) bool { return name == own.TokenVar })
+	with.SecretValues = slices.DeleteFunc(slices.Clone(c.SecretValues), func(value string) bool { return value == own.Token })
 	return with.AfterLogin(with.HookEnv(env), profile, with.Secrets)
 }
 
@@ -151,20 +153,31 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 func (w *workspaceStep) wantsPullRequest(last reconcile.Delivered) bool {
 	h := w.rec.get().Delivery.Handover
 	ready := w.Config.Handoff.State == "" || h.Waits() && h.Blocked == "" && !w.unproven(h, last.Commit)
-	return ready && w.Config.Repository.GitHub.API != "" && last.Branch != "" && last.PullRequest == ""
+	return ready && w.Forge != nil && last.Branch != "" && last.PullRequest == ""
 }
 
 // openPullRequest opens a pull request for what was delivered, unless there is one, and stores its address.
 func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Delivered, env []string) (address string, err error) {
 	run := w.rec.get()
 	body := pullRequestBody(run.Issue, run.Delivery.Verification())
-	answer, err := w.host.OpenPullRequest(ctx, host.PullRequestRequest{
-		Repository: w.Config.Repository.Repository, GitHub: w.Config.Repository.GitHub,
-		Branch: last.Branch, Commit: last.Commit,
+	request := reconcile.NewPull{
+		Branch: last.Branch, Commit: last.Commit, Base: w.Config.Repository.Base,
 		Title: w.Redactor.Text(pullRequestTitle(run.Issue)), Body: w.Redactor.Text(body),
-		Timeout: pullRequestTimeout, Env: env,
-	})
-	switch {
+	}
+	crash.At("forge.Open.before")
+	answer, err := host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the pull request",
+		func(ctx context.Context) (opened reconcile.OpenedPull, err error) {
+			forge, err := w.Forge(ctx, env)
+			if err == nil {
+				opened, err = forge.Open(ctx, request)
+			}
+			return opened, err
+		})
+	crash.At("forge.Open.after")
+	switch known, _ := errors.AsType[*reconcile.Error](err); {
+	case known != nil:
+		why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
+		return "", &reconcile.Error{Code: host.CodeDeliveryFailed, Message: last.Branch + " is pushed, but has no pull request: " + why, Err: err}
 	case err != nil:
 		return "", err
 	case answer.URL == "":

@@ -35,10 +35,12 @@ import (
 
 // Worker carries out one run that it has taken.
 type Worker struct {
-	Config   Config
-	Prompt   Prompt
-	Journal  Journal
-	Tracker  *reconcile.TrackerAdapter
+	Config  Config
+	Prompt  Prompt
+	Journal Journal
+	Tracker *reconcile.TrackerAdapter
+	// Forge returns where a pull request is opened for each branch. The login is looked for in env. Nil: none is opened.
+	Forge    func(ctx context.Context, env []string) (*reconcile.Forge, error)
 	Requests agent.RequestStore
 	Machine  host.Machine
 	Reach    Reach   // to another machine, which takes the place of Machine, StateDir and Env; nil for a run of this one

@@ -1,6 +1,7 @@
 package githubapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,12 +77,18 @@ func isLimit(a transport.Answer) bool {
 	return false
 }
 
-// Message returns the message in GitHub's answer to a failed request; empty if it has another shape.
+// Message returns the message in GitHub's answer to a failed request, with its reasons; empty if it has another shape.
 func Message(body []byte) string {
 	var said struct {
-		Message string `json:"message"`
+		Message string
+		Errors  []struct{ Message, Field, Code string }
 	}
 	_ = json.Unmarshal(body, &said)
+	for _, e := range said.Errors {
+		if reason := cmp.Or(e.Message, strings.TrimSpace(e.Field+" "+e.Code)); reason != "" {
+			said.Message += "; " + reason
+		}
+	}
 	return said.Message
 }
 

@@ -49,10 +49,6 @@ func (c crashingRun) Deliver(ctx context.Context, r DeliverRequest) (DeliverAnsw
 	return crash.Around("host.Deliver", func() (DeliverAnswer, error) { return c.Run.Deliver(ctx, r) })
 }
 
-func (c crashingRun) OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error) {
-	return crash.Around("host.OpenPullRequest", func() (PullRequestAnswer, error) { return c.Run.OpenPullRequest(ctx, r) })
-}
-
 func (c crashingRun) RunHook(ctx context.Context, r HookRequest) (HookAnswer, error) {
 	return crash.Around("host.RunHook", func() (HookAnswer, error) { return c.Run.RunHook(ctx, r) })
 }

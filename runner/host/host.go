@@ -7,7 +7,7 @@
 // runner/host/local implements the port for this machine.
 //
 //	Prepare ─► Clone ─► RunHook(after_create) ─► Confirm ─► Fetch ─► RunHook(before_run) ─► GuardGit ─► Start ... Observe ...
-//	        ─► Kill ─► RestoreGit ─► RunHook(after_run) ─► Deliver ─► OpenPullRequest ─► Finish
+//	        ─► Kill ─► RestoreGit ─► RunHook(after_run) ─► Deliver ─► Finish
 //
 // An error is a *reconcile.Error with a stable code, or wraps context.Canceled or context.DeadlineExceeded.
 package host
@@ -79,8 +79,6 @@ type Run interface {
 	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
 	Fetch(ctx context.Context, r CloneRequest) (FetchAnswer, error)
 	Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error)
-	// OpenPullRequest opens a pull request for a branch that was pushed.
-	OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error)
 	// RunHook runs a script of the workflow in the workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
 	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores them. RunHook

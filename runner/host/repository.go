@@ -72,14 +72,6 @@ type DeliverAnswer struct {
 	Commits int
 }
 
-// GitHub is a repository on GitHub in which pull requests are opened.
-type GitHub struct {
-	API        string // its address
-	Repository string // owner/name
-	// Token is used if gh is not logged in. Empty: gh must be. TokenVar is the variable that contains it, for messages.
-	Token, TokenVar string
-}
-
 // GhHost returns the host of GitHub's API as gh names it.
 func GhHost(api string) string {
 	u, err := url.Parse(api)
@@ -90,24 +82,6 @@ func GhHost(api string) string {
 		return strings.TrimPrefix(u.Host, "api.")
 	}
 	return u.Host
-}
-
-// PullRequestRequest asks for a pull request that merges Branch, which has been pushed to Commit, into the base. None is opened if
-// Branch has an open one, or if a person has merged or closed one at Commit.
-type PullRequestRequest struct {
-	Repository     Repository
-	GitHub         GitHub
-	Branch, Commit string
-	Title, Body    string
-	Timeout        time.Duration
-	Env            []string // the operator's, in which gh is found
-}
-
-// PullRequestAnswer is the pull request of a branch.
-type PullRequestAnswer struct {
-	URL    string // empty if Base contains Commit
-	Opened bool   // by this request
-	By     string // the program or the variable whose rights were used
 }
 
 // Origin is the address of a repository, and a commit that it contained.
@@ -131,7 +105,6 @@ type Mirror interface {
 	Bundle(ctx context.Context, r CloneRequest, have []string) (BundleAnswer, io.ReadCloser, error)
 	// Deliver pushes the work of a run on another machine.
 	Deliver(ctx context.Context, r DeliverRequest, w Work) (DeliverAnswer, error)
-	OpenPullRequest(ctx context.Context, r PullRequestRequest) (PullRequestAnswer, error)
 }
 
 // BundleAnswer describes a bundle, and the clone to make from it.

@@ -71,18 +71,6 @@ func (r *run) moveOrigin(address string) error {
 	return r.space.SetOrigin(origin)
 }
 
-// OpenPullRequest implements host.Run.
-func (r *run) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (answer host.PullRequestAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
-	if err := r.held(); err != nil {
-		return answer, err
-	}
-	m := r.mirror(q.Repository, q.Env)
-	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the pull request", func(ctx context.Context) (host.PullRequestAnswer, error) {
-		return m.OpenPullRequest(ctx, q)
-	})
-}
-
 // mirror returns the mirror of a repository. Its git commands are marked as processes of the run. They do not use the caches and
 // temporary files of the workspace, where an agent could have left a socket of a credential helper.
 func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {

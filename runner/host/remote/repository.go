@@ -185,10 +185,3 @@ func inFlight[A any](ctx context.Context, more func() bool, next func(context.Co
 	}
 	return nil
 }
-
-// OpenPullRequest implements host.Run. The host takes no part in it.
-func (r run) OpenPullRequest(ctx context.Context, q host.PullRequestRequest) (host.PullRequestAnswer, error) {
-	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the pull request", func(ctx context.Context) (host.PullRequestAnswer, error) {
-		return r.Mirrors.Mirror(q.Repository, q.Env).OpenPullRequest(ctx, q)
-	})
-}

@@ -34,7 +34,7 @@ var settings = []string{
 	"core.commitGraph=false", "core.multiPackIndex=false", "pack.useBitmaps=false", "advice.detachedHead=false",
 }
 
-// commands runs git, and gh, for a mirror. The directory of the mirror may not exist yet.
+// commands runs git for a mirror. The directory of the mirror may not exist yet.
 type commands struct {
 	remote host.Repository
 	path   string   // of the mirror
@@ -111,7 +111,7 @@ var repositoryVars = []string{
 	"GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
 }
 
-// run runs a command. Its error consists of the lines that git, ssh and the remote, or gh, have written.
+// run runs a command. Its error consists of the lines that git, ssh and the remote have written.
 func (c *commands) run(cmd *exec.Cmd) error {
 	if err := proc.SealDescriptors(); err != nil { // ssh or a credential helper may stay in the background
 		return err
@@ -142,7 +142,7 @@ type outputError struct {
 func (e outputError) Error() string { return e.lines }
 func (e outputError) Unwrap() error { return e.err }
 
-// verb returns what git or gh was asked to do: git push, gh api.
+// verb returns what git was asked to do: git push.
 func verb(cmd *exec.Cmd) string {
 	return filepath.Base(cmd.Args[0]) + " " + cmd.Args[max(0, slices.Index(cmd.Args, "--no-pager"))+1]
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	forge "github.com/symphony-cron/symphony/forge/github"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
@@ -130,7 +131,7 @@ const LowKey = "tracker_low_until"
 
 // ForgetLimits makes the next pass ask the tracker, whatever its answers so far said about its allowance.
 func ForgetLimits(ctx context.Context, db *state.DB) error {
-	return errors.Join(db.SetMeta(ctx, LowKey, ""), db.SetMeta(ctx, github.LimitKey, ""))
+	return errors.Join(db.SetMeta(ctx, LowKey, ""), db.SetMeta(ctx, github.LimitKey, ""), db.SetMeta(ctx, forge.LimitKey, ""))
 }
 
 // longestLow limits the effect of a wrong clock. The tracker's rate limit windows are an hour long.

@@ -128,7 +128,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Repository: host.Repository{
 				URL: cfg.Repository.URL, Base: cfg.Repository.Base, Name: cfg.Repository.Name, Email: cfg.Repository.Email,
 			},
-			Branch: cfg.Repository, Deliver: cfg.Repository.Delivers(),
+			Branch: cfg.Repository, Deliver: cfg.Repository.Delivers(), Token: cfg.Repository.Token.Reveal(), TokenVar: cfg.Repository.TokenVar,
 		},
 		Handoff: runner.Handoff{State: cfg.Handoff.State, BlockedState: cmp.Or(cfg.Handoff.BlockedState, cfg.Handoff.State)},
 		Verify:  runner.Verify(cfg.Verify),
@@ -144,10 +144,6 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		OnApproval: approvals[cfg.Agent.OnApproval], AnswerTimeout: cfg.Agent.AnswerTimeout,
 		KeepGitConfig: cfg.Agent.KeepGitConfig, ResumeThread: cfg.Agent.ResumeThread, KeepRemoved: cfg.Workspace.KeepRemoved,
 	}
-	if r := cfg.Repository; r.OpensPullRequests() {
-		c.Repository.GitHub = host.GitHub{API: r.API, Repository: r.OwnerName}
-	}
-	c.Repository.GitHub.Token, c.Repository.GitHub.TokenVar = cfg.Repository.Token.Reveal(), cfg.Repository.TokenVar
 	for hook, line := range cfg.HookLines {
 		c.Hooks.Where[hook] = fmt.Sprintf("%s:%d", cfg.FileName, line)
 	}

@@ -3,12 +3,15 @@ package project
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -23,28 +26,34 @@ func (p *Project) GhToken(api string) string {
 	}
 	token, known := p.gh.Load(api)
 	if !known {
-		token, _ = p.gh.LoadOrStore(api, p.askGh(api))
+		// Those in variables were looked for before.
+		env := host.Scrub(p.Env.Environ, "GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+		stored, _ := askGh(context.Background(), api, env) // empty without one
+		token, _ = p.gh.LoadOrStore(api, stored)
 	}
 	return token.(string)
 }
 
-func (p *Project) askGh(api string) string {
-	program := proc.LookPath("gh", p.Env.Environ)
+// askGh asks gh, which answers with the token that it has stored or, if env has one, that of the variable. The error is the reason why there
+// is none.
+func askGh(ctx context.Context, api string, env []string) (string, error) {
+	program, name := proc.LookPath("gh", env), host.GhHost(api)
 	if program == "" {
-		return ""
+		return "", errors.New("gh is not installed")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ghBound)
+	ctx, cancel := context.WithTimeout(ctx, ghBound)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "auth", "token", "--hostname", host.GhHost(api))
+	cmd := exec.CommandContext(ctx, program, "auth", "token", "--hostname", name)
 	cmd.Dir, cmd.WaitDelay = "/", time.Second
-	// It answers with the token that it has stored. Those in variables were looked for before.
-	cmd.Env = append(host.Scrub(p.Env.Environ, "GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_DEBUG"),
-		"GH_PROMPT_DISABLED=1", "GH_NO_UPDATE_NOTIFIER=1")
+	cmd.Env = append(host.Scrub(env, "GH_DEBUG"), "GH_PROMPT_DISABLED=1", "GH_NO_UPDATE_NOTIFIER=1", "NO_COLOR=1", "GH_FORCE_TTY=")
+	complaint := &text.Tail{Limit: 1 << 10}
+	cmd.Stderr = complaint
 	out, err := cmd.Output()
-	if token := strings.TrimSpace(string(out)); err == nil && !strings.ContainsAny(token, " \n") {
-		return token
+	if token := strings.TrimSpace(string(out)); err == nil && token != "" && !strings.ContainsAny(token, " \n") {
+		return token, nil
 	}
-	return ""
+	said, _ := complaint.Text()
+	return "", fmt.Errorf("gh is not logged in to %s (%s)", name, cmp.Or(text.Visible(text.OneLine(string(said))), fmt.Sprint(err)))
 }
 
 // ghFiles is the directory in which gh stores its token, if the system has no keyring.

@@ -1,0 +1,151 @@
+// Package github is the adapter to the pull requests of a repository on GitHub. Adapter returns the value that the rest of the program uses.
+//
+// The codes of its errors are those of package transport with the prefix forge; forge_rate_limited, which wraps transport.RateLimited;
+// and reconcile.CodeForgeMoved: redirects are not followed, except to the log of a job, whose host does not get the token.
+package github
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/githubapi"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Options describe the repository and how to reach it.
+type Options struct {
+	transport.Options        // Key is the token
+	Repository        string // OWNER/NAME
+	By                string // what has the token: gh, or $ and the name of a variable
+	Renew             string // what to do if GitHub does not accept the token
+	// Memory keeps the end of a limit between processes. Nil: only this process remembers it.
+	Memory reconcile.TrackerMemory
+}
+
+// LimitKey is where Memory has the end of a limit, in milliseconds since 1970.
+const LimitKey = "forge" + githubapi.LimitSuffix
+
+// lacksRight is the shared client's hint of an error about what the token may do. explain replaces it.
+const lacksRight = "check the token"
+
+var service = transport.Service{
+	Name: "GitHub", Prefix: "forge", Paths: true, Header: githubapi.Header, Setting: "repository.api", Secret: "GitHub token", Word: "token",
+	CheckKey: lacksRight, CheckEndpoint: "correct it", Strange: "passes try again", Limited: "GitHub accepts no more requests of this account",
+	Separate: "account",
+}
+
+// What the token must be allowed.
+const (
+	readPulls, writePulls   = "read pull requests and checks", "write pull requests"
+	readActions, runActions = "read the Actions", "run the Actions"
+)
+
+// hub is the repository on GitHub.
+type hub struct {
+	*githubapi.Client
+	o Options
+}
+
+// Adapter returns the pull requests of a repository. It sends nothing.
+func Adapter(o Options) (*reconcile.Forge, error) {
+	api, err := githubapi.Connect(service, o.Options, o.Memory)
+	h := hub{api, o}
+	return &reconcile.Forge{
+		Name: service.Name,
+		Open: h.open, Number: h.number, Read: h.read, ReadChecks: h.readChecks, ReadLog: h.readLog, Rerun: h.rerun, Comment: h.comment,
+	}, err
+}
+
+// do sends a request to a path of the repository, for which the token needs a right. The answer has a status of success, or 302.
+func (h hub) do(ctx context.Context, right, method, path string, body any) (transport.Answer, error) {
+	a, err := h.Ask(ctx, transport.Request{Method: method, Path: "/repos/" + h.o.Repository + path, Body: body}, false)
+	switch {
+	case err != nil || a.Status/100 == 2 || a.Status == http.StatusFound:
+	case slices.Contains([]int{http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, a.Status):
+		err = h.moved("another name")
+	default:
+		err = h.Refusal(a, nil)
+	}
+	return a, h.explain(err, right)
+}
+
+func (h hub) moved(name string) error {
+	return reconcile.NewError(reconcile.CodeForgeMoved, fmt.Sprintf("GitHub has renamed or moved %s to %s", h.o.Repository, name),
+		"set repository.url to the present address of the repository, if that is the one that you mean")
+}
+
+// explain completes an error by what an operator can do.
+func (h hub) explain(err error, right string) error {
+	e, known := errors.AsType[*reconcile.Error](err)
+	limited := (*transport.RateLimited)(nil)
+	switch {
+	case !known:
+		return err
+	case errors.As(err, &limited):
+		e.Code = "forge_rate_limited"
+	case e.Status == http.StatusUnauthorized:
+		e.Hint = h.o.Renew
+	case e.Hint == lacksRight:
+		e.Hint = h.lacks(right)
+	case errors.Is(err, reconcile.ErrGone):
+		e.Hint = fmt.Sprintf("it does not exist at %s, or %s", h.Endpoint, h.lacks(right))
+	}
+	if status, failed := strings.CutPrefix(e.Message, "HTTP "); failed {
+		e.Message = "GitHub answers " + status
+	}
+	return err
+}
+
+func (h hub) lacks(right string) string {
+	return fmt.Sprintf("%s needs the right to %s of %s", h.o.By, right, h.o.Repository)
+}
+
+// gone returns the error of something that a query did not find.
+func (h hub) gone(message string) error {
+	return h.explain(&reconcile.Error{Code: "forge_graphql_errors", Message: h.Scrub(message), Err: reconcile.ErrGone}, readPulls)
+}
+
+// number implements reconcile.Forge.
+func (h hub) number(address string) int {
+	path, digits, _ := strings.Cut(address, "/pull/")
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 || !strings.HasSuffix(strings.ToLower(path), "/"+strings.ToLower(h.o.Repository)) {
+		return 0
+	}
+	return n
+}
+
+// query sends a GraphQL query about the repository and returns the repository's fields. A field is null if what it is about does not exist.
+func (h hub) query(ctx context.Context, query string, vars map[string]any) (fields map[string]json.RawMessage, err error) {
+	vars["owner"], vars["name"], _ = strings.Cut(h.o.Repository, "/")
+	data, missing, err := githubapi.GraphQL[struct {
+		Repository map[string]json.RawMessage `json:"repository"`
+	}](ctx, h.Client, query, vars, func(transport.GraphQLError) bool { return false })
+	if err != nil {
+		return nil, h.explain(err, readPulls)
+	}
+	name, err := decode[string](h, "name", data.Repository["nameWithOwner"])
+	switch {
+	case data.Repository == nil && len(missing) > 0:
+		err = h.gone(transport.Messages(missing))
+	case err == nil && !strings.EqualFold(name, h.o.Repository):
+		err = h.moved(text.Visible(name))
+	}
+	return data.Repository, err
+}
+
+// decode reads a field of an answer.
+func decode[T any](h hub, what string, raw json.RawMessage) (v T, err error) {
+	if wrong := json.Unmarshal(raw, &v); wrong != nil {
+		err = h.Unreadable("no "+what, raw, wrong)
+	}
+	return v, err
+}

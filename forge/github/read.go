@@ -1,0 +1,252 @@
+package github
+
+import (
+	"cmp"
+	"context"
+	_ "embed" // the queries
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	batch      = 50   // pull requests of one request
+	maxName    = 255  // bytes of the name of a check, a branch or a file
+	maxAddress = 2048 // bytes of the address of a check
+)
+
+// The queries. The fragments that a query uses are appended to it.
+var (
+	//go:embed query/pull.graphql
+	pullFields string
+	//go:embed query/checks.graphql
+	checkFields string
+	//go:embed query/commit.graphql
+	commitQuery string
+	//go:embed query/branch.graphql
+	branchQuery string
+	//go:embed query/comments.graphql
+	commentsQuery string
+)
+
+// list is a connection of GraphQL.
+type list[T any] struct {
+	Nodes    []T `json:"nodes"`
+	PageInfo struct {
+		Next     bool   `json:"hasNextPage"`
+		Previous bool   `json:"hasPreviousPage"`
+		End      string `json:"endCursor"`
+	} `json:"pageInfo"`
+}
+
+// commit is a commit with its checks.
+type commit struct {
+	OID    string `json:"oid"`
+	Rollup struct {
+		Contexts list[check] `json:"contexts"`
+	} `json:"statusCheckRollup"`
+}
+
+// check is a CheckRun, which is of GitHub Actions if it has a workflow, or a StatusContext. In the queries, the fields that are also those of
+// the core have its names.
+type check struct {
+	reconcile.Check
+	Status string `json:"status"`
+	Ended  string `json:"conclusion"`
+	Suite  struct {
+		Run *struct {
+			Workflow struct {
+				Name string `json:"name"`
+			} `json:"workflow"`
+		} `json:"workflowRun"`
+	} `json:"checkSuite"`
+}
+
+// pull is a pull request.
+type pull struct {
+	reconcile.Pull
+	Commits list[struct {
+		Commit commit `json:"commit"`
+	}] `json:"commits"`
+	Reviews list[review] `json:"reviews"`
+}
+
+type review struct {
+	reconcile.Review
+	Author *struct {
+		Type  string `json:"__typename"`
+		Login string `json:"login"`
+	} `json:"author"`
+	Commit   commit                        `json:"commit"`
+	Comments list[reconcile.ReviewComment] `json:"comments"`
+}
+
+// checkStates are the states of checks by GitHub's words. A check that has ended with another word has no verdict.
+var checkStates = map[string]string{
+	"SUCCESS": reconcile.CheckSuccess, "FAILURE": reconcile.CheckFailure, "TIMED_OUT": reconcile.CheckFailure,
+	"STARTUP_FAILURE": reconcile.CheckFailure, "ERROR": reconcile.CheckFailure, "NEUTRAL": reconcile.CheckSkipped,
+	"SKIPPED": reconcile.CheckSkipped, "PENDING": reconcile.CheckPending, "EXPECTED": reconcile.CheckPending,
+}
+
+// job finds the numbers of the run and the job in the address of a check of GitHub Actions. GraphQL has only 32 bits of them.
+var job = text.Pattern(`/actions/runs/(\d{1,18})/job/(\d{1,18})$`)
+
+// value returns the check.
+func (c check) value() reconcile.Check {
+	if run := c.Suite.Run; run != nil {
+		c.Name = run.Workflow.Name + " / " + c.Name
+		if m := job().FindStringSubmatch(c.URL); m != nil {
+			c.Run, _ = strconv.ParseInt(m[1], 10, 64)
+			c.Job, _ = strconv.ParseInt(m[2], 10, 64)
+		}
+	}
+	if c.Status == "COMPLETED" || c.State != "" {
+		c.State = cmp.Or(checkStates[c.Ended+c.State], reconcile.CheckOpen)
+	}
+	c.State = cmp.Or(c.State, reconcile.CheckPending)
+	shorten(maxName, &c.Name)
+	shorten(maxAddress, &c.URL)
+	return c.Check
+}
+
+// shorten cuts texts to a number of bytes.
+func shorten(limit int, texts ...*string) {
+	for _, t := range texts {
+		*t = text.Short(*t, limit)
+	}
+}
+
+// read implements reconcile.Forge.
+func (h hub) read(ctx context.Context, numbers []int) (map[int]reconcile.Pull, error) {
+	found := make(map[int]reconcile.Pull, len(numbers))
+	for part := range slices.Chunk(numbers, batch) {
+		if err := h.readBatch(ctx, part, reconcile.MaxReviews, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// readBatch adds pull requests with that many reviews to found. If people have written so much that the answer is too large, it asks for
+// half of the pull requests at a time, and for half of the reviews of a single one.
+func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found map[int]reconcile.Pull) error {
+	var body strings.Builder
+	for _, n := range numbers {
+		fmt.Fprintf(&body, "    p%d: pullRequest(number: %d) { ...Pull }\n", n, n)
+	}
+	fields, err := h.query(ctx, "query SymphonyPulls($owner: String!, $name: String!, $reviews: Int!) {\n"+
+		"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n"+body.String()+"  }\n}\n"+pullFields+checkFields, map[string]any{"reviews": reviews})
+	e, _ := errors.AsType[*reconcile.Error](err)
+	switch half := len(numbers) / 2; {
+	case e != nil && e.Code == "answer_too_large" && half > 0:
+		if err = h.readBatch(ctx, numbers[:half], reviews, found); err == nil {
+			err = h.readBatch(ctx, numbers[half:], reviews, found)
+		}
+		return err
+	case e != nil && e.Code == "answer_too_large" && reviews > 1:
+		return h.readBatch(ctx, numbers, reviews/2, found)
+	case err != nil:
+		return err
+	}
+	for _, n := range numbers {
+		p, err := decode[*pull](h, "pull request", fields[fmt.Sprint("p", n)])
+		switch {
+		case err != nil:
+			return err
+		case p == nil: // it does not exist
+			continue
+		case p.Number != n:
+			return h.Fail("forge_unknown_payload", fmt.Sprintf("the answer contains pull request %d instead of %d", p.Number, n))
+		}
+		for _, newest := range p.Commits.Nodes {
+			if p.Checks, err = h.allChecks(ctx, newest.Commit); err != nil {
+				return err
+			}
+		}
+		found[n] = p.value()
+	}
+	return nil
+}
+
+// value returns the pull request.
+func (p *pull) value() reconcile.Pull {
+	p.State, p.Mergeable, p.ReviewsCut = strings.ToLower(p.State), strings.ToLower(p.Mergeable), p.Reviews.PageInfo.Previous
+	shorten(maxName, &p.Branch, &p.Base)
+	for _, r := range p.Reviews.Nodes {
+		if r.State != "PENDING" {
+			p.Pull.Reviews = append(p.Pull.Reviews, r.value())
+		}
+	}
+	return p.Pull
+}
+
+func (r review) value() reconcile.Review {
+	v := r.Review
+	v.Role, v.State, v.Commit, v.Author = strings.ToLower(v.Role), strings.ToLower(v.State), r.Commit.OID, "ghost"
+	if a := r.Author; a != nil {
+		v.Author, v.Bot = a.Login, a.Type == "Bot"
+	}
+	if v.Bot { // a user could have the same login
+		v.Author += "[bot]"
+	}
+	shorten(reconcile.MaxReviewText, &v.Body)
+	v.Comments, v.CommentsCut = r.Comments.Nodes, r.Comments.PageInfo.Next
+	for i := range v.Comments {
+		shorten(maxName, &v.Comments[i].File)
+		shorten(reconcile.MaxReviewText, &v.Comments[i].Body)
+	}
+	return v
+}
+
+// readChecks implements reconcile.Forge.
+func (h hub) readChecks(ctx context.Context, ref string) (reconcile.Checks, error) {
+	c, err := h.readCommit(ctx, ref, nil)
+	if err != nil {
+		return reconcile.Checks{}, err
+	}
+	return h.allChecks(ctx, *c)
+}
+
+var commitID = text.Pattern(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
+// readCommit reads a commit, or the newest commit of a branch, with a page of its checks.
+func (h hub) readCommit(ctx context.Context, ref string, after any) (*commit, error) {
+	if !commitID().MatchString(ref) {
+		ref = "refs/heads/" + ref
+	}
+	fields, err := h.query(ctx, commitQuery+checkFields, map[string]any{"ref": ref, "after": after})
+	if err != nil {
+		return nil, err
+	}
+	c, err := decode[*commit](h, "commit", fields["object"])
+	if err == nil && (c == nil || c.OID == "") {
+		err = h.gone("there is no commit " + ref)
+	}
+	return c, err
+}
+
+// allChecks returns the checks of a commit, sorted by their names. It reads those that are not on the first page.
+func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) {
+	checks := reconcile.Checks{Commit: c.OID}
+	for {
+		page := c.Rollup.Contexts
+		checks.List = append(checks.List, text.Map(page.Nodes, check.value)...)
+		if checks.Cut = page.PageInfo.Next; !checks.Cut || len(checks.List) >= reconcile.MaxChecks || len(page.Nodes) == 0 {
+			break
+		}
+		next, err := h.readCommit(ctx, c.OID, page.PageInfo.End)
+		if err != nil {
+			return checks, err
+		}
+		c = *next
+	}
+	slices.SortStableFunc(checks.List, func(a, b reconcile.Check) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Job, b.Job))
+	})
+	return checks, nil
+}
