@@ -195,10 +195,11 @@ func (r review) value() reconcile.Review {
 		v.Author += "[bot]"
 	}
 	shorten(reconcile.MaxReviewText, &v.Body)
-	v.Comments, v.CommentsCut = r.Comments.Nodes, r.Comments.PageInfo.Next
-	for i := range v.Comments {
-		shorten(maxName, &v.Comments[i].File)
-		shorten(reconcile.MaxReviewText, &v.Comments[i].Body)
+	v.CommentsCut = r.Comments.PageInfo.Next
+	for _, c := range r.Comments.Nodes {
+		shorten(maxName, &c.File)
+		shorten(reconcile.MaxReviewText, &c.Body)
+		v.Comments = append(v.Comments, c)
 	}
 	return v
 }

@@ -86,7 +86,8 @@ func (x *execution) complete(value any, set ast.SelectionSet, args map[string]an
 		if v == nil {
 			return nil
 		}
-		out, typ := object{}, fmt.Sprint(v["__typename"])
+		out := object{}
+		typ, _ := v["__typename"].(string) // empty for an object of which there is one type
 		for _, f := range x.asked.Fields(set, typ) {
 			x.path = append(x.path, f.Alias)
 			out[f.Alias] = x.field(v, f)
@@ -145,7 +146,7 @@ func pageNode(list connection, args map[string]any) node {
 	if last > 0 {
 		some = list[max(0, len(list)-last):]
 	}
-	info := node{"hasNextPage": first > 0 && len(some) < len(list), "endCursor": nil}
+	info := node{"hasNextPage": first > 0 && len(some) < len(list), "hasPreviousPage": last > 0 && len(some) < len(list), "endCursor": nil}
 	if len(some) > 0 {
 		info["endCursor"] = cursor(some[len(some)-1])
 	}
@@ -192,24 +193,32 @@ func userNode(login string) node {
 	return node{"id": fmt.Sprint("U_", userID(login)), "login": login}
 }
 
-func (s *Server) repositoryNode(r *repository) node {
+func (c *call) repositoryNode(r *repository) node {
 	return node{
-		"id": fmt.Sprint("R_", r.id), "nameWithOwner": r.name, "url": siteURL + r.name, "hasIssuesEnabled": !s.NoIssues, "isArchived": s.Archived,
+		"id": fmt.Sprint("R_", r.id), "nameWithOwner": r.name, "url": siteURL + r.name, "hasIssuesEnabled": !c.NoIssues, "isArchived": c.Archived,
 		"viewerPermission": "WRITE", "labels": connection(text.Map(r.labels, r.labelNode)),
 		"issue": resolver(func(args map[string]any) any {
 			i := r.find(number(args["number"]))
 			if i == nil || !i.exists() || i.Pull {
 				panic(notFound("an Issue with the number of %d.", number(args["number"])))
 			}
-			return s.issueNode(i)
+			return c.issueNode(i)
 		}),
-		"issues": resolver(func(args map[string]any) any { return s.issueNodes(r, args) }),
+		"issues": resolver(func(args map[string]any) any { return c.issueNodes(r, args) }),
 		"assignableUsers": resolver(func(args map[string]any) any {
 			part, _ := args["query"].(string)
 			like := func(login string) bool { return strings.Contains(login, strings.ToLower(part)) }
 			return connection(text.Map(text.Filter(users, like), userNode))
 		}),
-		"pullRequests": resolver(func(args map[string]any) any { return r.pullNodes(args) }),
+		"pullRequests": resolver(func(args map[string]any) any { return c.pullNodes(r, args) }),
+		"pullRequest": resolver(func(args map[string]any) any {
+			p := text.First(r.pulls, func(p *pull) bool { return p.Number == number(args["number"]) })
+			if p == nil {
+				panic(notFound("a PullRequest with the number of %d.", number(args["number"])))
+			}
+			return c.pullNode(r, p)
+		}),
+		"defaultBranchRef": node{"id": "REF", "name": c.defaultBranch(c.r.Context())}, "object": resolver(c.objectNode),
 	}
 }
 
@@ -259,26 +268,66 @@ func (s *Server) issueNode(i *Issue) node {
 	return n
 }
 
-func (r *repository) pullNodes(args map[string]any) connection {
-	list := text.Filter(r.pulls, func(p *pull) bool { return args["headRefName"] == p.Branch })
-	return ordered(text.Map(list, r.pullNode), args)
+func (c *call) pullNodes(r *repository, args map[string]any) connection {
+	list := text.Filter(r.pulls, func(p *pull) bool { return args["headRefName"] == p.Branch && !c.hide })
+	c.hide = false
+	return ordered(text.Map(list, func(p *pull) node { return c.pullNode(r, p) }), args)
 }
 
-func (r *repository) pullNode(p *pull) node {
-	state, review, rollup := strings.ToUpper(p.State), any(nil), node(nil)
+func (c *call) pullNode(r *repository, p *pull) node {
+	state, review := strings.ToUpper(p.State), any(nil)
 	if p.Merged {
 		state = "MERGED"
 	}
 	if p.Review != "" {
 		review = p.Review
 	}
-	if p.Checks != "" {
-		rollup = node{"state": p.Checks}
+	mergeable := func(map[string]any) any {
+		switch {
+		case p.State != "open" || p.unsure:
+			p.unsure = false
+			return "UNKNOWN"
+		case p.Conflict:
+			return "CONFLICTING"
+		}
+		return "MERGEABLE"
+	}
+	comments := text.Map(p.issue.Comments, func(o Comment) node {
+		return node{"id": nodeID("IC", o.ID), "body": o.Body, "viewerDidAuthor": o.Author == c.user}
+	})
+	reviews := connection{}
+	for i, r := range p.Reviews {
+		reviews = append(reviews, r.node(int64(i)))
 	}
 	return node{
-		"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number), "state": state,
-		"isDraft": p.Draft, "isCrossRepository": false, "reviewDecision": review, "createdAt": p.issue.CreatedAt,
-		"commits": connection{{"id": nodeID("PRC", p.issue.ID), "commit": node{"statusCheckRollup": rollup}}},
+		"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "number": p.Number, "url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
+		"state": state, "isDraft": p.Draft, "isCrossRepository": p.Foreign, "reviewDecision": review, "createdAt": p.issue.CreatedAt,
+		"headRefName": p.Branch, "headRefOid": p.Commit, "baseRefName": p.Base, "mergeable": resolver(mergeable), "comments": connection(comments),
+		"commits": connection{{"id": nodeID("PRC", p.issue.ID), "commit": c.commitNode(p.Commit, p.Checks)}}, "reviews": reviews,
+	}
+}
+
+func (r Review) node(id int64) node {
+	author, commit, at, lines := node(nil), node(nil), any(r.At), connection{}
+	if r.Author != "" {
+		author = node{"__typename": map[bool]string{true: "Bot", false: "User"}[r.Bot], "login": r.Author}
+	}
+	if r.Commit != "" {
+		commit = node{"__typename": "Commit", "oid": r.Commit}
+	}
+	if r.State == "PENDING" {
+		at = nil
+	}
+	for i, l := range r.Lines {
+		line := any(l.Line)
+		if l.Line == 0 {
+			line = nil
+		}
+		lines = append(lines, node{"id": nodeID("PRRC", int64(i)), "path": l.Path, "line": line, "body": l.Body})
+	}
+	return node{
+		"id": nodeID("PRR", id), "author": author, "authorAssociation": cmp.Or(r.Role, "NONE"), "authorCanPushToRepository": r.Writer,
+		"state": r.State, "submittedAt": at, "body": r.Body, "commit": commit, "comments": lines,
 	}
 }
 

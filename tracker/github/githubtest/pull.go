@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 )
@@ -20,13 +21,39 @@ type Pull struct {
 	Commit                          string // the last one while it was open
 	Merged, Draft                   bool
 	Review                          string // GitHub's decision: APPROVED, CHANGES_REQUESTED, REVIEW_REQUIRED or empty
+	Conflict                        bool   // it can't be merged
+	Foreign                         bool   // its branch is in a fork
+	Reviews                         []Review
 	Checks                          string // GitHub's state of all checks: SUCCESS, FAILURE, PENDING, ERROR, EXPECTED or empty
+}
+
+// Review is a review of a pull request.
+type Review struct {
+	Author string // login; empty for a deleted account
+	Bot    bool   // the author is an app
+	Role   string // OWNER, MEMBER, CONTRIBUTOR and others
+	Writer bool   // the author may push
+	State  string // APPROVED, CHANGES_REQUESTED, COMMENTED, DISMISSED, or PENDING before it is submitted
+	Body   string
+	Commit string
+	At     time.Time
+	Lines  []LineComment
+}
+
+// LineComment is a comment of a review.
+type LineComment struct {
+	Path string
+	Line int // 0 if the line is not there any more
+	Body string
 }
 
 // pull is a pull request and its issue.
 type pull struct {
 	Pull
 	issue *Issue
+	base  string // the newest commit of Base
+	// unsure: whether it can be merged is not known at the first request after a push.
+	unsure bool
 }
 
 // Pulls returns all pull requests of the first repository, the oldest first.
@@ -55,7 +82,7 @@ func (s *Server) addPull(r *repository, p Pull, author string) (*pull, error) {
 		return nil, err
 	}
 	p.Number = i.Number
-	made := &pull{p, i}
+	made := &pull{Pull: p, issue: i}
 	r.pulls = append(r.pulls, made)
 	return made, nil
 }
@@ -80,19 +107,17 @@ func (s *Server) End(ctx context.Context, number int) error {
 	return s.EditPull(ctx, number, func(p *Pull) { p.State = "closed" })
 }
 
-// follow moves open pull requests to the commits of their branches.
+// follow moves open pull requests to the commits of their branches and bases.
 func (s *Server) follow(ctx context.Context) {
 	for _, p := range s.repos[0].pulls {
 		p.State = p.issue.State
-		if p.State == "open" && s.Remote != "" {
-			p.Commit = cmp.Or(s.commitOf(ctx, p.Branch), p.Commit)
+		if p.State != "open" || s.Remote == "" && len(s.heads) == 0 {
+			continue
 		}
+		commit, base := cmp.Or(s.commitOf(ctx, p.Branch), p.Commit), s.commitOf(ctx, p.Base)
+		p.unsure = p.unsure || commit != p.Commit || base != p.base && p.base != ""
+		p.Commit, p.base = commit, base
 	}
-}
-
-func (s *Server) commitOf(ctx context.Context, branch string) string {
-	out, _ := exec.CommandContext(ctx, "git", "--git-dir", s.Remote, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch).Output()
-	return strings.TrimSpace(string(out))
 }
 
 func (c *call) listPulls() answer {

@@ -89,11 +89,12 @@ func userObject(login string) object {
 
 func (r *repository) url() string { return apiURL + "repos/" + r.name }
 
-func (r *repository) object() object {
+func (c *call) repoObject() object {
+	r := c.repo
 	_, name, _ := strings.Cut(r.name, "/")
 	return object{
 		"id": r.id, "node_id": fmt.Sprint("R_", r.id), "name": name, "full_name": r.name, "owner": userObject(r.owner()), "url": r.url(),
-		"html_url": siteURL + r.name, "default_branch": "main",
+		"html_url": siteURL + r.name, "default_branch": c.defaultBranch(c.r.Context()),
 	}
 }
 

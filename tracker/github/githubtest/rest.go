@@ -23,7 +23,7 @@ var routes = []route{
 	{"GET", "/", func(*call) answer { return ok(object{"current_user_url": apiURL + "user"}) }},
 	{"POST", "/graphql", (*call).graphQL},
 	{"GET", "/user", func(c *call) answer { return ok(userObject(c.user)) }},
-	{"GET", "REPO", func(c *call) answer { return ok(c.repo.object()) }},
+	{"GET", "REPO", func(c *call) answer { return ok(c.repoObject()) }},
 	{"GET", "REPO/issues", (*call).listIssues},
 	{"PATCH", "REPO/issues/comments/{comment_id}", (*call).editComment},
 	{"GET", "ISSUE", (*call).getIssue},
@@ -35,6 +35,8 @@ var routes = []route{
 	{"DELETE", "ISSUE/labels/{name}", (*call).removeLabel},
 	{"GET", "REPO/pulls", (*call).listPulls},
 	{"POST", "REPO/pulls", (*call).openPull},
+	{"GET", "REPO/actions/jobs/{job_id}/logs", (*call).jobLog},
+	{"POST", "REPO/actions/runs/{run_id}/rerun-failed-jobs", (*call).rerun},
 	{"GET", "/orgs/BOARD/fields", (*call).listFields},
 	{"PATCH", "/orgs/BOARD/items/{item_id}", (*call).editItem},
 }

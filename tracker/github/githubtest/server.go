@@ -3,7 +3,7 @@
 // Enterprise, below /api/v3; also to a client that uses it as a proxy, such as gh, for which its name is github.localhost.
 //
 // A request is logged, made to fail if a test ordered that (failure.go), authenticated, counted against an allowance and answered:
-// rest.go has the routes, issue.go, pull.go and repository.go what they answer, graphql.go the GraphQL API, and board.go
+// rest.go has the routes, issue.go, pull.go, actions.go and repository.go what they answer, graphql.go the GraphQL API, and board.go
 // and board_rest.go projects. An answer to GET has an ETag, and a repeated request is answered 304, which costs nothing.
 //
 // If the environment names GitHub's published descriptions (schema.go, package openapi), requests and answers are checked by them. A
@@ -44,8 +44,9 @@ type Server struct {
 	Errorf   func(format string, args ...any)
 	NoIssues bool // the repositories have no issues
 	Archived bool // the repositories are archived
+	NoLogs   bool // the host of logs refuses requests
 
-	http *httptest.Server
+	http, storage *httptest.Server // storage has logs
 
 	mu       sync.Mutex
 	repos    []*repository
@@ -53,10 +54,12 @@ type Server struct {
 	comment  int // how many comments were made, for ids that tests can predict
 	log      []Request
 	failures graphqltest.Failures
-	rest     allowance // of the REST API
-	points   allowance // of the GraphQL API
-	board    *board    // nil for none
-	hide     bool      // the next list of pull requests is empty
+	rest     allowance          // of the REST API
+	points   allowance          // of the GraphQL API
+	board    *board             // nil for none
+	checks   map[string][]Check // by commit
+	heads    map[string]string  // the commits of branches without a Remote
+	hide     bool               // the next list of pull requests is empty
 }
 
 // users are the logins of all accounts, the owner of the tokens first.
@@ -78,6 +81,7 @@ func (s *Server) Start() {
 		s.Now = time.Now
 	}
 	s.rest, s.points = allowance{name: "core", limit: 5000}, allowance{name: "graphql", limit: 5000}
+	s.checks, s.heads = map[string][]Check{}, map[string]string{}
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
 	s.failures.Kinds = slices.AppendSeq([]string{FailClose, FailMalformed}, maps.Keys(refusals))
@@ -91,6 +95,9 @@ func (s *Server) URL() string { return s.http.URL }
 // Close ends the server and all its requests.
 func (s *Server) Close() {
 	s.http.Close()
+	if s.storage != nil {
+		s.storage.Close()
+	}
 }
 
 // Log returns the requests in the order of their answers.

@@ -1,0 +1,194 @@
+package githubtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// Check is a check of a commit: a job of GitHub Actions if it has a Workflow, a check of another app, or a commit status.
+type Check struct {
+	Name     string
+	Workflow string // the name of the workflow
+	Run, Job int64  // the numbers of its run and of the job
+	// State is a conclusion, such as FAILURE, or QUEUED or IN_PROGRESS; of a status SUCCESS, FAILURE, ERROR, PENDING or EXPECTED.
+	State  string
+	Status bool   // it is a commit status
+	URL    string // of others than jobs
+	// Log is the log of a job, repeated that many times; empty if it was deleted.
+	Log    string
+	Repeat int
+}
+
+func (c Check) atWork() bool {
+	return slices.Contains([]string{"QUEUED", "IN_PROGRESS", "WAITING"}, c.State)
+}
+
+// SetChecks replaces the checks of a commit.
+func (s *Server) SetChecks(commit string, checks ...Check) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checks[commit] = checks
+}
+
+// Push sets the newest commit of a branch, if the server has no Remote.
+func (s *Server) Push(branch, commit string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heads[branch] = commit
+}
+
+func (s *Server) commitOf(ctx context.Context, branch string) string {
+	if s.Remote == "" {
+		return s.heads[branch]
+	}
+	return s.git(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
+}
+
+func (s *Server) defaultBranch(ctx context.Context) string {
+	if s.Remote == "" {
+		return "main"
+	}
+	return s.git(ctx, "symbolic-ref", "--short", "HEAD")
+}
+
+func (s *Server) git(ctx context.Context, args ...string) string {
+	out, _ := exec.CommandContext(ctx, "git", append([]string{"--git-dir", s.Remote}, args...)...).Output()
+	return strings.TrimSpace(string(out))
+}
+
+// objectNode returns the commit that an expression names; nil if there is none.
+func (c *call) objectNode(args map[string]any) any {
+	oid := fmt.Sprint(args["expression"])
+	if branch, is := strings.CutPrefix(oid, "refs/heads/"); is {
+		oid = c.commitOf(c.r.Context(), branch)
+	}
+	if _, checked := c.checks[oid]; !checked && c.git(c.r.Context(), "rev-parse", "--verify", "--quiet", oid+"^{commit}") == "" {
+		return node(nil)
+	}
+	return c.commitNode(oid, "")
+}
+
+// commitNode is a commit with its checks. Their state is the given one, if any.
+func (s *Server) commitNode(oid, state string) node {
+	rollup, checks := node(nil), s.checks[oid]
+	if state != "" || len(checks) > 0 {
+		if state == "" {
+			state = "SUCCESS"
+			for _, c := range checks {
+				if c.State == "FAILURE" || c.State == "ERROR" {
+					state = c.State
+				}
+			}
+		}
+		contexts := make(connection, 0, len(checks))
+		for i, c := range checks {
+			contexts = append(contexts, s.checkNode(c, i))
+		}
+		rollup = node{"id": "SCR_" + oid, "state": state, "contexts": contexts}
+	}
+	return node{"__typename": "Commit", "id": "C_" + oid, "oid": oid, "statusCheckRollup": rollup}
+}
+
+func (s *Server) checkNode(c Check, i int) node {
+	if c.Status {
+		return node{"__typename": "StatusContext", "id": fmt.Sprint("SC_", i), "context": c.Name, "state": c.State, "targetUrl": text.OrNull(c.URL)}
+	}
+	status, conclusion, run := "COMPLETED", any(c.State), node(nil)
+	if c.atWork() {
+		status, conclusion = c.State, nil
+	}
+	if c.Workflow != "" {
+		run = node{"id": fmt.Sprint("WFR_", c.Run), "workflow": node{"id": "W_" + c.Workflow, "name": c.Workflow}}
+		c.URL = fmt.Sprint(siteURL, s.repos[0].name, "/actions/runs/", c.Run, "/job/", c.Job)
+	}
+	return node{
+		"__typename": "CheckRun", "id": fmt.Sprint("CR_", i), "name": c.Name, "status": status, "conclusion": conclusion,
+		"detailsUrl": text.OrNull(c.URL), "checkSuite": node{"id": "CS", "workflowRun": run},
+	}
+}
+
+// job returns the job with a number; nil if there is none.
+func (s *Server) job(number string) *Check {
+	for _, list := range s.checks {
+		for i := range list {
+			if fmt.Sprint(list[i].Job) == number && list[i].Workflow != "" {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// jobLog redirects to the log of a job, on a host that must not get the token.
+func (c *call) jobLog() answer {
+	job := c.job(c.named["job_id"])
+	switch {
+	case job == nil || job.atWork():
+		return missing
+	case job.Log == "":
+		return problem(http.StatusGone, "Server Error")
+	}
+	if c.storage == nil {
+		c.storage = httptest.NewServer(http.HandlerFunc(c.Server.serveLog))
+	}
+	c.header.Set("Location", fmt.Sprint(c.storage.URL, "/logs/", job.Job, "?sig=", LogSignature))
+	return answer{http.StatusFound, nil}
+}
+
+// LogSignature is the secret in the address of a log.
+const LogSignature = "c2lnbmF0dXJl"
+
+func (s *Server) serveLog(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	job, _ := s.job(strings.TrimPrefix(r.URL.Path, "/logs/")), s.storage
+	if r.Header.Get("Authorization") != "" {
+		s.Errorf("the token was sent to the host of a log")
+	}
+	refused, log, repeat := s.NoLogs || r.URL.Query().Get("sig") != LogSignature || job == nil, "", 0
+	if !refused {
+		log, repeat = job.Log, max(1, job.Repeat)
+	}
+	s.mu.Unlock()
+	if refused {
+		http.Error(w, "AuthenticationFailed", http.StatusForbidden)
+		return
+	}
+	for range repeat {
+		if _, err := io.WriteString(w, log); err != nil {
+			return
+		}
+	}
+}
+
+// rerun starts the failed jobs of a run again, as new jobs.
+func (c *call) rerun() answer {
+	var of []*Check
+	for _, list := range c.checks {
+		for i := range list {
+			if strconv.FormatInt(list[i].Run, 10) == c.named["run_id"] {
+				of = append(of, &list[i])
+			}
+		}
+	}
+	switch {
+	case len(of) == 0:
+		return missing
+	case slices.ContainsFunc(of, func(check *Check) bool { return check.atWork() }):
+		return problem(http.StatusForbidden, "This workflow run is already running")
+	}
+	for _, check := range of {
+		if check.State == "FAILURE" {
+			check.State, check.Job = "QUEUED", check.Job+1000
+		}
+	}
+	return answer{http.StatusCreated, object{}}
+}
