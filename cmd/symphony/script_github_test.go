@@ -28,7 +28,7 @@ import (
 //	github end NUMBER         closes a pull request
 //	github judge NUMBER CHECKS REVIEW   sets the checks and the review of a pull request, in GitHub's words
 //	github pulls              prints all pull requests
-//	github pull-requests [METHOD...]  fails unless the repository's pull requests were asked so since the last clear, and clears
+//	github pull-requests [query|METHOD...]  fails unless the repository's pull requests were asked so since the last clear, and clears
 func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := stageOf(ts).github
 	verb, rest := args[0], args[1:]
@@ -92,7 +92,10 @@ func githubRequests(ts *testscript.TestScript, s *githubtest.Server, verb, want 
 	var all, methods []string
 	for _, r := range s.Log() {
 		all = append(all, r.String())
-		if path, _, _ := strings.Cut(r.Path, "?"); strings.HasSuffix(path, "/pulls") {
+		switch path, _, _ := strings.Cut(r.Path, "?"); {
+		case path == "/graphql":
+			methods = append(methods, "query")
+		case strings.HasSuffix(path, "/pulls"):
 			methods = append(methods, r.Method)
 		}
 	}

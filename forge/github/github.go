@@ -100,6 +100,8 @@ func (h hub) explain(err error, right string) error {
 	}
 	if status, failed := strings.CutPrefix(e.Message, "HTTP "); failed {
 		e.Message = "GitHub answers " + status
+	} else if e.Code == "forge_graphql_errors" {
+		e.Message = "GitHub answers: " + e.Message
 	}
 	return err
 }
@@ -109,8 +111,8 @@ func (h hub) lacks(right string) string {
 }
 
 // gone returns the error of something that a query did not find.
-func (h hub) gone(message string) error {
-	return h.explain(&reconcile.Error{Code: "forge_graphql_errors", Message: h.Scrub(message), Err: reconcile.ErrGone}, readPulls)
+func (h hub) gone(right, message string) error {
+	return h.explain(&reconcile.Error{Code: "forge_graphql_errors", Message: h.Scrub(message), Err: reconcile.ErrGone}, right)
 }
 
 // number implements reconcile.Forge.
@@ -123,19 +125,19 @@ func (h hub) number(address string) int {
 	return n
 }
 
-// query sends a GraphQL query about the repository and returns the repository's fields. A field is null if what it is about does not exist.
-func (h hub) query(ctx context.Context, query string, vars map[string]any) (fields map[string]json.RawMessage, err error) {
+// query sends a GraphQL query about the repository, for which the token needs a right, and returns the repository's fields. A field is null if what it is about does not exist.
+func (h hub) query(ctx context.Context, right, query string, vars map[string]any) (fields map[string]json.RawMessage, err error) {
 	vars["owner"], vars["name"], _ = strings.Cut(h.o.Repository, "/")
 	data, missing, err := githubapi.GraphQL[struct {
 		Repository map[string]json.RawMessage `json:"repository"`
 	}](ctx, h.Client, query, vars, func(transport.GraphQLError) bool { return false })
 	if err != nil {
-		return nil, h.explain(err, readPulls)
+		return nil, h.explain(err, right)
 	}
 	name, err := decode[string](h, "name", data.Repository["nameWithOwner"])
 	switch {
 	case data.Repository == nil && len(missing) > 0:
-		err = h.gone(transport.Messages(missing))
+		err = h.gone(right, transport.Messages(missing))
 	case err == nil && !strings.EqualFold(name, h.o.Repository):
 		err = h.moved(text.Visible(name))
 	}

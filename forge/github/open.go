@@ -44,7 +44,7 @@ func (h hub) open(ctx context.Context, n reconcile.NewPull) (opened reconcile.Op
 // find returns the open pull request of a branch, or else one that was merged or closed when the branch was at the commit; and the base of
 // a new one.
 func (h hub) find(ctx context.Context, n reconcile.NewPull) (found, base string, err error) {
-	fields, err := h.query(ctx, branchQuery, map[string]any{"branch": n.Branch})
+	fields, err := h.query(ctx, writePulls, branchQuery, map[string]any{"branch": n.Branch})
 	if err != nil {
 		return "", "", err
 	}
@@ -73,7 +73,7 @@ func (h hub) find(ctx context.Context, n reconcile.NewPull) (found, base string,
 
 // comment implements reconcile.Forge.
 func (h hub) comment(ctx context.Context, number int, marker, body string) error {
-	fields, err := h.query(ctx, commentsQuery, map[string]any{"number": number})
+	fields, err := h.query(ctx, writePulls, commentsQuery, map[string]any{"number": number})
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (h hub) comment(ctx context.Context, number int, marker, body string) error
 	case err != nil:
 		return err
 	case pull == nil:
-		return h.gone(fmt.Sprint("there is no pull request ", number))
+		return h.gone(writePulls, fmt.Sprint("there is no pull request ", number))
 	}
 	for _, c := range pull.Comments.Nodes {
 		if c.Own && strings.Contains(c.Body, marker) {

@@ -164,10 +164,10 @@ func TestFailures(t *testing.T) {
 			}
 			ctx, pull := t.Context(), reconcile.NewPull{Branch: "other", Title: "T"}
 			for name, call := range map[string]func() error{
-				"read pull requests and checks, 1": func() error { return test.Err(p.Open(ctx, pull)) },
+				"write pull requests, 1":           func() error { return test.Err(p.Open(ctx, pull)) },
 				"read pull requests and checks, 2": func() error { return test.Err(p.Read(ctx, []int{1})) },
 				"read pull requests and checks, 3": func() error { return test.Err(p.ReadChecks(ctx, "c0")) },
-				"read pull requests and checks, 4": func() error { return p.Forge.Comment(ctx, 1, "m", "m") },
+				"write pull requests, 2":           func() error { return p.Forge.Comment(ctx, 1, "m", "m") },
 				"read the Actions":                 func() error { return test.Err(p.ReadLog(ctx, 2)) },
 				"run the Actions":                  func() error { return p.Rerun(ctx, 1) },
 			} {
@@ -224,6 +224,6 @@ func TestComment(t *testing.T) {
 	test.Equal(t, "comments", test.Map(test.Must(p.Issue("1")).Comments, func(c githubtest.Comment) string { return c.Author + ": " + c.Body }),
 		[]string{"kim: <!-- mark 1 -->", "ann: Text. <!-- mark 1 -->", "ann: More. <!-- mark 2 -->"})
 	err := p.Forge.Comment(t.Context(), 2, "m", "m")
-	wantError(t, err, "forge_graphql_errors", "there is no pull request 2", "$TEAM_TOKEN needs the right to read pull requests and checks of team/repo")
+	wantError(t, err, "forge_graphql_errors", "there is no pull request 2", "$TEAM_TOKEN needs the right to write pull requests of team/repo")
 	test.ErrorIs(t, "the error", err, reconcile.ErrGone)
 }

@@ -139,7 +139,7 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 	for _, n := range numbers {
 		fmt.Fprintf(&body, "    p%d: pullRequest(number: %d) { ...Pull }\n", n, n)
 	}
-	fields, err := h.query(ctx, "query SymphonyPulls($owner: String!, $name: String!, $reviews: Int!) {\n"+
+	fields, err := h.query(ctx, readPulls, "query SymphonyPulls($owner: String!, $name: String!, $reviews: Int!) {\n"+
 		"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n"+body.String()+"  }\n}\n"+pullFields+checkFields, map[string]any{"reviews": reviews})
 	e, _ := errors.AsType[*reconcile.Error](err)
 	switch half := len(numbers) / 2; {
@@ -220,13 +220,13 @@ func (h hub) readCommit(ctx context.Context, ref string, after any) (*commit, er
 	if !commitID().MatchString(ref) {
 		ref = "refs/heads/" + ref
 	}
-	fields, err := h.query(ctx, commitQuery+checkFields, map[string]any{"ref": ref, "after": after})
+	fields, err := h.query(ctx, readPulls, commitQuery+checkFields, map[string]any{"ref": ref, "after": after})
 	if err != nil {
 		return nil, err
 	}
 	c, err := decode[*commit](h, "commit", fields["object"])
 	if err == nil && (c == nil || c.OID == "") {
-		err = h.gone("there is no commit " + ref)
+		err = h.gone(readPulls, "there is no commit "+ref)
 	}
 	return c, err
 }
