@@ -1,4 +1,5 @@
-// Package github is the adapter to the pull requests of a repository on GitHub. Adapter returns the value that the rest of the program uses.
+// Package github is the adapter to the pull requests of a repository on GitHub. Adapter returns the value that the rest of the program
+// uses.
 //
 // The codes of its errors are those of package transport with the prefix forge; forge_rate_limited, which wraps transport.RateLimited;
 // and reconcile.CodeForgeMoved: redirects are not followed, except to the log of a job, whose host does not get the token.
@@ -125,7 +126,8 @@ func (h hub) number(address string) int {
 	return n
 }
 
-// query sends a GraphQL query about the repository, for which the token needs a right, and returns the repository's fields. A field is null if what it is about does not exist.
+// query sends a GraphQL query about the repository, for which the token needs a right, and returns the repository's fields. A field is null
+// if what it is about does not exist.
 func (h hub) query(ctx context.Context, right, query string, vars map[string]any) (fields map[string]json.RawMessage, err error) {
 	vars["owner"], vars["name"], _ = strings.Cut(h.o.Repository, "/")
 	data, missing, err := githubapi.GraphQL[struct {

@@ -8,51 +8,58 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/githubapi"
-	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // open implements reconcile.Forge. It asks for the pull requests of the branch first.
 func (h hub) open(ctx context.Context, n reconcile.NewPull) (opened reconcile.OpenedPull, err error) {
+	opened.By = h.o.By
 	for range 2 {
-		var base string
-		opened.URL, base, err = h.find(ctx, n)
-		opened.By = h.o.By
-		if opened.URL != "" || err != nil {
+		if opened.URL, err = h.find(ctx, n.Branch, n.Commit); opened.URL != "" || err != nil {
 			return opened, err
 		}
-		var a transport.Answer
-		a, err = h.do(ctx, writePulls, http.MethodPost, "/pulls", map[string]string{"title": n.Title, "body": n.Body, "head": n.Branch, "base": base})
+		if n.Base == "" { // its name may be another one by now than when the work began
+			repository, err := send[struct {
+				Base string `json:"default_branch"`
+			}](ctx, h, http.MethodGet, "", nil)
+			if n.Base = repository.Base; err != nil {
+				return opened, err
+			}
+		}
+		made, wrong := send[struct {
+			URL string `json:"html_url"`
+		}](ctx, h, http.MethodPost, "/pulls", map[string]string{"title": n.Title, "body": n.Body, "head": n.Branch, "base": n.Base})
 		refused := func(reason string) bool {
-			return errors.Is(err, reconcile.ErrRejected) && strings.Contains(err.Error(), reason)
+			return errors.Is(wrong, reconcile.ErrRejected) && strings.Contains(wrong.Error(), reason)
 		}
 		switch {
-		case err == nil:
-			made, err := githubapi.Decode[struct {
-				URL string `json:"html_url"`
-			}](h.Client.Client, "pull request", a)
-			return reconcile.OpenedPull{URL: made.URL, Opened: true, By: h.o.By}, err
 		case refused("No commits between"):
 			return opened, nil
 		case !refused("pull request already exists"): // or else another has just opened it, so the list contains it now
-			return opened, err
+			opened.URL, opened.Opened = made.URL, wrong == nil
+			return opened, wrong
 		}
+		err = wrong
 	}
 	return opened, err
 }
 
-// find returns the open pull request of a branch, or else one that was merged or closed when the branch was at the commit; and the base of
-// a new one.
-func (h hub) find(ctx context.Context, n reconcile.NewPull) (found, base string, err error) {
-	fields, err := h.query(ctx, writePulls, branchQuery, map[string]any{"branch": n.Branch})
+// send sends a request for which the token may write pull requests, and decodes the answer.
+func send[T any](ctx context.Context, h hub, method, path string, body any) (v T, err error) {
+	a, err := h.do(ctx, writePulls, method, path, body)
 	if err != nil {
-		return "", "", err
+		return v, err
 	}
-	if base = n.Base; base == "" { // it may have another name by now than when the work began
-		main, wrong := decode[struct{ Name string }](h, "default branch", fields["defaultBranchRef"])
-		base, err = main.Name, wrong
+	return githubapi.Decode[T](h.Client.Client, "JSON of GitHub", a)
+}
+
+// find returns the open pull request of a branch, or else the newest that was merged or closed when the branch was at the commit.
+func (h hub) find(ctx context.Context, branch, commit string) (found string, err error) {
+	fields, err := h.query(ctx, writePulls, branchQuery, map[string]any{"branch": branch})
+	if err != nil {
+		return "", err
 	}
-	all, wrong := decode[list[struct {
+	all, err := decode[list[struct {
 		URL     string `json:"url"`
 		State   string `json:"state"`
 		Branch  string `json:"headRefName"`
@@ -61,14 +68,14 @@ func (h hub) find(ctx context.Context, n reconcile.NewPull) (found, base string,
 	}]](h, "list of pull requests", fields["pullRequests"])
 	for _, p := range all.Nodes {
 		switch {
-		case p.Foreign || p.Branch != n.Branch:
+		case p.Foreign || p.Branch != branch:
 		case p.State == "OPEN":
-			return p.URL, base, nil
-		case p.Commit == n.Commit && found == "":
+			return p.URL, nil
+		case p.Commit == commit && found == "":
 			found = p.URL
 		}
 	}
-	return found, base, errors.Join(err, wrong)
+	return found, err
 }
 
 // comment implements reconcile.Forge.

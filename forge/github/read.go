@@ -52,8 +52,8 @@ type commit struct {
 	} `json:"statusCheckRollup"`
 }
 
-// check is a CheckRun, which is of GitHub Actions if it has a workflow, or a StatusContext. In the queries, the fields that are also those of
-// the core have its names.
+// check is a CheckRun, which is of GitHub Actions if it has a workflow, or a StatusContext. In the queries, fields that the core has too
+// have its names.
 type check struct {
 	reconcile.Check
 	Status string `json:"status"`
@@ -140,7 +140,8 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 		fmt.Fprintf(&body, "    p%d: pullRequest(number: %d) { ...Pull }\n", n, n)
 	}
 	fields, err := h.query(ctx, readPulls, "query SymphonyPulls($owner: String!, $name: String!, $reviews: Int!) {\n"+
-		"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n"+body.String()+"  }\n}\n"+pullFields+checkFields, map[string]any{"reviews": reviews})
+		"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n"+body.String()+"  }\n}\n"+pullFields+checkFields,
+		map[string]any{"reviews": reviews})
 	e, _ := errors.AsType[*reconcile.Error](err)
 	switch half := len(numbers) / 2; {
 	case e != nil && e.Code == "answer_too_large" && half > 0:

@@ -218,7 +218,7 @@ func (c *call) repositoryNode(r *repository) node {
 			}
 			return c.pullNode(r, p)
 		}),
-		"defaultBranchRef": node{"id": "REF", "name": c.defaultBranch(c.r.Context())}, "object": resolver(c.objectNode),
+		"object": resolver(c.objectNode),
 	}
 }
 
