@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/githubapi"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -59,7 +60,7 @@ func (h hub) find(ctx context.Context, branch, commit string) (found string, err
 	if err != nil {
 		return "", err
 	}
-	all, err := decode[list[struct {
+	all, err := decode[transport.List[struct {
 		URL     string `json:"url"`
 		State   string `json:"state"`
 		Branch  string `json:"headRefName"`
@@ -85,7 +86,7 @@ func (h hub) comment(ctx context.Context, number int, marker, body string) error
 		return err
 	}
 	pull, err := decode[*struct {
-		Comments list[struct {
+		Comments transport.List[struct {
 			Own  bool   `json:"viewerDidAuthor"`
 			Body string `json:"body"`
 		}] `json:"comments"`

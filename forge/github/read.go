@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -34,21 +35,11 @@ var (
 	commentsQuery string
 )
 
-// list is a connection of GraphQL.
-type list[T any] struct {
-	Nodes    []T `json:"nodes"`
-	PageInfo struct {
-		Next     bool   `json:"hasNextPage"`
-		Previous bool   `json:"hasPreviousPage"`
-		End      string `json:"endCursor"`
-	} `json:"pageInfo"`
-}
-
 // commit is a commit with its checks.
 type commit struct {
 	OID    string `json:"oid"`
 	Rollup struct {
-		Contexts list[check] `json:"contexts"`
+		Contexts transport.List[check] `json:"contexts"`
 	} `json:"statusCheckRollup"`
 }
 
@@ -70,10 +61,13 @@ type check struct {
 // pull is a pull request.
 type pull struct {
 	reconcile.Pull
-	Commits list[struct {
+	Commits transport.List[struct {
 		Commit commit `json:"commit"`
 	}] `json:"commits"`
-	Reviews list[review] `json:"reviews"`
+	Reviews struct {
+		Total int      `json:"totalCount"`
+		Nodes []review `json:"nodes"`
+	} `json:"reviews"`
 }
 
 type review struct {
@@ -82,8 +76,8 @@ type review struct {
 		Type  string `json:"__typename"`
 		Login string `json:"login"`
 	} `json:"author"`
-	Commit   commit                        `json:"commit"`
-	Comments list[reconcile.ReviewComment] `json:"comments"`
+	Commit   commit                                  `json:"commit"`
+	Comments transport.List[reconcile.ReviewComment] `json:"comments"`
 }
 
 // checkStates are the states of checks by GitHub's words. A check that has ended with another word has no verdict.
@@ -109,16 +103,8 @@ func (c check) value() reconcile.Check {
 		c.State = cmp.Or(checkStates[c.Ended+c.State], reconcile.CheckOpen)
 	}
 	c.State = cmp.Or(c.State, reconcile.CheckPending)
-	shorten(maxName, &c.Name)
-	shorten(maxAddress, &c.URL)
+	c.Name, c.URL = text.Short(c.Name, maxName), text.Short(c.URL, maxAddress)
 	return c.Check
-}
-
-// shorten cuts texts to a number of bytes.
-func shorten(limit int, texts ...*string) {
-	for _, t := range texts {
-		*t = text.Short(*t, limit)
-	}
 }
 
 // read implements reconcile.Forge.
@@ -176,8 +162,8 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 
 // value returns the pull request.
 func (p *pull) value() reconcile.Pull {
-	p.State, p.Mergeable, p.ReviewsCut = strings.ToLower(p.State), strings.ToLower(p.Mergeable), p.Reviews.PageInfo.Previous
-	shorten(maxName, &p.Branch, &p.Base)
+	p.State, p.Mergeable, p.ReviewsCut = strings.ToLower(p.State), strings.ToLower(p.Mergeable), p.Reviews.Total > len(p.Reviews.Nodes)
+	p.Branch, p.Base = text.Short(p.Branch, maxName), text.Short(p.Base, maxName)
 	for _, r := range p.Reviews.Nodes {
 		if r.State != "PENDING" {
 			p.Pull.Reviews = append(p.Pull.Reviews, r.value())
@@ -195,11 +181,9 @@ func (r review) value() reconcile.Review {
 	if v.Bot { // a user could have the same login
 		v.Author += "[bot]"
 	}
-	shorten(reconcile.MaxReviewText, &v.Body)
-	v.CommentsCut = r.Comments.PageInfo.Next
+	v.Body, v.CommentsCut = text.Short(v.Body, reconcile.MaxReviewText), r.Comments.PageInfo.HasNextPage
 	for _, c := range r.Comments.Nodes {
-		shorten(maxName, &c.File)
-		shorten(reconcile.MaxReviewText, &c.Body)
+		c.File, c.Body = text.Short(c.File, maxName), text.Short(c.Body, reconcile.MaxReviewText)
 		v.Comments = append(v.Comments, c)
 	}
 	return v
@@ -238,10 +222,10 @@ func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) 
 	for {
 		page := c.Rollup.Contexts
 		checks.List = append(checks.List, text.Map(page.Nodes, check.value)...)
-		if checks.Cut = page.PageInfo.Next; !checks.Cut || len(checks.List) >= reconcile.MaxChecks || len(page.Nodes) == 0 {
+		if checks.Cut = page.PageInfo.HasNextPage; !checks.Cut || len(checks.List) >= reconcile.MaxChecks || len(page.Nodes) == 0 {
 			break
 		}
-		next, err := h.readCommit(ctx, c.OID, page.PageInfo.End)
+		next, err := h.readCommit(ctx, c.OID, page.PageInfo.EndCursor)
 		if err != nil {
 			return checks, err
 		}

@@ -108,7 +108,7 @@ func (r *reader) branch(f field) {
 const defaultBranch = "symphony/{{ issue.identifier }}"
 
 func (r *reader) repositoryAPI(f field) {
-	secret := ""
+	secret := "the token of gh"
 	if r.cfg.Repository.Token != "" {
 		secret = "repository.token"
 	}

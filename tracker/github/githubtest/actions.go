@@ -1,6 +1,7 @@
 package githubtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -8,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -79,21 +79,16 @@ func (c *call) objectNode(args map[string]any) any {
 
 // commitNode is a commit with its checks. Their state is the given one, if any.
 func (s *Server) commitNode(oid, state string) node {
-	rollup, checks := node(nil), s.checks[oid]
+	rollup, checks, contexts := node(nil), s.checks[oid], connection{}
 	if state != "" || len(checks) > 0 {
-		if state == "" {
-			state = "SUCCESS"
-			for _, c := range checks {
-				if c.State == "FAILURE" || c.State == "ERROR" {
-					state = c.State
-				}
-			}
-		}
-		contexts := make(connection, 0, len(checks))
+		rolled := "SUCCESS"
 		for i, c := range checks {
 			contexts = append(contexts, s.checkNode(c, i))
+			if c.State == "FAILURE" || c.State == "ERROR" {
+				rolled = c.State
+			}
 		}
-		rollup = node{"id": "SCR_" + oid, "state": state, "contexts": contexts}
+		rollup = node{"id": "SCR_" + oid, "state": cmp.Or(state, rolled), "contexts": contexts}
 	}
 	return node{"__typename": "Commit", "id": "C_" + oid, "oid": oid, "statusCheckRollup": rollup}
 }
@@ -116,16 +111,21 @@ func (s *Server) checkNode(c Check, i int) node {
 	}
 }
 
-// job returns the job with a number; nil if there is none.
-func (s *Server) job(number string) *Check {
+// jobs returns the jobs of GitHub Actions for which is holds.
+func (s *Server) jobs(is func(Check) bool) (found []*Check) {
 	for _, list := range s.checks {
 		for i := range list {
-			if fmt.Sprint(list[i].Job) == number && list[i].Workflow != "" {
-				return &list[i]
+			if list[i].Workflow != "" && is(list[i]) {
+				found = append(found, &list[i])
 			}
 		}
 	}
-	return nil
+	return found
+}
+
+// job returns the job with a number; nil if there is none.
+func (s *Server) job(number string) *Check {
+	return text.First(s.jobs(func(c Check) bool { return fmt.Sprint(c.Job) == number }), func(*Check) bool { return true })
 }
 
 // jobLog redirects to the log of a job, on a host that must not get the token.
@@ -171,14 +171,7 @@ func (s *Server) serveLog(w http.ResponseWriter, r *http.Request) {
 
 // rerun starts the failed jobs of a run again, as new jobs.
 func (c *call) rerun() answer {
-	var of []*Check
-	for _, list := range c.checks {
-		for i := range list {
-			if strconv.FormatInt(list[i].Run, 10) == c.named["run_id"] {
-				of = append(of, &list[i])
-			}
-		}
-	}
+	of := c.jobs(func(check Check) bool { return fmt.Sprint(check.Run) == c.named["run_id"] })
 	switch {
 	case len(of) == 0:
 		return missing

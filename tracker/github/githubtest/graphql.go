@@ -146,11 +146,11 @@ func pageNode(list connection, args map[string]any) node {
 	if last > 0 {
 		some = list[max(0, len(list)-last):]
 	}
-	info := node{"hasNextPage": first > 0 && len(some) < len(list), "hasPreviousPage": last > 0 && len(some) < len(list), "endCursor": nil}
+	info := node{"hasNextPage": first > 0 && len(some) < len(list), "endCursor": nil}
 	if len(some) > 0 {
 		info["endCursor"] = cursor(some[len(some)-1])
 	}
-	return node{"nodes": some, "pageInfo": info}
+	return node{"nodes": some, "pageInfo": info, "totalCount": len(list)}
 }
 
 func cursor(n node) string {

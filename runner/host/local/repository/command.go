@@ -72,6 +72,7 @@ func (c *commands) plain() []string {
 	return append(env, "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1")
 }
 
+// command returns a command that starts in the directory of the mirrors, where no agent can write.
 func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
 	var all []string
 	for _, s := range settings {
@@ -79,12 +80,7 @@ func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
 	}
 	env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator has set it
 	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
-	return c.program(ctx, cmp.Or(proc.LookPath("git", env), "git"), env, append(append(all, "--no-pager"), args...))
-}
-
-// program returns a command that starts in the directory of the mirrors, where no agent can write.
-func (c *commands) program(ctx context.Context, path string, env, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, path, args...)
+	cmd := exec.CommandContext(ctx, cmp.Or(proc.LookPath("git", env), "git"), append(append(all, "--no-pager"), args...)...)
 	cmd.Dir, cmd.Env = filepath.Dir(c.path), env
 	cmd.ExtraFiles = c.inherit()
 	if c.lock != nil {
