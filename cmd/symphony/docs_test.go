@@ -261,7 +261,7 @@ func TestDocumentedCodes(t *testing.T) {
 	}
 	literal := regexp.MustCompile(`\bCode(?:[A-Z]\w*)?(?:: *| += )(?:Code = )?"([a-z]+(?:_[a-z0-9]+)*)"`)
 	found := map[string]bool{}
-	for _, dir := range []string{"cmd", "internal", "linear", "reconcile", "runner", "state"} {
+	for _, dir := range []string{"cmd", "forge", "internal", "linear", "reconcile", "runner", "state"} {
 		err := filepath.WalkDir(filepath.Join(moduleRoot, dir), func(path string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:

@@ -70,7 +70,7 @@ var failureTests = []struct{ event, tests string }{
 	},
 	{"two projects share a workspace root", "TestScript/root_of_two TestTrashOfAnotherProject"},
 	{"a push fails, or its worker is killed", "TestScript/delivery TestScript/delivery_conflict"},
-	{"GitHub refuses a pull request, or does not answer", "TestScript/pull_request TestGitHubRefuses"},
+	{"GitHub refuses a pull request, or does not answer", "TestScript/pull_request TestForgeFailures"},
 	{"a workspace is removed while its commits wait for their delivery", "TestScript/delivery_conflict"},
 	{"a workspace is deleted", "TestScript/agent_faults"},
 	{"the workspace root is read-only or gone", "TestScript/root_faults TestScript/workspace_root"},

@@ -39,7 +39,7 @@ func placeAt(t *testing.T, remote string) *place {
 		Repository: "team/repo", Remote: remote, Tokens: []string{token}, Errorf: t.Errorf, Check: openapi.Check,
 	}}
 	p.Start()
-	t.Cleanup(p.Server.Close)
+	t.Cleanup(p.Close)
 	p.connect(func(*Options) {})
 	return p
 }
@@ -141,7 +141,7 @@ func TestOpen(t *testing.T) {
 }
 
 // Each call tells what is wrong, and what to do.
-func TestFailures(t *testing.T) {
+func TestForgeFailures(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string][]string{
 		"bad-credentials": {"forge_api_status", "GitHub answers 401: Bad credentials; put a valid token into $TEAM_TOKEN"},

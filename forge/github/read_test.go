@@ -122,10 +122,10 @@ func TestReadChecks(t *testing.T) {
 	// The checks of the base are those of its newest commit.
 	p.Push("main", "b1")
 	p.SetChecks("b1", githubtest.Check{Name: "lint", State: "FAILURE"})
-	test.Equal(t, "of the base", test.Must(p.Forge.ReadChecks(t.Context(), "main")),
+	test.Equal(t, "of the base", test.Must(p.ReadChecks(t.Context(), "main")),
 		reconcile.Checks{Commit: "b1", List: []reconcile.Check{{Name: "lint", State: "failure"}}})
-	test.Equal(t, "of a commit", test.Must(p.Forge.ReadChecks(t.Context(), sha)).Commit, sha)
-	err := test.Err(p.Forge.ReadChecks(t.Context(), "gone"))
+	test.Equal(t, "of a commit", test.Must(p.ReadChecks(t.Context(), sha)).Commit, sha)
+	err := test.Err(p.ReadChecks(t.Context(), "gone"))
 	wantError(t, err, "forge_graphql_errors", "there is no commit refs/heads/gone")
 	test.ErrorIs(t, "the error", err, reconcile.ErrGone)
 
@@ -243,9 +243,9 @@ func TestRerun(t *testing.T) {
 	p.SetChecks("c0", githubtest.Check{Workflow: "CI", Name: "a", Run: 1, Job: 2, State: "FAILURE"},
 		githubtest.Check{Workflow: "CI", Name: "b", Run: 1, Job: 3, State: "SUCCESS"})
 	for range 2 { // the second finds it at work
-		test.OK(t, p.Forge.Rerun(t.Context(), 1))
+		test.OK(t, p.Rerun(t.Context(), 1))
 		test.Equal(t, "states", test.Map(p.one().Checks.List, func(c reconcile.Check) string { return fmt.Sprint(c.State, c.Job) }),
 			[]string{"pending1002", "success3"})
 	}
-	wantError(t, p.Forge.Rerun(t.Context(), 9), "forge_api_status", "GitHub answers 404")
+	wantError(t, p.Rerun(t.Context(), 9), "forge_api_status", "GitHub answers 404")
 }

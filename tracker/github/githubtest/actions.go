@@ -95,7 +95,9 @@ func (s *Server) commitNode(oid, state string) node {
 
 func (s *Server) checkNode(c Check, i int) node {
 	if c.Status {
-		return node{"__typename": "StatusContext", "id": fmt.Sprint("SC_", i), "context": c.Name, "state": c.State, "targetUrl": text.OrNull(c.URL)}
+		return node{
+			"__typename": "StatusContext", "id": fmt.Sprint("SC_", i), "context": c.Name, "state": c.State, "targetUrl": text.OrNull(c.URL),
+		}
 	}
 	status, conclusion, run := "COMPLETED", any(c.State), node(nil)
 	if c.atWork() {
@@ -138,7 +140,7 @@ func (c *call) jobLog() answer {
 		return problem(http.StatusGone, "Server Error")
 	}
 	if c.storage == nil {
-		c.storage = httptest.NewServer(http.HandlerFunc(c.Server.serveLog))
+		c.storage = httptest.NewServer(http.HandlerFunc(c.serveLog))
 	}
 	c.header.Set("Location", fmt.Sprint(c.storage.URL, "/logs/", job.Job, "?sig=", LogSignature))
 	return answer{http.StatusFound, nil}

@@ -302,8 +302,9 @@ func (c *call) pullNode(r *repository, p *pull) node {
 	return node{
 		"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "number": p.Number, "url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
 		"state": state, "isDraft": p.Draft, "isCrossRepository": p.Foreign, "reviewDecision": review, "createdAt": p.issue.CreatedAt,
-		"headRefName": p.Branch, "headRefOid": p.Commit, "baseRefName": p.Base, "mergeable": resolver(mergeable), "comments": connection(comments),
-		"commits": connection{{"id": nodeID("PRC", p.issue.ID), "commit": c.commitNode(p.Commit, p.Checks)}}, "reviews": reviews,
+		"headRefName": p.Branch, "headRefOid": p.Commit, "baseRefName": p.Base, "mergeable": resolver(mergeable),
+		"comments": connection(comments),
+		"commits":  connection{{"id": nodeID("PRC", p.issue.ID), "commit": c.commitNode(p.Commit, p.Checks)}}, "reviews": reviews,
 	}
 }
 

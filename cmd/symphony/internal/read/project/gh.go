@@ -34,8 +34,7 @@ func (p *Project) GhToken(api string) string {
 	return token.(string)
 }
 
-// askGh asks gh, which answers with the token that it has stored or, if env has one, that of the variable. The error is the reason why there
-// is none.
+// askGh asks gh for its token: the one that it has stored or, if env has one, that of a variable. The error is why there is none.
 func askGh(ctx context.Context, api string, env []string) (string, error) {
 	program, name := proc.LookPath("gh", env), host.GhHost(api)
 	if program == "" {
