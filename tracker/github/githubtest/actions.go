@@ -96,7 +96,7 @@ func (s *Server) commitNode(oid, state string) node {
 func (s *Server) checkNode(c Check, i int) node {
 	if c.Status {
 		return node{
-			"__typename": "StatusContext", "id": fmt.Sprint("SC_", i), "context": c.Name, "state": c.State, "targetUrl": text.OrNull(c.URL),
+			"__typename": "StatusContext", "id": fmt.Sprint("SC_", i), "context": c.Name, "state": c.State, "targetUrl": orNull(c.URL),
 		}
 	}
 	status, conclusion, run := "COMPLETED", any(c.State), node(nil)
@@ -109,8 +109,16 @@ func (s *Server) checkNode(c Check, i int) node {
 	}
 	return node{
 		"__typename": "CheckRun", "id": fmt.Sprint("CR_", i), "name": c.Name, "status": status, "conclusion": conclusion,
-		"detailsUrl": text.OrNull(c.URL), "checkSuite": node{"id": "CS", "workflowRun": run},
+		"detailsUrl": orNull(c.URL), "checkSuite": node{"id": "CS", "workflowRun": run},
 	}
+}
+
+// orNull returns a text, or nil if it is empty.
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
 }
 
 // jobs returns the jobs of GitHub Actions for which is holds.

@@ -275,12 +275,9 @@ func (c *call) pullNodes(r *repository, args map[string]any) connection {
 }
 
 func (c *call) pullNode(r *repository, p *pull) node {
-	state, review := strings.ToUpper(p.State), any(nil)
+	state := strings.ToUpper(p.State)
 	if p.Merged {
 		state = "MERGED"
-	}
-	if p.Review != "" {
-		review = p.Review
 	}
 	mergeable := func(map[string]any) any {
 		switch {
@@ -301,7 +298,7 @@ func (c *call) pullNode(r *repository, p *pull) node {
 	}
 	return node{
 		"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "number": p.Number, "url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
-		"state": state, "isDraft": p.Draft, "isCrossRepository": p.Foreign, "reviewDecision": review, "createdAt": p.issue.CreatedAt,
+		"state": state, "isDraft": p.Draft, "isCrossRepository": p.Foreign, "reviewDecision": orNull(p.Review), "createdAt": p.issue.CreatedAt,
 		"headRefName": p.Branch, "headRefOid": p.Commit, "baseRefName": p.Base, "mergeable": resolver(mergeable),
 		"comments": connection(comments),
 		"commits":  connection{{"id": nodeID("PRC", p.issue.ID), "commit": c.commitNode(p.Commit, p.Checks)}}, "reviews": reviews,
