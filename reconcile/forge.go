@@ -71,8 +71,11 @@ type Pull struct {
 // Checks are the checks of a commit, sorted by their names.
 type Checks struct {
 	Commit string  `json:"commit"`
+	State  string  `json:"state"` // of all together: pending, success or failure; empty if there are none
 	List   []Check `json:"list,omitempty"`
-	Cut    bool    `json:"cut,omitempty"` // there are more, of which nothing is known
+	Cut    bool    `json:"cut,omitempty"` // there are more than MaxChecks; of the rest only State is known
+	// Hidden: the token may not see some. Fine-grained tokens of GitHub see no checks of Actions and apps in private repositories.
+	Hidden bool `json:"hidden,omitempty"`
 }
 
 // Check is a check of a commit, or what another program has reported as its status.

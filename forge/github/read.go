@@ -39,7 +39,8 @@ var (
 type commit struct {
 	OID    string `json:"oid"`
 	Rollup struct {
-		Contexts transport.List[check] `json:"contexts"`
+		State    string                 `json:"state"`
+		Contexts transport.List[*check] `json:"contexts"` // null is what the token may not see
 	} `json:"statusCheckRollup"`
 }
 
@@ -91,7 +92,7 @@ var checkStates = map[string]string{
 var job = text.Pattern(`/actions/runs/(\d{1,18})/job/(\d{1,18})$`)
 
 // value returns the check.
-func (c check) value() reconcile.Check {
+func (c *check) value() reconcile.Check {
 	if run := c.Suite.Run; run != nil {
 		c.Name = run.Workflow.Name + " / " + c.Name
 		if m := job().FindStringSubmatch(c.URL); m != nil {
@@ -218,10 +219,16 @@ func (h hub) readCommit(ctx context.Context, ref string, after any) (*commit, er
 
 // allChecks returns the checks of a commit, sorted by their names. It reads those that are not on the first page.
 func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) {
-	checks := reconcile.Checks{Commit: c.OID}
+	checks := reconcile.Checks{Commit: c.OID, State: checkStates[c.Rollup.State]}
 	for {
 		page := c.Rollup.Contexts
-		checks.List = append(checks.List, text.Map(page.Nodes, check.value)...)
+		for _, one := range page.Nodes {
+			if one == nil {
+				checks.Hidden = true
+				continue
+			}
+			checks.List = append(checks.List, one.value())
+		}
 		if checks.Cut = page.PageInfo.HasNextPage; !checks.Cut || len(checks.List) >= reconcile.MaxChecks || len(page.Nodes) == 0 {
 			break
 		}

@@ -123,11 +123,18 @@ func TestReadChecks(t *testing.T) {
 	p.Push("main", "b1")
 	p.SetChecks("b1", githubtest.Check{Name: "lint", State: "FAILURE"})
 	test.Equal(t, "of the base", test.Must(p.ReadChecks(t.Context(), "main")),
-		reconcile.Checks{Commit: "b1", List: []reconcile.Check{{Name: "lint", State: "failure"}}})
+		reconcile.Checks{Commit: "b1", State: "failure", List: []reconcile.Check{{Name: "lint", State: "failure"}}})
 	test.Equal(t, "of a commit", test.Must(p.ReadChecks(t.Context(), sha)).Commit, sha)
 	err := test.Err(p.ReadChecks(t.Context(), "gone"))
 	wantError(t, err, "forge_graphql_errors", "there is no commit refs/heads/gone")
 	test.ErrorIs(t, "the error", err, reconcile.ErrGone)
+
+	// A fine-grained token sees only commit statuses, and the state of all.
+	p.SetChecks(sha, githubtest.Check{Workflow: "CI", Name: "test", Run: 1, Job: 2, State: "FAILURE"}, githubtest.Check{Name: "lint", State: "SUCCESS", Status: true})
+	p.FineGrained = true
+	test.Equal(t, "with a fine-grained token", p.one().Checks,
+		reconcile.Checks{Commit: sha, State: "failure", List: []reconcile.Check{{Name: "lint", State: "success"}}, Hidden: true})
+	p.FineGrained = false
 
 	// Of 3,000 checks 500 are read, and that is told.
 	many := make([]githubtest.Check, 3000)
@@ -137,7 +144,7 @@ func TestReadChecks(t *testing.T) {
 	p.SetChecks(sha, many...)
 	p.ClearLog()
 	got = p.one().Checks
-	test.Equal(t, "of 3,000 checks", []any{len(got.List), got.Cut, len(p.Log())}, []any{500, true, 5})
+	test.Equal(t, "of 3,000 checks", []any{len(got.List), got.Cut, len(p.Log()), got.State}, []any{500, true, 5, "success"})
 }
 
 func TestReadReviews(t *testing.T) {
@@ -201,8 +208,8 @@ func TestLargeAnswers(t *testing.T) {
 	}
 }
 
+// It is not parallel, because it measures the memory of the process.
 func TestReadLog(t *testing.T) {
-	t.Parallel()
 	p := newPlace(t)
 	job := githubtest.Check{Workflow: "CI", Name: "test", Run: 1, Job: 2, State: "FAILURE", Log: "first\n" + hostile + "\xff\nlast\n"}
 	read := func() (string, error) {

@@ -99,6 +99,9 @@ func (s *Server) checkNode(c Check, i int) node {
 			"__typename": "StatusContext", "id": fmt.Sprint("SC_", i), "context": c.Name, "state": c.State, "targetUrl": orNull(c.URL),
 		}
 	}
+	if s.FineGrained {
+		return node{"id": fmt.Sprint("CR_", i), "fault": graphQLRefusals[FailForbidden]}
+	}
 	status, conclusion, run := "COMPLETED", any(c.State), node(nil)
 	if c.atWork() {
 		status, conclusion = c.State, nil

@@ -81,7 +81,16 @@ func (x *execution) complete(value any, set ast.SelectionSet, args map[string]an
 	case connection:
 		return x.complete(pageNode(v, args), set, nil)
 	case []node:
-		return text.Map(v, func(n node) any { return x.complete(n, set, nil) })
+		list := make([]any, len(v))
+		for i, n := range v {
+			if f, hidden := n["fault"].(fault); hidden { // the token may not see it
+				f.Path = append(slices.Clone(x.path), i)
+				x.faults = append(x.faults, f)
+				continue
+			}
+			list[i] = x.complete(n, set, nil)
+		}
+		return list
 	case node:
 		if v == nil {
 			return nil

@@ -45,6 +45,8 @@ type Server struct {
 	NoIssues bool // the repositories have no issues
 	Archived bool // the repositories are archived
 	NoLogs   bool // the host of logs refuses requests
+	// FineGrained: the tokens are fine-grained ones, which see no checks but commit statuses.
+	FineGrained bool
 
 	http, storage *httptest.Server // storage has logs
 
