@@ -226,19 +226,19 @@ func (p *planner) clock() {
 	for _, host := range slices.Sorted(maps.Keys(p.s.RemoteBlocks)) {
 		b := p.s.RemoteBlocks[host]
 		if next := b.Unstepped(p.s.Now); next != b {
-			p.update(&Change{RemoteBlocks: p.setRemoteBlock(host, next)})
+			p.update(&Change{RemoteBlocks: p.s.setRemoteBlock(host, next)})
 		}
 	}
 	p.dueBy(p.s.Now.Add(max(p.s.Policy.MaxRetryBackoff, firstBackoff)), p.byAge())
 }
 
 // dueBy makes claims that wait longer than until a time due then.
-func (p *planner) dueBy(latest time.Time, claims []*Claim) {
+func (d *draft) dueBy(latest time.Time, claims []*Claim) {
 	for _, c := range claims {
 		if c.Status == Waiting && c.DueAt.After(latest) {
 			next := *c
 			next.DueAt = latest
-			p.update(p.put(next))
+			d.update(d.put(next))
 		}
 	}
 }
@@ -271,10 +271,10 @@ func (p *planner) commands() {
 	}
 }
 
-func (p *planner) setPaused(cmd Command) {
+func (d *draft) setPaused(cmd Command) {
 	paused := cmd.Verb != VerbResume
-	p.s.Paused = paused
-	p.update(&Change{Paused: &paused, Commands: []int64{cmd.ID}})
+	d.s.Paused = paused
+	d.update(&Change{Paused: &paused, Commands: []int64{cmd.ID}})
 }
 
 // unblock ends the blocks of the project, and the waiting of every claim, even in a pass for one issue, because that pass deletes
@@ -301,10 +301,10 @@ func (p *planner) issueCommand(cmd Command) {
 	case VerbDeliver, VerbVerify:
 		next, possible = p.deliverNow(claimed, cmd)
 	case VerbRetry:
-		next, message, possible = p.retryNow(claimed)
+		next, message, possible = p.s.retryNow(claimed)
 	default:
 		kind = ActHold
-		next, message = p.holdNow(claimed, cmd)
+		next, message = p.s.holdNow(claimed, cmd)
 	}
 	if !possible { // there is nothing to deliver or to retry
 		p.update(&Change{Commands: []int64{cmd.ID}})
@@ -320,24 +320,24 @@ func (p *planner) issueCommand(cmd Command) {
 }
 
 // retryNow carries out the command retry. It returns the claim due now, or with cleared counters if it has a run; false without a claim.
-func (p *planner) retryNow(c *Claim) (next Claim, message string, possible bool) {
+func (s *Snapshot) retryNow(c *Claim) (next Claim, message string, possible bool) {
 	switch {
 	case c == nil:
 		return Claim{}, "", false
 	case c.Status == Running:
-		next = p.s.freshStart(*c, c.Kind)
+		next = s.freshStart(*c, c.Kind)
 		next.Status = Running
 		return next, "counters cleared, its run continues", true
 	}
-	return p.s.freshStart(*c, Requested), "", true
+	return s.freshStart(*c, Requested), "", true
 }
 
 // holdNow carries out the commands hold and stop. It returns the claim held, or to be held after its run. Without a claim it is a new one.
-func (p *planner) holdNow(c *Claim, cmd Command) (next Claim, message string) {
+func (s *Snapshot) holdNow(c *Claim, cmd Command) (next Claim, message string) {
 	switch {
 	case c == nil:
 		c = &Claim{
-			IssueID: cmd.IssueID, Identifier: cmd.Identifier, Project: p.s.Policy.Project, ClaimedAt: p.s.Now,
+			IssueID: cmd.IssueID, Identifier: cmd.Identifier, Project: s.Policy.Project, ClaimedAt: s.Now,
 			Issue: Issue{ID: cmd.IssueID, Identifier: cmd.Identifier},
 		}
 	case c.Status == Running:
@@ -345,5 +345,5 @@ func (p *planner) holdNow(c *Claim, cmd Command) (next Claim, message string) {
 		next.HoldNext = true
 		return next, "after its current run"
 	}
-	return p.s.holdByOperator(*c), ""
+	return s.holdByOperator(*c), ""
 }

@@ -369,7 +369,7 @@ func (d *dispatch) start(c contender) {
 	d.take(c.issue.State)
 	d.onHost[host]++
 	if b, blocked := s.RemoteBlocks[host]; blocked {
-		change.RemoteBlocks, reason = d.setRemoteBlock(host, b.Tried(s.Now)), "probe"
+		change.RemoteBlocks, reason = d.s.setRemoteBlock(host, b.Tried(s.Now)), "probe"
 	}
 	if blocks := d.dispatchBlocks(); len(blocks) > 0 && d.block == nil {
 		d.block = blocks[0].obstacle(c.issue.Identifier)

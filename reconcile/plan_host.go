@@ -193,13 +193,13 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 }
 
 // setRemoteBlock sets the block of a host in the snapshot and returns what is to be stored. A block without a code ends it.
-func (p *planner) setRemoteBlock(host string, b Block) map[string]Block {
+func (s *Snapshot) setRemoteBlock(host string, b Block) map[string]Block {
 	blocks := map[string]Block{} // those of the snapshot stay
-	maps.Copy(blocks, p.s.RemoteBlocks)
+	maps.Copy(blocks, s.RemoteBlocks)
 	if blocks[host] = b; b.Code == "" {
 		delete(blocks, host)
 	}
-	p.s.RemoteBlocks = blocks
+	s.RemoteBlocks = blocks
 	return map[string]Block{host: b}
 }
 

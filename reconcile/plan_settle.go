@@ -21,7 +21,7 @@ func (p *planner) ended() {
 			continue
 		}
 		if b, blocked := p.s.RemoteBlocks[r.Host]; blocked && b.overBy(r) {
-			p.update(&Change{RemoteBlocks: p.setRemoteBlock(r.Host, Block{})})
+			p.update(&Change{RemoteBlocks: p.s.setRemoteBlock(r.Host, Block{})})
 		}
 		if own := p.s.AgentBlock; own != nil && own.concerns(r.Host) && own.overBy(r) {
 			p.s.AgentBlock = nil
@@ -234,7 +234,7 @@ func (p *planner) blockAfter(r Run, change *Change) {
 	if here {
 		p.s.AgentBlock, change.AgentBlock = &b, &b
 	} else {
-		change.RemoteBlocks = p.setRemoteBlock(r.Host, b)
+		change.RemoteBlocks = p.s.setRemoteBlock(r.Host, b)
 	}
 }
 

@@ -40,8 +40,8 @@ func (a *Agent) RowFor(labels []string) *LabelRow {
 	return &a.ByLabel[i]
 }
 
-// For returns the configuration for an issue with these labels. A model that is not empty replaces that of the file.
-func (c *Config) For(labels []string, model string) *Config {
+// ForIssue returns the configuration for an issue with these labels. A model that is not empty replaces that of the file.
+func (c *Config) ForIssue(labels []string, model string) *Config {
 	own := *c
 	if row := c.Agent.RowFor(labels); row != nil {
 		own.Codex.Model, own.Codex.Effort = cmp.Or(row.Model, c.Codex.Model), cmp.Or(row.Effort, c.Codex.Effort)

@@ -30,7 +30,7 @@ Go.
 		{[]string{"docs", "hard"}, "", "one", "high", 9, "", "hard: effort high max_turns 9"},
 		{[]string{"docs"}, "three", "three", "low", 3, `{"type":"readOnly"}`, `docs: model two sandbox {"type":"readOnly"}`},
 	} {
-		own, row := cfg.For(c.labels, c.model), ""
+		own, row := cfg.ForIssue(c.labels, c.model), ""
 		if r := cfg.Agent.RowFor(c.labels); r != nil {
 			row = r.String()
 		}

@@ -58,7 +58,7 @@ func (r *reader) prices(f field) {
 }
 
 // price reads one entry. Cached tokens without a price cost as much as other input.
-func (r *reader) price(f field) reconcile.Price {
+func (r *values) price(f field) reconcile.Price {
 	var written map[string]string
 	err := f.node.Decode(&written)
 	amounts := map[string]float64{}

@@ -306,31 +306,30 @@ func (r *reader) redact() {
 			r.invalid(r.field("tracker.api_key"), "too short for a key", hint)
 			return
 		}
-		r.replace("tracker.api_key", r.src.Data, key, LiteralKeyVar, hint)
+		r.cfg.Redacted = r.replace("tracker.api_key", r.src.Data, key, LiteralKeyVar, hint)
 	}
 	if url := r.cfg.Literals()[literalPingVar]; url != "" && r.cfg.Redacted != nil {
-		r.replace("monitor.ping_url", r.cfg.Redacted, url, literalPingVar, "set it in a variable, and write ping_url: $NAME")
+		r.cfg.Redacted = r.replace("monitor.ping_url", r.cfg.Redacted, url, literalPingVar, "set it in a variable, and write ping_url: $NAME")
 	}
 }
 
 // replace puts $variable in place of the literal value of a key, wherever the copy contains the value. The copy is read again, to
 // refuse a value that it contains in another form, such as with escapes: then there is no copy.
-func (r *reader) replace(key string, data []byte, value, variable, hint string) {
+func (r *values) replace(key string, data []byte, value, variable, hint string) []byte {
 	literals := []field{r.field(key)}
 	for _, k := range r.keys {
 		if f := r.field(k.Name); k.same == key && f.node != nil && f.node != literals[0].node {
 			literals = append(literals, f)
 		}
 	}
-	r.cfg.Redacted = nil
 	text := strings.ReplaceAll(string(data), value, "$"+variable)
 	src, _ := NewSource(r.src.Name, r.src.Path, []byte(text)) // if the copy is invalid, the value is not found below
 	again, _ := readFrontMatter(src, r.keys)
 	for _, f := range literals {
 		if kept := again.field(f.key).node; kept == nil || strings.TrimSpace(kept.Value) != "$"+variable {
 			r.invalid(f, "a literal secret must be on one line, without escapes", hint)
-			return
+			return nil
 		}
 	}
-	r.cfg.Redacted = []byte(text)
+	return []byte(text)
 }

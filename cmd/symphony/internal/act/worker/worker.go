@@ -243,7 +243,7 @@ func (h *Held) readWorkflow(dir string, p *project.Project, secret []byte) (*wor
 	if err != nil {
 		return nil, err
 	}
-	return cfg.For(h.Run.Issue.Labels, h.model), nil
+	return cfg.ForIssue(h.Run.Issue.Labels, h.model), nil
 }
 
 // endThere ends the run on its host.
