@@ -101,7 +101,10 @@ func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 // Prepare implements host.Run.
 func (r *run) Prepare(ctx context.Context, q host.PrepareRequest) (answer host.PrepareAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	root, owner, err := r.begin(ctx, q)
+	if err := r.Open(ctx); err != nil {
+		return answer, err
+	}
+	root, owner, err := openOwned(q, r.id)
 	if err != nil {
 		return answer, err
 	}
@@ -110,15 +113,7 @@ func (r *run) Prepare(ctx context.Context, q host.PrepareRequest) (answer host.P
 		return answer, err
 	}
 	r.hold(space, q.KeepGit)
-	return r.endPrevious(ctx)
-}
-
-// begin opens the files of the run and the workspace root, and returns the owner of the workspace.
-func (r *run) begin(ctx context.Context, q host.PrepareRequest) (root *workspace.Root, owner workspace.Owner, err error) {
-	if err = r.Open(ctx); err != nil {
-		return nil, owner, err
-	}
-	return openOwned(q, r.id)
+	return endPrevious(ctx, r.space, r.guard)
 }
 
 // openOwned opens a workspace root, and returns the owner of the workspace for a run.
@@ -133,8 +128,7 @@ func openOwned(q host.PrepareRequest, runID string) (root *workspace.Root, owner
 }
 
 // endPrevious ends the processes that the previous holders of the workspace left, and restores git settings.
-func (r *run) endPrevious(ctx context.Context) (answer host.PrepareAnswer, err error) {
-	space := r.space
+func endPrevious(ctx context.Context, space *workspace.Workspace, guard *git.Guard) (answer host.PrepareAnswer, err error) {
 	answer.Workspace = space.Workspace
 	// This run has the lease, so the workers of those runs are dead, whichever state directory they belonged to.
 	for _, previous := range space.Previous {
@@ -146,7 +140,7 @@ func (r *run) endPrevious(ctx context.Context) (answer host.PrepareAnswer, err e
 			return answer, err
 		}
 	}
-	answer.Git, err = r.guard.Undo(ctx)
+	answer.Git, err = guard.Undo(ctx)
 	return answer, err
 }
 
@@ -221,7 +215,10 @@ func (r *run) Finish(context.Context) (err error) {
 // PrepareRemoval implements host.Run.
 func (r *run) PrepareRemoval(ctx context.Context, q host.RemovalRequest) (answer host.RemovalAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	root, owner, err := r.begin(ctx, q.PrepareRequest)
+	if err := r.Open(ctx); err != nil {
+		return answer, err
+	}
+	root, owner, err := openOwned(q.PrepareRequest, r.id)
 	if err != nil {
 		return answer, err
 	}
@@ -233,7 +230,7 @@ func (r *run) PrepareRemoval(ctx context.Context, q host.RemovalRequest) (answer
 	r.hold(space, q.KeepGit)
 	answer.Found, answer.HookDue = true, space.HookDue()
 	if answer.HookDue {
-		answer.PrepareAnswer, err = r.endPrevious(ctx)
+		answer.PrepareAnswer, err = endPrevious(ctx, r.space, r.guard)
 	}
 	return answer, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -29,7 +30,11 @@ const (
 // have written those of its workspace. What the profile prints is discarded.
 func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.LoginAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	report, err := r.sharedLogin(ctx, q)
+	r.mu.Lock()
+	shared := r.logins
+	r.logins = nil
+	r.mu.Unlock()
+	report, err := loginShell{r.tree, q}.share(ctx, shared)
 	if err != nil {
 		return answer, err
 	}
@@ -46,8 +51,14 @@ func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.Login
 // endOfHead separates the umask and the functions in the report of a login shell from the environment.
 const endOfHead = "\n\n"
 
-// loginShell runs a login shell and returns its report.
-func (r *run) loginShell(ctx context.Context, q host.LoginRequest) (string, error) {
+// loginShell is a login shell of a run, whose processes inherit marker.
+type loginShell struct {
+	marker *os.File
+	host.LoginRequest
+}
+
+// run runs the login shell and returns its report.
+func (l loginShell) run(ctx context.Context) (string, error) {
 	report, err := proc.TempFile()
 	if err == nil {
 		defer report.Close()
@@ -61,12 +72,12 @@ func (r *run) loginShell(ctx context.Context, q host.LoginRequest) (string, erro
 	script := "builtin umask " + fd + "; builtin compgen -A function " + fd + " || builtin true; builtin echo " + fd +
 		"; exec /usr/bin/env -0 " + fd
 	cmd := exec.Command("bash", "-lc", script) //nolint:noctx // waitLogin ends it, with all of its group
-	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", append([]string{}, q.Env...), tree.ExtraFiles(r.tree, report)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", append([]string{}, l.Env...), tree.ExtraFiles(l.marker, report)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return "", loginFailed("bash can't be started: "+err.Error(), "install bash", err)
 	}
-	if err := waitLogin(ctx, cmd, q.Timeout); err != nil {
+	if err := waitLogin(ctx, cmd, l.Timeout); err != nil {
 		return "", err
 	}
 	text, err := io.ReadAll(io.NewSectionReader(report, 0, maxEnviron))

@@ -24,32 +24,28 @@ const reportFresh = time.Minute
 // ownVariables in all of them.
 const fieldEnd = "\x00\x00"
 
-// sharedLogin returns the report of a login shell. Of the workers that a pass has started, the first one runs the shell, and the others
-// wait and read what it has written to the file that they share. They use it if their own shells would get the same environment, apart
-// from the values of ownVariables, which are replaced. If the shell has failed, each of them runs its own, all at once, and also if the
-// shell has left processes, which end with the run of its worker. The lock of a worker that is killed is released, and the next one runs
-// the shell.
-func (r *run) sharedLogin(ctx context.Context, q host.LoginRequest) (report string, err error) {
-	r.mu.Lock()
-	file := r.logins
-	r.logins = nil
-	r.mu.Unlock()
+// share returns the report of the login shell. Of the workers that a pass has started, the first one runs the shell, and the others wait
+// and read what it has written to the file that they share, nil if they share none. They use it if their own shells would get the same
+// environment, apart from the values of ownVariables, which are replaced. If the shell has failed, each of them runs its own, all at once,
+// and also if the shell has left processes, which end with the run of its worker. The lock of a worker that is killed is released, and
+// the next one runs the shell.
+func (l loginShell) share(ctx context.Context, file *os.File) (report string, err error) {
 	if file == nil {
-		return r.loginShell(ctx, q)
+		return l.run(ctx)
 	}
 	defer file.Close() // releases the lock
-	if err := proc.LockProcess(ctx, file, q.Timeout); err != nil {
+	if err := proc.LockProcess(ctx, file, l.Timeout); err != nil {
 		if ctx.Err() != nil {
 			return "", err
 		}
-		return r.loginShell(ctx, q) // the worker with the lock is frozen, or its profile hangs
+		return l.run(ctx) // the worker with the lock is frozen, or its profile hangs
 	}
-	own := marks(q.Env)
+	own := marks(l.Env)
 	mark := strings.NewReplacer(own...)
-	env := mark.Replace(strings.Join(slices.Sorted(slices.Values(q.Env)), "\x00")) // a program may have changed the order
+	env := mark.Replace(strings.Join(slices.Sorted(slices.Values(l.Env)), "\x00")) // a program may have changed the order
 	report, found := findReport(file, env)
 	if !found {
-		report, err = r.loginShell(ctx, q)
+		report, err = l.run(ctx)
 		if ctx.Err() == nil {
 			writeReport(file, env, mark.Replace(report))
 		}
@@ -57,7 +53,7 @@ func (r *run) sharedLogin(ctx context.Context, q host.LoginRequest) (report stri
 	}
 	if report == "" {
 		file.Close() // the others must not wait for this shell
-		return r.loginShell(ctx, q)
+		return l.run(ctx)
 	}
 	slices.Reverse(own) // each mark and its value
 	return strings.NewReplacer(own...).Replace(report), nil

@@ -63,12 +63,13 @@ func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			}
 		}
 		return github.Adapter(options)
-	default:
+	case "linear":
 		return linear.Adapter(linear.Options{
 			Options: connection, ProjectSlug: t.ProjectSlug, ReadOnly: readOnly,
 			Assignee: cfg.Policy.Assignee != "" || strings.Contains(p.Source.Body, "assignee"),
 		})
 	}
+	return nil, reconcile.NewError(workflow.CodeTrackerKind, fmt.Sprintf("no adapter for tracker.kind %q", t.Kind), "correct tracker.kind")
 }
 
 // commandOptions are those of a tracker that is a program. It is started beside WORKFLOW.md, with the environment of hooks and the
@@ -92,12 +93,9 @@ func commandOptions(p *Project, cfg *workflow.Config) command.Options {
 	}
 }
 
-// TrackerSetup is how init connects a project to a kind of tracker.
+// TrackerSetup is how init connects a project to a kind of tracker with a key: linear or github. It panics for others.
 func TrackerSetup(kind string) reconcile.TrackerSetup {
-	if kind == "github" {
-		return github.Setup()
-	}
-	return linear.Setup()
+	return map[string]func() reconcile.TrackerSetup{"linear": linear.Setup, "github": github.Setup}[kind]()
 }
 
 // FolderStates returns the states that a folder of issues defines, in their order; none if an issue there can have any state.

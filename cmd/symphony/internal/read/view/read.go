@@ -28,21 +28,14 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		return Overview{}, err
 	}
 	defer f.DB.Close()
-	for _, ref := range o.Issues {
-		id, _, known, err := f.DB.Views.FindIssue(ctx, ref)
-		if err == nil && !known {
-			err = project.UnknownIssue(ctx, f.DB, ref, "it is neither claimed nor skipped, and has had no run")
-		}
-		if err != nil {
-			return Overview{}, err
-		}
-		f.Only = append(f.Only, id)
+	err := f.confine(ctx, o.Issues)
+	if err == nil {
+		f.Recorded, err = f.DB.Store.State(ctx)
 	}
-	var err error
-	if f.Recorded, err = f.DB.Store.State(ctx); err != nil {
-		return Overview{}, err
+	if err == nil {
+		err = f.Read(ctx)
 	}
-	if err := f.Read(ctx); err != nil {
+	if err != nil {
 		return Overview{}, err
 	}
 	kept, err := f.KeptRows(ctx)
@@ -82,6 +75,21 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	v.count()
 	v.Rows = v.rows()
 	return v, nil
+}
+
+// confine confines the rows to issues, given by identifiers or ids.
+func (f *Facts) confine(ctx context.Context, refs []string) error {
+	for _, ref := range refs {
+		id, _, known, err := f.DB.Views.FindIssue(ctx, ref)
+		if err == nil && !known {
+			err = project.UnknownIssue(ctx, f.DB, ref, "it is neither claimed nor skipped, and has had no run")
+		}
+		if err != nil {
+			return err
+		}
+		f.Only = append(f.Only, id)
+	}
+	return nil
 }
 
 // addHistory adds the last passes and runs, what they used and left, and what Options ask for.

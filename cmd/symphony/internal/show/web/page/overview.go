@@ -361,18 +361,7 @@ func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
 		return list
 	}
 	if !v.Schedule {
-		command := "symphony"
-		if several {
-			command += " -w " + text.ShellQuote(v.Project.WorkflowPath)
-		}
-		o := obstacle{
-			Class: "bad", Icon: "alert", Title: noSchedule, Text: "No new run starts, and nothing settles the runs that end.",
-			Hint: "install a schedule: " + command + " schedule install; or run one pass: " + command + " tick",
-		}
-		if v.LastPass != nil {
-			o.Began, o.At = "last pass", &v.LastPass.StartedAt
-		}
-		add(o)
+		add(unscheduled(v, several))
 	}
 	if v.Blocked != nil {
 		add(blockOf(v))
@@ -403,6 +392,22 @@ func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
 		add(obstacle{Class: "warn", Icon: "pause", Title: "Paused", Text: "Nothing new starts before you resume it."})
 	}
 	return list
+}
+
+// unscheduled is the notice of a missing schedule.
+func unscheduled(v view.Overview, several bool) obstacle {
+	command := "symphony"
+	if several {
+		command += " -w " + text.ShellQuote(v.Project.WorkflowPath)
+	}
+	o := obstacle{
+		Class: "bad", Icon: "alert", Title: noSchedule, Text: "No new run starts, and nothing settles the runs that end.",
+		Hint: "install a schedule: " + command + " schedule install; or run one pass: " + command + " tick",
+	}
+	if v.LastPass != nil {
+		o.Began, o.At = "last pass", &v.LastPass.StartedAt
+	}
+	return o
 }
 
 // blockOf is the notice of what stops the whole project.
