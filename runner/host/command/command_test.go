@@ -10,40 +10,22 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host/engine"
-	"github.com/symphony-cron/symphony/runner/host/remote"
+	"github.com/symphony-cron/symphony/runner/host/engine/enginetest"
 )
 
 // newScene returns the job of a run whose commands write their names to the file calls in dir.
 func newScene(t *testing.T, c Commands) (l *engine.JobEngine, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	program := filepath.Join(dir, "program")
-	test.OK(t, os.WriteFile(program, []byte("#!/bin/sh"), 0o700))
 	named := func(name, script string) string {
 		return "cd " + dir + "; echo " + name + " >> calls; env >> env; " + script
 	}
-	run := &engine.Run{
-		Program: engine.Program{Path: program, Sum: "sum", Size: 9}, Project: "shop",
-		Env:         []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=x", "TOKEN=y"},
-		Incarnation: remote.Incarnation{RunID: "20261126T010203.456-abc", Number: 1, Secret: "the secret"}, Waits: func(string) {},
-	}
-	return &engine.JobEngine{Run: run, Host: "command", Hosted: filepath.Join(dir, "hosted"), Jobs: Jobs{Run: run, Home: dir, Commands: Commands{
+	l = enginetest.NewJob(t, dir, "20261126T010203.456-abc", "command", "PATH="+os.Getenv("PATH"), "TOKEN=y")
+	l.Jobs = Jobs{Run: l.Run, Home: dir, Commands: Commands{
 		Start: named("start", c.Start), Connect: named("connect", c.Connect), Status: named("status", c.Status), Stop: named("stop", c.Stop),
 		PassEnv: []string{"TOKEN"},
-	}}}, dir
-}
-
-// verdict says what a worker makes of an error of Start or Dial.
-func verdict(err error) string {
-	switch {
-	case err == nil:
-		return "runs"
-	case engine.NothingBegun(err):
-		return "nothing begun"
-	case remote.Ends(err):
-		return "ended"
-	}
-	return "not known"
+	}}
+	return l, dir
 }
 
 func TestStart(t *testing.T) {
@@ -79,7 +61,7 @@ func TestStart(t *testing.T) {
 			l, dir := newScene(t, c.commands)
 			l.Ending = c.ending
 			err := l.Start(t.Context())
-			test.Equal(t, "verdict", verdict(err), c.want)
+			test.Equal(t, "verdict", enginetest.Verdict(err), c.want)
 			test.Contains(t, "error", fmt.Sprint(err), c.says)
 			test.Equal(t, "calls", strings.Join(strings.Fields(string(test.Must(os.ReadFile(filepath.Join(dir, "calls"))))), " "), c.calls)
 			env := string(test.Must(os.ReadFile(filepath.Join(dir, "env"))))
@@ -114,7 +96,7 @@ func TestDial(t *testing.T) {
 			l.Known = true
 			test.OK(t, l.Start(t.Context()))
 			stream, err := l.Dial(t.Context())
-			test.Equal(t, "verdict", verdict(err), c.want)
+			test.Equal(t, "verdict", enginetest.Verdict(err), c.want)
 			if err == nil {
 				test.OK(t, stream.Close())
 			}
@@ -127,9 +109,9 @@ func TestKilledDaemon(t *testing.T) {
 	l, _ := newScene(t, Commands{Status: "if [ -e stopped ]; then echo ended; else echo running; fi", Stop: "touch stopped"})
 	l.Known, l.Ending, l.Incarnation.Number = true, true, 2
 	_, err := l.Dial(t.Context())
-	test.Equal(t, "at first", verdict(err), "not known")
+	test.Equal(t, "at first", enginetest.Verdict(err), "not known")
 	_, err = l.Dial(t.Context())
-	test.Equal(t, "then", verdict(err), "ended")
+	test.Equal(t, "then", enginetest.Verdict(err), "ended")
 }
 
 // A worker that is stopped while its job waits cancels the job.
@@ -141,7 +123,7 @@ func TestWaits(t *testing.T) {
 		stop()
 	}
 	err := l.Start(ctx)
-	test.Equal(t, "verdict", verdict(err), "nothing begun")
+	test.Equal(t, "verdict", enginetest.Verdict(err), "nothing begun")
 	test.Contains(t, "error", err.Error(), engine.CodeWithdrawn)
 	test.Equal(t, "calls", string(test.Must(os.ReadFile(filepath.Join(dir, "calls")))), "start\nstatus\nstop\n")
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/engine"
-	"github.com/symphony-cron/symphony/runner/host/remote"
+	"github.com/symphony-cron/symphony/runner/host/engine/enginetest"
 )
 
 // scene is a run whose commands of Slurm are scripts. Each writes its name to the file calls.
@@ -29,33 +29,14 @@ func newScene(t *testing.T, scripts map[string]string) scene {
 		text := "#!/bin/sh\necho " + name + " >> " + s.dir + "/calls\ncd " + s.dir + "\n" + script + "\n"
 		test.OK(t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o700))
 	}
-	program := filepath.Join(s.dir, "program")
-	test.OK(t, os.WriteFile(program, []byte("#!/bin/sh"), 0o700))
-	run := &engine.Run{
-		Program: engine.Program{Path: program, Sum: "sum", Size: 9}, Env: []string{"PATH=" + s.dir + ":" + os.Getenv("PATH"), "LINEAR_API_KEY=x"},
-		Project: "shop", Incarnation: remote.Incarnation{RunID: "r1", Number: 1, Secret: "the secret"}, Waits: func(string) {},
-	}
-	hosted := filepath.Join(s.dir, "hosted")
-	s.JobEngine = &engine.JobEngine{Run: run, Jobs: Jobs{Run: run, Home: s.dir, Hosted: hosted}, Host: "slurm", Hosted: hosted}
+	s.JobEngine = enginetest.NewJob(t, s.dir, "r1", "slurm", "PATH="+s.dir+":"+os.Getenv("PATH"))
+	s.Jobs = Jobs{Run: s.Run, Home: s.dir, Hosted: s.Hosted}
 	return s
 }
 
 func (s scene) calls(t *testing.T) string {
 	t.Helper()
 	return string(test.Must(os.ReadFile(filepath.Join(s.dir, "calls"))))
-}
-
-// verdict says what a worker makes of an error of Start.
-func verdict(err error) string {
-	switch {
-	case err == nil:
-		return "runs"
-	case engine.NothingBegun(err):
-		return "nothing begun"
-	case remote.Ends(err):
-		return "ended"
-	}
-	return "not known"
 }
 
 // says is a squeue that prints lines about the job of the scene, beside another one.
@@ -105,7 +86,7 @@ func TestStart(t *testing.T) {
 					test.OK(t, stream.Close())
 				}
 			}
-			test.Equal(t, "verdict", verdict(err), c.want)
+			test.Equal(t, "verdict", enginetest.Verdict(err), c.want)
 			if c.code != "" {
 				test.Contains(t, "error", fmt.Sprint(err), c.code+": ")
 			}
@@ -165,7 +146,7 @@ func TestWaits(t *testing.T) {
 		stop()
 	}
 	err := s.Start(ctx)
-	test.Equal(t, "verdict", verdict(err), "nothing begun")
+	test.Equal(t, "verdict", enginetest.Verdict(err), "nothing begun")
 	test.Contains(t, "error", err.Error(), engine.CodeWithdrawn)
 	test.Equal(t, "calls", s.calls(t), "sbatch\nsqueue\nscancel\n")
 	test.Equal(t, "class", reconcile.RunClass(reconcile.HoldNeverStarts), reconcile.ClassIssue)
