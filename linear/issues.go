@@ -190,10 +190,8 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 }
 
 func (c *Client) missing(identifier string) error {
-	return &reconcile.Error{
-		Code: "issue_not_found", Message: c.Scrub(fmt.Sprintf("Linear has no issue %q", identifier)), Err: reconcile.ErrGone,
-		Hint: "check the identifier, and that the user of the API key may see the issue",
-	}
+	return reconcile.NewError("issue_not_found", c.Scrub(fmt.Sprintf("Linear has no issue %q", identifier)),
+		"check the identifier, and that the user of the API key may see the issue").WithCause(reconcile.ErrGone)
 }
 
 // eachIssue reads all pages of a query for issues.

@@ -60,10 +60,8 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 		if err == nil || errors.As(err, &known) {
 			return err
 		}
-		return &Error{
-			Code: CodeSpawnFailed, Message: MessageSpawnFailed + " for " + action.Identifier + ": " + err.Error(),
-			Hint: "the next pass tries again", Err: err,
-		}
+		return NewError(CodeSpawnFailed, MessageSpawnFailed+" for "+action.Identifier+": "+err.Error(),
+			"the next pass tries again").WithCause(err)
 	})
 	return a.done
 }

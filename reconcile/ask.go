@@ -30,10 +30,8 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	tracked, refreshErr, candidatesErr := t.request(ctx, t.idsToAsk(claims), t.wantCandidates(claims))
 	if ctx.Err() != nil {
 		// The pass was interrupted, which is no fault of the tracker.
-		_ = t.fail("", &Error{
-			Code: "canceled", Message: "a signal ended the wait for the tracker", Err: context.Cause(ctx),
-			Hint: "the pass has kept its results, and the next one continues",
-		})
+		_ = t.fail("", NewError("canceled", "a signal ended the wait for the tracker",
+			"the pass has kept its results, and the next one continues").WithCause(context.Cause(ctx)))
 		return nil
 	}
 	if err := cmp.Or(refreshErr, candidatesErr); err != nil {

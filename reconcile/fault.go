@@ -24,6 +24,12 @@ func NewError(code, message, hint string) *Error {
 	return &Error{Code: code, Message: message, Hint: hint}
 }
 
+// WithCause sets the cause, and returns the error.
+func (e *Error) WithCause(err error) *Error {
+	e.Err = err
+	return e
+}
+
 // Error implements error: "<code>: <what and where>".
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 

@@ -23,10 +23,8 @@ func (c *Client) Fail(code, message string) *reconcile.Error {
 
 // Unreadable returns the error of an answer that could not be decoded; what completes the sentence "the answer is …".
 func (c *Client) Unreadable(what string, body []byte, err error) error {
-	return &reconcile.Error{
-		Code: c.Prefix + "_unknown_payload", Message: c.Scrub("the answer is " + what + ": " + c.Short(body)),
-		Hint: "check " + c.Setting + "; a proxy or login page may have answered instead", Err: err,
-	}
+	return reconcile.NewError(c.Prefix+"_unknown_payload", c.Scrub("the answer is "+what+": "+c.Short(body)),
+		"check "+c.Setting+"; a proxy or login page may have answered instead").WithCause(err)
 }
 
 func (c *Client) requestError(r Request, err error) error {

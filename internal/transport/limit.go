@@ -40,11 +40,9 @@ func (r *RateLimited) ResetAt() time.Time { return r.Reset }
 // RateLimit returns the error of a limit.
 func (s Service) RateLimit(until time.Time) error {
 	limited := &RateLimited{Reset: until, Limited: s.Limited}
-	return &reconcile.Error{
-		Code: "tracker_rate_limited", Message: limited.Error(), Err: limited,
-		Hint: "run passes less often, or use a separate " + s.Separate +
-			" for symphony; no request is made until then, or until symphony unblock",
-	}
+	return reconcile.NewError("tracker_rate_limited", limited.Error(),
+		"run passes less often, or use a separate "+s.Separate+
+			" for symphony; no request is made until then, or until symphony unblock").WithCause(limited)
 }
 
 // LimitEnd returns the time of Retry-After, or else the announced one, but a plausible time after now.

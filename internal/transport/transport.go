@@ -62,8 +62,6 @@ func newTransport(caFile string, ignoreProxy bool) (http.RoundTripper, error) {
 }
 
 func invalid(message string, err error) error {
-	return &reconcile.Error{
-		Code: "tracker_ca_file_invalid", Message: "tracker.ca_file: " + message, Err: err,
-		Hint: "name a readable PEM file with the certificate of your CA, or leave the key out",
-	}
+	return reconcile.NewError("tracker_ca_file_invalid", "tracker.ca_file: "+message,
+		"name a readable PEM file with the certificate of your CA, or leave the key out").WithCause(err)
 }

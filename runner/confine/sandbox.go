@@ -273,10 +273,8 @@ func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere strin
 		}
 		if try == 1 {
 			if err := s.ProbeSandbox(ctx, elsewhere, simplest); errors.As(err, &there) && there.Code == agent.CodeSandboxUnavailable {
-				return &reconcile.Error{
-					Code: string(agent.CodeSandboxUnavailable), Hint: SandboxHint(),
-					Message: "codex can't sandbox commands on this machine: " + there.Message,
-				}
+				return reconcile.NewError(string(agent.CodeSandboxUnavailable), "codex can't sandbox commands on this machine: "+there.Message,
+					SandboxHint())
 			} else if err != nil {
 				return err
 			}

@@ -196,10 +196,8 @@ func CheckPidfds() error {
 		err = errors.Join(unix.PidfdSendSignal(fd, 0, nil, 0), unix.Close(fd))
 	}
 	if errors.Is(err, unix.ENOSYS) || Forbidden(err) {
-		return &reconcile.Error{
-			Code: "system_unsupported", Message: err.Error(), Err: err,
-			Hint: "symphony needs Linux 5.3 or later, and in a container rules (seccomp) that allow pidfd_open and pidfd_send_signal",
-		}
+		return reconcile.NewError("system_unsupported", err.Error(),
+			"symphony needs Linux 5.3 or later, and in a container rules (seccomp) that allow pidfd_open and pidfd_send_signal").WithCause(err)
 	}
 	return err
 }

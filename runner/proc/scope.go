@@ -68,13 +68,12 @@ func (s *ScopeManager) ask(ctx context.Context, at HostUnit) error {
 	default:
 		mode = "KillMode=" + mode
 	}
-	return &reconcile.Error{
-		Code: reconcile.CodeWorkersWouldDie, Err: reason,
-		Message: fmt.Sprintf("a worker would end with %s (%s), and systemd gives it no scope: %v", at.Unit, mode, reason),
-		Hint: "write KillMode=process into the [Service] section of " + at.Unit +
-			", or run passes by a timer of your user, or enable lingering for your user (loginctl enable-linger), " +
-			"so that workers get scopes; if nothing may outlive " + at.Unit + ", let the pass wait for its runs: symphony tick --wait",
-	}
+	return reconcile.NewError(reconcile.CodeWorkersWouldDie,
+		fmt.Sprintf("a worker would end with %s (%s), and systemd gives it no scope: %v", at.Unit, mode, reason),
+		"write KillMode=process into the [Service] section of "+at.Unit+
+			", or run passes by a timer of your user, or enable lingering for your user (loginctl enable-linger), "+
+			"so that workers get scopes; if nothing may outlive "+at.Unit+", let the pass wait for its runs: symphony tick --wait",
+	).WithCause(reason)
 }
 
 // probe starts a short program in a new scope, and stores the manager that allowed it.

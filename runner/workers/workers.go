@@ -118,10 +118,8 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		err = errors.Join(fmt.Errorf("no thread could be created: %w", err), proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
 	if pulse, probeErr := proc.ProbeAlive(alive); probeErr == nil && pulse.Refused != "" {
-		return &reconcile.Error{
-			Code: pulse.Refused, Message: reconcile.MessageSpawnFailed + " for " + run.Identifier + ": " + err.Error(),
-			Hint: "this is not charged to the issue; the next pass tries again", Err: err,
-		}
+		return reconcile.NewError(pulse.Refused, reconcile.MessageSpawnFailed+" for "+run.Identifier+": "+err.Error(),
+			"this is not charged to the issue; the next pass tries again").WithCause(err)
 	}
 	return fail("worker", err)
 }

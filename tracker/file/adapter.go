@@ -253,8 +253,6 @@ func unreadable(path string, err error) error {
 	if errors.As(err, &e) {
 		err = e.Err
 	}
-	return &reconcile.Error{
-		Code: "file_read", Message: path + ": " + err.Error(), Err: err,
-		Hint: "make it readable for the account that symphony runs as; until then nothing is started, stopped or released",
-	}
+	return reconcile.NewError("file_read", path+": "+err.Error(),
+		"make it readable for the account that symphony runs as; until then nothing is started, stopped or released").WithCause(err)
 }

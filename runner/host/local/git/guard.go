@@ -89,10 +89,9 @@ func (g *Guard) readSnapshot() (*snapshot, error) {
 		err = json.Unmarshal(data, s)
 	}
 	if err != nil {
-		return nil, &reconcile.Error{
-			Code: files.CodeFailed, Message: fmt.Sprintf("read the git settings that were trusted in %s: %s: %v", g.Tree, g.File, err),
-			Hint: "check the git configuration and hooks of the workspace, then remove that file", Err: err,
-		}
+		return nil, reconcile.NewError(files.CodeFailed,
+			fmt.Sprintf("read the git settings that were trusted in %s: %s: %v", g.Tree, g.File, err),
+			"check the git configuration and hooks of the workspace, then remove that file").WithCause(err)
 	}
 	return s, nil
 }
@@ -219,10 +218,8 @@ func (g *Guard) judge(ctx context.Context, err error) error {
 	if errors.As(files.Failed(err, "check the git files of %s", g.Tree), &known) && known.Code != files.CodeFailed {
 		return known
 	}
-	return &reconcile.Error{
-		Code: host.CodeUntrusted, Message: fmt.Sprintf("no hook runs in %s: %v", g.Tree, err), Err: err,
-		Hint: "remove it or make it readable; agent.keep_git_config: true trusts whatever agents leave",
-	}
+	return reconcile.NewError(host.CodeUntrusted, fmt.Sprintf("no hook runs in %s: %v", g.Tree, err),
+		"remove it or make it readable; agent.keep_git_config: true trusts whatever agents leave").WithCause(err)
 }
 
 func (g *Guard) forget() error {

@@ -70,10 +70,8 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	_ = out.in.Close() // the child has its own
 	crash.At("workspace.hook.started")
 	if err != nil {
-		err = &reconcile.Error{
-			Code: CodeHookFailed, Message: h.title() + ": start the shell: " + err.Error(),
-			Hint: "sh must be on the PATH of the worker", Err: err,
-		}
+		err = reconcile.NewError(CodeHookFailed, h.title()+": start the shell: "+err.Error(),
+			"sh must be on the PATH of the worker").WithCause(err)
 	} else {
 		err = h.waitShell(ctx, cmd)
 	}
@@ -87,10 +85,8 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 		if line := files.Reason(output); line != "" {
 			what += ": " + line
 		}
-		err = &reconcile.Error{
-			Code: CodeHookFailed, Message: h.title() + ": " + what,
-			Hint: "its output is in the run's hook log (symphony logs ISSUE --hooks)", Err: err,
-		}
+		err = reconcile.NewError(CodeHookFailed, h.title()+": "+what,
+			"its output is in the run's hook log (symphony logs ISSUE --hooks)").WithCause(err)
 	}
 	how, text := "succeeded", string(output)
 	if err != nil {

@@ -57,10 +57,8 @@ func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) er
 	}
 	lock, err := lockFile(path+".lock", p.wait)
 	if errors.Is(err, proc.ErrHeld) {
-		return &reconcile.Error{
-			Code: CodeFailed, Message: "claim the project " + endpointAndSlug + ": another pass is claiming it",
-			Hint: "the next pass tries again", Err: err,
-		}
+		return reconcile.NewError(CodeFailed, "claim the project "+endpointAndSlug+": another pass is claiming it",
+			"the next pass tries again").WithCause(err)
 	}
 	if err != nil {
 		return files.Failed(err, "claim the project %s", endpointAndSlug)
@@ -89,13 +87,10 @@ func (p Projects) unclaimed(path string, claim projectClaim, refuse RefuseClaim)
 	if files.Absent(err) {
 		return nil
 	}
-	return &reconcile.Error{
-		Code:    CodeProjectConflict,
-		Message: fmt.Sprintf("another state directory works on the project %s: %s", have.Project, have.StateDir),
-		Hint: "use that state directory, give this workflow its own workspace.root, or remove " + path +
-			" if the other one is no longer used",
-		Err: err,
-	}
+	return reconcile.NewError(CodeProjectConflict,
+		fmt.Sprintf("another state directory works on the project %s: %s", have.Project, have.StateDir),
+		"use that state directory, give this workflow its own workspace.root, or remove "+path+
+			" if the other one is no longer used").WithCause(err)
 }
 
 // readClaim returns an empty claim if there is none.
@@ -108,10 +103,8 @@ func readClaim(path string) (c projectClaim, err error) {
 		err = json.Unmarshal(b, &c)
 	}
 	if err != nil {
-		return c, &reconcile.Error{
-			Code: CodeFailed, Message: fmt.Sprintf("read the project claim %s: %v", path, err),
-			Hint: "remove the file if only one state directory works on the project", Err: err,
-		}
+		return c, reconcile.NewError(CodeFailed, fmt.Sprintf("read the project claim %s: %v", path, err),
+			"remove the file if only one state directory works on the project").WithCause(err)
 	}
 	return c, nil
 }

@@ -88,12 +88,8 @@ func (r *Root) Record(key string) (rec Record, ok bool, err error) {
 		err = errors.New("no issue or no id in it")
 	}
 	if err != nil {
-		return Record{}, false, &reconcile.Error{
-			Code:    CodeFailed,
-			Message: fmt.Sprintf("read the record %s: %v", r.record(key), err),
-			Hint:    "if that workspace contains nothing of value, move it and its record away; the next run creates a new one",
-			Err:     err,
-		}
+		return Record{}, false, reconcile.NewError(CodeFailed, fmt.Sprintf("read the record %s: %v", r.record(key), err),
+			"if that workspace contains nothing of value, move it and its record away; the next run creates a new one").WithCause(err)
 	}
 	return rec, true, nil
 }

@@ -176,10 +176,8 @@ func resolveRoot(path string) (*Root, error) {
 }
 
 func rootFailed(path string, err error) *reconcile.Error {
-	failed := &reconcile.Error{
-		Code: CodeRootUnusable, Message: fmt.Sprintf("workspace root %s: %v", path, err), Err: err,
-		Hint: "set workspace.root to the absolute path of a directory that this account can create, or owns and can write to alone",
-	}
+	failed := reconcile.NewError(CodeRootUnusable, fmt.Sprintf("workspace root %s: %v", path, err),
+		"set workspace.root to the absolute path of a directory that this account can create, or owns and can write to alone").WithCause(err)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		errors.As(files.Failed(err, "open workspace root %s", path), &failed)
 	}

@@ -342,12 +342,8 @@ func (r *Root) lease(key string, o Owner) (*os.File, error) {
 	case !errors.Is(err, proc.ErrHeld):
 		return nil, files.Failed(err, "take the lease of %s", key)
 	}
-	e := &reconcile.Error{
-		Code:    CodeBusy,
-		Message: "the workspace " + key + " is in use",
-		Hint:    "its run, or a process that the run left, still holds the lease " + r.lock(key),
-		Err:     err,
-	}
+	e := reconcile.NewError(CodeBusy, "the workspace "+key+" is in use",
+		"its run, or a process that the run left, still holds the lease "+r.lock(key)).WithCause(err)
 	if rec, ok, err := r.Record(key); err == nil && ok {
 		e.Message += " by run " + rec.RunID
 		if rec.StateDir != o.StateDir {

@@ -51,10 +51,8 @@ func WaitForRun(ctx context.Context, p *project.Project, id string) (reconcile.R
 			return run, nil
 		}
 		if !project.Sleep(ctx, project.WaitStep) {
-			return run, &reconcile.Error{
-				Code: "canceled", Message: "ended by a signal; the run of " + run.Identifier + " continues",
-				Hint: "symphony logs -f " + run.Identifier + " follows it, symphony stop " + run.Identifier + " ends it", Err: ctx.Err(),
-			}
+			return run, reconcile.NewError("canceled", "ended by a signal; the run of "+run.Identifier+" continues",
+				"symphony logs -f "+run.Identifier+" follows it, symphony stop "+run.Identifier+" ends it").WithCause(ctx.Err())
 		}
 	}
 }

@@ -136,9 +136,7 @@ func (f *hostDaemon) reach(ctx context.Context, waits func(why string)) (far run
 		f.log.Info("host not reached", "error", err)
 		select {
 		case <-ctx.Done():
-			return far, true, &reconcile.Error{
-				Code: "host_failed", Message: err.Error(), Hint: "the next pass tries again", Err: err,
-			}
+			return far, true, reconcile.NewError("host_failed", err.Error(), "the next pass tries again").WithCause(err)
 		case <-time.After(reachPause):
 		}
 	}

@@ -47,16 +47,12 @@ func NoState(p *Project, err error) error {
 	}
 	if cfg, wrong := p.ConfigWithoutKey(); wrong == nil {
 		if root, found, _ := workspace.FindRoot(cfg.Workspace.Root); found && len(root.Projects().Of(p.StateDir)) > 0 {
-			return &reconcile.Error{
-				Code: "state_missing", Message: p.StateDir + " has no state.db, but its project has workspaces in " + root.Path, Err: err,
-				Hint: "mount or restore it; if it is lost, symphony tick makes a new one and continues in these workspaces",
-			}
+			return reconcile.NewError("state_missing", p.StateDir+" has no state.db, but its project has workspaces in "+root.Path,
+				"mount or restore it; if it is lost, symphony tick makes a new one and continues in these workspaces").WithCause(err)
 		}
 	}
-	e := &reconcile.Error{
-		Code: "no_state", Message: "no pass has run yet for " + p.Path + " with the state directory " + p.StateDir,
-		Hint: "run one with symphony tick, or name the right project with -w and --state-dir", Err: err,
-	}
+	e := reconcile.NewError("no_state", "no pass has run yet for "+p.Path+" with the state directory "+p.StateDir,
+		"run one with symphony tick, or name the right project with -w and --state-dir").WithCause(err)
 	hintMoved(p, e)
 	return e
 }

@@ -35,10 +35,8 @@ func (w *Env) OpenPage(ctx context.Context, address string, terminal bool) (open
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = w.Stdin, w.Stdout, w.Stderr
 	}
 	if err := cmd.Run(); err != nil {
-		return false, &reconcile.Error{
-			Code: "browser_failed", Message: fmt.Sprintf("the page could not be opened with %s: %v", program[0], err),
-			Hint: "open the address yourself, or set BROWSER to an installed program", Err: err,
-		}
+		return false, reconcile.NewError("browser_failed", fmt.Sprintf("the page could not be opened with %s: %v", program[0], err),
+			"open the address yourself, or set BROWSER to an installed program").WithCause(err)
 	}
 	return true, nil
 }

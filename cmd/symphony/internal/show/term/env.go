@@ -50,10 +50,8 @@ type Env struct {
 func NewEnv() (*Env, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return nil, &reconcile.Error{
-			Code: "working_directory", Message: "the working directory: " + err.Error(),
-			Hint: "it may have been removed: cd to a directory that exists", Err: err,
-		}
+		return nil, reconcile.NewError("working_directory", "the working directory: "+err.Error(),
+			"it may have been removed: cd to a directory that exists").WithCause(err)
 	}
 	w := &Env{Env: environ.Env{Environ: os.Environ(), Dir: dir, Now: time.Now}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	w.Journal = isJournal(w.Getenv("JOURNAL_STREAM"), os.Stderr)
@@ -322,10 +320,8 @@ func (p *pager) end() error {
 	}
 	_ = p.in.Close() // it may have ended
 	if err := p.cmd.Wait(); p.cmd.ProcessState == nil || slices.Contains(notStarted, p.cmd.ProcessState.ExitCode()) {
-		return &reconcile.Error{
-			Code: "pager_failed", Message: fmt.Sprintf("the pager %q could not be started: %v", p.cmd.Args[len(p.cmd.Args)-1], err),
-			Hint: "set PAGER to an installed program, or use --no-pager", Err: err,
-		}
+		return reconcile.NewError("pager_failed", fmt.Sprintf("the pager %q could not be started: %v", p.cmd.Args[len(p.cmd.Args)-1], err),
+			"set PAGER to an installed program, or use --no-pager").WithCause(err)
 	}
 	return nil
 }

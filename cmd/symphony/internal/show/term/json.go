@@ -63,9 +63,8 @@ func (w *Env) PrintJSON(v any) {
 
 func (w *Env) outputFailed(err error, hint string) {
 	w.OutputFailed = true
-	w.PrintError(&reconcile.Error{
-		Code: "output_failed", Message: "the command is done, but its answer can't be printed: " + err.Error(), Hint: hint, Err: err,
-	})
+	w.PrintError(reconcile.NewError("output_failed", "the command is done, but its answer can't be printed: "+err.Error(),
+		hint).WithCause(err))
 }
 
 // printJSONError prints an error as the only member of an object. With --jq or --template it prints nothing, because their reader
