@@ -283,8 +283,7 @@ func (c *conn) checkVersion(ctx context.Context) (err error) {
 	if err == nil {
 		return refuseNewer(c.dir, oldest)
 	}
-	var e *reconcile.Error
-	if errors.As(err, &e) && e.Code == "state_error" { // there is no table meta
+	if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Code == "state_error" { // there is no table meta
 		return corrupt(c.dir, doing, err)
 	}
 	return err

@@ -75,8 +75,7 @@ func readRegular(path string) ([]byte, fs.FileInfo, error) {
 
 // reason returns the system's part of an error. It omits the path, which the message already contains.
 func reason(err error) string {
-	var p *os.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Err.Error()
 	}
 	return err.Error()

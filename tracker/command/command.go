@@ -158,8 +158,7 @@ func (c *client) fail(verb, code, message, hint string, err error) *reconcile.Er
 // invalid returns the error of a wrong answer.
 func (c *client) invalid(verb string, err error) error {
 	hint := "correct the program; docs/trackers.md describes its answers"
-	var known *wrong
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*wrong](err); ok {
 		hint = known.rule
 	}
 	return c.fail(verb, "command_answer_invalid", err.Error(), hint, nil)

@@ -249,8 +249,7 @@ func unknown(names, known []string, complete bool) (list []reconcile.UnknownName
 
 // unreadable returns the error of a folder or file that cannot be read.
 func unreadable(path string, err error) error {
-	var e *fs.PathError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
 	}
 	return reconcile.NewError("file_read", path+": "+err.Error(),

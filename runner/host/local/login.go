@@ -100,8 +100,7 @@ func waitLogin(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) error 
 		}
 		return loginFailed(message, "try it: time bash -lc true; bash -xlc true prints each command of the profile", nil)
 	})
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return loginFailed("it ended with "+exit.String(), "run bash -lc true; the profile must not call exit or exec", err)
 	}
 	return err

@@ -258,8 +258,7 @@ func (r *run) RunInTerminal(ctx context.Context, argv, env []string, io host.Std
 	err = cmd.Wait()
 	stop()
 	observed.Wait()
-	var status *exec.ExitError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*exec.ExitError](err); ok {
 		return status.ExitCode(), nil
 	}
 	if ctx.Err() != nil {

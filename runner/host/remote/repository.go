@@ -55,8 +55,7 @@ func (r run) carry(ctx context.Context, q host.CloneRequest, use func(host.Bundl
 	err = use(host.BundleRequest{
 		BundleAnswer: made, Address: m.Address(), Branch: q.Branch, Name: q.Repository.Name, Email: q.Repository.Email, Env: q.CheckoutEnv,
 	})
-	var known *reconcile.Error
-	if errors.As(err, &known) && known.Code == host.CodeRepositoryUnavailable { // it is a fault of the host, and the remote is fine
+	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeRepositoryUnavailable { // the remote is fine
 		err = &reconcile.Error{Code: codeFailed, Message: known.Message, Hint: "look at git on the host", Err: err}
 	}
 	return made.CloneAnswer, err

@@ -183,8 +183,7 @@ func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error)
 	}
 	if err != nil { // the snapshot stays as it is
 		err = g.judge(limited, err)
-		var known *reconcile.Error
-		if errors.As(err, &known) && known.Code == host.CodeUntrusted {
+		if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeUntrusted {
 			g.untrusted, restored.Untrusted, err = known, known.Message, nil
 		}
 		return restored, err

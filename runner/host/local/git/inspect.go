@@ -178,8 +178,7 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 		return r.commit, nil
 	}
 	from, err := r.output(r.git(ctx, "merge-base", commit, r.commit))
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
 		return r.commit, nil // they have no common history
 	}
 	return from, err

@@ -76,8 +76,7 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 		err = h.waitShell(ctx, cmd)
 	}
 	output, lost := out.finish()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		what := exit.Error()
 		if exit.ExitCode() >= 0 {
 			what = fmt.Sprintf("exit status %d", exit.ExitCode())

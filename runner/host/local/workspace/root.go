@@ -110,8 +110,7 @@ func TryRoot(path string) error {
 	if err == nil {
 		err = os.Remove(made)
 	}
-	var failed *fs.PathError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		return rootFailed(path, fmt.Errorf("it can't be created in %s: %w", above, failed.Err)) // without the name, which is random
 	}
 	return err

@@ -92,8 +92,7 @@ func (p *Ping) send(ctx context.Context, kind, body string) error {
 	req.Header.Set("User-Agent", "symphony")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		var ofURL *url.Error
-		if errors.As(err, &ofURL) { // it begins with the URL
+		if ofURL, ok := errors.AsType[*url.Error](err); ok { // it begins with the URL
 			err = ofURL.Err
 		}
 		if ctx.Err() != nil {

@@ -307,8 +307,7 @@ func Move(ctx context.Context, old, p *project.Project) (all Changes, err error)
 		o := kind.options()
 		changes, err := Install(ctx, p, o)
 		add(changes)
-		var known *reconcile.Error
-		if errors.As(err, &known) && o.System && os.Geteuid() != 0 {
+		if known, ok := errors.AsType[*reconcile.Error](err); ok && o.System && os.Geteuid() != 0 {
 			known.Hint += " && sudo " + text.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + text.ShellQuote(old.Path)
 		}
 		if err != nil {
