@@ -46,7 +46,6 @@ const (
 type Request struct {
 	Kind     RequestKind
 	ThreadID string // may be a sub-agent's
-	TurnID   string
 	ItemID   string
 	// Summary is one line with all that an approval grants. Only commands, which are complete in Command, and questions are cut.
 	Summary string

@@ -229,13 +229,9 @@ const (
 type Error struct {
 	Code    Code
 	Message string // one line
-	// Info is the agent's own classification as JSON, nil if there was none.
-	Info json.RawMessage
 	// Cause is the class of the last error before a stall (network, agent_quota, agent_auth), else "".
 	Cause Code
-	// ResetsAt is when a used-up quota resets, zero if unknown.
-	ResetsAt time.Time
-	Err      error // one of the errors above, or nil
+	Err   error // one of the errors above, or nil
 }
 
 func (e *Error) Error() string {

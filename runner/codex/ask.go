@@ -28,7 +28,7 @@ const (
 // newRequest returns a request with the fields that all kinds have.
 func newRequest(p *params, kind agent.RequestKind, summary string) agent.Request {
 	return agent.Request{
-		Kind: kind, ThreadID: p.threadID(), TurnID: p.turnID(), ItemID: p.ItemID, Cwd: p.Cwd,
+		Kind: kind, ThreadID: p.threadID(), ItemID: p.ItemID, Cwd: p.Cwd,
 		Summary: summary, Reason: oneLine(p.Reason, summaryLength),
 	}
 }

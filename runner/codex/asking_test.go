@@ -245,12 +245,12 @@ func TestAskSays(t *testing.T) {
 	patch := func(path string) string { return strings.Replace(begunPatch, "PATH", path, 1) }
 	change := func(path string, outside bool) agent.Request {
 		return agent.Request{
-			Kind: agent.RequestFileChange, ThreadID: "th", TurnID: "tu", ItemID: "p1", Summary: "update " + path,
+			Kind: agent.RequestFileChange, ThreadID: "th", ItemID: "p1", Summary: "update " + path,
 			Changes: []agent.FileChange{{Path: path, Kind: "update", Diff: "@@ -1 +1 @@\n-a\n+b\n"}}, OutsideSandbox: outside,
 		}
 	}
 	command := func(summary, text string) agent.Request {
-		return agent.Request{Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: summary, Command: text, OutsideSandbox: true}
+		return agent.Request{Kind: agent.RequestCommand, ThreadID: "th", ItemID: "c1", Summary: summary, Command: text, OutsideSandbox: true}
 	}
 	askFor := func(members string) []string {
 		return []string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1",` + members + `}}`}
@@ -259,7 +259,7 @@ func TestAskSays(t *testing.T) {
 		r.Reason = reason
 		return r
 	}
-	unknown := agent.Request{Kind: agent.RequestFileChange, ThreadID: "th", TurnID: "tu", ItemID: "p1", Summary: "files that codex did not name", OutsideSandbox: true}
+	unknown := agent.Request{Kind: agent.RequestFileChange, ThreadID: "th", ItemID: "p1", Summary: "files that codex did not name", OutsideSandbox: true}
 	for _, c := range []struct {
 		name   string
 		params agent.TurnParams
@@ -279,7 +279,7 @@ func TestAskSays(t *testing.T) {
 			"a command with permissions", onRequest,
 			askFor(`"command":"/bin/bash -lc 'touch a'","additionalPermissions":{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}`),
 			agent.Request{
-				Kind: agent.RequestCommand, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "with network, write /opt: touch a", Command: "touch a",
+				Kind: agent.RequestCommand, ThreadID: "th", ItemID: "c1", Summary: "with network, write /opt: touch a", Command: "touch a",
 				Permissions: json.RawMessage(`{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}`), OutsideSandbox: true,
 			},
 		},
@@ -311,7 +311,7 @@ func TestAskSays(t *testing.T) {
 			"permissions", onRequest,
 			[]string{`{"method":"item/permissions/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","cwd":"/w","reason":"more","permissions":{"network":{"enabled":true},"fileSystem":{"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}}}`},
 			agent.Request{
-				Kind: agent.RequestPermissions, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "network, write /opt", Reason: "more", Cwd: "/w",
+				Kind: agent.RequestPermissions, ThreadID: "th", ItemID: "c1", Summary: "network, write /opt", Reason: "more", Cwd: "/w",
 				Permissions: json.RawMessage(`{"network":{"enabled":true},"fileSystem":{"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}`),
 			},
 		},
@@ -319,7 +319,7 @@ func TestAskSays(t *testing.T) {
 			"an MCP tool", onRequest,
 			[]string{`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","turnId":"tu","serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"ask","tool_params":{"a":1}},"message":"Allow it?","requestedSchema":{"type":"object","properties":{}}}}`},
 			agent.Request{
-				Kind: agent.RequestPermissions, ThreadID: "th", TurnID: "tu", Summary: `forms/ask {"a":1}`, Reason: "Allow it?", Server: "forms", OutsideSandbox: true,
+				Kind: agent.RequestPermissions, ThreadID: "th", Summary: `forms/ask {"a":1}`, Reason: "Allow it?", Server: "forms", OutsideSandbox: true,
 				Permissions: json.RawMessage(`{"codex_approval_kind":"mcp_tool_call","tool_name":"ask","tool_params":{"a":1}}`),
 			},
 		},
@@ -327,7 +327,7 @@ func TestAskSays(t *testing.T) {
 			"a question", onRequest,
 			[]string{`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","questions":[{"id":"q1","header":"Choice","question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes","description":"go on"}]},{"id":"q2","header":"Key","question":"","isSecret":true,"options":null}]}}`},
 			agent.Request{
-				Kind: agent.RequestQuestion, ThreadID: "th", TurnID: "tu", ItemID: "c1", Summary: "Which way? / Key",
+				Kind: agent.RequestQuestion, ThreadID: "th", ItemID: "c1", Summary: "Which way? / Key",
 				Questions: []agent.Question{
 					{ID: "q1", Header: "Choice", Text: "Which way?", Options: []agent.Option{{Label: "Yes", Description: "go on"}}, Other: true},
 					{ID: "q2", Header: "Key", Text: "Key", Secret: true},

@@ -77,7 +77,7 @@ func New(streams agent.Streams, o agent.Options) *Session {
 	if o.OnEvent == nil {
 		o.OnEvent = func(agent.Event) {}
 	}
-	s := &Session{o: o, usage: newUsage()}
+	s := &Session{o: o, usage: &usage{used: make(map[string]agent.Usage), limits: make(map[string]map[string]any)}}
 	life, end := context.WithCancel(context.Background())
 	s.conn = newConn(streams, &s.o)
 	s.thread = &thread{o: &s.o, conn: s.conn, usage: s.usage, life: life, patches: make(map[string][]agent.FileChange)}

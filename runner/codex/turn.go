@@ -212,11 +212,7 @@ func (th *thread) endError(t *turn) error {
 		return &agent.Error{Code: agent.CodeTurnCancelled, Message: oneLine(join("the turn was interrupted", errorText(cause)), errorLength)}
 	}
 	text := cmp.Or(oneLine(errorText(cause), errorLength), "the turn ended as "+oneLine(t.status, 40))
-	e := &agent.Error{Code: cmp.Or(cause.class(), agent.CodeTurnFailed), Message: text, Info: cause.Info}
-	if e.Code == agent.CodeAgentQuota {
-		e.ResetsAt = th.usage.resetsAt()
-	}
-	return e
+	return &agent.Error{Code: cmp.Or(cause.class(), agent.CodeTurnFailed), Message: text}
 }
 
 // Steer implements agent.Session.
@@ -440,8 +436,7 @@ func (c *clock) check() (next time.Duration, err *agent.Error) {
 	}
 	err = &agent.Error{Code: agent.CodeStalled, Message: "stalled for " + text.Took(time.Since(c.lastProgress).Milliseconds())}
 	if c.retry != nil {
-		err.Info, err.Cause = c.retry.Info, c.retry.class()
-		err.Message = oneLine(err.Message+": "+c.retry.Message, errorLength)
+		err.Cause, err.Message = c.retry.class(), oneLine(err.Message+": "+c.retry.Message, errorLength)
 	}
 	return 0, err
 }

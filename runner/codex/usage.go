@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -18,10 +17,6 @@ type usage struct {
 	models []string                  // of the thread, in order of use
 	limits map[string]map[string]any // decoded JSON, by limit id
 	latest string                    // id of the limit that RateLimits returns
-}
-
-func newUsage() *usage {
-	return &usage{used: make(map[string]agent.Usage), limits: make(map[string]map[string]any)}
 }
 
 // Usage implements agent.Session.
@@ -123,19 +118,4 @@ func (u *usage) updateLimits(raw json.RawMessage) {
 	if u.limits[mainLimit] != nil {
 		u.latest = mainLimit
 	}
-}
-
-// resetsAt returns when the last of the used-up limits resets, zero if none is known to be used up.
-func (u *usage) resetsAt() (at time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, window := range []string{"primary", "secondary"} {
-		w, _ := u.limits[u.latest][window].(map[string]any)
-		used, _ := w["usedPercent"].(float64)
-		seconds, _ := w["resetsAt"].(float64)
-		if reset := time.Unix(int64(seconds), 0).UTC(); used >= 100 && seconds > 0 && reset.After(at) {
-			at = reset
-		}
-	}
-	return at
 }

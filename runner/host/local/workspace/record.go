@@ -161,7 +161,6 @@ const (
 	CodeExists          = "workspace_exists"
 	CodeHookFailed      = "hook_failed"
 	CodeHookTimeout     = "hook_timeout"
-	CodeDiskFull        = files.CodeDiskFull
 	CodeRootUnusable    = files.CodeRootUnusable
 	CodeProjectConflict = "project_conflict"
 	CodeFailed          = files.CodeFailed

@@ -168,7 +168,7 @@ func (r *remover) checkTrash(ctx context.Context, p *project.Project) error {
 			return err
 		}
 		for _, identity := range root.Projects {
-			rows, err := listTrash(ctx, p, host.RootRequest{Root: path, Project: identity, Now: r.w.Now()})
+			rows, err := listTrash(ctx, host.RootRequest{Root: path, Project: identity, Now: r.w.Now()})
 			if err != nil {
 				return err
 			}

@@ -127,7 +127,7 @@ func Trash(ctx context.Context, p *project.Project) (TrashJSON, error) {
 func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []string) ([]TrashRow, error) {
 	rows := []TrashRow{} // in JSON an empty list
 	for _, root := range roots {
-		list, err := listTrash(ctx, p, host.RootRequest{
+		list, err := listTrash(ctx, host.RootRequest{
 			Root: root, Project: cfg.Policy.Project, KeepRemoved: cfg.Workspace.KeepRemoved, Now: p.Env.Now(),
 		})
 		if err != nil {
@@ -139,7 +139,7 @@ func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, root
 }
 
 // listTrash lists what a project of the tracker has in the trash of a root.
-func listTrash(ctx context.Context, p *project.Project, r host.RootRequest) (rows []TrashRow, err error) {
+func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err error) {
 	entries, err := project.ThisMachine().ListTrash(ctx, r)
 	for _, e := range entries {
 		row := TrashRow{

@@ -34,10 +34,9 @@ func (c Command) delivers() bool {
 
 // Result is what became of a command.
 type Result struct {
-	Verb       reconcile.Verb
-	Identifier string      // of the issue, if it is about one
-	Pass       pass.Result // the pass that was run for it
-	Applied    bool        // if not, the next pass applies the command
+	Verb    reconcile.Verb
+	Pass    pass.Result // the pass that was run for it
+	Applied bool        // if not, the next pass applies the command
 	// Effect is what the command has changed, or why there was nothing to change, where no action of the pass shows it.
 	Effect []string
 	// Unscheduled: the command needs another pass, and no schedule runs one.
@@ -148,7 +147,7 @@ func operate(ctx context.Context, p *project.Project, c Command, do func(*operat
 	case c.Verb == reconcile.VerbStopAll, c.Verb == reconcile.VerbUnblock:
 		o.only = ""
 	}
-	o.result.Verb, o.result.Identifier = c.Verb, o.cmd.Identifier
+	o.result.Verb = c.Verb
 	err = do(o)
 	return o.result, err
 }
@@ -281,7 +280,7 @@ func StartIssue(ctx context.Context, p *project.Project, ref, model string) (r R
 	if err != nil {
 		return r, err
 	}
-	r = Result{Verb: "run", Identifier: issue.Identifier}
+	r = Result{Verb: "run"}
 	r.Pass, err = pass.Run(ctx, p, pass.Options{
 		Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Model: model, Stays: true, LockTimeout: project.CommandPatience,
 	})
