@@ -32,23 +32,24 @@ func runFields(r *reconcile.Run) []any {
 
 // TakeRun makes the process h the owner of a run that is still starting, and returns the run. If the run was taken, has
 // ended or was never recorded, the error is reconcile.ErrConflict and the worker must not touch anything.
-func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now time.Time) (run reconcile.Run, err error) {
-	err = j.update(ctx, "take run "+id, full, func(t tx) error {
-		run, err = take(t, id, h, now, reconcile.PreparingWorkspace, `phase = 'starting' AND outcome IS NULL`)
-		return err
-	})
-	return run, err
+func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now time.Time) (reconcile.Run, error) {
+	return j.take(ctx, id, h, now, reconcile.PreparingWorkspace, `phase = 'starting' AND outcome IS NULL`)
 }
 
 // take makes the process h the owner of a run, and moves the run to a phase. If the condition does not hold, the error is
 // reconcile.ErrConflict.
-func take(t tx, id string, h reconcile.Handle, now time.Time, phase reconcile.Phase, condition string) (reconcile.Run, error) {
-	run, err := row(t, runFields, `UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?,
-		worker_start = ?, heartbeat_at = ? WHERE id = ? AND `+condition+` RETURNING `+runColumns,
-		phase, h.Boot, h.PID, bitsOf(&h.Start), stamp(now), id)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = reconcile.ErrConflict
-	}
+func (j Journal) take(ctx context.Context, id string, h reconcile.Handle, now time.Time, phase reconcile.Phase, condition string) (
+	run reconcile.Run, err error,
+) {
+	err = j.update(ctx, "take run "+id, full, func(t tx) error {
+		run, err = row(t, runFields, `UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?,
+			worker_start = ?, heartbeat_at = ? WHERE id = ? AND `+condition+` RETURNING `+runColumns,
+			phase, h.Boot, h.PID, bitsOf(&h.Start), stamp(now), id)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = reconcile.ErrConflict
+		}
+		return err
+	})
 	return run, err
 }
 

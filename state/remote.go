@@ -13,12 +13,8 @@ const metaRemoteBlock = "blocked_on:"
 
 // TakeRemote makes the process h the owner of a run whose worker is dead, to end the run on its host. The run has an outcome, which stays.
 // If the run is settled, or its host has confirmed its end, the error is reconcile.ErrConflict.
-func (j Journal) TakeRemote(ctx context.Context, id string, h reconcile.Handle, now time.Time) (run reconcile.Run, err error) {
-	err = j.update(ctx, "take run "+id, full, func(t tx) error {
-		run, err = take(t, id, h, now, reconcile.EndingThere, `remote = 'begun' AND settled = 0 AND outcome IS NOT NULL`)
-		return err
-	})
-	return run, err
+func (j Journal) TakeRemote(ctx context.Context, id string, h reconcile.Handle, now time.Time) (reconcile.Run, error) {
+	return j.take(ctx, id, h, now, reconcile.EndingThere, `remote = 'begun' AND settled = 0 AND outcome IS NOT NULL`)
 }
 
 // SaveRemote stores what the process that took a run by TakeRemote knows of it on its host, and when it last had a link, zero if it had

@@ -34,13 +34,7 @@ func approveCommand(w *term.Env) *cli.Command {
 		Name: "approve", Usage: "allow what an agent asks for", UsageText: usageText("approve", "REQUEST") + decideUsage,
 		Description: exampleText("symphony approve ABC-7.3", "symphony approve ABC-7.3 --for-session"),
 		Flags:       decideFlags(&cli.BoolFlag{Name: "for-session", Usage: "also allow similar requests until this agent ends"}),
-		Action: func(c *cli.Context) error {
-			d := requests.Decision{How: reconcile.DecideApprove}
-			if c.Bool("for-session") {
-				d.How = reconcile.DecideForSession
-			}
-			return decide(c, w, d)
-		},
+		Action:      func(c *cli.Context) error { return decide(c, w, requests.Approval(c.Bool("for-session"))) },
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/urfave/cli/v2"
 )
@@ -67,9 +68,7 @@ func serveAction(c *cli.Context, w *term.Env) error {
 // newServerOptions reads the flags of the server, and its address in a workflow.
 func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) (o web.Options, err error) {
 	o = web.Options{Listen: c.String("listen"), Port: -1, Hosts: c.StringSlice("allow-host"), Token: web.NewToken()}
-	for _, p := range projects {
-		o.Places = append(o.Places, web.Place{Workflow: p.Path, StateDir: p.StateDir})
-	}
+	o.Places = text.Map(projects, func(p *project.Project) web.Place { return web.Place{Workflow: p.Path, StateDir: p.StateDir} })
 	if server, named := serverOf(projects); named {
 		o.Listen, o.Port = cmp.Or(o.Listen, server.Host), server.Port
 	}

@@ -61,9 +61,9 @@ func First[T any](list []T, is func(T) bool) (found T) {
 	return found
 }
 
-// Filter returns the elements of a list for which keep holds.
+// Filter returns the elements of a list for which keep holds; an empty list for none, as Map.
 func Filter[T any](list []T, keep func(T) bool) []T {
-	return slices.DeleteFunc(slices.Clone(list), func(v T) bool { return !keep(v) })
+	return slices.DeleteFunc(append([]T{}, list...), func(v T) bool { return !keep(v) })
 }
 
 // Plural formats a count: "1 run", "3 runs".

@@ -243,11 +243,9 @@ func moved(path, to string) string {
 }
 
 func fileChanges(changes []wireChange) []agent.FileChange {
-	var out []agent.FileChange
-	for _, c := range changes {
-		out = append(out, agent.FileChange{Path: moved(c.Path, c.Kind.Move), Kind: c.Kind.Type, Diff: c.Diff})
-	}
-	return out
+	return text.Map(changes, func(c wireChange) agent.FileChange {
+		return agent.FileChange{Path: moved(c.Path, c.Kind.Move), Kind: c.Kind.Type, Diff: c.Diff}
+	})
 }
 
 // codex reports a command as one quoted argument of a shell: /bin/bash -lc '…'. The model may name any program as the shell;

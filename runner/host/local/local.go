@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -268,9 +269,7 @@ func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fa
 			answer.Exist = append(answer.Exist, path)
 		}
 	}
-	for _, path := range r.Resolve {
-		answer.Resolved = append(answer.Resolved, paths.Real(path))
-	}
+	answer.Resolved = text.Map(r.Resolve, paths.Real)
 	if r.Around {
 		answer.GitAround = git.DirAround(r.Path)
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -69,12 +70,7 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
 	if s.Known == nil {
 		return f, ctx.Err()
 	}
-	var unsafe []string
-	for _, name := range slices.Sorted(maps.Keys(f.programs)) {
-		if s.Known[name] != f.programs[name] {
-			unsafe = append(unsafe, name)
-		}
-	}
+	unsafe := text.Filter(slices.Sorted(maps.Keys(f.programs)), func(name string) bool { return s.Known[name] != f.programs[name] })
 	for _, dir := range f.dirs {
 		if err == nil && len(unsafe) == 0 { // git may now read the configuration there
 			err = f.index(dir)

@@ -167,10 +167,7 @@ func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := []ProjectRow{} // in JSON an empty list
-	for _, dir := range dirs {
-		rows = append(rows, readState(ctx, w, dir))
-	}
+	rows := text.Map(dirs, func(dir string) ProjectRow { return readState(ctx, w, dir) })
 	slices.SortFunc(rows, func(a, b ProjectRow) int {
 		return strings.Compare(a.WorkflowPath+"\x00"+a.StateDir, b.WorkflowPath+"\x00"+b.StateDir)
 	})
@@ -206,11 +203,7 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 		claims[c.Status]++
 	}
 	r.there = rec.RemoteWorkspaces
-	for _, run := range rec.Runs {
-		if run.Remote == reconcile.RemoteBegun {
-			r.unverified = append(r.unverified, run)
-		}
-	}
+	r.unverified = text.Filter(rec.Runs, func(run reconcile.Run) bool { return run.Remote == reconcile.RemoteBegun })
 	r.Running, r.Held = claims[reconcile.Running], claims[reconcile.Held]
 	r.Retrying = len(rec.Claims) - r.Running - r.Held
 	if last != nil {

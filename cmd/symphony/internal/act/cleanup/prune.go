@@ -15,6 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -224,13 +225,8 @@ func (c *pruner) mayRemove(l loss) bool {
 // finished maps the issues that are in a terminal state, or no longer in the tracker, to the reason in words. It verifies the
 // project first: with the key of another Linear workspace every issue would be missing.
 func (c *pruner) finished(ctx context.Context, spaces []Space, past []state.PastIssue) (map[string]string, error) {
-	var ids []string
-	for _, s := range spaces {
-		ids = append(ids, s.IssueID)
-	}
-	for _, i := range past {
-		ids = append(ids, i.IssueID)
-	}
+	ids := text.Map(spaces, func(s Space) string { return s.IssueID })
+	ids = append(ids, text.Map(past, func(i state.PastIssue) string { return i.IssueID })...)
 	why := map[string]string{}
 	if len(ids) == 0 {
 		return why, nil

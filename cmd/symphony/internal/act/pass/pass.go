@@ -200,9 +200,9 @@ func (r *Result) record(ctx context.Context, p *project.Project, db *state.DB, o
 	r.addError(err)
 	r.Pass.Duration, r.Pass.BootID = proc.Monotonic()-r.Pass.Mono, boot
 	r.Pass.Actions, r.Pass.Skipped = len(r.Applied), len(r.Skips)
-	for _, e := range r.Errors {
-		r.Pass.Errors = append(r.Pass.Errors, reconcile.Error{Code: e.Code, Message: e.Message, Status: e.Status})
-	}
+	r.Pass.Errors = text.Map(r.Errors, func(e *reconcile.Error) reconcile.Error {
+		return reconcile.Error{Code: e.Code, Message: e.Message, Status: e.Status}
+	})
 	r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass)
 	r.addError(err)
 	removeOldRuns(ctx, p, db, r)

@@ -35,6 +35,14 @@ type Decision struct {
 	Choices []int
 }
 
+// Approval allows what was asked for, forSession also what codex asks for like it later.
+func Approval(forSession bool) Decision {
+	if forSession {
+		return Decision{How: reconcile.DecideForSession}
+	}
+	return Decision{How: reconcile.DecideApprove}
+}
+
 // JSON is a decided request, as approve, deny and answer print it with --json.
 type JSON struct {
 	Request decided `json:"request"`

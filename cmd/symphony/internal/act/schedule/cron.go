@@ -58,9 +58,7 @@ func (c cron) text() (string, error) {
 		name, value, _ := strings.Cut(v, "=")
 		words = append(words, name+"="+cronWord(value))
 	}
-	for _, arg := range command {
-		words = append(words, cronWord(arg))
-	}
+	words = append(words, text.Map(command, cronWord)...)
 	return "* * * * * " + strings.Join(words, " ") + c.mark() + "\n", nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -122,10 +123,9 @@ func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) er
 			e.login() // alone: the other checks would slow it down
 		}
 	}
-	var pending [][2]<-chan answer
-	for _, c := range checks {
-		pending = append(pending, [2]<-chan answer{called.start(ctx, c, giveUpBound), scheduled.start(ctx, c, giveUpBound)})
-	}
+	pending := text.Map(checks, func(c check) [2]<-chan answer {
+		return [2]<-chan answer{called.start(ctx, c, giveUpBound), scheduled.start(ctx, c, giveUpBound)}
+	})
 	out := &report{w: w, verbose: o.Verbose, machine: called.machine, secrets: secrets}
 	add := func(c check, called, scheduled answer) {
 		for i, f := range scheduled.findings { // fine, but not the same as here

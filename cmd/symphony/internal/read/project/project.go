@@ -305,12 +305,9 @@ func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 
 // TemporaryAbove returns the temporary directory that contains a path, empty for none.
 func TemporaryAbove(path, tmpdir string) string {
-	for _, temporary := range []string{"/tmp", "/var/tmp", "/dev/shm", tmpdir} {
-		if temporary != "" && paths.Inside(paths.Real(temporary), path) {
-			return temporary
-		}
-	}
-	return ""
+	return text.First([]string{"/tmp", "/var/tmp", "/dev/shm", tmpdir}, func(temporary string) bool {
+		return temporary != "" && paths.Inside(paths.Real(temporary), path)
+	})
 }
 
 // RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it claims the root for the project, and a folder

@@ -199,14 +199,3 @@ func (f *Facts) ReadBudget(ctx context.Context) (*BudgetRow, error) {
 	}
 	return row, nil
 }
-
-// only returns the elements of a list that are wanted.
-func only[T any](list []T, wanted func(T) bool) []T {
-	out := []T{}
-	for _, e := range list {
-		if wanted(e) {
-			out = append(out, e)
-		}
-	}
-	return out
-}

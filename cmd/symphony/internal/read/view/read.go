@@ -50,7 +50,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	if f.Config != nil {
 		v.Hosts = Hosts(f.Config.Policy, f.Recorded, f.Now)
 	}
-	v.claims = only(f.Recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })
+	v.claims = text.Filter(f.Recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })
 	if f.Low.After(f.Now) {
 		v.LowUntil = &f.Low
 	}

@@ -174,11 +174,11 @@ func (v Overview) confine(rows []Row) Overview {
 			v.Ended = append(v.Ended, d)
 		}
 	}
-	v.Undelivered = only(undelivered, func(u UndeliveredRow) bool { return issues[u.IssueID] })
-	v.PullRequests = only(pulls, func(p PullRequestRow) bool { return issues[p.IssueID] })
-	v.Requests = only(requests, func(r RequestRow) bool { return issues[r.Request.IssueID] })
-	v.claims = only(v.claims, func(c reconcile.Claim) bool { return counted[c.IssueID] })
-	v.skips = only(v.skips, func(s reconcile.Skip) bool { return counted[s.IssueID] })
+	v.Undelivered = text.Filter(undelivered, func(u UndeliveredRow) bool { return issues[u.IssueID] })
+	v.PullRequests = text.Filter(pulls, func(p PullRequestRow) bool { return issues[p.IssueID] })
+	v.Requests = text.Filter(requests, func(r RequestRow) bool { return issues[r.Request.IssueID] })
+	v.claims = text.Filter(v.claims, func(c reconcile.Claim) bool { return counted[c.IssueID] })
+	v.skips = text.Filter(v.skips, func(s reconcile.Skip) bool { return counted[s.IssueID] })
 	v.count()
 	return v
 }

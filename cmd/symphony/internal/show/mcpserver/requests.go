@@ -76,11 +76,7 @@ func addRequestTools(t *tools, a *agents.Agents) {
 		return listRequests(ctx, a, in.AgentID)
 	}, "List the open requests of agents: commands, changes, permissions, questions.")
 	addTool(t, "approve", hints(false, true, false), func(ctx context.Context, in approveIn) (decidedOut, error) {
-		how := reconcile.DecideApprove
-		if in.ForSession {
-			how = reconcile.DecideForSession
-		}
-		return decide(ctx, in.RequestID, requests.Decision{How: how})
+		return decide(ctx, in.RequestID, requests.Approval(in.ForSession))
 	}, "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve.")
 	addTool(t, "deny", hints(false, false, false), func(ctx context.Context, in denyIn) (decidedOut, error) {
 		return decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 )
 
 // Some things change without a change of the database: a worker dies, or this process itself writes. So a watch reads in any case after
@@ -36,14 +37,7 @@ func (w *watch) look(ctx context.Context, read func() error) error {
 
 // repeat calls do at every watchStep until ctx ends.
 func repeat(ctx context.Context, do func()) {
-	step := time.NewTicker(watchStep)
-	defer step.Stop()
-	for {
+	for goesOn := true; goesOn; goesOn = project.Sleep(ctx, watchStep) {
 		do()
-		select {
-		case <-ctx.Done():
-			return
-		case <-step.C:
-		}
 	}
 }

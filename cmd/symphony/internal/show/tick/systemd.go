@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -58,16 +59,9 @@ func (s systemd) keepAlive(ctx context.Context, proceeds func() bool) {
 	if s.socket == "" || s.watchdog == 0 {
 		return
 	}
-	tick := time.NewTicker(s.watchdog / 2)
-	defer tick.Stop()
-	for {
+	for goesOn := true; goesOn; goesOn = project.Sleep(ctx, s.watchdog/2) {
 		if proceeds() {
 			s.tell("WATCHDOG=1")
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
 		}
 	}
 }

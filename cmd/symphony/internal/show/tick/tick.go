@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -189,10 +190,7 @@ const (
 // reportQuiet prints errors if their codes differ from those of the last pass, repeats them every hour while they stay the same,
 // and prints a line when they are over. Cron mails every line that it gets.
 func reportQuiet(ctx context.Context, w *term.Env, p *project.Project, o Options, errs []*reconcile.Error) {
-	now, last := quietReport{At: w.Now()}, quietReport{}
-	for _, e := range errs {
-		now.Codes = append(now.Codes, e.Code)
-	}
+	now, last := quietReport{At: w.Now(), Codes: text.Map(errs, func(e *reconcile.Error) string { return e.Code })}, quietReport{}
 	slices.Sort(now.Codes)
 	now.Codes = slices.Compact(now.Codes)
 	db, err := o.Kept.Opened(), error(nil)

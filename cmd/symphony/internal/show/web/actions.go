@@ -71,11 +71,7 @@ func aboutRequest(r *http.Request, verb reconcile.Verb, d requests.Decision) ord
 }
 
 func approval(r *http.Request, p parameters) (order, error) {
-	how := reconcile.DecideApprove
-	if p.ForSession {
-		how = reconcile.DecideForSession
-	}
-	return aboutRequest(r, verbApprove, requests.Decision{How: how}), nil
+	return aboutRequest(r, verbApprove, requests.Approval(p.ForSession)), nil
 }
 
 func denial(r *http.Request, p parameters) (order, error) {

@@ -88,11 +88,6 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 }
 
 // shown are the lines of an outcome that have a text.
-func (o outcome) shown() (lines []string) {
-	for _, line := range o.lines {
-		if strings.TrimSpace(line) != "" {
-			lines = append(lines, line)
-		}
-	}
-	return lines
+func (o outcome) shown() []string {
+	return text.Filter(o.lines, func(line string) bool { return strings.TrimSpace(line) != "" })
 }
