@@ -37,8 +37,7 @@ func parse(data []byte, redact func(string) string) (record, error) {
 func fault(data []byte) string {
 	const before, longest = 20, 60
 	var raw json.RawMessage
-	var syntax *json.SyntaxError
-	if errors.As(json.Unmarshal(data, &raw), &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, &raw)); ok {
 		data = data[max(0, int(syntax.Offset)-before):]
 	}
 	return text.Within(strings.ToValidUTF8(string(data), "?"), longest)

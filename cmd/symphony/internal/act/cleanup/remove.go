@@ -156,11 +156,11 @@ func (r *remover) check(ctx context.Context) (err error) {
 			return unsavedError(s.loss)
 		}
 	}
-	return r.checkTrash(ctx, p)
+	return r.checkTrash(ctx)
 }
 
 // checkTrash collects what the project has in the trash and exists nowhere else.
-func (r *remover) checkTrash(ctx context.Context, p *project.Project) error {
+func (r *remover) checkTrash(ctx context.Context) error {
 	r.trash = nil
 	for _, path := range r.row.Roots {
 		root, err := project.ThisMachine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})

@@ -100,18 +100,14 @@ func Stop(ctx context.Context, p *project.Project, o StopOptions) (Result, error
 
 // setDefaults replaces missing functions by some that do nothing.
 func (o *StopOptions) setDefaults() {
-	if o.Applied == nil {
-		o.Applied = func(Result) {}
+	o.Applied, o.Ended, o.Killed, o.Warn = orNothing(o.Applied), orNothing(o.Ended), orNothing(o.Killed), orNothing(o.Warn)
+}
+
+func orNothing[T any](f func(T)) func(T) {
+	if f == nil {
+		return func(T) {}
 	}
-	if o.Ended == nil {
-		o.Ended = func(string) {}
-	}
-	if o.Killed == nil {
-		o.Killed = func(string) {}
-	}
-	if o.Warn == nil {
-		o.Warn = func(error) {}
-	}
+	return f
 }
 
 // unsettledRuns returns the command's runs that no pass has settled yet.
