@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Compute decides what a pass does. It is pure: it uses no clock, disk, network or process. So every rule can be tested by a row
@@ -83,7 +81,11 @@ func (d *draft) everyClaim() []*Claim {
 
 // remaining returns the claims as the plan leaves them.
 func (d *draft) remaining() []Claim {
-	return text.Map(d.everyClaim(), func(c *Claim) Claim { return *c })
+	claims := make([]Claim, 0, len(d.claims))
+	for _, c := range d.everyClaim() {
+		claims = append(claims, *c)
+	}
+	return claims
 }
 
 // put makes next the working claim and returns the change that stores it.

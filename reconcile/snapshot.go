@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Snapshot is everything that a plan depends on: the same Snapshot gives the same Plan.
@@ -186,10 +184,13 @@ func (p Policy) Labelled(i Issue) bool {
 }
 
 // MissingLabels are the required labels that an issue does not carry.
-func (p Policy) MissingLabels(i Issue) []string {
-	return text.Filter(p.RequiredLabels, func(want string) bool {
-		return !slices.Contains(i.Labels, strings.ToLower(strings.TrimSpace(want)))
-	})
+func (p Policy) MissingLabels(i Issue) (missing []string) {
+	for _, want := range p.RequiredLabels {
+		if !slices.Contains(i.Labels, strings.ToLower(strings.TrimSpace(want))) {
+			missing = append(missing, want)
+		}
+	}
+	return missing
 }
 
 // Ours reports whether the issue is assigned as tracker.assignee requires.
