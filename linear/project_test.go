@@ -133,6 +133,7 @@ func TestVerify(t *testing.T) {
 			{Name: "Nowhere at all", Nearest: []string{}},
 		},
 		Labels: []reconcile.UnknownName{{Name: "Featur", Nearest: []string{"Feature"}}, {Name: "zzz", Nearest: []string{}}},
+		OwnOperators: []string{},
 	}
 	test.Equal(t, "read", got, want)
 	test.Equal(t, "unknown state", got.States[0].String(), `"In Progres" (did you mean "In Progress"?)`)
