@@ -244,7 +244,7 @@ func (b *Block) After(code, message string, ended time.Time) Block {
 		next = *b
 	}
 	next.Code, next.Message = code, message
-	if at := ended.Add(Delay(next.Tries+1, longestProbe)); at.After(next.NextTry) {
+	if at := ended.Add(BackoffDelay(next.Tries+1, longestProbe)); at.After(next.NextTry) {
 		next.NextTry = at
 	}
 	return next
@@ -253,7 +253,7 @@ func (b *Block) After(code, message string, ended time.Time) Block {
 // Tried returns the block after a probe was started.
 func (b Block) Tried(now time.Time) Block {
 	b.Tries++
-	b.NextTry = now.Add(Delay(b.Tries+1, longestProbe))
+	b.NextTry = now.Add(BackoffDelay(b.Tries+1, longestProbe))
 	return b
 }
 

@@ -88,7 +88,7 @@ func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 	switch tries := c.Delivery.Tries; {
 	case c.Status != Waiting || !s.undelivered(c):
 	case tries > 0:
-		c.Kind, c.DueAt = DeliveryFailed, since.Add(Delay(tries, s.Policy.MaxRetryBackoff))
+		c.Kind, c.DueAt = DeliveryFailed, since.Add(BackoffDelay(tries, s.Policy.MaxRetryBackoff))
 	default:
 		c.Kind, c.DueAt = Delivering, since
 	}
@@ -104,7 +104,7 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	case r.Outcome == Succeeded:
 		c.Delivery, c.Kind = c.Delivery.done(), Continuation
 		if c.Failures > 0 {
-			c.Kind, c.DueAt = Backoff, ended.Add(Delay(c.Attempt, s.Policy.MaxRetryBackoff))
+			c.Kind, c.DueAt = Backoff, ended.Add(BackoffDelay(c.Attempt, s.Policy.MaxRetryBackoff))
 		}
 	case r.Outcome == Canceled || r.Outcome == InterruptedRun || r.ErrorCode == CodeWorkspaceBusy:
 		c = s.awaitDelivery(c, ended)

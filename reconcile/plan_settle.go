@@ -198,7 +198,7 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 func (s *Snapshot) afterFailure(c Claim, ended time.Time) Claim {
 	c.Failures++
 	c.Attempt++
-	c.Kind, c.DueAt = Backoff, ended.Add(Delay(c.Attempt, s.Policy.MaxRetryBackoff))
+	c.Kind, c.DueAt = Backoff, ended.Add(BackoffDelay(c.Attempt, s.Policy.MaxRetryBackoff))
 	return c
 }
 

@@ -230,7 +230,7 @@ func TestDelay(t *testing.T) {
 		1<<63 - 1: {1000: 1<<63 - 1}, // no overflow
 	} {
 		for attempt, delay := range want {
-			equal(t, fmt.Sprint(attempt, " of ", longest), Delay(attempt, longest), delay)
+			equal(t, fmt.Sprint(attempt, " of ", longest), BackoffDelay(attempt, longest), delay)
 		}
 	}
 }
