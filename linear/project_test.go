@@ -132,7 +132,7 @@ func TestVerify(t *testing.T) {
 			{Name: "Waiting", Nearest: []string{"Waiting"}}, // a state of another team
 			{Name: "Nowhere at all", Nearest: []string{}},
 		},
-		Labels: []reconcile.UnknownName{{Name: "Featur", Nearest: []string{"Feature"}}, {Name: "zzz", Nearest: []string{}}},
+		Labels:       []reconcile.UnknownName{{Name: "Featur", Nearest: []string{"Feature"}}, {Name: "zzz", Nearest: []string{}}},
 		OwnOperators: []string{},
 	}
 	test.Equal(t, "read", got, want)

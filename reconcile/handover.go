@@ -27,18 +27,21 @@ type Handover struct {
 
 // Verification is how the workflow's verify command has ended in the workspace of an issue.
 type Verification struct {
-	At      time.Time `json:"at"`               // when it ended
-	Commit  string    `json:"commit,omitempty"` // of HEAD; empty without a repository
-	Command string    `json:"command"`          // its first line
-	// Exit is its exit code. 126 and 127: it could not be run, which is no fault of the agent.
+	At     time.Time `json:"at"`               // when it ended
+	Commit string    `json:"commit,omitempty"` // of HEAD; empty without a repository
+	// Round counts the failures in a row, also over several runs; an operator's retry begins again.
+	Round   int    `json:"round,omitempty"`
+	Command string `json:"command"` // its first line
+	// Exit is its exit code. 125 to 127: it could not be run, which is no fault of the agent.
 	Exit   int    `json:"exit"`
 	Late   bool   `json:"late,omitempty"` // it was ended at verify.timeout_ms
 	TookMS int64  `json:"took_ms"`
 	Output string `json:"output,omitempty"` // the end of it, at most 16 KiB
 }
 
-// The exit codes of a shell that can't run a command.
+// The exit codes of a command that can't be run: because symphony could not prepare it, by its mode, or because there is no such program.
 const (
+	exitNotPrepared   = 125
 	exitNotExecutable = 126
 	exitNotFound      = 127
 )
@@ -48,7 +51,7 @@ func (v *Verification) Passed() bool { return v != nil && v.Exit == 0 && !v.Late
 
 // Unusable reports whether the command could not be run at all.
 func (v *Verification) Unusable() bool {
-	return v != nil && !v.Late && (v.Exit == exitNotExecutable || v.Exit == exitNotFound)
+	return v != nil && !v.Late && v.Exit >= exitNotPrepared && v.Exit <= exitNotFound
 }
 
 // String describes the result in a few words of Markdown, such as "verified 1a2b3c4d5e6f: `go test ./...`, 41s".
@@ -75,10 +78,11 @@ func (d *DeliveryResult) Verification() *Verification {
 	return d.Handover.Verification
 }
 
+// Asked reports whether an agent has asked for it. Otherwise it is only a verification.
+func (h *Handover) Asked() bool { return h != nil && (h.Summary != "" || h.Blocked != "") }
+
 // Waits reports whether symphony has to finish it: the agent has asked for it, and verify has not refused it.
-func (h *Handover) Waits() bool {
-	return h != nil && (h.Summary != "" || h.Blocked != "") && !h.Refused()
-}
+func (h *Handover) Waits() bool { return h.Asked() && !h.Refused() }
 
 // Refused reports whether verify has failed for it.
 func (h *Handover) Refused() bool {
@@ -94,6 +98,18 @@ func (h *Handover) Unproven(commit string) bool {
 	return !v.Passed() || commit != "" && v.Commit != commit
 }
 
+// Proof says in a sentence what is known of a commit that is handed over; empty if nothing is to be said.
+func (h *Handover) Proof(commit string) string {
+	switch {
+	case h == nil:
+	case h.Unverified != "":
+		return "Not verified, as " + h.Unverified + " has decided."
+	case h.Verification.Passed() && (commit == "" || h.Verification.Commit == commit):
+		return strings.ToUpper(h.Verification.String()[:1]) + h.Verification.String()[1:] + "."
+	}
+	return ""
+}
+
 // again returns the handover for a delivery run that an operator has asked for; nil if nothing is to be handed over or verified.
 func (h *Handover) again(cmd Command) *Handover {
 	switch {
@@ -103,9 +119,24 @@ func (h *Handover) again(cmd Command) *Handover {
 		return &Handover{At: cmd.CreatedAt, Verifies: true}
 	}
 	next := *h
-	next.Unverified = cmd.Unverified
+	if next.Unverified = cmd.Unverified; h.At.After(cmd.CreatedAt) {
+		next.Unverified = "" // the operator has decided about another one
+	}
+	if cmd.Verb == VerbVerify {
+		next.Verifies = true
+	}
 	if cmd.Verb == VerbVerify || h.Refused() {
 		next.Verification = nil
 	}
+	return &next
+}
+
+// afresh returns it with all its rounds before it.
+func (h *Handover) afresh() *Handover {
+	if !h.Refused() {
+		return h
+	}
+	next, v := *h, *h.Verification
+	next.Verification, v.Round = &v, 0
 	return &next
 }

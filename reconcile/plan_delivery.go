@@ -64,11 +64,13 @@ func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 
 // afterWork returns the claim after the end of an agent's run, whose worker may have pushed the commits or may have failed to.
 func (s *Snapshot) afterWork(c Claim, r Run) Claim {
-	ended := endOf(r, s.Now)
+	ended, before := endOf(r, s.Now), c.Delivery.Handover // an agent that has worked since may have changed what it was about
 	if r.Turns > 0 || r.Delivery.Done {
 		c.Delivery.Host, c.Delivery.Root = r.Host, r.WorkspaceRoot
 	}
-	c.Delivery.Handover = cmp.Or(r.Delivery.Handover, c.Delivery.Handover)
+	if c.Delivery.Handover = r.Delivery.Handover; r.Turns == 0 {
+		c.Delivery.Handover = cmp.Or(r.Delivery.Handover, before)
+	}
 	switch d := r.Delivery; {
 	case r.Remote == RemoteGone:
 		c.Delivery = Delivery{}

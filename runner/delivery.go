@@ -159,7 +159,7 @@ func (w *workspaceStep) wantsPullRequest(last reconcile.Delivered) bool {
 // openPullRequest opens a pull request for what was delivered, unless there is one, and stores its address.
 func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Delivered, env []string) (address string, err error) {
 	run := w.rec.get()
-	body := pullRequestBody(run.Issue, run.Delivery.Verification())
+	body := pullRequestBody(run.Issue, run.Delivery.Handover.Proof(last.Commit))
 	request := reconcile.NewPull{
 		Branch: last.Branch, Commit: last.Commit, Base: w.Config.Repository.Base,
 		Title: w.Redactor.Text(pullRequestTitle(run.Issue)), Body: w.Redactor.Text(body),
@@ -202,16 +202,13 @@ func pullRequestTitle(issue reconcile.Issue) string {
 }
 
 // pullRequestBody contains nothing from outside but the address of the issue, without characters that have a meaning in Markdown.
-func pullRequestBody(issue reconcile.Issue, verified *reconcile.Verification) string {
+func pullRequestBody(issue reconcile.Issue, proof string) string {
 	body := "Opened by symphony"
 	u, err := url.Parse(text.OrEmpty(issue.URL))
 	if err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && !strings.ContainsAny(u.String(), "<>()[]`\\\"") {
 		body += " for <" + u.String() + ">"
 	}
-	if verified.Passed() {
-		body += "; " + verified.String()
-	}
-	return body + "."
+	return strings.TrimSpace(body + ".\n\n" + proof)
 }
 
 // deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the agent has asked for it. A failure does not change

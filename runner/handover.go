@@ -101,16 +101,24 @@ func (t *turnLoop) checkWork(ctx context.Context) error {
 	if err != nil || found.Git == nil {
 		return err
 	}
-	if found.Git.Count > 0 {
-		changes := found.Git.Changed[:min(len(found.Git.Changed), namedChanges)]
-		names := text.Map(changes, func(c host.GitChange) string { return c.Status + " " + c.Path })
-		return agenttool.Refusal("not_committed", fmt.Sprintf("%s not committed: %s; commit or remove them, then hand over again",
-			text.Plural(found.Git.Count, "change"), strings.Join(names, ", ")))
+	if refusal := uncommitted(found.Git); refusal != nil {
+		return refusal
 	}
 	if ahead := found.Git.Ahead; t.Config.Repository.Deliver && ahead != nil && *ahead == 0 {
 		return agenttool.Refusal("no_commit", "the branch has no commit of yours: commit the work, or say with blocked what you need")
 	}
 	return nil
+}
+
+// uncommitted returns an error for the agent if something is not committed.
+func uncommitted(g *host.GitStatus) error {
+	if g.Count == 0 {
+		return nil
+	}
+	changes := g.Changed[:min(len(g.Changed), namedChanges)]
+	names := text.Map(changes, func(c host.GitChange) string { return c.Status + " " + c.Path })
+	return agenttool.Refusal("not_committed", fmt.Sprintf("%s not committed: %s; commit or remove them, then hand over again",
+		text.Plural(g.Count, "change"), strings.Join(names, ", ")))
 }
 
 // checkMove returns an error for an agent that moves its issue out of the active states, if it has to hand it over instead.
@@ -211,11 +219,8 @@ func handoverText(h reconcile.Handover, last reconcile.Delivered) string {
 	if last.PullRequest != "" {
 		words += "\n\nPull request: " + last.PullRequest
 	}
-	switch {
-	case h.Unverified != "":
-		words += "\n\nNot verified, as " + h.Unverified + " has decided."
-	case h.Verification.Passed():
-		words += "\n\n" + h.Verification.String() + "."
+	if proof := h.Proof(last.Commit); proof != "" {
+		words += "\n\n" + proof
 	}
 	return words + quotation(h.Summary)
 }

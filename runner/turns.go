@@ -26,8 +26,7 @@ type turnLoop struct {
 	// profile is the name of the thread's permission profile, "" for none.
 	profile  string
 	listener *listener
-	refused  *reconcile.Verification // how verify last failed in this run; nil if it has not
-	rounds   int                     // how often it did
+	refused  reconcile.Verification // how verify last failed in this row of rounds; the zero value if it has not
 	// worked: the agent has done something in the present turn.
 	worked atomic.Bool
 	// toldNetwork: the log has a note about the closed network. Only the handler of events uses it.
@@ -188,6 +187,9 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	})
 	t.rec.storeTokens(ctx, t.agent.session)
 	outcome := "completed"
+	if h := t.rec.get().Delivery.Handover; h.Refused() && t.rec.get().TurnID != before.TurnID {
+		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil }) // the agent has been told, and may have gone on
+	}
 	if err == nil {
 		t.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
 		t.shareSuccess(ctx)

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -28,8 +29,8 @@ const (
 )
 
 const (
-	verifyEnds   = 30 * time.Second // for the script below to end the command and print its output
-	longestTitle = 100              // bytes of the command in a message
+	verifyEnds  = 30 * time.Second // for the script below to end the command and print its output
+	mostCommand = 100              // bytes of the command in a message
 )
 
 // verifyScript runs the command $1 for at most $2 seconds, and prints the end of its output. The exit code is that of the command, or 124
@@ -51,15 +52,42 @@ cat "$d/old" "$d/new" | tail -n 200 | tail -c 16384
 rm -rf "$d"
 exit $code`
 
-// verify runs the workflow's verify command in the agent's sandbox, on what is committed in the workspace.
-func (j *job) verify(ctx context.Context, g *agentProcess) (v reconcile.Verification, err error) {
-	found, err := j.Machine.Inspect(ctx, host.WorkspaceRequest{Path: j.space.Path})
-	if err != nil {
+// verify runs the workflow's verify command in the agent's sandbox, in a workspace without uncommitted changes. The command must not make
+// commits, because these would not be verified.
+func (j *job) verify(ctx context.Context, g *agentProcess) (reconcile.Verification, error) {
+	v, err := j.committed(ctx)
+	if err != nil || v.Exit != 0 {
 		return v, err
 	}
-	if found.Git != nil {
-		v.Commit = text.OrEmpty(found.Git.Commit)
+	ran, err := j.runVerify(ctx, g)
+	if err != nil {
+		return ran, err
 	}
+	after, err := j.committed(ctx)
+	if ran.Commit = v.Commit; after.Commit != v.Commit {
+		ran.Exit, ran.Output = cmp.Or(ran.Exit, 1), ran.Output+"\n"+"The command has changed HEAD, from "+v.Commit+" to "+after.Commit+"."
+	}
+	crash.At("runner.verified")
+	j.note("verified", ran.String(), ran)
+	j.Log.Info(ran.String())
+	return ran, err
+}
+
+// committed returns the commit of the workspace. If something there is not committed, the result is a failed one.
+func (j *job) committed(ctx context.Context) (v reconcile.Verification, err error) {
+	found, err := j.Machine.Inspect(ctx, host.WorkspaceRequest{Path: j.space.Path})
+	if err != nil || found.Git == nil {
+		return v, err
+	}
+	v.At, v.Commit = j.Now(), text.OrEmpty(found.Git.Commit)
+	if refusal := uncommitted(found.Git); refusal != nil {
+		v.Command, v.Exit, v.Output = "git status", 1, refusal.Error()
+	}
+	return v, nil
+}
+
+// runVerify runs the command.
+func (j *job) runVerify(ctx context.Context, g *agentProcess) (v reconcile.Verification, err error) {
 	policy, err := j.Config.TurnPolicy(ctx, j.Machine, *j.space)
 	if err != nil {
 		return v, err
@@ -68,8 +96,11 @@ func (j *job) verify(ctx context.Context, g *agentProcess) (v reconcile.Verifica
 	if err != nil {
 		return v, err
 	}
+	for name, value := range asAgents {
+		env[name] = value
+	}
 	setting := j.Config.Verify
-	v.Command = text.Within(firstLine(setting.Command), longestTitle)
+	v.Command = text.Within(firstLine(setting.Command), mostCommand)
 	j.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + v.Command })
 	j.rec.flush(ctx)
 	began := j.Mono()
@@ -82,11 +113,13 @@ func (j *job) verify(ctx context.Context, g *agentProcess) (v reconcile.Verifica
 	}
 	took := j.Mono() - began
 	v.At, v.Exit, v.TookMS, v.Late = j.Now(), result.ExitCode, took.Milliseconds(), result.ExitCode != 0 && took >= setting.Timeout
-	v.Output = j.Redactor.Text(strings.ToValidUTF8(result.Stdout, "�"))
-	crash.At("runner.verified")
-	j.note("verified", v.String(), v)
-	j.Log.Info(v.String())
+	v.Output = j.Redactor.Text(cmp.Or(result.Stdout, result.Stderr))
 	return v, nil
+}
+
+// asAgents are variables that codex sets for the commands of agents.
+var asAgents = map[string]string{
+	"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "LC_CTYPE": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat",
 }
 
 func firstLine(script string) string {
@@ -113,9 +146,15 @@ func (j *job) useProfile(ctx context.Context) error {
 // prove runs verify for what the agent hands over. It reports whether the agent has to go on, with the output in its next turn.
 func (t *turnLoop) prove(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	before := t.refused
+	if h := t.job.run.Delivery.Handover; before.Round == 0 && h.Refused() && h.Verification.Round > 0 {
+		before = *h.Verification // of an earlier run
+	}
 	v, err := t.verify(ctx, t.agent)
 	if err != nil {
 		return false, err
+	}
+	if !v.Passed() && !v.Unusable() {
+		v.Round = before.Round + 1
 	}
 	wish.Verification = &v
 	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
@@ -123,16 +162,15 @@ func (t *turnLoop) prove(ctx context.Context, wish reconcile.Handover) (more boo
 	if !wish.Refused() {
 		return false, nil
 	}
-	t.refused, t.rounds = &v, t.rounds+1
+	t.refused = v
+	why := "the agent handed the same commit over again, for which verify had failed"
 	switch {
-	case t.rounds >= t.Config.Verify.Rounds:
-		err = fmt.Errorf("verify failed in %s", text.Plural(t.rounds, "round"))
-	case before != nil && v.Commit != "" && before.Commit == v.Commit:
-		err = fmt.Errorf("the agent handed the same commit over again, for which verify had failed")
-	default:
+	case v.Round >= t.Config.Verify.Rounds:
+		why = "verify failed in " + text.Plural(v.Round, "round")
+	case v.Commit == "" || v.Commit != before.Commit:
 		return true, nil
 	}
-	return false, &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: err.Error() + "; " + v.String()}
+	return false, &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: why + "; " + v.String()}
 }
 
 // unproven reports whether verify must still pass for a commit that is to be handed over; with an empty commit, for any.
@@ -202,5 +240,9 @@ func notProven(h reconcile.Handover, commit string) error {
 		return reconcile.NewError(codeVerifyUnusable, fmt.Sprintf("verify.command can't be run (exit code %d): %s", v.Exit,
 			text.Visible(text.OneLine(agent.LastWords(v.Output)))), "correct verify.command in WORKFLOW.md, or install what it needs")
 	}
-	return reconcile.NewError(codeNotVerified, fmt.Sprintf("verify has not passed for commit %.12s", commit), "the next delivery runs it")
+	message := "verify has not passed"
+	if commit != "" {
+		message += fmt.Sprintf(" for commit %.12s", commit)
+	}
+	return reconcile.NewError(codeNotVerified, message, "the next delivery runs it")
 }

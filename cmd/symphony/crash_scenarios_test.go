@@ -403,7 +403,7 @@ func (c *crashScene) checkHandedOver() {
 		about := slices.DeleteFunc(c.comments(), func(one lineartest.Comment) bool { return !strings.HasPrefix(one.Body, "**Handed over**") })
 		test.Equal(c.t, "comments about it", len(about), 1)
 		head := c.git("--git-dir", c.path("remote"), "rev-parse", "symphony/ABC-1")
-		test.Contains(c.t, "the comment", about[0].Body, "verified "+head[:12]+": `git show HEAD:work.txt`")
+		test.Contains(c.t, "the comment", about[0].Body, "Verified "+head[:12]+": `git show HEAD:work.txt`")
 	}
 }
 

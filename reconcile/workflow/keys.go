@@ -206,7 +206,7 @@ func workspaceKeys(c *Config) []Key {
 			"has to succeed in the workspace, in the agent's sandbox, before an issue is handed over; needs handoff.state"),
 		key("verify.timeout_ms", typeMS, "1800000", &c.Verify.Timeout, "longest time that verify.command may take").atLeast(1),
 		key("verify.rounds", typeInteger, "3", &c.Verify.Rounds,
-			"how often it may fail in a run, each time with its output as the agent's next turn; then the issue is held").atLeast(1),
+			"how often it may fail in a row, each time with its output as the agent's next turn; then the issue is held").atLeast(1),
 
 		key("hooks.after_create", typeShell, "", &c.Hooks.AfterCreate, "runs in a new workspace; if it fails, the workspace is removed"),
 		key("hooks.before_run", typeShell, "", &c.Hooks.BeforeRun, "runs before each run; if it fails, the run fails"),

@@ -51,6 +51,9 @@ func Inspect(ctx context.Context, dir, origin string) (g host.GitStatus, ok bool
 	if onBranch {
 		g.Branch = &branch
 	}
+	if err = r.showHidden(ctx); err != nil {
+		return g, true, err
+	}
 	err = r.eachChange(ctx, func(entry, path string) {
 		if g.Count++; g.Count > maxListed {
 			return

@@ -222,6 +222,9 @@ func holdBody(c reconcile.Claim) string {
 	if c.HoldMessage != "" {
 		body += block(c.HoldMessage, &room) + "\n"
 	}
+	if h := c.Delivery.Handover; c.HoldReason == reconcile.HoldVerifyFailed && h.Refused() {
+		body += block(h.Verification.Output, &room) + "\n"
+	}
 	switch {
 	case c.Delivery.Code != "":
 		body += "Its work is not delivered.\n\n"

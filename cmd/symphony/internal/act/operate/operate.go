@@ -354,7 +354,7 @@ func undeliverable(ctx context.Context, o *operation) error {
 		return err
 	case o.cmd.Verb == reconcile.VerbVerify && cfg.Verify.Command == "":
 		e.Message, e.Hint = "this workflow verifies nothing", "set verify.command in WORKFLOW.md"
-	case o.cmd.Unverified != "" && c.Delivery.Handover == nil:
+	case o.cmd.Unverified != "" && !c.Delivery.Handover.Asked():
 		e.Message = "no agent has handed " + identifier + " over"
 	case o.cmd.Verb == reconcile.VerbDeliver && !cfg.Repository.Delivers() && c.Delivery.Handover == nil:
 		e.Message, e.Hint = "this workflow delivers nothing", "set repository.url in WORKFLOW.md, without deliver: none"
