@@ -179,6 +179,8 @@ func (c Claim) HoldEnds() string {
 		return retry + " ends the hold"
 	case HoldLeftover:
 		return "end the process, then " + retry
+	case HoldPullClosed, HoldFeedbackRounds:
+		return retry + ", or moving it to an active state ends the hold"
 	case HoldHostLost:
 		return "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone " + c.Identifier
 	}

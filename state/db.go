@@ -142,7 +142,7 @@ var migrations embed.FS
 
 const (
 	// schemaVersion is the number of the last migration.
-	schemaVersion = 14
+	schemaVersion = 15
 	// oldestWriter is the oldest schema whose programs may still write after the database was migrated to schemaVersion.
 	oldestWriter = 1
 )

@@ -1,0 +1,274 @@
+package reconcile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Feedback is what brings an issue back that was handed over with a pull request. The zero value brings none back.
+type Feedback struct {
+	Checks, Reviews, Conflicts bool
+	State                      string // to which the issue is moved then
+	MergedState                string // to which it is moved once the pull request is merged; empty for no move
+	Rounds                     int    // how often an issue comes back before it is held
+	Reviewers                  []string
+}
+
+// On reports whether pull requests are watched.
+func (f Feedback) On() bool { return f.State != "" }
+
+// Watch is what symphony remembers of a pull request that it has opened, for the time after the handover.
+type Watch struct {
+	IssueID    string    `json:"-"`
+	Identifier string    `json:"-"`
+	Delivered  Delivered `json:"-"` // what it has pushed last
+	// Claim is the status of the issue's claim, and ClaimHold why it is held; both are empty if there is none.
+	Claim     ClaimStatus `json:"-"`
+	ClaimHold string      `json:"-"`
+
+	Pull    Pull      `json:"pull"` // as it was read last
+	Rounds  int       `json:"rounds,omitempty"`
+	Told    []string  `json:"told,omitempty"`  // the causes that have brought the issue back: each does so once
+	Rerun   string    `json:"rerun,omitempty"` // the commit whose failed jobs were run again
+	RerunAt time.Time `json:"rerun_at,omitzero"`
+	Rework  *Rework   `json:"rework,omitempty"`  // what the issue has come back for, until it is handed over again
+	History []Round   `json:"history,omitempty"` // all rounds, the oldest first
+	Held    string    `json:"held,omitempty"`    // the reason for which the issue was held; empty if it was not, or is not any more
+	Ended   bool      `json:"ended,omitempty"`   // nothing more is expected of the pull request
+}
+
+// Round is one return of an issue.
+type Round struct {
+	At     time.Time `json:"at"`
+	Causes string    `json:"causes"`
+}
+
+// Rework is what an issue has come back for.
+type Rework struct {
+	Round    int       `json:"round"`
+	Rounds   int       `json:"rounds"` // how many the workflow allows
+	At       time.Time `json:"at"`
+	Number   int       `json:"number"` // of the pull request
+	Commit   string    `json:"commit"`
+	Checks   []Check   `json:"checks,omitempty"` // that have failed
+	Reviews  []Review  `json:"reviews,omitempty"`
+	Conflict bool      `json:"conflict,omitempty"` // it can't be merged into its base
+	Moved    bool      `json:"moved,omitempty"`    // the issue is in Feedback.State
+}
+
+// String names the round and the causes in a line, such as "rework 2 of 3: lint failed".
+func (r *Rework) String() string {
+	return fmt.Sprintf("rework %d of %d: %s", r.Round, r.Rounds, r.Causes())
+}
+
+// namedCauses bounds the checks and the reviewers that a line names.
+const namedCauses = 3
+
+// Causes names the causes in a line.
+func (r *Rework) Causes() string {
+	var list, names []string
+	for _, c := range r.Checks {
+		names = append(names, c.Name)
+	}
+	if n := len(names); n > namedCauses {
+		names = append(names[:namedCauses], fmt.Sprintf("%d more", n-namedCauses))
+	}
+	if len(names) > 0 {
+		list = append(list, strings.Join(names, ", ")+" failed")
+	}
+	for _, v := range r.Reviews {
+		verb := "commented"
+		if v.State == reviewChanges {
+			verb = "asks for changes"
+		}
+		if one := v.Author + " " + verb; !slices.Contains(list, one) {
+			list = append(list, one)
+		}
+	}
+	if r.Conflict {
+		list = append(list, "it conflicts with its base")
+	}
+	if n := len(list); n > namedCauses+1 {
+		list = append(list[:namedCauses+1], fmt.Sprintf("%d more", n-namedCauses-1))
+	}
+	return strings.Join(list, "; ")
+}
+
+// The states of a Pull, of its Mergeable, and of a Review that decisions depend on.
+const (
+	PullMerged    = "merged"
+	PullClosed    = "closed"
+	pullConflicts = "conflicting"
+	reviewChanges = "changes_requested"
+	reviewComment = "commented"
+)
+
+const (
+	reviewQuiet  = 2 * time.Minute // since the newest review, whose author may write more
+	rerunSettles = 2 * time.Minute // until the forge shows that jobs run again
+	mostTold     = 200
+)
+
+// Failed lists the checks that have failed, once all checks of the pushed commit have ended.
+func (w *Watch) Failed(f Feedback) []Check {
+	c := w.Pull.Checks
+	all := c.all()
+	pending := slices.ContainsFunc(all, func(one Check) bool { return one.State == CheckPending })
+	if !f.Checks || pending || c.Commit != w.Delivered.Commit || w.told("checks "+c.Commit) {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(one Check) bool { return one.State != CheckFailure })
+}
+
+// all lists the checks. One more stands for those that the token may not see, or that are too many.
+func (c Checks) all() []Check {
+	list := slices.Clone(c.List)
+	if c.Hidden || c.Cut {
+		list = append(list, Check{Name: "a check that is not listed", State: c.State})
+	}
+	return list
+}
+
+// OwnFailures are those of the failed checks that do not fail on the base as well.
+func OwnFailures(failed []Check, base Checks) []Check {
+	onBase := base.all()
+	return slices.DeleteFunc(slices.Clone(failed), func(c Check) bool {
+		return slices.ContainsFunc(onBase, func(b Check) bool { return b.Name == c.Name && b.State == CheckFailure })
+	})
+}
+
+// NewReviews lists the reviews that ask for something, once nobody has written for two minutes.
+func (w *Watch) NewReviews(f Feedback, now time.Time) (list []Review) {
+	if !f.Reviews {
+		return nil
+	}
+	for _, r := range w.Pull.Reviews {
+		asks := r.State == reviewChanges || r.State == reviewComment && (r.Body != "" || len(r.Comments) > 0)
+		if !asks || w.told("review "+r.ID) || !f.listensTo(r) {
+			continue
+		}
+		if now.Sub(r.At) < reviewQuiet {
+			return nil
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// listensTo reports whether the author of a review may bring an issue back: one of the reviewers or, if none are named, a person who may
+// push to the repository.
+func (f Feedback) listensTo(r Review) bool {
+	if len(f.Reviewers) == 0 {
+		return r.Writer && !r.Bot
+	}
+	return slices.ContainsFunc(f.Reviewers, func(name string) bool { return SameUser(name, r.Author) })
+}
+
+func (w *Watch) told(cause string) bool { return slices.Contains(w.Told, cause) }
+
+// Ours reports whether the newest commit of the pull request is the one that symphony has pushed last.
+func (w *Watch) Ours() bool { return w.Pull.Head == w.Delivered.Commit }
+
+// Causes returns what brings the issue back now; nil for nothing. failed are the failed checks that are the pull request's own.
+func (w *Watch) Causes(f Feedback, failed []Check, now time.Time) *Rework {
+	if !w.Ours() {
+		return nil
+	}
+	conflict := "conflict " + w.Pull.Head
+	r := &Rework{
+		Round: w.Rounds + 1, Rounds: f.Rounds, At: now, Number: w.Pull.Number, Commit: w.Pull.Head, Checks: failed, Reviews: w.NewReviews(f, now),
+		Conflict: f.Conflicts && w.Pull.Mergeable == pullConflicts && !w.told(conflict),
+	}
+	if len(r.Checks)+len(r.Reviews) == 0 && !r.Conflict {
+		return nil
+	}
+	return r
+}
+
+// Reruns lists the workflow runs whose failed jobs are run again, before a failure counts: each once for a commit.
+func (w *Watch) Reruns(failed []Check) (runs []int64) {
+	if w.Rerun == w.Pull.Head {
+		return nil
+	}
+	for _, c := range failed {
+		if c.Run != 0 && !slices.Contains(runs, c.Run) {
+			runs = append(runs, c.Run)
+		}
+	}
+	return runs
+}
+
+// Settling reports whether jobs were run again just now, which the forge does not show yet.
+func (w *Watch) Settling(now time.Time) bool {
+	if slices.ContainsFunc(w.Pull.Checks.List, func(c Check) bool { return c.State == CheckPending }) {
+		w.RerunAt = time.Time{}
+	}
+	return w.Rerun == w.Pull.Head && now.Sub(w.RerunAt).Abs() < rerunSettles
+}
+
+// AllCauses names the causes of all rounds in a line.
+func (w *Watch) AllCauses() string {
+	list := make([]string, 0, len(w.History))
+	for _, r := range w.History {
+		list = append(list, r.Causes)
+	}
+	return strings.Join(list, "; ")
+}
+
+// Take starts a round: its causes bring the issue back once.
+func (w *Watch) Take(r *Rework) {
+	w.Rounds, w.Rework = r.Round, r
+	w.History = append(w.History, Round{r.At, r.Causes()})
+	if len(r.Checks) > 0 {
+		w.Told = append(w.Told, "checks "+r.Commit)
+	}
+	for _, v := range r.Reviews {
+		w.Told = append(w.Told, "review "+v.ID)
+	}
+	if r.Conflict {
+		w.Told = append(w.Told, "conflict "+r.Commit)
+	}
+	w.Told = w.Told[max(0, len(w.Told)-mostTold):]
+}
+
+// Summary describes the pull request in the words of views.
+func (p Pull) Summary() *PullRequest {
+	s := &PullRequest{URL: p.URL, State: p.State}
+	if p.State == "open" && p.Draft {
+		s.State = "draft"
+	}
+	has := func(state string) bool {
+		return slices.ContainsFunc(p.Checks.List, func(c Check) bool { return c.State == state })
+	}
+	switch {
+	case has(CheckPending):
+		s.Checks = "pending"
+	case has(CheckFailure):
+		s.Checks = "failed"
+	case has(CheckSuccess):
+		s.Checks = "passed"
+	}
+	for _, r := range p.Reviews {
+		if r.Writer && (r.State == reviewChanges || r.State == "approved") {
+			s.Review = r.State
+		}
+	}
+	return s
+}
+
+// The reasons of a hold of an issue that was handed over with a pull request.
+const (
+	HoldPullClosed     = "pull_request_closed"
+	HoldFeedbackRounds = "feedback_rounds"
+)
+
+// HoldsPull reports whether a hold is about the pull request of an issue that was handed over, and stays although the issue is not active.
+func HoldsPull(reason string) bool { return reason == HoldPullClosed || reason == HoldFeedbackRounds }
+
+// HeldClaim returns a new claim that holds an issue which was handed over.
+func HeldClaim(issue Issue, project, reason, message string, now time.Time) Claim {
+	c := Claim{IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, Project: project, ClaimedAt: now, UpdatedAt: now}
+	return (&Snapshot{Now: now}).hold(c, reason, message)
+}

@@ -1,0 +1,124 @@
+package reconcile
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCauses checks what brings an issue back, and that each cause does so once.
+func TestCauses(t *testing.T) {
+	all := Feedback{Checks: true, Reviews: true, Conflicts: true, State: "In Progress", Rounds: 3}
+	check := func(name, state string) Check { return Check{Name: name, State: state} }
+	review := func(id, state string) Review {
+		return Review{ID: id, Author: "kim", Writer: true, State: state, Body: "Please.", At: noon.Add(-time.Hour)}
+	}
+	for _, row := range []struct {
+		name string
+		edit func(w *Watch, f *Feedback)
+		want string
+	}{
+		{"nothing", func(*Watch, *Feedback) {}, ""},
+		{"one failed", func(w *Watch, _ *Feedback) {
+			w.Pull.Checks.List = []Check{check("lint", CheckFailure), check("test", CheckSuccess)}
+		}, "lint failed"},
+		{"one at work", func(w *Watch, _ *Feedback) {
+			w.Pull.Checks.List = []Check{check("lint", CheckFailure), check("test", CheckPending)}
+		}, ""},
+		{"without a verdict", func(w *Watch, _ *Feedback) { w.Pull.Checks.List = []Check{check("lint", CheckOpen)} }, ""},
+		{"that fails on the base", func(w *Watch, _ *Feedback) { w.Pull.Checks.List = []Check{check("base", CheckFailure)} }, ""},
+		{"hidden", func(w *Watch, _ *Feedback) { w.Pull.Checks.Hidden, w.Pull.Checks.State = true, CheckFailure }, "a check that is not listed failed"},
+		{"hidden, at work", func(w *Watch, _ *Feedback) { w.Pull.Checks.Hidden, w.Pull.Checks.State = true, CheckPending }, ""},
+		{"3,000", func(w *Watch, _ *Feedback) {
+			w.Pull.Checks.List, w.Pull.Checks.Cut = make([]Check, MaxChecks), true
+			w.Pull.Checks.State = CheckFailure
+		}, "a check that is not listed failed"},
+		{"of an older commit", func(w *Watch, _ *Feedback) {
+			w.Pull.Checks = Checks{Commit: "b", List: []Check{check("lint", CheckFailure)}}
+		}, ""},
+		{"of a person's commit", func(w *Watch, _ *Feedback) {
+			w.Pull.Head, w.Pull.Mergeable, w.Pull.Reviews = "b", pullConflicts, []Review{review("1", reviewChanges)}
+			w.Pull.Checks = Checks{Commit: "b", List: []Check{check("lint", CheckFailure)}}
+		}, ""},
+		{"not wanted", func(w *Watch, f *Feedback) {
+			f.Checks, f.Reviews, f.Conflicts = false, false, false
+			w.Pull.Mergeable, w.Pull.Reviews = pullConflicts, []Review{review("1", reviewChanges)}
+			w.Pull.Checks.List = []Check{check("lint", CheckFailure)}
+		}, ""},
+		{"changes asked for", func(w *Watch, _ *Feedback) { w.Pull.Reviews = []Review{review("1", reviewChanges)} }, "kim asks for changes"},
+		{"approved with words", func(w *Watch, _ *Feedback) { w.Pull.Reviews = []Review{review("1", "approved")} }, ""},
+		{"a stranger", func(w *Watch, _ *Feedback) {
+			w.Pull.Reviews = []Review{review("1", reviewChanges)}
+			w.Pull.Reviews[0].Writer = false
+		}, ""},
+		{"a bot", func(w *Watch, _ *Feedback) {
+			w.Pull.Reviews = []Review{review("1", reviewComment)}
+			w.Pull.Reviews[0].Bot = true
+		}, ""},
+		{"a bot by name", func(w *Watch, f *Feedback) {
+			f.Reviewers = []string{"Helper[bot]"}
+			w.Pull.Reviews = []Review{review("1", reviewComment), review("2", reviewComment)}
+			w.Pull.Reviews[0].Bot, w.Pull.Reviews[0].Author = true, "helper[bot]"
+		}, "helper[bot] commented"},
+		{"someone writes", func(w *Watch, _ *Feedback) {
+			w.Pull.Reviews = []Review{review("1", reviewChanges), review("2", reviewComment)}
+			w.Pull.Reviews[1].At = noon.Add(-time.Minute)
+		}, ""},
+		{"conflict", func(w *Watch, _ *Feedback) { w.Pull.Mergeable = pullConflicts }, "it conflicts with its base"},
+		{"everything", func(w *Watch, _ *Feedback) {
+			w.Pull.Mergeable, w.Pull.Reviews = pullConflicts, []Review{review("1", reviewChanges), review("2", reviewChanges)}
+			for _, name := range []string{"a", "b", "c", "d", "e"} {
+				w.Pull.Checks.List = append(w.Pull.Checks.List, check(name, CheckFailure))
+			}
+		}, "a, b, c, 2 more failed; kim asks for changes; it conflicts with its base"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := all
+			w := &Watch{Delivered: Delivered{Commit: "a"}, Pull: Pull{Number: 1, Head: "a", Checks: Checks{Commit: "a"}}}
+			row.edit(w, &f)
+			causes := func() string {
+				failed := OwnFailures(w.Failed(f), Checks{List: []Check{check("base", CheckFailure)}})
+				r := w.Causes(f, failed, noon)
+				if r == nil {
+					return ""
+				}
+				w.Take(r)
+				return r.Causes()
+			}
+			equal(t, "causes", causes(), row.want)
+			equal(t, "the same again", causes(), "")
+			equal(t, "rounds", w.Rounds, min(1, len(row.want)))
+		})
+	}
+}
+
+// TestReruns checks that failed jobs run again once for a commit, and that a failure counts once they have.
+func TestReruns(t *testing.T) {
+	w := &Watch{Pull: Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}}}
+	failed := []Check{{Run: 7}, {Run: 8}, {Run: 7}, {}}
+	equal(t, "runs", len(w.Reruns(failed)), 2)
+	w.Rerun, w.RerunAt = "a", noon
+	equal(t, "again", len(w.Reruns(failed)), 0)
+	equal(t, "just now", w.Settling(noon.Add(time.Minute)), true)
+	equal(t, "never seen at work", w.Settling(noon.Add(3*time.Minute)), false)
+	w.Pull.Checks.List[0].State = CheckPending
+	equal(t, "at work", w.Settling(noon.Add(time.Minute)), false)
+	w.Pull.Checks.List[0].State = CheckFailure
+	equal(t, "and has ended", w.Settling(noon.Add(time.Minute)), false)
+	w.Pull.Head = "b"
+	equal(t, "of the next commit", len(w.Reruns(failed)), 2)
+}
+
+// A hold about a pull request stays while the issue is not active, and ends when a person moves it back.
+func TestHeldForItsPull(t *testing.T) {
+	review, active, done := issueNo(1, inState("Human Review")), issueNo(1), issueNo(1, inState("Done"))
+	for _, reason := range []string{HoldPullClosed, HoldFeedbackRounds} {
+		for _, row := range []struct {
+			issue Issue
+			want  string
+		}{{review, ""}, {done, "release A-1 terminal"}, {active, "retry A-1 moved; dispatch A-1 requested"}} {
+			equal(t, reason+" in "+row.issue.State, story(Compute(newScene().held(review, reason).answer(row.issue).Snapshot)), row.want)
+		}
+	}
+	equal(t, "a new claim", strings.Contains(HeldClaim(review, "p", HoldPullClosed, "closed", noon).HoldText(), "moving it to an active state"), true)
+}

@@ -1,0 +1,43 @@
+package state
+
+import (
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// TestWatches checks that what is known of a pull request belongs to its address, and survives a push after which the address is not known.
+func TestWatches(t *testing.T) {
+	db := newState(t)
+	delivered := reconcile.Delivered{URL: "u", Branch: "b", Commit: "1", Base: "main", At: epoch, PullRequest: "p/1"}
+	addresses := func() (list []string) {
+		for _, w := range test.Must(db.Store.Watches(ctx, "u")) {
+			list = append(list, w.IssueID+" "+w.Delivered.PullRequest+" "+w.AllCauses())
+		}
+		return list
+	}
+	test.Equal(t, "nothing", addresses(), nil)
+	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
+	test.OK(t, db.Journal.RecordDelivered(ctx, "other", reconcile.Delivered{URL: "u", Commit: "1", At: epoch}))
+	test.Equal(t, "a new one", addresses(), []string{"id p/1 "})
+	w, found, err := db.Watch(ctx, "id")
+	test.Equal(t, "found", []any{found, err}, []any{true, nil})
+	w.Take(&reconcile.Rework{Round: 1, Rounds: 3, At: epoch, Conflict: true})
+	test.OK(t, db.Store.SaveWatch(ctx, w))
+	test.Equal(t, "after a round", addresses(), []string{"id p/1 it conflicts with its base"})
+
+	delivered.Commit, delivered.PullRequest = "2", ""
+	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
+	test.Equal(t, "after a push", addresses(), []string{"id p/1 it conflicts with its base"})
+	test.OK(t, db.Journal.EndRework(ctx, "id"))
+	w, _, err = db.Watch(ctx, "id")
+	test.Equal(t, "answered", []any{w.Rework == nil, w.Delivered.Commit, err}, []any{true, "2", nil})
+
+	w.Ended = true
+	test.OK(t, db.Store.SaveWatch(ctx, w))
+	test.Equal(t, "ended", addresses(), nil)
+	delivered.PullRequest = "p/2"
+	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
+	test.Equal(t, "another one", addresses(), []string{"id p/2 "})
+}
