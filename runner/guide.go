@@ -21,7 +21,8 @@ type guide struct {
 	seen    reconcile.LastSeen // what the thread has seen
 	pending *pendingUpdate     // what it will have seen once codex accepts the next turn
 
-	told *reconcile.Verification // the result of verify in the text of the last turn; only the loop of turns uses it
+	toldRework bool
+	told       *reconcile.Verification // the result of verify in the text of the last turn; only the loop of turns uses it
 
 	saving  sync.Mutex
 	created []reconcile.Created // what the agent has created in the tracker, not stored yet
@@ -73,7 +74,7 @@ func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, s
 	if issue.LastCommentAt != nil {
 		seen.CommentAt = *issue.LastCommentAt
 	}
-	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold(), Base: g.newBase(&seen)}
+	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold(), Base: g.newBase(&seen), Rework: g.reworkText(ctx)}
 	g.propose(seen, u.Answers)
 	return u
 }
@@ -101,7 +102,7 @@ func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issu
 // update returns what is new for a thread, given what it has seen. What can't be read now is left to a later turn.
 func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
 	issue := g.rec.get().Issue
-	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold(), Base: g.newBase(&seen)}
+	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold(), Base: g.newBase(&seen), Rework: g.reworkText(ctx)}
 	description := text.OrEmpty(issue.Description)
 	if hash := hashOf(description); hash != seen.Description {
 		u.Description, seen.Description = &description, hash

@@ -154,6 +154,9 @@ func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover) erro
 		w.Log.Info("the issue was taken out of the project meanwhile")
 		return nil
 	}
+	if err := w.answerRework(ctx, h, last); err != nil {
+		return err
+	}
 	if !h.Commented && w.Tracker.Post != nil {
 		if err := w.postHandover(ctx, h, last); err != nil {
 			return unlessGone(err)

@@ -41,6 +41,10 @@ type Journal interface {
 	// Delivered returns what was pushed last for an issue, false if nothing was. RecordDelivered stores it.
 	Delivered(ctx context.Context, issueID string) (reconcile.Delivered, bool, error)
 	RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error
+	// Watch returns what is known of the issue's pull request, false if it has none. EndRework records that what the issue has come back for
+	// is answered.
+	Watch(ctx context.Context, issueID string) (reconcile.Watch, bool, error)
+	EndRework(ctx context.Context, issueID string) error
 	// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host, nil if there is none. SaveRemote stores what is known of
 	// a run there that was taken only to be ended, and when its host was heard of.
 	SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *reconcile.Workspace) error

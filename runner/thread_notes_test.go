@@ -242,3 +242,9 @@ func (m *memory) RecordDelivered(_ context.Context, _ string, d reconcile.Delive
 	m.delivered = d
 	return nil
 }
+
+func (m *memory) Watch(context.Context, string) (reconcile.Watch, bool, error) {
+	return reconcile.Watch{}, false, nil
+}
+
+func (m *memory) EndRework(context.Context, string) error { return nil }

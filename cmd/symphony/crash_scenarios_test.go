@@ -18,6 +18,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -278,6 +279,12 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
+		// A check of the pull request fails twice, and the agent answers. Then it conflicts with its base, and the issue is held.
+		name: "comes back", accepted: true, issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Human Review", keeps: true,
+		recounted: true, again: []string{"pass:feedback.", "pass:tracker.Move.", "pass:state.SaveWatch.", "worker:runner.rework."},
+		play: comesBackPlay,
+	},
+	{
 		// A process that a dead worker left can't be killed for a while.
 		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		deaths: 1, exits: []int{1}, needs: canFreeze,
@@ -396,12 +403,43 @@ func (c *crashScene) git(args ...string) string {
 	return test.Run(c.t, cmd)
 }
 
+// comesBackPlay brings an issue back by a check, holds it for a conflict, and brings it back for that when an operator says so.
+func comesBackPlay(c *crashScene) {
+	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nfeedback: {state: In Progress, rounds: 1}\nhooks:\n")
+	deliveredPlay(c)
+	c.passes("handed over", c.ended)
+	head := c.git("--git-dir", c.path("remote"), "rev-parse", "symphony/ABC-1")
+	failing := githubtest.Check{Name: "lint", Workflow: "CI", Run: 7, Job: 70, State: "FAILURE", Log: "x.go: no comment"}
+	failures := 0
+	look := func() { // the next pass reads the pull requests
+		test.Must(query(c.path("state"), `DELETE FROM meta WHERE key = 'feedback_read_at'`))
+	}
+	c.passes("the issue comes back", func() bool {
+		if failures++; failures%2 == 1 { // the job has run again and failed
+			c.github.SetChecks(head, failing)
+		}
+		look()
+		return c.number(`SELECT coalesce(max(json_extract(watch, '$.rounds')), 0) FROM watches`) == 1
+	})
+	answered := func(rounds int) func() bool {
+		const count = `SELECT count(*) FROM watches WHERE json_extract(watch, '$.rework') IS NULL AND json_array_length(watch, '$.history') = `
+		return func() bool { look(); return c.ended() && c.number(count+strconv.Itoa(rounds)) == 1 && c.claim() == "" }
+	}
+	c.passes("answered", answered(1))
+	answers := text.Filter(test.Must(c.github.Issue("1")).Comments, func(one githubtest.Comment) bool { return strings.HasPrefix(one.Body, "**Rework 1 of 1**") })
+	test.Equal(c.t, "answers on the pull request", len(answers), 1)
+	c.must(c.github.EditPull(c.t.Context(), 1, func(p *githubtest.Pull) { p.Conflict = true }))
+	c.passes("held", func() bool { look(); return c.claim() == "held feedback_rounds" && c.unsettled() == 0 })
+	c.order("retry", "ABC-1") // from then on rounds count again
+	c.passes("answered again", answered(2))
+}
+
 // checkHandedOver checks that an issue whose agent asks for it was handed over by one comment, about a verified commit.
 func (c *crashScene) checkHandedOver() {
 	c.t.Helper()
 	if strings.Contains(c.issue, "tool hand_over") {
 		about := slices.DeleteFunc(c.comments(), func(one lineartest.Comment) bool { return !strings.HasPrefix(one.Body, "**Handed over**") })
-		test.Equal(c.t, "comments about it", len(about), 1)
+		test.Equal(c.t, "comments about it", len(about), 1+2*c.number(`SELECT count(*) FROM watches`))
 		head := c.git("--git-dir", c.path("remote"), "rev-parse", "symphony/ABC-1")
 		test.Contains(c.t, "the comment", about[0].Body, "Verified "+head[:12]+": `git show HEAD:work.txt`")
 	}

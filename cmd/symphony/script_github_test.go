@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -27,6 +29,11 @@ import (
 //	github requests N         fails unless N requests were made since the last clear
 //	github end NUMBER         closes a pull request
 //	github judge NUMBER CHECKS REVIEW   sets the checks and the review of a pull request, in GitHub's words
+//	github check BRANCH NAME CONCLUSION [LOG]   sets a job of GitHub Actions on the newest commit of a branch, with its log
+//	github review NUMBER AUTHOR STATE FILE LINE BODY   adds a review by a person who may push, three minutes ago
+//	github look               runs a pass that reads the pull requests, however recently they were read
+//	github conflict NUMBER    a pull request can't be merged into its base
+//	github merge NUMBER
 //	github pulls              prints all pull requests
 //	github pull-requests [query|METHOD...]  fails unless the repository's pull requests were asked so since the last clear, and clears
 func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
@@ -74,6 +81,26 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.End(context.Background(), number()))
 	case "judge":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Checks, p.Review = rest[1], rest[2] }))
+	case "check":
+		head, err := exec.Command("git", "--git-dir", s.Remote, "rev-parse", rest[0]).Output()
+		ts.Check(err)
+		s.SetChecks(strings.TrimSpace(string(head)), githubtest.Check{Name: rest[1], Workflow: "CI", Run: 7, Job: 70, State: rest[2], Log: strings.Join(rest[3:], " ")})
+	case "look":
+		execute(ts, []string{"sql", "DELETE FROM meta WHERE key = 'feedback_read_at'"})
+		output(ts, "symphony", "tick", "--lock-timeout", ts.Getenv("PATIENCE"))
+	case "review":
+		review := githubtest.Review{
+			Author: rest[1], Role: "MEMBER", Writer: true, State: rest[2], At: time.Now().Add(-3 * time.Minute), Body: "See below.",
+			Lines: []githubtest.LineComment{{Path: rest[3], Line: test.Must(strconv.Atoi(rest[4])), Body: strings.Join(rest[5:], " ")}},
+		}
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
+			review.Commit = p.Commit
+			p.Reviews = append(p.Reviews, review)
+		}))
+	case "conflict":
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Conflict = true }))
+	case "merge":
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.State, p.Merged = "closed", true }))
 	case "pulls":
 		for _, p := range s.Pulls(context.Background()) {
 			fmt.Fprintf(ts.Stdout(), "%d %s %s into %s by %s: %s\n%s\n", p.Number, p.State, p.Branch, p.Base, p.From, p.Title, p.Body)

@@ -25,6 +25,7 @@ type Config struct {
 	Repository Repository
 	Handoff    Handoff
 	Verify     Verify
+	Feedback   reconcile.Feedback
 	Hooks      Hooks
 	Agent      Agent
 	Codex      Codex

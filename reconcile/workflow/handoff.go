@@ -10,6 +10,9 @@ func (r *reader) handoff() {
 	c := r.cfg
 	if c.Handoff.State == "" {
 		r.warnKey("handoff.blocked_state", "no effect without handoff.state")
+		if c.Feedback.On() {
+			r.invalid(r.field("feedback.state"), "agents hand nothing over that could come back", "set handoff.state")
+		}
 		if c.Verify.Command != "" {
 			r.invalid(r.field("verify.command"), "verifies what agents hand over, and they hand nothing over", "set handoff.state")
 		}
@@ -19,6 +22,7 @@ func (r *reader) handoff() {
 		r.warnKey("verify.rounds", "no effect without verify.command")
 		r.warnKey("verify.timeout_ms", "no effect without verify.command")
 	}
+	r.feedback()
 	f := r.field("handoff.state")
 	c.Tracker.NamedStates = append(c.Tracker.NamedStates, c.Handoff.States()...)
 	for _, state := range c.Handoff.States() {
@@ -33,5 +37,24 @@ func (r *reader) handoff() {
 			"add move and comment to tracker.provider.verbs, once the program has them")
 	case c.Hooks.AfterRun != "" && !c.Repository.Delivers():
 		r.invalid(f, "does not wait for hooks.after_run, which may push the work", "let symphony push it: repository.url")
+	}
+}
+
+// feedback checks what brings issues back that were handed over.
+func (r *reader) feedback() {
+	c := r.cfg
+	f := r.field("feedback.state")
+	switch {
+	case !c.Feedback.On():
+		for _, name := range []string{"checks", "reviews", "conflicts", "rounds", "reviewers", "merged_state"} {
+			r.warnKey("feedback."+name, "no effect without feedback.state")
+		}
+	case !c.Repository.OpensPullRequests():
+		r.invalid(f, "symphony opens no pull requests that could come back", "set repository.deliver: pull-request")
+	case !c.Policy.Active(c.Feedback.State):
+		r.invalid(f, strconv.Quote(c.Feedback.State)+" is none of tracker.active_states: no agent would work on the issue", "write one of them")
+	case c.Policy.Active(c.Feedback.MergedState):
+		r.invalid(r.field("feedback.merged_state"), strconv.Quote(c.Feedback.MergedState)+
+			" is one of tracker.active_states: the issue would be worked on again", "write a terminal state")
 	}
 }

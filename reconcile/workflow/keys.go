@@ -208,6 +208,17 @@ func workspaceKeys(c *Config) []Key {
 		key("verify.rounds", typeInteger, "3", &c.Verify.Rounds,
 			"how often it may fail in a row, each time with its output as the agent's next turn; then the issue is held").atLeast(1),
 
+		key("feedback.state", typeString, "", &c.Feedback.State,
+			"state to which symphony moves an issue back if its pull request needs work; without it, pull requests are not watched"),
+		key("feedback.checks", typeBool, "true", &c.Feedback.Checks, "failed checks bring an issue back, unless they fail on the base, too"),
+		key("feedback.reviews", typeBool, "true", &c.Feedback.Reviews, "reviews that ask for changes or comment bring an issue back"),
+		key("feedback.conflicts", typeBool, "true", &c.Feedback.Conflicts, "conflicts with the base bring an issue back"),
+		key("feedback.rounds", typeInteger, "3", &c.Feedback.Rounds, "how often an issue comes back; then it is held").atLeast(1),
+		key("feedback.reviewers", typeStrings, "[]", &c.Feedback.Reviewers,
+			"logins whose reviews count, those of apps with [bot]; default: all people who may push to the repository"),
+		key("feedback.merged_state", typeString, "", &c.Feedback.MergedState,
+			"state to which symphony moves an issue whose pull request was merged; default: none"),
+
 		key("hooks.after_create", typeShell, "", &c.Hooks.AfterCreate, "runs in a new workspace; if it fails, the workspace is removed"),
 		key("hooks.before_run", typeShell, "", &c.Hooks.BeforeRun, "runs before each run; if it fails, the run fails"),
 		key("hooks.after_run", typeShell, "", &c.Hooks.AfterRun, "runs after each run, whatever its outcome"),

@@ -186,6 +186,8 @@ type Update struct {
 	// Refused is how verify has failed for what the agent has handed over; nil if it has not, or the thread knows it.
 	Refused *reconcile.Verification
 	Base    host.FetchAnswer // the base of the repository; the zero value if the thread has seen it
+	// Rework is what the issue's pull request has come back for, as text; empty if it has not.
+	Rework string
 }
 
 // FromTracker precedes texts from the tracker, whose authors the operator need not trust.
@@ -194,7 +196,7 @@ const FromTracker = "The following comes from the tracker. Each text is quoted b
 
 // Text returns the update as text, "" if there is nothing new.
 func (u Update) Text() string {
-	parts := []string{baseText(u.Base)}
+	parts := []string{u.Rework, baseText(u.Base)}
 	if v := u.Refused; v != nil {
 		parts = append(parts, "Symphony has not handed the issue over: "+v.String()+". It runs this command for each handover. "+
 			"Correct the cause, commit, and hand the issue over again. The end of its output:", fenced(v.Output, maxOutput))

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/answers"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/feedback"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -40,6 +41,23 @@ func answer(ctx context.Context, p *project.Project, db *state.DB, o Options, t 
 	}
 	if o.Trigger != project.TriggerWorker { // nothing reads the output of such a pass
 		desk.Ignore = func(issue, reply string) { p.Env.Warn(issue + ": ignored " + reply) }
+	}
+	for _, err := range desk.Pass(ctx) {
+		r.addError(err)
+	}
+}
+
+// watchPulls brings issues back for which their pull requests ask, in a pass over all issues.
+func watchPulls(ctx context.Context, p *project.Project, db *state.DB, o Options, t *reconcile.TrackerAdapter, r *Result) {
+	cfg := r.Config
+	forge := project.NewForge(p, cfg, db)
+	if t == nil || !cfg.Feedback.On() || forge == nil || o.Only != "" || ctx.Err() != nil || db.Newer() != nil {
+		return
+	}
+	desk := feedback.Desk{
+		Tracker: t, DB: db, Feedback: cfg.Feedback, Policy: project.Policy(cfg), Repository: cfg.Repository.URL, Handoff: cfg.Handoff.State,
+		Now:   p.Env.Now,
+		Forge: func(ctx context.Context) (*reconcile.Forge, error) { return forge(ctx, p.Env.Environ) },
 	}
 	for _, err := range desk.Pass(ctx) {
 		r.addError(err)

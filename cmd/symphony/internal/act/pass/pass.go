@@ -270,6 +270,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	deps = crash.Deps(deps)
 	r.take(reconcile.Tick(interruptible, deps, options))
 	answer(interruptible, p, db, o, deps.Tracker, r)
+	watchPulls(interruptible, p, db, o, deps.Tracker, r)
 	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
 }
 

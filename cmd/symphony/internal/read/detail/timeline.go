@@ -39,12 +39,13 @@ const (
 	MomentTurn     MomentKind = "turn"
 	MomentRequest  MomentKind = "request"
 	MomentHold     MomentKind = "held"
+	MomentRework   MomentKind = "rework"      // its pull request has brought it back
 	MomentHandover MomentKind = "handed_over" // released, because its state is no longer active
 	MomentReleased MomentKind = "released"    // released for another reason
 )
 
 // latestFirst is the order of moments of the same time: a pass claims an issue and starts its run at once.
-var latestFirst = []MomentKind{MomentHandover, MomentReleased, MomentHold, MomentRequest, MomentTurn, MomentRun, MomentClaim}
+var latestFirst = []MomentKind{MomentHandover, MomentRework, MomentReleased, MomentHold, MomentRequest, MomentTurn, MomentRun, MomentClaim}
 
 // shownMoments limits each source of a timeline.
 const shownMoments = 50
@@ -80,6 +81,11 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	for _, h := range holds {
 		_, why, _ := strings.Cut(h.Text, "): ")
 		list = append(list, Moment{At: h.At, Kind: MomentHold, Name: "held", Text: why})
+	}
+	w, _, err := r.DB.Watch(ctx, r.id)
+	errs = append(errs, err)
+	for _, round := range w.History {
+		list = append(list, Moment{At: round.At, Kind: MomentRework, Name: "came back", Text: round.Causes})
 	}
 	for _, gone := range r.releases {
 		m := Moment{At: gone.At, Kind: MomentReleased, Name: "released", Text: cmp.Or(words.Releases[gone.Reason], gone.Reason)}

@@ -57,7 +57,7 @@ func (i Issue) Events() (list []event) {
 			}
 		default:
 			e.Title = sentence(strings.ReplaceAll(m.Name, "_", " "))
-			e.Tone = map[detail.MomentKind]string{detail.MomentHold: "bad", detail.MomentHandover: "good"}[m.Kind]
+			e.Tone = map[detail.MomentKind]string{detail.MomentHold: "bad", detail.MomentRework: "warn", detail.MomentHandover: "good"}[m.Kind]
 		}
 		list = append(list, e)
 	}
