@@ -89,7 +89,9 @@ func TestRender(t *testing.T) {
 		}{
 			{"plain", func(*answers) {}, ""},
 			{"no part", func(a *answers) { a.Waiting, a.Begun = "", "" }, ""},
-			{"quotes", func(a *answers) { a.Active, a.Labels = []string{"yes", "a, b: [c]", `"d"`}, []string{"on # {{ x }}"} }, ""},
+			{"quotes", func(a *answers) {
+				a.Active, a.Begun, a.Labels = []string{"yes", "a, b: [c]", `"d"`}, "a, b: [c]", []string{"on # {{ x }}"}
+			}, ""},
 			{"endpoint", func(a *answers) { a.Endpoint = "http://127.0.0.1:1/graphql" }, ""},
 			{"plain http", func(a *answers) { a.Endpoint = "http://example.com/graphql" }, "invalid_config"},
 			{"template", func(a *answers) { a.Begun = "{{ issue.titel }}" }, "invalid_config"},
