@@ -118,11 +118,12 @@ type Workspace struct {
 type Handoff struct {
 	State        string
 	BlockedState string // for an agent that needs something from a person
+	mergedState  string // feedback.merged_state
 }
 
 // States are those that are set.
 func (h Handoff) States() []string {
-	return text.Filter(text.Unique([]string{h.State, h.BlockedState}), func(state string) bool { return state != "" })
+	return text.Filter(text.Unique([]string{h.State, h.BlockedState, h.mergedState}), func(state string) bool { return state != "" })
 }
 
 // Verify is the shell script that has to pass before an issue is handed over; without a command there is none.

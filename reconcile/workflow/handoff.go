@@ -23,10 +23,14 @@ func (r *reader) handoff() {
 		r.warnKey("verify.timeout_ms", "no effect without verify.command")
 	}
 	r.feedback()
+	c.Handoff.mergedState = c.Feedback.MergedState
 	f := r.field("handoff.state")
 	c.Tracker.NamedStates = append(c.Tracker.NamedStates, c.Handoff.States()...)
 	for _, state := range c.Handoff.States() {
 		if c.Policy.Active(state) {
+			if state == c.Feedback.MergedState {
+				f = r.field("feedback.merged_state")
+			}
 			r.invalid(f, strconv.Quote(state)+" is one of tracker.active_states: the issue would be worked on again", "write another state")
 		}
 	}
@@ -53,8 +57,5 @@ func (r *reader) feedback() {
 		r.invalid(f, "symphony opens no pull requests that could come back", "set repository.deliver: pull-request")
 	case !c.Policy.Active(c.Feedback.State):
 		r.invalid(f, strconv.Quote(c.Feedback.State)+" is none of tracker.active_states: no agent would work on the issue", "write one of them")
-	case c.Policy.Active(c.Feedback.MergedState):
-		r.invalid(r.field("feedback.merged_state"), strconv.Quote(c.Feedback.MergedState)+
-			" is one of tracker.active_states: the issue would be worked on again", "write a terminal state")
 	}
 }
