@@ -50,6 +50,7 @@ type trackerKind struct {
 	workflow string // the file of testdata/made that is WORKFLOW.md
 	limits   bool   // the tracker has rate limits
 	down     int    // $DOWN: the exit code of a pass if the tracker is down
+	done     string // $DONE: the name of the state Done
 	start    func(env *testscript.Env, set *stage) (scriptTracker, error)
 }
 
@@ -58,7 +59,7 @@ var trackerKinds = []trackerKind{
 		name: "linear", prefix: "ABC-", workflow: "WORKFLOW.md", limits: true, down: 1,
 		start: func(_ *testscript.Env, set *stage) (scriptTracker, error) { return linearTracker{set.linear}, nil },
 	},
-	{name: "github", prefix: "GH-", workflow: "WORKFLOW-github.md", limits: true, down: 1, start: startGitHub},
+	{name: "github", prefix: "GH-", workflow: "WORKFLOW-github.md", limits: true, down: 1, done: "closed", start: startGitHub},
 	{name: "command", prefix: "ABC-", workflow: "WORKFLOW-command.md", limits: true, down: 1, start: startCommand},
 	{name: "file", prefix: "ABC-", workflow: "WORKFLOW-file.md", down: 3, start: startFiles},
 }
@@ -104,6 +105,7 @@ func (k *trackerKind) setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("DOWN", strconv.Itoa(k.down))
+	env.Setenv("DONE", cmp.Or(k.done, "Done"))
 	set := env.Values[stageKey{}].(*stage)
 	var err error
 	set.tracker, err = k.start(env, set)
