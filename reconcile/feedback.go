@@ -21,12 +21,10 @@ func (f Feedback) On() bool { return f.State != "" }
 
 // Watch is what symphony remembers of a pull request that it has opened, for the time after the handover.
 type Watch struct {
-	IssueID    string    `json:"-"`
-	Identifier string    `json:"-"`
-	Delivered  Delivered `json:"-"` // what it has pushed last
-	// Claim is the status of the issue's claim, and ClaimHold why it is held; both are empty if there is none.
-	Claim     ClaimStatus `json:"-"`
-	ClaimHold string      `json:"-"`
+	IssueID    string      `json:"-"`
+	Identifier string      `json:"-"`
+	Delivered  Delivered   `json:"-"` // what it has pushed last
+	Claim      ClaimStatus `json:"-"` // the status of the issue's claim; empty if there is none
 
 	Pull    Pull      `json:"pull"` // as it was read last
 	Rounds  int       `json:"rounds,omitempty"`

@@ -297,13 +297,14 @@ type Change struct {
 	RemoteBlocks map[string]Block
 	HostGone     string // the id of a run that counts as ended on its host
 	Abandon      string // the id of an issue whose workspaces on hosts count as abandoned
+	Watch        *Watch // what is known of a pull request; nil keeps it
 }
 
 // Empty reports whether the change changes nothing.
 func (c Change) Empty() bool {
 	return c.Claim == nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 &&
 		c.AgentBlock == nil && c.TrackerBlock == nil && c.MachineBlock == nil && c.Paused == nil && c.Unblocked.IsZero() &&
-		len(c.RemoteBlocks) == 0 && c.HostGone == "" && c.Abandon == ""
+		len(c.RemoteBlocks) == 0 && c.HostGone == "" && c.Abandon == "" && c.Watch == nil
 }
 
 // String is the line that symphony tick -v prints for the action.

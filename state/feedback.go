@@ -8,10 +8,10 @@ import (
 
 const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHERE runs.issue_id = d.issue_id), ''),
 	d.url, d.branch, d."commit", d.base, d.at, coalesce(nullif(d.pull_request, ''), w.pull_request),
-	coalesce(c.status, ''), coalesce(c.hold_reason, ''), coalesce(w.watch, '')`
+	coalesce(c.status, ''), coalesce(w.watch, '')`
 
 func watchFields(w *reconcile.Watch) []any {
-	return append(append([]any{&w.IssueID, &w.Identifier}, deliveredFields(&w.Delivered)...), &w.Claim, &w.ClaimHold, jsonOf(w))
+	return append(append([]any{&w.IssueID, &w.Identifier}, deliveredFields(&w.Delivered)...), &w.Claim, jsonOf(w))
 }
 
 // watched joins what was delivered with what is known of its pull request. After a push the address is not known again yet.
@@ -31,13 +31,9 @@ func (c *conn) Watch(ctx context.Context, issueID string) (reconcile.Watch, bool
 		`SELECT `+watchColumns+watched+` AND d.issue_id = ?`, issueID)
 }
 
-// SaveWatch stores what is known of a pull request.
-func (s Store) SaveWatch(ctx context.Context, w reconcile.Watch) error { return s.saveWatch(ctx, w) }
-
-func (c *conn) saveWatch(ctx context.Context, w reconcile.Watch) error {
-	return c.update(ctx, "store what is known of a pull request", full, statement(
-		`INSERT OR REPLACE INTO watches (issue_id, pull_request, ended, watch) VALUES (?, ?, ?, ?)`,
-		w.IssueID, w.Delivered.PullRequest, w.Ended, jsonOf(&w)))
+func saveWatch(t tx, w reconcile.Watch) error {
+	return t.run(`INSERT OR REPLACE INTO watches (issue_id, pull_request, ended, watch) VALUES (?, ?, ?, ?)`,
+		w.IssueID, w.Delivered.PullRequest, w.Ended, jsonOf(&w))
 }
 
 // EndRework records that what an issue has come back for is answered.
@@ -47,5 +43,5 @@ func (j Journal) EndRework(ctx context.Context, issueID string) error {
 		return err
 	}
 	w.Rework = nil
-	return j.saveWatch(ctx, w)
+	return j.update(ctx, "record that a pull request was answered", full, func(t tx) error { return saveWatch(t, w) })
 }

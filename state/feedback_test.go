@@ -24,7 +24,7 @@ func TestWatches(t *testing.T) {
 	w, found, err := db.Watch(ctx, "id")
 	test.Equal(t, "found", []any{found, err}, []any{true, nil})
 	w.Take(&reconcile.Rework{Round: 1, Rounds: 3, At: epoch, Conflict: true})
-	test.OK(t, db.Store.SaveWatch(ctx, w))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Watch: &w}))
 	test.Equal(t, "after a round", addresses(), []string{"id p/1 it conflicts with its base"})
 
 	delivered.Commit, delivered.PullRequest = "2", ""
@@ -35,7 +35,7 @@ func TestWatches(t *testing.T) {
 	test.Equal(t, "answered", []any{w.Rework == nil, w.Delivered.Commit, err}, []any{true, "2", nil})
 
 	w.Ended = true
-	test.OK(t, db.Store.SaveWatch(ctx, w))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Watch: &w}))
 	test.Equal(t, "ended", addresses(), nil)
 	delivered.PullRequest = "p/2"
 	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))

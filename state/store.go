@@ -142,6 +142,7 @@ func commit(t tx, now time.Time, c reconcile.Change) (err error) {
 	step(c.Abandon != "", func() error {
 		return t.run(`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true')) WHERE issue_id = ?`, c.Abandon)
 	})
+	step(c.Watch != nil, func() error { return saveWatch(t, *c.Watch) })
 	step(!c.Unblocked.IsZero(), func() error { return setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)) })
 	step(c.Paused != nil && *c.Paused, func() error { return setMeta(t, metaPaused, "1") })
 	step(c.Paused != nil && !*c.Paused, func() error { return clearMeta(t, metaPaused) })

@@ -281,7 +281,7 @@ var crashScenarios = []crashScenario{
 	{
 		// A check of the pull request fails twice, and the agent answers. Then it conflicts with its base, and the issue is held.
 		name: "comes back", accepted: true, issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Human Review", keeps: true,
-		recounted: true, again: []string{"pass:feedback.", "pass:tracker.Move.", "pass:state.SaveWatch.", "worker:runner.rework."},
+		recounted: true, again: []string{"pass:feedback.", "pass:tracker.Move.", "pass:state.Commit.", "worker:runner.rework."},
 		play: comesBackPlay,
 	},
 	{

@@ -90,10 +90,7 @@ func (d Desk) watch(ctx context.Context, forge *reconcile.Forge, w *reconcile.Wa
 		return err
 	}
 	w.Pull = pull
-	switch {
-	case w.Claim == reconcile.Held && reconcile.HoldsPull(w.ClaimHold):
-		w.Held = w.ClaimHold
-	case w.Claim == "" && w.Held != "": // an operator has ended the hold
+	if w.Claim == "" && w.Held != "" { // an operator has ended the hold
 		w.Ended = w.Held == reconcile.HoldPullClosed
 		w.Held, w.Rounds = "", 0
 	}
@@ -104,7 +101,7 @@ func (d Desk) watch(ctx context.Context, forge *reconcile.Forge, w *reconcile.Wa
 	}
 	after, err := json.Marshal(w)
 	if err == nil && string(after) != string(before) {
-		err = d.DB.Store.SaveWatch(ctx, *w)
+		err = d.save(ctx, w)
 	}
 	return err
 }
@@ -144,7 +141,7 @@ func (d Desk) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watc
 			text.Plural(w.Rounds, "time"), w.AllCauses(), rework.Causes()))
 	default:
 		w.Take(rework)
-		if err := d.DB.Store.SaveWatch(ctx, *w); err != nil {
+		if err := d.save(ctx, w); err != nil {
 			return err
 		}
 		crash.At("feedback.taken")
@@ -175,7 +172,7 @@ func (d Desk) causes(ctx context.Context, forge *reconcile.Forge, w *reconcile.W
 // rerun runs failed jobs again, once for a commit. Where the token may not, the failure counts at once.
 func (d Desk) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, runs []int64) error {
 	w.Rerun, w.RerunAt = w.Pull.Head, time.Time{}
-	if err := d.DB.Store.SaveWatch(ctx, *w); err != nil {
+	if err := d.save(ctx, w); err != nil {
 		return err
 	}
 	crash.At("feedback.rerun")
@@ -185,7 +182,7 @@ func (d Desk) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile.Wa
 		}
 	}
 	w.RerunAt = d.Now()
-	return d.DB.Store.SaveWatch(ctx, *w)
+	return d.save(ctx, w)
 }
 
 // bringBack moves an issue to the state in which agents work on it.
@@ -195,18 +192,18 @@ func (d Desk) bringBack(ctx context.Context, w *reconcile.Watch, issue reconcile
 	}
 	crash.At("feedback.moved")
 	w.Rework.Moved = true
-	return d.DB.Store.SaveWatch(ctx, *w)
+	return d.save(ctx, w)
 }
 
 // hold holds an issue that is handed over.
 func (d Desk) hold(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue, reason, message string) error {
 	claim := reconcile.HeldClaim(issue, d.Policy.Project, reason, message, d.Now())
-	if err := d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Claim: &claim}); err != nil {
-		return err
-	}
-	crash.At("feedback.held")
 	w.Held = reason
-	return d.DB.Store.SaveWatch(ctx, *w)
+	return d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Claim: &claim, Watch: w})
+}
+
+func (d Desk) save(ctx context.Context, w *reconcile.Watch) error {
+	return d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Watch: w})
 }
 
 // issue reads an issue; its ID is empty if the tracker no longer returns it.
