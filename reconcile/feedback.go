@@ -120,21 +120,36 @@ func (w *Watch) Failed(f Feedback) []Check {
 	return slices.DeleteFunc(all, func(one Check) bool { return one.State != CheckFailure })
 }
 
-// all lists the checks. One more stands for those that the token may not see, or that are too many.
+// unlisted is the name of a check that stands for those that the token may not see, or that are too many.
+const unlisted = "a check that is not listed"
+
 func (c Checks) all() []Check {
 	list := slices.Clone(c.List)
 	if c.Hidden || c.Cut {
-		list = append(list, Check{Name: "a check that is not listed", State: c.State})
+		list = append(list, Check{Name: unlisted, State: c.State})
 	}
 	return list
 }
 
 // OwnFailures are those of the failed checks that do not fail on the base as well.
 func OwnFailures(failed []Check, base Checks) []Check {
-	onBase := base.all()
 	return slices.DeleteFunc(slices.Clone(failed), func(c Check) bool {
-		return slices.ContainsFunc(onBase, func(b Check) bool { return b.Name == c.Name && b.State == CheckFailure })
+		fails := func(b Check) bool { return b.Name == c.Name && b.State == CheckFailure }
+		return slices.ContainsFunc(base.List, fails) || c.Name == unlisted && base.State == CheckFailure
 	})
+}
+
+// Excuse makes the failures of the commit count no more, because the base has them, too.
+func (w *Watch) Excuse() { w.Told = append(w.Told, "checks "+w.Pull.Head) }
+
+// Asks reports whether something may have to be done about the issue of the pull request.
+func (w *Watch) Asks(f Feedback, now time.Time) bool {
+	merged := w.Pull.State == PullMerged
+	heldForIt := w.Claim == Held && w.Held != ""
+	if w.Ended || w.Claim != "" && (!merged || !heldForIt) {
+		return false
+	}
+	return merged || w.Pull.State == PullClosed || w.Rework != nil || w.Causes(f, w.Failed(f), now) != nil
 }
 
 // NewReviews lists the reviews that ask for something, once nobody has written for two minutes.
@@ -200,10 +215,15 @@ func (w *Watch) Reruns(failed []Check) (runs []int64) {
 
 // Settling reports whether jobs were run again just now, which the forge does not show yet.
 func (w *Watch) Settling(now time.Time) bool {
-	if slices.ContainsFunc(w.Pull.Checks.List, func(c Check) bool { return c.State == CheckPending }) {
-		w.RerunAt = time.Time{}
-	}
 	return w.Rerun == w.Pull.Head && now.Sub(w.RerunAt).Abs() < rerunSettles
+}
+
+// See takes over the present state of the pull request.
+func (w *Watch) See(p Pull) {
+	w.Pull = p
+	if slices.ContainsFunc(p.Checks.all(), func(c Check) bool { return c.State == CheckPending }) {
+		w.RerunAt = time.Time{} // the forge shows that jobs run again
+	}
 }
 
 // AllCauses names the causes of all rounds in a line.

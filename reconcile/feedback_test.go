@@ -101,9 +101,9 @@ func TestReruns(t *testing.T) {
 	equal(t, "again", len(w.Reruns(failed)), 0)
 	equal(t, "just now", w.Settling(noon.Add(time.Minute)), true)
 	equal(t, "never seen at work", w.Settling(noon.Add(3*time.Minute)), false)
-	w.Pull.Checks.List[0].State = CheckPending
+	w.See(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckPending}}}})
 	equal(t, "at work", w.Settling(noon.Add(time.Minute)), false)
-	w.Pull.Checks.List[0].State = CheckFailure
+	w.See(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}})
 	equal(t, "and has ended", w.Settling(noon.Add(time.Minute)), false)
 	w.Pull.Head = "b"
 	equal(t, "of the next commit", len(w.Reruns(failed)), 2)
@@ -120,5 +120,9 @@ func TestHeldForItsPull(t *testing.T) {
 			equal(t, reason+" in "+row.issue.State, story(Compute(newScene().held(review, reason).answer(row.issue).Snapshot)), row.want)
 		}
 	}
+	// Only what is not the base's fault, or hidden there, is the pull request's own.
+	hidden := Checks{Hidden: true, State: CheckFailure}
+	equal(t, "hidden on both", len(OwnFailures(hidden.all(), hidden)), 0)
+	equal(t, "hidden, the base passes", len(OwnFailures(hidden.all(), Checks{State: CheckSuccess})), 1)
 	equal(t, "a new claim", strings.Contains(HeldClaim(review, "p", HoldPullClosed, "closed", noon).HoldText(), "moving it to an active state"), true)
 }

@@ -93,7 +93,7 @@ func (w *workspaceStep) answerRework(ctx context.Context, h reconcile.Handover, 
 	case last.Commit == r.Commit:
 		words = "answered without a new commit after"
 	}
-	mark := fmt.Sprintf("%srework %s %d -->", reconcile.CommentMarker, w.run.IssueID, r.Round)
+	mark := fmt.Sprintf("%srework %s %d -->", reconcile.CommentMarker, w.run.IssueID, r.At.Unix())
 	body := fmt.Sprintf("**Rework %d of %d** %s `%.12s`", r.Round, r.Rounds, words, last.Commit) + quotation(said) + "\n\n" + mark
 	if err := forge.Comment(ctx, r.Number, mark, w.Redactor.Text(body)); err != nil && !errors.Is(err, reconcile.ErrGone) {
 		return err

@@ -19,7 +19,7 @@ import (
 type Verify struct {
 	Command string
 	Timeout time.Duration
-	Rounds  int // how often it may fail in a run
+	Rounds  int // how often it may fail in a row
 }
 
 // The errors of a handover that verify does not allow.

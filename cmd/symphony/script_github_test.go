@@ -34,6 +34,7 @@ import (
 //	github look               runs a pass that reads the pull requests, however recently they were read
 //	github conflict NUMBER    a pull request can't be merged into its base
 //	github merge NUMBER
+//	github reopen NUMBER
 //	github pulls              prints all pull requests
 //	github pull-requests [query|METHOD...]  fails unless the repository's pull requests were asked so since the last clear, and clears
 func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
@@ -101,6 +102,8 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Conflict = true }))
 	case "merge":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.State, p.Merged = "closed", true }))
+	case "reopen":
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.State = "open" }))
 	case "pulls":
 		for _, p := range s.Pulls(context.Background()) {
 			fmt.Fprintf(ts.Stdout(), "%d %s %s into %s by %s: %s\n%s\n", p.Number, p.State, p.Branch, p.Base, p.From, p.Title, p.Body)

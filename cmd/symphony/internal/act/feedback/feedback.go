@@ -3,8 +3,8 @@
 package feedback
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,31 +41,79 @@ func (d Desk) Pass(ctx context.Context) (errs []error) {
 	if err != nil || len(watches) == 0 {
 		return []error{err}
 	}
-	due, err := d.due(ctx)
-	if err != nil || !due {
+	last, _, err := d.DB.Meta(ctx, readKey)
+	at, _ := time.Parse(time.RFC3339, last) // zero before the first time
+	if err != nil || d.Now().Sub(at).Abs() < readStep {
+		return []error{err}
+	}
+	if err := d.DB.SetMeta(ctx, readKey, d.Now().UTC().Format(time.RFC3339)); err != nil {
 		return []error{err}
 	}
 	forge, err := d.Forge(ctx)
 	if err != nil {
 		return []error{err}
 	}
-	numbers := map[int]*reconcile.Watch{}
+	byNumber := map[int]*reconcile.Watch{}
 	for i := range watches {
 		if n := forge.Number(watches[i].Delivered.PullRequest); n != 0 {
-			numbers[n] = &watches[i]
+			byNumber[n] = &watches[i]
 		}
 	}
-	pulls, err := forge.Read(ctx, slices.Sorted(maps.Keys(numbers)))
+	pulls, err := forge.Read(ctx, slices.Sorted(maps.Keys(byNumber)))
 	if err != nil {
 		return []error{err}
 	}
-	for number, w := range numbers {
-		if pull, exists := pulls[number]; exists {
-			errs = append(errs, d.watch(ctx, forge, w, pull))
+	return append(d.follow(ctx, forge, byNumber, pulls), d.show(ctx, watches))
+}
+
+// follow does what follows from the present states of pull requests. It reads the issues of those that ask for something at once.
+func (d Desk) follow(
+	ctx context.Context, forge *reconcile.Forge, byNumber map[int]*reconcile.Watch, pulls map[int]reconcile.Pull,
+) (errs []error) {
+	before, asking := map[int]string{}, []string{}
+	for number, w := range byNumber {
+		before[number] = string(text.JSON(w))
+		pull, exists := pulls[number]
+		if !exists {
+			w.Ended = true
+			continue
+		}
+		w.See(pull)
+		if w.Claim == "" && w.Held != "" { // an operator has ended the hold
+			w.Ended = w.Held == reconcile.HoldPullClosed && pull.State == reconcile.PullClosed
+			w.Held, w.Rounds = "", 0
+		}
+		if w.Asks(d.Feedback, d.Now()) {
+			asking = append(asking, w.IssueID)
 		}
 	}
-	errs = append(errs, d.show(ctx, watches))
-	return append(errs, d.DB.SetMeta(ctx, readKey, d.Now().UTC().Format(time.RFC3339)))
+	var issues map[string]reconcile.Issue
+	if len(asking) > 0 {
+		var err error
+		if issues, err = d.Tracker.ByIDs(ctx, asking); err != nil {
+			return []error{err}
+		}
+	}
+	for number, w := range byNumber {
+		if slices.Contains(asking, w.IssueID) {
+			errs = append(errs, about(w.Pull.URL, d.act(ctx, forge, w, issues[w.IssueID])))
+		}
+		if string(text.JSON(w)) != before[number] {
+			errs = append(errs, d.save(ctx, w))
+		}
+	}
+	return errs
+}
+
+// about adds to an error of which pull request it is.
+func about(address string, err error) error {
+	known, is := errors.AsType[*reconcile.Error](err)
+	if !is {
+		return err
+	}
+	e := *known
+	e.Message = "pull request " + address + ": " + e.Message
+	return &e
 }
 
 // show stores the pull requests for views, which also show those that the tracker describes.
@@ -76,97 +124,94 @@ func (d Desk) show(ctx context.Context, watches []reconcile.Watch) error {
 	}))
 }
 
-// due reports whether the pull requests are to be read again.
-func (d Desk) due(ctx context.Context) (bool, error) {
-	last, _, err := d.DB.Meta(ctx, readKey)
-	at, _ := time.Parse(time.RFC3339, last) // zero before the first time
-	return d.Now().Sub(at).Abs() >= readStep, err
-}
-
-// watch does what follows from the present state of a pull request.
-func (d Desk) watch(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, pull reconcile.Pull) error {
-	before, err := json.Marshal(w)
-	if err != nil {
-		return err
+// act does what a pull request asks for, unless a person has moved its issue on.
+func (d Desk) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, issue reconcile.Issue) error {
+	is := func(state string) bool {
+		return reconcile.NormalizeState(issue.State) == reconcile.NormalizeState(state)
 	}
-	w.Pull = pull
-	if w.Claim == "" && w.Held != "" { // an operator has ended the hold
-		w.Ended = w.Held == reconcile.HoldPullClosed
-		w.Held, w.Rounds = "", 0
-	}
-	if w.Claim == "" && !w.Ended {
-		if err := d.act(ctx, forge, w); err != nil {
-			return fmt.Errorf("pull request %s: %w", pull.URL, err)
-		}
-	}
-	after, err := json.Marshal(w)
-	if err == nil && string(after) != string(before) {
-		err = d.save(ctx, w)
-	}
-	return err
-}
-
-// act does it for an issue without a claim, unless a person has moved it on.
-func (d Desk) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
-	rework, reruns, err := d.causes(ctx, forge, w)
-	ended := w.Pull.State == reconcile.PullMerged || w.Pull.State == reconcile.PullClosed
-	if err != nil || rework == nil && len(reruns) == 0 && !ended && w.Rework == nil {
-		return err
-	}
-	issue, err := d.issue(ctx, w.IssueID)
-	if err != nil || issue.ID == "" {
-		w.Ended = err == nil && ended
-		return err
-	}
-	waits := reconcile.NormalizeState(issue.State) == reconcile.NormalizeState(d.Handoff)
+	reviewed, cameBack := is(d.Handoff), w.Rework != nil && is(d.Feedback.State)
+	state := w.Pull.State
 	switch {
-	case !waits:
-		w.Ended = ended
-	case w.Rework != nil && !w.Rework.Moved: // this was interrupted
-		return d.bringBack(ctx, w, issue)
-	case w.Rework != nil: // a person has handed it over
-		w.Rework = nil
-	case w.Pull.State == reconcile.PullMerged:
-		if d.Feedback.MergedState != "" {
-			err = d.Tracker.Move(ctx, issue.ID, d.Feedback.MergedState)
+	case issue.ID == "" || !reviewed && !cameBack:
+		w.Ended = state == reconcile.PullMerged || state == reconcile.PullClosed
+	case state == reconcile.PullMerged:
+		return d.merged(ctx, w, cameBack)
+	case state == reconcile.PullClosed:
+		if cameBack {
+			if err := d.Tracker.Move(ctx, issue.ID, d.Handoff); err != nil {
+				return err
+			}
 		}
-		w.Ended = err == nil
-		return err
-	case ended:
 		return d.hold(ctx, w, issue, reconcile.HoldPullClosed, "its pull request was closed without a merge")
-	case len(reruns) > 0:
-		return d.rerun(ctx, forge, w, reruns)
-	case rework.Round > rework.Rounds:
-		return d.hold(ctx, w, issue, reconcile.HoldFeedbackRounds, fmt.Sprintf("it came back %s (%s), and now: %s",
-			text.Plural(w.Rounds, "time"), w.AllCauses(), rework.Causes()))
-	default:
-		w.Take(rework)
-		if err := d.save(ctx, w); err != nil {
-			return err
-		}
-		crash.At("feedback.taken")
+	case w.Rework != nil && !w.Rework.Moved && w.Ours(): // this was interrupted
 		return d.bringBack(ctx, w, issue)
+	case w.Rework != nil && cameBack: // it waits for an agent
+	case w.Rework != nil: // a person has handed it over, or has pushed
+		w.Rework = nil
+	default:
+		return d.look(ctx, forge, w, issue)
 	}
 	return nil
 }
 
-// causes returns what brings the issue back, or the workflow runs whose failed jobs have to run again before.
-func (d Desk) causes(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) (r *reconcile.Rework, reruns []int64, err error) {
+// merged moves the issue of a merged pull request on, and ends its hold.
+func (d Desk) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) error {
+	to := d.Feedback.MergedState
+	if cameBack {
+		to = cmp.Or(to, d.Handoff) // there is nothing to work on any more
+	}
+	if to != "" {
+		if err := d.Tracker.Move(ctx, w.IssueID, to); err != nil {
+			return err
+		}
+	}
+	w.Ended = true
+	if w.Claim == "" {
+		return nil
+	}
+	_, err := d.DB.Operator.AddCommand(ctx, reconcile.Command{
+		Verb: reconcile.VerbRetry, IssueID: w.IssueID, Identifier: w.Identifier, CreatedAt: d.Now(),
+	})
+	return err
+}
+
+// look finds out whether an open pull request brings its issue back.
+func (d Desk) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, issue reconcile.Issue) error {
+	there := issue
+	there.State = d.Feedback.State
+	if reason, _ := d.Policy.StopReason(there, true); reason != "" { // no agent would work on it
+		return nil
+	}
 	failed := w.Failed(d.Feedback)
 	if len(failed) > 0 {
 		base, err := forge.ReadChecks(ctx, w.Pull.Base)
 		if err != nil && !errors.Is(err, reconcile.ErrGone) {
-			return nil, nil, err
+			return err
 		}
-		failed = reconcile.OwnFailures(failed, base)
+		if failed = reconcile.OwnFailures(failed, base); len(failed) == 0 {
+			w.Excuse()
+		}
 	}
-	if reruns = w.Reruns(failed); len(reruns) > 0 {
-		return nil, reruns, nil
+	if runs := w.Reruns(failed); len(runs) > 0 {
+		return d.rerun(ctx, forge, w, runs)
 	}
 	if w.Settling(d.Now()) {
 		failed = nil
 	}
-	return w.Causes(d.Feedback, failed, d.Now()), nil, nil
+	rework := w.Causes(d.Feedback, failed, d.Now())
+	switch {
+	case rework == nil:
+		return nil
+	case rework.Round > rework.Rounds:
+		return d.hold(ctx, w, issue, reconcile.HoldFeedbackRounds, fmt.Sprintf("it came back %s (%s), and now: %s",
+			text.Plural(w.Rounds, "time"), w.AllCauses(), rework.Causes()))
+	}
+	w.Take(rework)
+	if err := d.save(ctx, w); err != nil {
+		return err
+	}
+	crash.At("feedback.taken")
+	return d.bringBack(ctx, w, issue)
 }
 
 // rerun runs failed jobs again, once for a commit. Where the token may not, the failure counts at once.
@@ -177,8 +222,12 @@ func (d Desk) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile.Wa
 	}
 	crash.At("feedback.rerun")
 	for _, run := range runs {
-		if err := forge.Rerun(ctx, run); err != nil {
-			return fmt.Errorf("its failed jobs do not run again: %w", err)
+		err := forge.Rerun(ctx, run)
+		if known, is := errors.AsType[*reconcile.Error](err); is && reconcile.EndsByItself(known.Code, known.Status) {
+			w.Rerun = "" // the next look tries again
+		}
+		if err != nil {
+			return err
 		}
 	}
 	w.RerunAt = d.Now()
@@ -204,10 +253,4 @@ func (d Desk) hold(ctx context.Context, w *reconcile.Watch, issue reconcile.Issu
 
 func (d Desk) save(ctx context.Context, w *reconcile.Watch) error {
 	return d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Watch: w})
-}
-
-// issue reads an issue; its ID is empty if the tracker no longer returns it.
-func (d Desk) issue(ctx context.Context, id string) (reconcile.Issue, error) {
-	byID, err := d.Tracker.ByIDs(ctx, []string{id})
-	return byID[id], err
 }
