@@ -78,7 +78,9 @@ func (d Desk) follow(
 			w.Ended = true
 			continue
 		}
-		w.See(pull)
+		if w.See(pull); w.Claim == reconcile.Running { // only for show: the worker may write it now
+			before[number] = string(text.JSON(w))
+		}
 		if w.Claim == "" && w.Held != "" { // an operator has ended the hold
 			w.Ended = w.Held == reconcile.HoldPullClosed && pull.State == reconcile.PullClosed
 			w.Held, w.Rounds = "", 0
