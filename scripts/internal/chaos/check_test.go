@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,7 @@ var columns = []string{
 	"runs never settled", "runs forgotten", "outcomes changed", "claims lost", "attempts lost", "tokens lost", "commands lost",
 	"healthy runs killed", "processes left", "paths left", "unexpected ends", "commits lost", "commits delivered twice",
 	"commits on a wrong branch", "handed over without delivery", "issues not handed over", "leftovers in the mirror",
-	"turns lost by a link",
+	"turns lost by a link", "handed over unverified", "handed over twice",
 }
 
 // checker checks the program with SQL, /proc and the gate's journal, and does not rely on the program's own reports.
@@ -307,7 +308,33 @@ func (c *checker) settle(ctx context.Context) {
 
 // handOver lets agents finish each issue, one of them new, with a tracker and a remote that work, and counts what people get. With this
 // clone and delivery, what git commands left in the mirror is removed.
+// checkHandovers checks that each handover was announced once, and was about a commit that has passed verify.
+func (c *checker) checkHandovers() {
+	data, err := os.ReadFile(filepath.Join(c.Dir, "proven"))
+	if !os.IsNotExist(err) {
+		stage.Must(err)
+	}
+	about, seen := regexp.MustCompile("Verified ([0-9a-f]{12}): "), map[string]bool{}
+	for _, i := range c.tracker.Issues() {
+		for _, comment := range i.Comments {
+			if !strings.HasPrefix(comment.Body, "**Handed over**") {
+				continue
+			}
+			commit := about.FindStringSubmatch(comment.Body)
+			if commit == nil || !strings.Contains(string(data), commit[1]) {
+				c.fault("handed over unverified", "%s: %s", i.Identifier, comment.Body)
+			}
+			if mark := comment.Body[strings.LastIndex(comment.Body, "<!--"):]; seen[mark] {
+				c.fault("handed over twice", "%s: %s", i.Identifier, mark)
+			} else {
+				seen[mark] = true
+			}
+		}
+	}
+}
+
 func (c *checker) handOver(ctx context.Context) {
+	stage.Must(os.WriteFile(filepath.Join(c.Dir, "calm"), nil, 0o600)) // from now on verify passes
 	stage.Get(c.tracker.AddIssue(lineartest.Issue{Identifier: "ABC-99", Title: "Issue ABC-99", State: "Backlog"}))
 	c.command(ctx, "resume")
 	for _, i := range c.tracker.Issues() {
@@ -324,6 +351,7 @@ func (c *checker) handOver(ctx context.Context) {
 		c.calmPass(ctx)
 	}
 	c.settle(ctx)
+	c.checkHandovers()
 	has := commits(c.remote.git, "--all")
 	for _, i := range c.tracker.Issues() {
 		switch made := c.made(i.Identifier); {

@@ -46,9 +46,13 @@ workspace:
   min_free_bytes: 0
   keep_removed_ms: 0
 repository:
-  url: %s
+  url: %[1]s
   git_name: Agent
   git_email: agent@example.com
+handoff:
+  state: Human Review
+verify:
+  command: commit=$(git rev-parse HEAD) && { [ -e %[3]s/calm ] || [ $(($$ %% 3)) != 0 ]; } && echo $commit >> %[3]s/proven
 hooks:
   after_create: echo seed > seed.txt
   before_run: echo begin >> runs.txt
@@ -63,7 +67,7 @@ agent:
   max_runs: 0
 codex:
   stall_timeout_ms: 5000
-%s
+%[2]s
 ---
 You work on {{ issue.identifier }}: {{ issue.title }}
 
@@ -87,7 +91,7 @@ func (s *scene) prepare(ctx context.Context) {
 		s.prepareHosts(ctx)
 		keys += hostKeys
 	}
-	stage.Must(s.WriteWorkflow(s.tracker.Endpoint(), workflowText, s.remote.url(), keys))
+	stage.Must(s.WriteWorkflow(s.tracker.Endpoint(), workflowText, s.remote.url(), keys, s.Dir))
 	stage.Must(s.tracker.Load(lineartest.Seed{Issues: s.issues()}))
 }
 
@@ -171,13 +175,11 @@ func (s *scene) issues() (list []lineartest.Issue) {
 	return list
 }
 
-// expand replaces COMMIT and MOVE by commands of the agent of an issue. An agent that was killed may have left locks of git.
+// expand replaces COMMIT and MOVE, which asks for the handover, by commands of the agent of an issue. An agent that was killed may have left locks of git.
 func (s *scene) expand(behaviour, issue string) string {
 	commit := fmt.Sprintf(`sh find .git -name '*.lock' -delete; d=$(date +%%s%%N); echo $d > $d && git add . && git commit -qm "%s $d" && `+
 		`echo $(git rev-parse HEAD) $(date +%%s%%3N) >> %s`, issue, filepath.Join(s.Dir, "made", issue))
-	move := fmt.Sprintf(`tool linear_graphql {"query":"mutation { issueUpdate(id: \"%s\", input: {stateId: \"%s\"}) { success } }"}`,
-		issue, stage.Get(s.tracker.StateID("ABC", "Human Review")))
-	return strings.NewReplacer("COMMIT", commit, "MOVE", move).Replace(behaviour)
+	return strings.NewReplacer("COMMIT", commit, "MOVE", `tool hand_over {"summary": "Done."}`).Replace(behaviour)
 }
 
 // scriptCrashes reports whether the agent of that attempt ends by itself.
