@@ -33,7 +33,7 @@ type wireState struct {
 // Move changes the state of an issue to one of its team, in one request to read and one to change. The error wraps reconcile.ErrGone if
 // the issue does not exist.
 func (c *Client) Move(ctx context.Context, issueID, state string) error {
-	same := func(name string) bool { return reconcile.NormalizeState(name) == reconcile.NormalizeState(state) }
+	same := func(name string) bool { return reconcile.SameState(name, state) }
 	data, err := ask[struct {
 		Issue struct {
 			State wireState `json:"state"`

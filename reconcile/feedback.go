@@ -77,11 +77,7 @@ func (r *Rework) Causes() string {
 		list = append(list, strings.Join(names, ", ")+" failed")
 	}
 	for _, v := range r.Reviews {
-		verb := "commented"
-		if v.State == reviewChanges {
-			verb = "asks for changes"
-		}
-		if one := v.Author + " " + verb; !slices.Contains(list, one) {
+		if one := v.Author + " " + v.Verb(); !slices.Contains(list, one) {
 			list = append(list, one)
 		}
 	}
@@ -92,6 +88,14 @@ func (r *Rework) Causes() string {
 		list = append(list[:namedCauses+1], fmt.Sprintf("%d more", n-namedCauses-1))
 	}
 	return strings.Join(list, "; ")
+}
+
+// Verb says what the author does, after the author's name.
+func (r Review) Verb() string {
+	if r.State == reviewChanges {
+		return "asks for changes"
+	}
+	return "commented"
 }
 
 // The states of a Pull, of its Mergeable, and of a Review that decisions depend on.

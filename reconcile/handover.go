@@ -105,7 +105,7 @@ func (h *Handover) Proof(commit string) string {
 	case h.Unverified != "":
 		return "Not verified, as " + h.Unverified + " has decided."
 	case h.Verification.Passed() && (commit == "" || h.Verification.Commit == commit):
-		return strings.ToUpper(h.Verification.String()[:1]) + h.Verification.String()[1:] + "."
+		return "V" + strings.TrimPrefix(h.Verification.String(), "v") + "."
 	}
 	return ""
 }

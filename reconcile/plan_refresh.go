@@ -54,7 +54,7 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	}
 	// The grace is measured up to the worker's last heartbeat, so that a suspend or a step of the clock since then does not use it up.
 	now := cmp.Or(r.HeartbeatAt, p.s.Now)
-	here := r.HandoffState == "" || NormalizeState(r.HandoffState) == NormalizeState(issue.State)
+	here := r.HandoffState == "" || SameState(r.HandoffState, issue.State)
 	return here && now.Sub(r.HandoffAt).Abs() < handoffGrace
 }
 

@@ -253,7 +253,7 @@ const (
 
 // State finds a state by its name, ignoring case.
 func (b TrackerBoard) State(name string) (TrackerState, bool) {
-	i := slices.IndexFunc(b.States, func(s TrackerState) bool { return NormalizeState(s.Name) == NormalizeState(name) })
+	i := slices.IndexFunc(b.States, func(s TrackerState) bool { return SameState(s.Name, name) })
 	if i < 0 {
 		return TrackerState{}, false
 	}

@@ -207,7 +207,7 @@ func (p Policy) Ours(i Issue) bool {
 }
 
 func contains(states []string, state string) bool {
-	return slices.ContainsFunc(states, func(s string) bool { return NormalizeState(s) == NormalizeState(state) })
+	return slices.ContainsFunc(states, func(s string) bool { return SameState(s, state) })
 }
 
 // Account is the state that all projects with the same codex home share, as a pass read it.

@@ -31,25 +31,25 @@ const (
 )
 
 // gitEnv returns the environment of git and gh for the remote, which is reached from this machine.
-func (w *workspaceStep) gitEnv(ctx context.Context) ([]string, error) {
-	if w.here == nil {
-		profile, err := w.login(ctx)
-		return w.Config.GitEnv(w.Env, profile), err
+func (j *job) gitEnv(ctx context.Context) ([]string, error) {
+	if j.here == nil {
+		profile, err := j.login(ctx)
+		return j.Config.GitEnv(j.Env, profile), err
 	}
-	profile, err := w.here.run.Login(ctx, host.LoginRequest{
-		Env: w.Config.HookEnv(w.here.env), Timeout: cmp.Or(w.Config.LoginTimeout, loginTimeout),
+	profile, err := j.here.run.Login(ctx, host.LoginRequest{
+		Env: j.Config.HookEnv(j.here.env), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
 	})
-	w.Redactor.Add(w.Config.SecretsIn(profile.Set))
-	return w.Config.GitEnv(w.here.env, profile), err
+	j.Redactor.Add(j.Config.SecretsIn(profile.Set))
+	return j.Config.GitEnv(j.here.env, profile), err
 }
 
 // checkoutEnv returns the environment of git in a clone on another machine, which gets no token of this one.
-func (w *workspaceStep) checkoutEnv(ctx context.Context) ([]string, error) {
-	if w.here == nil {
+func (j *job) checkoutEnv(ctx context.Context) ([]string, error) {
+	if j.here == nil {
 		return nil, nil
 	}
-	profile, err := w.login(ctx)
-	return w.Config.AfterLogin(w.Config.HookEnv(w.Env), profile, w.Config.Secrets), err
+	profile, err := j.login(ctx)
+	return j.Config.AfterLogin(j.Config.HookEnv(j.Env), profile, j.Config.Secrets), err
 }
 
 // GitEnv returns the environment of git and gh for the remote, if env is that of a pass: that of hooks, where a login profile may

@@ -69,7 +69,7 @@ func (j *job) logs(ctx context.Context, r *reconcile.Rework) (map[string]string,
 
 // openForge returns the adapter to the pull requests, with the login of this machine.
 func (j *job) openForge(ctx context.Context) (*reconcile.Forge, error) {
-	env, err := (&workspaceStep{job: j}).gitEnv(ctx)
+	env, err := j.gitEnv(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -96,11 +97,9 @@ func (j *job) runVerify(ctx context.Context, g *agentProcess) (v reconcile.Verif
 	if err != nil {
 		return v, err
 	}
-	for name, value := range asAgents {
-		env[name] = value
-	}
+	maps.Copy(env, asAgents)
 	setting := j.Config.Verify
-	v.Command = text.Within(firstLine(setting.Command), mostCommand)
+	v.Command = text.Within(strings.TrimSpace(text.FirstLine(setting.Command)), mostCommand)
 	j.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + v.Command })
 	j.rec.flush(ctx)
 	began := j.Mono()
@@ -118,13 +117,8 @@ func (j *job) runVerify(ctx context.Context, g *agentProcess) (v reconcile.Verif
 }
 
 // asAgents are variables that codex sets for the commands of agents.
-var asAgents = map[string]string{
+var asAgents = map[string]any{
 	"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "LC_CTYPE": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat",
-}
-
-func firstLine(script string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(script), "\n")
-	return strings.TrimSpace(line)
 }
 
 // useProfile makes codex know the permission profile of turns also for a command without a turn, before codex is started.
@@ -180,15 +174,11 @@ func (w *workspaceStep) unproven(h *reconcile.Handover, commit string) bool {
 
 // verifyAgain runs verify without a turn, if it must still pass for what the agent has handed over.
 func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) error {
-	found, err := w.Machine.Inspect(ctx, host.WorkspaceRequest{Path: w.space.Path})
+	now, err := w.committed(ctx)
 	if err != nil {
 		return err
 	}
-	commit := ""
-	if found.Git != nil {
-		commit = text.OrEmpty(found.Git.Commit)
-	}
-	if !w.unproven(h, commit) {
+	if !w.unproven(h, now.Commit) {
 		return nil
 	}
 	if err := w.guardGit(ctx); err != nil {

@@ -151,8 +151,5 @@ func ofCheck(e transport.GraphQLError) bool { return slices.Contains(e.Path, any
 
 // decode reads a field of an answer.
 func decode[T any](h hub, what string, raw json.RawMessage) (v T, err error) {
-	if wrong := json.Unmarshal(raw, &v); wrong != nil {
-		err = h.Unreadable("no "+what, raw, wrong)
-	}
-	return v, err
+	return githubapi.Decode[T](h.Client.Client, what, raw)
 }

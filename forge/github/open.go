@@ -51,7 +51,7 @@ func send[T any](ctx context.Context, h hub, method, path string, body any) (v T
 	if err != nil {
 		return v, err
 	}
-	return githubapi.Decode[T](h.Client.Client, "JSON of GitHub", a)
+	return githubapi.Decode[T](h.Client.Client, "JSON of GitHub", a.Body)
 }
 
 // find returns the open pull request of a branch, or else the newest that was merged or closed when the branch was at the commit.

@@ -129,10 +129,10 @@ func GraphQL[T any](ctx context.Context, c *Client, query string, vars map[strin
 	return env.Data, env.Errors, nil
 }
 
-// Decode reads the JSON of an answer.
-func Decode[T any](c *transport.Client, what string, a transport.Answer) (v T, err error) {
-	if err := json.Unmarshal(a.Body, &v); err != nil {
-		return v, c.Unreadable("no "+what, a.Body, err)
+// Decode reads the JSON of an answer, or of a field of one.
+func Decode[T any](c *transport.Client, what string, raw []byte) (v T, err error) {
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, c.Unreadable("no "+what, raw, err)
 	}
 	return v, nil
 }

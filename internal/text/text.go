@@ -32,6 +32,12 @@ func Short(s string, n int) string {
 // OneLine replaces white space by single blanks.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
+// FirstLine returns the first line that is not blank, without its end.
+func FirstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}
+
 // Unique returns the words of a list without white space around them, each once, and without empty ones.
 func Unique(list []string) []string {
 	words, seen := []string{}, map[string]bool{"": true}

@@ -125,8 +125,7 @@ func (i *Item) Activity() string {
 	case i == nil:
 		return ""
 	case i.Kind == ItemMessage && i.Ended:
-		line, _, _ := strings.Cut(strings.TrimSpace(i.Text), "\n")
-		return strings.TrimSpace(line)
+		return strings.TrimSpace(text.FirstLine(i.Text))
 	case i.Ended:
 		return ""
 	case i.Kind == ItemCommand:

@@ -49,11 +49,7 @@ func ReworkText(r *reconcile.Rework, logs map[string]string) string {
 }
 
 func reviewText(v reconcile.Review, room *room) string {
-	verb := "commented"
-	if v.State == "changes_requested" {
-		verb = "asks for changes"
-	}
-	parts := []string{fmt.Sprintf("%q %s on commit %.12s:", text.Within(text.OneLine(v.Author), maxAuthor), verb, v.Commit)}
+	parts := []string{fmt.Sprintf("%q %s on commit %.12s:", text.Within(text.OneLine(v.Author), maxAuthor), v.Verb(), v.Commit)}
 	if v.Body != "" {
 		parts = append(parts, room.fenced(v.Body))
 	}

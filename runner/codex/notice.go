@@ -109,7 +109,7 @@ func describeItem(i *wireItem, ended bool) string {
 	switch i.Type {
 	case "agentMessage":
 		if ended {
-			return firstLine(i.Text)
+			return text.FirstLine(i.Text)
 		}
 	case "commandExecution":
 		if ended && i.ExitCode != nil {
@@ -131,7 +131,7 @@ func describeItem(i *wireItem, ended bool) string {
 	case "reasoning":
 		return join("reasoning", strings.Join(i.Summary, " "))
 	}
-	return join(words(i.Type)+" "+state, cmp.Or(i.Query, i.Path, firstLine(i.Text)))
+	return join(words(i.Type)+" "+state, cmp.Or(i.Query, i.Path, text.FirstLine(i.Text)))
 }
 
 // words turns thread/readState/changed into "thread read state changed".

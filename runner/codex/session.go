@@ -363,7 +363,7 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 		return nil
 	}
 	silent := fmt.Sprintf("the probe ended with exit code %d and printed nothing", *answer.ExitCode)
-	return &agent.Error{Code: agent.CodeSandboxUnavailable, Message: cmp.Or(oneLine(firstLine(answer.Stderr), errorLength), silent)}
+	return &agent.Error{Code: agent.CodeSandboxUnavailable, Message: cmp.Or(oneLine(text.FirstLine(answer.Stderr), errorLength), silent)}
 }
 
 // Exec implements agent.Session.

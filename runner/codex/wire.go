@@ -284,11 +284,6 @@ func oneLine(text string, n int) string {
 	return string(r)
 }
 
-func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return line
-}
-
 // join joins two texts with a colon, unless one is empty.
 func join(a, b string) string {
 	if a == "" || b == "" {

@@ -163,7 +163,7 @@ func (c *check) records(issues []reconcile.Issue) {
 			continue
 		}
 		c.record(name, i)
-		if !slices.ContainsFunc(c.states, func(s string) bool { return reconcile.NormalizeState(s) == reconcile.NormalizeState(i.State) }) {
+		if !slices.ContainsFunc(c.states, func(s string) bool { return reconcile.SameState(s, i.State) }) {
 			c.violated(RuleStates, "%s has the state %q, which was not asked for", name, i.State)
 		}
 	}

@@ -80,7 +80,7 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 		return nil, err
 	}
 	asked := text.Filter(all.records, func(r *record) bool {
-		return r.fault != nil || slices.ContainsFunc(states, func(s string) bool { return same(s, r.issue.State) })
+		return r.fault != nil || slices.ContainsFunc(states, func(s string) bool { return reconcile.SameState(s, r.issue.State) })
 	})
 	issues := text.Map(asked, func(r *record) reconcile.Issue { return t.issue(all, r) })
 	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int {
@@ -88,8 +88,6 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 	})
 	return issues, nil
 }
-
-func same(a, b string) bool { return reconcile.NormalizeState(a) == reconcile.NormalizeState(b) }
 
 // patience is how long ByIDs looks for an issue that is missing, pause the time between two looks or attempts.
 var patience, pause = 200 * time.Millisecond, 20 * time.Millisecond
@@ -236,10 +234,10 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 
 func unknown(names, known []string, complete bool) (list []reconcile.UnknownName) {
 	others := slices.DeleteFunc(slices.Clone(known), func(k string) bool {
-		return k == "" || slices.ContainsFunc(names, func(n string) bool { return same(n, k) })
+		return k == "" || slices.ContainsFunc(names, func(n string) bool { return reconcile.SameState(n, k) })
 	})
 	for _, name := range names {
-		exists := slices.ContainsFunc(known, func(k string) bool { return same(k, name) })
+		exists := slices.ContainsFunc(known, func(k string) bool { return reconcile.SameState(k, name) })
 		if near := text.Nearest(name, others); !exists && (complete || len(near) > 0) {
 			list = append(list, reconcile.UnknownName{Name: name, Nearest: near})
 		}

@@ -104,7 +104,7 @@ func (t *tracker) readFinished(f *folder) map[string]*record {
 				continue
 			}
 			r.issue.Archived = true
-			if len(t.Terminal) > 0 && !slices.ContainsFunc(t.Terminal, func(s string) bool { return same(s, r.issue.State) }) {
+			if len(t.Terminal) > 0 && !slices.ContainsFunc(t.Terminal, func(s string) bool { return reconcile.SameState(s, r.issue.State) }) {
 				r.issue.State = t.Terminal[0]
 			}
 			found[key(r.issue.ID)] = r

@@ -49,7 +49,7 @@ func (t *tracker) tools() []reconcile.AgentTool {
 // states are the states to which issues can be moved.
 func (t *tracker) states() (list []string) {
 	for _, state := range slices.Concat(t.Active, t.Others, t.Handoff, t.settings.Statuses, t.Terminal) {
-		if !slices.ContainsFunc(list, func(s string) bool { return same(s, state) }) {
+		if !slices.ContainsFunc(list, func(s string) bool { return reconcile.SameState(s, state) }) {
 			list = append(list, state)
 		}
 	}
@@ -58,7 +58,7 @@ func (t *tracker) states() (list []string) {
 
 // known returns a state as the workflow spells it; empty if there is none of that name.
 func (t *tracker) known(state string) string {
-	return text.First(t.states(), func(s string) bool { return same(s, state) })
+	return text.First(t.states(), func(s string) bool { return reconcile.SameState(s, state) })
 }
 
 // Move changes the state of an issue to one of states. The error wraps reconcile.ErrGone if no file in the folder has the id.
@@ -68,7 +68,7 @@ func (t *tracker) Move(ctx context.Context, id, state string) error {
 		return reconcile.NoState(t.Path, state, t.states())
 	}
 	return t.change(ctx, id, func(r *record, content []byte) ([]byte, error) {
-		if same(r.issue.State, known) {
+		if reconcile.SameState(r.issue.State, known) {
 			return content, nil
 		}
 		return t.setState(r, content, known)

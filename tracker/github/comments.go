@@ -66,7 +66,7 @@ func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]
 		if err != nil {
 			return nil, c.ofIssue(issueID, err)
 		}
-		list, err := githubapi.Decode[[]wireComment](c.api, "list of comments", a)
+		list, err := githubapi.Decode[[]wireComment](c.api, "list of comments", a.Body)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (c comments) post(ctx context.Context, issueID, body string) (reconcile.Com
 	if err != nil {
 		return reconcile.Comment{}, c.ofIssue(issueID, err)
 	}
-	w, err := githubapi.Decode[wireComment](c.api, "comment", a)
+	w, err := githubapi.Decode[wireComment](c.api, "comment", a.Body)
 	if err == nil && w.ID == 0 {
 		err = c.Fail("github_unknown_payload", "the new comment has no id")
 	}
@@ -113,6 +113,6 @@ func (c comments) edit(ctx context.Context, issueID, commentID, body string) (st
 	if err != nil {
 		return "", err
 	}
-	w, err := githubapi.Decode[wireComment](c.api, "comment", a)
+	w, err := githubapi.Decode[wireComment](c.api, "comment", a.Body)
 	return c.Scrub(w.Body), err
 }

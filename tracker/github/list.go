@@ -243,7 +243,7 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 	case a.Status != http.StatusOK:
 		return nil, c.Refusal(a, nil)
 	}
-	entries, err := githubapi.Decode[[]json.RawMessage](c.api, "list of issues", a)
+	entries, err := githubapi.Decode[[]json.RawMessage](c.api, "list of issues", a.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +340,7 @@ func (c *Client) askName(ctx context.Context, repo string) error {
 	}
 	named, err := githubapi.Decode[struct {
 		Name string `json:"full_name"`
-	}](c.api, "repository", a)
+	}](c.api, "repository", a.Body)
 	c.rename(repo, named.Name)
 	return err
 }

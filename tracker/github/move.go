@@ -22,8 +22,6 @@ type change struct {
 	body         any // nil for none
 }
 
-func same(a, b string) bool { return reconcile.NormalizeState(a) == reconcile.NormalizeState(b) }
-
 // Move makes the changes after which names.state returns the state. After each of them the issue is in the old state or in the new one, so
 // that a move that failed can be repeated. The error wraps reconcile.ErrGone if the issue does not exist.
 func (c *Client) Move(ctx context.Context, issueID, state string) error {
@@ -43,7 +41,7 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 		return c.missing(issueID)
 	case r.Malformed != "":
 		return c.Fail("github_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", issueID, r.Malformed))
-	case same(c.state(*r), state):
+	case reconcile.SameState(c.state(*r), state):
 		return nil
 	}
 	changes, err := c.changesTo(ctx, *r, state)
@@ -71,7 +69,7 @@ func (c *Client) changesTo(ctx context.Context, r record, state string) (changes
 		return change{http.MethodPatch, path, map[string]string{"state": state}}
 	}
 	switch {
-	case same(state, "closed"):
+	case reconcile.SameState(state, "closed"):
 		return []change{set("closed")}, nil
 	case c.o.Project != "":
 		changes, err = c.columnTo(ctx, r, state)
@@ -87,16 +85,17 @@ func (c *Client) changesTo(ctx context.Context, r record, state string) (changes
 // labelsTo returns the changes of labels. The label of the new state comes first, and that of the old one goes last: the first of
 // StateLabels that an issue has is its state.
 func (c *Client) labelsTo(r record, path, state string) (changes []change, err error) {
-	to := text.First(c.o.StateLabels, func(l string) bool { return same(l, state) })
+	to := text.First(c.o.StateLabels, func(l string) bool { return reconcile.SameState(l, state) })
 	switch {
-	case to == "" && !same(state, "open"):
+	case to == "" && !reconcile.SameState(state, "open"):
 		return nil, reconcile.NoState(strings.Join(c.o.Repositories, ", "), state, append([]string{"open", "closed"}, c.o.StateLabels...))
 	case to != "" && !r.has(to):
 		changes = append(changes, change{http.MethodPost, path + "/labels", map[string]any{"labels": []string{to}}})
 	}
 	for _, other := range slices.Backward(c.o.StateLabels) {
 		// GitHub compares the name of a label that is removed exactly.
-		if has := text.First(r.spelled, func(l string) bool { return same(l, other) }); has != "" && !same(other, to) {
+		has := text.First(r.spelled, func(l string) bool { return reconcile.SameState(l, other) })
+		if has != "" && !reconcile.SameState(other, to) {
 			changes = append(changes, change{method: http.MethodDelete, path: path + "/labels/" + url.PathEscape(has)})
 		}
 	}
@@ -109,9 +108,9 @@ func (c *Client) columnTo(ctx context.Context, r record, state string) ([]change
 	if err != nil {
 		return nil, err
 	}
-	column := text.OrNull(text.First(field.Options, func(o option) bool { return same(o.Name, state) }).ID)
+	column := text.OrNull(text.First(field.Options, func(o option) bool { return reconcile.SameState(o.Name, state) }).ID)
 	switch {
-	case column == nil && !same(state, "open"):
+	case column == nil && !reconcile.SameState(state, "open"):
 		return nil, reconcile.NoState(c.Scrub("the project "+c.o.Project), state, append(field.names(), "open", "closed"))
 	case r.item == nil && column == nil:
 		return nil, nil
@@ -170,7 +169,7 @@ func (t *tool) labelledState(ctx context.Context, id string, in toolCall, below 
 	labels := found[id].Labels
 	switch named := labelNames(cmp.Or(string(given), string(in.body))); {
 	case removes:
-		labels = text.Filter(labels, func(l string) bool { return !same(l, removed) })
+		labels = text.Filter(labels, func(l string) bool { return !reconcile.SameState(l, removed) })
 	case in.method == http.MethodPost:
 		labels = slices.Concat(labels, named)
 	case in.method == http.MethodDelete:
@@ -179,7 +178,7 @@ func (t *tool) labelledState(ctx context.Context, id string, in toolCall, below 
 		labels = named
 	}
 	has := func(state string) bool {
-		return slices.ContainsFunc(labels, func(l string) bool { return same(l, state) })
+		return slices.ContainsFunc(labels, func(l string) bool { return reconcile.SameState(l, state) })
 	}
 	return []string{cmp.Or(text.First(t.c.o.StateLabels, has), "open")}, nil
 }
@@ -187,7 +186,7 @@ func (t *tool) labelledState(ctx context.Context, id string, in toolCall, below 
 // renamed returns the new name of a label that is a state.
 func (t *tool) renamed(in toolCall, body map[string]json.RawMessage) []string {
 	_, label, ofLabel := strings.Cut(in.target.path, "/labels/")
-	isState := slices.ContainsFunc(t.c.o.StateLabels, func(l string) bool { return same(l, label) })
+	isState := slices.ContainsFunc(t.c.o.StateLabels, func(l string) bool { return reconcile.SameState(l, label) })
 	if name := textOf(body["new_name"]); ofLabel && isState && name != "" {
 		return []string{name}
 	}

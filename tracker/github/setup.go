@@ -28,7 +28,7 @@ func Setup() reconcile.TrackerSetup {
 			if err != nil {
 				return reconcile.TrackerAccount{}, err
 			}
-			user, err := githubapi.Decode[account](c.api, "account", a)
+			user, err := githubapi.Decode[account](c.api, "account", a.Body)
 			found := reconcile.TrackerAccount{User: user.Login}
 			found.Project = func(ctx context.Context, repo, label string) (reconcile.TrackerBoard, error) {
 				o.Repositories = []string{repo}

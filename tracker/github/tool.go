@@ -275,7 +275,7 @@ func (t *tool) follow(ctx context.Context, r transport.Request, a transport.Answ
 	repository, err := githubapi.Decode[struct {
 		ID   int64  `json:"id"`
 		Name string `json:"full_name"`
-	}](t.c.api, "repository", now)
+	}](t.c.api, "repository", now.Body)
 	if err != nil {
 		return a, err
 	}
