@@ -128,9 +128,7 @@ func (d Desk) show(ctx context.Context, watches []reconcile.Watch) error {
 
 // act does what a pull request asks for, unless a person has moved its issue on.
 func (d Desk) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, issue reconcile.Issue) error {
-	is := func(state string) bool {
-		return reconcile.NormalizeState(issue.State) == reconcile.NormalizeState(state)
-	}
+	is := func(state string) bool { return reconcile.SameState(issue.State, state) }
 	reviewed, cameBack := is(d.Handoff), w.Rework != nil && is(d.Feedback.State)
 	state := w.Pull.State
 	switch {
@@ -248,9 +246,13 @@ func (d Desk) bringBack(ctx context.Context, w *reconcile.Watch, issue reconcile
 
 // hold holds an issue that is handed over.
 func (d Desk) hold(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue, reason, message string) error {
-	claim := reconcile.HeldClaim(issue, d.Policy.Project, reason, message, d.Now())
-	w.Held = reason
-	return d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Claim: &claim, Watch: w})
+	claim, next := reconcile.HeldClaim(issue, d.Policy.Project, reason, message, d.Now()), *w
+	next.Held = reason
+	err := d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Claim: &claim, Watch: &next})
+	if err == nil {
+		*w = next
+	}
+	return err
 }
 
 func (d Desk) save(ctx context.Context, w *reconcile.Watch) error {
