@@ -117,8 +117,8 @@ func BenchmarkIdle(b *testing.B) {
 				others = append(others, p.baseline("requests", database, p.endpoint(), file))
 			}
 		}
-		return append(against(passes.wall(), others.wall(), "wall", 1.5),
-			metric{passes.peakMB(), "peak-MB", 18},
+		return append(against(passes.wall(), others.wall(), "wall", 2.6),
+			metric{passes.peakMB(), "peak-MB", 26},
 			metric{float64(len(bodies)), "requests", 1}, metric{float64(left), "left-over", 0})
 	})
 }
@@ -146,7 +146,7 @@ func BenchmarkLoop(b *testing.B) {
 		pause(wait)
 		waiting := (processorSeconds([]int{p.loop}) - began) * 30 / wait.Seconds()
 		cron := median(byCron.cpu())
-		return append(against([]float64{pass + waiting}, []float64{cron}, "CPU", 0.5), metric{1000 * waiting, "ms-of-waiting", math.Inf(1)})
+		return append(against([]float64{pass + waiting}, []float64{cron}, "CPU", 1.5), metric{1000 * waiting, "ms-of-waiting", math.Inf(1)})
 	})
 }
 
@@ -158,8 +158,8 @@ func BenchmarkClaims(b *testing.B) {
 		small, _ := passesOver(b, few, unlessShort(5, 3))
 		large, others := passesOver(b, many, unlessShort(3, 2))
 		exponent := math.Log(median(large.cpu())/median(small.cpu())) / math.Log(float64(many)/float64(few))
-		return append(against(large.cpu(), others.cpu(), "CPU", 2.5),
-			metric{large.peakMB(), "peak-MB", 150}, metric{exponent, "exponent", 1.05})
+		return append(against(large.cpu(), others.cpu(), "CPU", 2.8),
+			metric{large.peakMB(), "peak-MB", 200}, metric{exponent, "exponent", 1.05})
 	})
 }
 
@@ -218,7 +218,7 @@ func BenchmarkCommands(b *testing.B) {
 					commands = append(commands, p.symphony(args...))
 					others = append(others, p.baseline(append([]string{"rows", p.Database()}, c.queries...)...))
 				}
-				return against(commands.wall(), others.wall(), "wall", 3)
+				return against(commands.wall(), others.wall(), "wall", 4.2)
 			})
 		})
 	}
