@@ -25,6 +25,7 @@ type Watch struct {
 	Identifier string      `json:"-"`
 	Delivered  Delivered   `json:"-"` // what it has pushed last
 	Claim      ClaimStatus `json:"-"` // the status of the issue's claim; empty if there is none
+	Blocked    bool        `json:"-"` // its agent waits for a person, whose review is the only cause then
 
 	Pull    Pull      `json:"pull"` // as it was read last
 	Rounds  int       `json:"rounds,omitempty"`
@@ -118,7 +119,7 @@ func (w *Watch) Failed(f Feedback) []Check {
 	c := w.Pull.Checks
 	all := c.all()
 	pending := slices.ContainsFunc(all, func(one Check) bool { return one.State == CheckPending })
-	if !f.Checks || pending || c.Commit != w.Delivered.Commit || w.told("checks "+c.Commit) {
+	if !f.Checks || w.Blocked || pending || c.Commit != w.Delivered.Commit || w.told("checks "+c.Commit) {
 		return nil
 	}
 	return slices.DeleteFunc(all, func(one Check) bool { return one.State != CheckFailure })
@@ -196,7 +197,7 @@ func (w *Watch) Causes(f Feedback, failed []Check, now time.Time) *Rework {
 	conflict := "conflict " + w.Pull.Head
 	r := &Rework{
 		Round: w.Rounds + 1, Rounds: f.Rounds, At: now, Number: w.Pull.Number, Commit: w.Pull.Head, Checks: failed, Reviews: w.NewReviews(f, now),
-		Conflict: f.Conflicts && w.Pull.Mergeable == pullConflicts && !w.told(conflict),
+		Conflict: f.Conflicts && !w.Blocked && w.Pull.Mergeable == pullConflicts && !w.told(conflict),
 	}
 	if len(r.Checks)+len(r.Reviews) == 0 && !r.Conflict {
 		return nil

@@ -64,6 +64,12 @@ func TestCauses(t *testing.T) {
 			w.Pull.Reviews = []Review{review("1", reviewChanges), review("2", reviewComment)}
 			w.Pull.Reviews[1].At = noon.Add(-time.Minute)
 		}, ""},
+		{"blocked", func(w *Watch, _ *Feedback) {
+			w.Blocked, w.Pull.Mergeable, w.Pull.Checks.List = true, pullConflicts, []Check{check("lint", CheckFailure)}
+		}, ""},
+		{"an answer", func(w *Watch, _ *Feedback) {
+			w.Blocked, w.Pull.Mergeable, w.Pull.Reviews = true, pullConflicts, []Review{review("1", reviewChanges)}
+		}, "kim asks for changes"},
 		{"conflict", func(w *Watch, _ *Feedback) { w.Pull.Mergeable = pullConflicts }, "it conflicts with its base"},
 		{"everything", func(w *Watch, _ *Feedback) {
 			w.Pull.Mergeable, w.Pull.Reviews = pullConflicts, []Review{review("1", reviewChanges), review("2", reviewChanges)}

@@ -64,8 +64,6 @@ type Pull struct {
 	Mergeable string   `json:"mergeable"` // mergeable or conflicting; unknown after a push to either branch, until the forge has found out
 	Checks    Checks   `json:"checks"`    // of Head; soon after a push, Checks.Commit may still be the commit before
 	Reviews   []Review `json:"reviews,omitempty"`
-	// ReviewsCut: there are older reviews.
-	ReviewsCut bool `json:"reviews_cut,omitempty"`
 }
 
 // Checks are the checks of a commit, sorted by their names.

@@ -8,10 +8,12 @@ import (
 
 const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHERE runs.issue_id = d.issue_id), ''),
 	d.url, d.branch, d."commit", d.base, d.at, coalesce(nullif(d.pull_request, ''), w.pull_request),
-	coalesce(c.status, ''), coalesce(w.watch, '')`
+	coalesce(c.status, ''),
+	coalesce((SELECT nullif(delivery, '') ->> '$.handover.blocked' FROM runs WHERE runs.issue_id = d.issue_id ORDER BY id DESC LIMIT 1), '') <> '',
+	coalesce(w.watch, '')`
 
 func watchFields(w *reconcile.Watch) []any {
-	return append(append([]any{&w.IssueID, &w.Identifier}, deliveredFields(&w.Delivered)...), &w.Claim, jsonOf(w))
+	return append(append([]any{&w.IssueID, &w.Identifier}, deliveredFields(&w.Delivered)...), &w.Claim, &w.Blocked, jsonOf(w))
 }
 
 // watched joins what was delivered with what is known of its pull request. After a push the address is not known again yet.
@@ -19,10 +21,10 @@ const watched = ` FROM deliveries AS d LEFT JOIN claims AS c USING (issue_id)
 	LEFT JOIN watches AS w ON w.issue_id = d.issue_id AND d.pull_request IN ('', w.pull_request)
 	WHERE (d.pull_request <> '' OR w.issue_id IS NOT NULL)`
 
-// Watches returns what is known of the pull requests of a repository of which something is still expected.
-func (s Store) Watches(ctx context.Context, repository string) ([]reconcile.Watch, error) {
+// Watches returns what is known of the pull requests of which something is still expected.
+func (s Store) Watches(ctx context.Context) ([]reconcile.Watch, error) {
 	return readAll(ctx, s.conn, "read the pull requests to watch", watchFields,
-		`SELECT `+watchColumns+watched+` AND d.url = ? AND coalesce(w.ended, 0) = 0 ORDER BY d.issue_id`, repository)
+		`SELECT `+watchColumns+watched+` AND coalesce(w.ended, 0) = 0 ORDER BY d.issue_id`)
 }
 
 // Watch returns what is known of the pull request of an issue; false if it has none.

@@ -12,7 +12,7 @@ func TestWatches(t *testing.T) {
 	db := newState(t)
 	delivered := reconcile.Delivered{URL: "u", Branch: "b", Commit: "1", Base: "main", At: epoch, PullRequest: "p/1"}
 	addresses := func() (list []string) {
-		for _, w := range test.Must(db.Store.Watches(ctx, "u")) {
+		for _, w := range test.Must(db.Store.Watches(ctx)) {
 			list = append(list, w.IssueID+" "+w.Delivered.PullRequest+" "+w.AllCauses())
 		}
 		return list

@@ -65,10 +65,7 @@ type pull struct {
 	Commits transport.List[struct {
 		Commit commit `json:"commit"`
 	}] `json:"commits"`
-	Reviews struct {
-		Total int      `json:"totalCount"`
-		Nodes []review `json:"nodes"`
-	} `json:"reviews"`
+	Reviews transport.List[review] `json:"reviews"`
 }
 
 type review struct {
@@ -163,7 +160,7 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 
 // value returns the pull request.
 func (p *pull) value() reconcile.Pull {
-	p.State, p.Mergeable, p.ReviewsCut = strings.ToLower(p.State), strings.ToLower(p.Mergeable), p.Reviews.Total > len(p.Reviews.Nodes)
+	p.State, p.Mergeable = strings.ToLower(p.State), strings.ToLower(p.Mergeable)
 	p.Branch, p.Base = text.Short(p.Branch, maxName), text.Short(p.Base, maxName)
 	for _, r := range p.Reviews.Nodes {
 		if r.State != "PENDING" {

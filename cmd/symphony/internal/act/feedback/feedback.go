@@ -19,14 +19,13 @@ import (
 
 // Desk watches the pull requests of a project.
 type Desk struct {
-	Forge      func(context.Context) (*reconcile.Forge, error) // is called if there is one to read
-	Tracker    *reconcile.TrackerAdapter
-	DB         *state.DB
-	Feedback   reconcile.Feedback
-	Policy     reconcile.Policy
-	Repository string // its URL
-	Handoff    string // the state of issues that were handed over
-	Now        func() time.Time
+	Forge    func(context.Context) (*reconcile.Forge, error) // is called if there is one to read
+	Tracker  *reconcile.TrackerAdapter
+	DB       *state.DB
+	Feedback reconcile.Feedback
+	Policy   reconcile.Policy
+	Handoff  string // the state of issues that were handed over
+	Now      func() time.Time
 }
 
 const (
@@ -37,7 +36,7 @@ const (
 // Pass reads the open pull requests with one request, and does what follows from them. What it does about one is stored before, or can be
 // repeated: a cause brings an issue back once, whatever dies. It returns the errors, each of one pull request at most.
 func (d Desk) Pass(ctx context.Context) (errs []error) {
-	watches, err := d.DB.Store.Watches(ctx, d.Repository)
+	watches, err := d.DB.Store.Watches(ctx)
 	if err != nil || len(watches) == 0 {
 		return []error{err}
 	}
@@ -255,6 +254,10 @@ func (d Desk) hold(ctx context.Context, w *reconcile.Watch, issue reconcile.Issu
 	return err
 }
 
+// save stores what is known of a pull request; without its checks and reviews once it is not read any more.
 func (d Desk) save(ctx context.Context, w *reconcile.Watch) error {
+	if w.Ended {
+		w.Pull.Checks.List, w.Pull.Reviews = nil, nil
+	}
 	return d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Watch: w})
 }

@@ -55,7 +55,7 @@ func watchPulls(ctx context.Context, p *project.Project, db *state.DB, o Options
 		return
 	}
 	desk := feedback.Desk{
-		Tracker: t, DB: db, Feedback: cfg.Feedback, Policy: project.Policy(cfg), Repository: cfg.Repository.URL, Handoff: cfg.Handoff.State,
+		Tracker: t, DB: db, Feedback: cfg.Feedback, Policy: project.Policy(cfg), Handoff: cfg.Handoff.State,
 		Now:   p.Env.Now,
 		Forge: func(ctx context.Context) (*reconcile.Forge, error) { return forge(ctx, p.Env.Environ) },
 	}
