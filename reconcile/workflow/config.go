@@ -36,13 +36,12 @@ type Config struct {
 	Prompt *Prompt
 	// Warnings are sorted by line. They do not include those of Prompt.Check.
 	Warnings     []Warning
-	NeedsKey     bool   // the tracker has a key
-	KeyIsLiteral bool   // the file contains the tracker's key itself
-	KeyFromGh    bool   // the key is the token of gh
-	KeySource    string // where the key comes from, for messages; set by the caller of Parse
-	// HookLines are the lines of the keys of the hooks, by the hook's name, in the file with this name.
-	HookLines map[string]int
-	FileName  string
+	NeedsKey     bool           // the tracker has a key
+	KeyIsLiteral bool           // the file contains the tracker's key itself
+	KeyFromGh    bool           // the key is the token of gh
+	KeySource    string         // where the key comes from, for messages; set by the caller of Parse
+	Lines        map[string]int // the lines of keys in the file FileName
+	FileName     string
 	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a literal tracker.api_key, and
 	// $SYMPHONY_LITERAL_PING_URL instead of a literal monitor.ping_url. Parse accepts it if the environment has the variables of Literals.
 	Redacted []byte

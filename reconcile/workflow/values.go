@@ -222,12 +222,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 			}
 		}
 		r.together()
-		cfg.HookLines = map[string]int{}
-		for key := range r.fields {
-			if hook, ok := strings.CutPrefix(key, "hooks."); ok {
-				cfg.HookLines[hook] = r.lines[key]
-			}
-		}
+		cfg.Lines = r.lines
 	}
 	prompt, err := ParsePrompt(src.Body, src.Name, src.bodyLine)
 	for _, f := range Faults(err) {

@@ -115,12 +115,12 @@ const syntaxBound = 5 * time.Second
 // lineNumber finds the line in a shell's message: `sh: 3: Syntax error`, `sh: -c: line 3: syntax error`.
 var lineNumber = text.Pattern(`^[^:]*:(?: -c:)?(?: line)? (\d+): (.*)`)
 
-// CheckScript asks the shell whether it can read a script, which it does not run. It returns the shell's message, empty if it can,
+// CheckScript asks a shell whether it can read a script, which it does not run. It returns the shell's message, empty if it can,
 // and the line of the script from 1, 0 if the shell names none.
-func CheckScript(script string) (message string, line int) {
+func CheckScript(shell, script string) (message string, line int) {
 	ctx, cancel := context.WithTimeout(context.Background(), syntaxBound)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-n", "-c", script)
+	cmd := exec.CommandContext(ctx, shell, "-n", "-c", script)
 	cmd.WaitDelay = time.Second
 	said, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

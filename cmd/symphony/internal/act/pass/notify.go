@@ -46,7 +46,7 @@ func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHoo
 		stateDir = p.StateDir
 	}
 	return runner.AttentionHook{
-		Script: cfg.Hooks.OnAttention, Where: fmt.Sprintf("%s:%d", cfg.FileName, cfg.HookLines["on_attention"]), Timeout: cfg.Hooks.Timeout,
+		Script: cfg.Hooks.OnAttention, Where: fmt.Sprintf("%s:%d", cfg.FileName, cfg.Lines["hooks.on_attention"]), Timeout: cfg.Hooks.Timeout,
 		Env: p.Environ(), Home: p.Env.Home, Workflow: p.Path, StateDir: stateDir,
 		Secrets: cfg.SecretVars, SecretValues: project.Secrets(p, cfg), Now: p.Env.Now, Commands: project.NewCommands(),
 	}

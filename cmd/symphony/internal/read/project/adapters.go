@@ -144,8 +144,10 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		OnApproval: approvals[cfg.Agent.OnApproval], AnswerTimeout: cfg.Agent.AnswerTimeout,
 		KeepGitConfig: cfg.Agent.KeepGitConfig, ResumeThread: cfg.Agent.ResumeThread, KeepRemoved: cfg.Workspace.KeepRemoved,
 	}
-	for hook, line := range cfg.HookLines {
-		c.Hooks.Where[hook] = fmt.Sprintf("%s:%d", cfg.FileName, line)
+	for key, line := range cfg.Lines {
+		if hook, is := strings.CutPrefix(key, "hooks."); is {
+			c.Hooks.Where[hook] = fmt.Sprintf("%s:%d", cfg.FileName, line)
+		}
 	}
 	if cfg.Codex.ThreadSandbox != "" {
 		c.ThreadSandbox = json.RawMessage(strconv.Quote(cfg.Codex.ThreadSandbox)) // a plain word

@@ -401,7 +401,7 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 		}
 	}
 	if err == nil {
-		out.Errors = append(out.Errors, hookFaults(p, cfg)...)
+		out.Errors = append(out.Errors, scriptFaults(p, cfg)...)
 	}
 	out.OK = len(out.Errors) == 0
 	if err != nil {
@@ -410,28 +410,29 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 	return out, cfg
 }
 
-// hookFaults returns an error for each hook that the shell can't read. Nothing is run.
-func hookFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
-	for _, h := range []struct{ name, script string }{
-		{"after_create", cfg.Hooks.AfterCreate},
-		{"before_run", cfg.Hooks.BeforeRun},
-		{"after_run", cfg.Hooks.AfterRun},
-		{"before_remove", cfg.Hooks.BeforeRemove},
-		{"on_attention", cfg.Hooks.OnAttention},
+// scriptFaults returns an error for each script that its shell can't read. Nothing is run.
+func scriptFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
+	for _, h := range []struct{ key, shell, script string }{
+		{"hooks.after_create", "sh", cfg.Hooks.AfterCreate},
+		{"hooks.before_run", "sh", cfg.Hooks.BeforeRun},
+		{"hooks.after_run", "sh", cfg.Hooks.AfterRun},
+		{"hooks.before_remove", "sh", cfg.Hooks.BeforeRemove},
+		{"hooks.on_attention", "sh", cfg.Hooks.OnAttention},
+		{"verify.command", "bash", cfg.Verify.Command},
 	} {
 		if strings.TrimSpace(h.script) == "" {
 			continue
 		}
-		message, inScript := workspace.CheckScript(h.script)
+		message, inScript := workspace.CheckScript(h.shell, h.script)
 		if message == "" {
 			continue
 		}
-		line := cfg.HookLines[h.name]
+		line := cfg.Lines[h.key]
 		if more := strings.Count(strings.TrimSpace(h.script), "\n"); more > 0 { // it begins on the line after its key
 			line += min(inScript, more+1)
 		}
-		list = append(list, reconcile.NewError(workflow.CodeInvalid, fmt.Sprintf("%s:%d: hooks.%s: %s", p.Path, line, h.name, message),
-			"correct the script, which is run by sh; sh -n checks it"))
+		list = append(list, reconcile.NewError(workflow.CodeInvalid, fmt.Sprintf("%s:%d: %s: %s", p.Path, line, h.key, message),
+			fmt.Sprintf("correct the script, which is run by %s; %[1]s -n checks it", h.shell)))
 	}
 	return list
 }
