@@ -18,6 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -31,6 +32,7 @@ const scriptsAtOnce = 6
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(-1) // most processes of the scripts end before they have much garbage
 	debug.SetMemoryLimit(256 << 20)
+	cli.HelpFlag = ownHelp{cli.HelpFlag.(*cli.BoolFlag)}
 	all := programs()
 	if program := all[filepath.Base(os.Args[0])]; program != nil {
 		program()
@@ -117,6 +119,14 @@ func symphonyCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if _, _, code := execute(ts, slices.Concat([]string{"symphony"}, args)); neg != (code != 0) {
 		ts.Fatalf("symphony %s ended with %d", strings.Join(args, " "), code)
 	}
+}
+
+// ownHelp is the flag --help, which the library's apps share: reading it writes to it. Programs that run at once in this process copy it.
+type ownHelp struct{ *cli.BoolFlag }
+
+func (h ownHelp) Apply(set *flag.FlagSet) error {
+	own := *h.BoolFlag
+	return own.Apply(set)
 }
 
 // runInProcess runs the program with the script's environment, without a terminal and with an empty stdin.
