@@ -91,11 +91,16 @@ func codeSpans(text string) []string {
 
 // codeBlocks returns the parts between fences and the lines that are indented by four blanks.
 func codeBlocks(text string) []string {
-	var blocks []string
-	for _, m := range regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+	blocks := fencedBlocks(text)
+	for _, m := range regexp.MustCompile("(?m)^    (.*)$").FindAllStringSubmatch(text, -1) {
 		blocks = append(blocks, m[1])
 	}
-	for _, m := range regexp.MustCompile("(?m)^    (.*)$").FindAllStringSubmatch(text, -1) {
+	return blocks
+}
+
+// fencedBlocks returns the parts between fences.
+func fencedBlocks(text string) (blocks []string) {
+	for _, m := range regexp.MustCompile("(?ms)^```[a-z]*\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
 		blocks = append(blocks, m[1])
 	}
 	return blocks

@@ -129,6 +129,26 @@ func questionCommands() (map[string]string, error) {
 	return commands, err
 }
 
+// shownCmd writes the code blocks below a heading of a document, each into its file: shown DOCUMENT HEADING FILE [FILE...]
+func shownCmd(ts *testscript.TestScript, neg bool, args []string) {
+	text, err := os.ReadFile(filepath.Join(moduleRoot, args[0]))
+	ts.Check(err)
+	_, section, _ := strings.Cut(string(text), "\n## "+args[1]+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := fencedBlocks(section)
+	if len(blocks) != len(args)-2 {
+		ts.Fatalf("%s has %d blocks below %q, not %d", args[0], len(blocks), args[1], len(args)-2)
+	}
+	for i, name := range args[2:] {
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(blocks[i]), 0o600))
+	}
+}
+
+// freePortCmd sets a variable to a port at which nothing listens: free-port NAME
+func freePortCmd(ts *testscript.TestScript, neg bool, args []string) {
+	setVar(ts, args[0], freePorts(1)[0])
+}
+
 // questionCmd runs the commands below a heading of docs/questions.md; each must exit with 0. With later it only writes them to
 // question.sh. `question all` fails unless the script has used every heading.
 //

@@ -133,7 +133,7 @@ type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
 // command that begins with [!] may be negated.
 func commands() map[string]scriptCommand {
 	byUsage := map[string]scriptCommand{
-		"[!] alive PATTERN": aliveCmd, "clock DURATION|TIME": clockCmd, "due": dueCmd, "examples DOCUMENT": examplesCmd, "exits CODE COMMAND [ARG...]": exitsCmd,
+		"[!] alive PATTERN": aliveCmd, "clock DURATION|TIME": clockCmd, "due": dueCmd, "examples DOCUMENT": examplesCmd, "free-port NAME": freePortCmd, "exits CODE COMMAND [ARG...]": exitsCmd,
 		"fails CODE PATTERN COMMAND [ARG...]": failsCmd, "git-serve": gitServeCmd, "github VERB [ARG...]": githubCmd,
 		"gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
 		"http METHOD PATH [HEADER|BODY...]": httpCmd, "install-program": installProgramCmd,
@@ -143,6 +143,7 @@ func commands() map[string]scriptCommand {
 		"quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd, "registry [down]": registryCmd,
 		"release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd,
 		"set SECTION.KEY [VALUE...]": setCmd, "settled ISSUE [STATE...]": settledCmd,
+		"shown DOCUMENT HEADING FILE [FILE...]": shownCmd,
 		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "[!] symphony ARG...": symphonyCmd, "tmux VERB [ARG...]": tmuxCmd, "tracker VERB [ARG...]": trackerCmd, "tries": triesCmd,
 		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd, "working ISSUE": workingCmd,
 	}
