@@ -51,15 +51,15 @@ func TestRealCodex(t *testing.T) {
 	test.Expensive(t)
 	requireCodex(t)
 	t.Parallel()
-	testscript.Run(t, codexParams(t))
+	testscript.Run(t, withCodex(params(t, "codex")))
 }
 
-// codexParams are the params of scripts whose agent is the real codex.
-func codexParams(t *testing.T) testscript.Params {
-	p := params(t, "codex")
+// withCodex returns the params of scripts with the real codex as their agent.
+func withCodex(p testscript.Params) testscript.Params {
+	setup := p.Setup
 	p.Setup = func(env *testscript.Env) error {
 		env.Setenv("AGENT", os.Getenv("SYMPHONY_TEST_CODEX")+" app-server")
-		return setupScript(env)
+		return setup(env)
 	}
 	return p
 }
@@ -143,7 +143,7 @@ func commands() map[string]scriptCommand {
 		"quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd, "registry [down]": registryCmd,
 		"release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd,
 		"set SECTION.KEY [VALUE...]": setCmd, "settled ISSUE [STATE...]": settledCmd,
-		"shown DOCUMENT HEADING FILE [FILE...]": shownCmd,
+		"shown DOCUMENT HEADING FILE [FILE...]":      shownCmd,
 		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "[!] symphony ARG...": symphonyCmd, "tmux VERB [ARG...]": tmuxCmd, "tracker VERB [ARG...]": trackerCmd, "tries": triesCmd,
 		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd, "working ISSUE": workingCmd,
 	}
@@ -276,7 +276,7 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	for k, v := range map[string]string{
-		"EXAMPLES": filepath.Join(root, "examples"), "HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "TMPDIR": env.WorkDir + "/.tmp",
+		"EXAMPLES": filepath.Join(root, "examples"), "HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "DONE": "Done", "TMPDIR": env.WorkDir + "/.tmp",
 		"PATIENCE": test.Patience().String(), "XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
 		"JSON_TRACKER":       filepath.Join(filepath.Dir(program), "json-tracker"),

@@ -50,7 +50,7 @@ type trackerKind struct {
 	workflow string // the file of testdata/made that is WORKFLOW.md
 	limits   bool   // the tracker has rate limits
 	down     int    // $DOWN: the exit code of a pass if the tracker is down
-	done     string // $DONE: the name of the state Done
+	done     string // $DONE: the name of the state Done; empty if that is its name
 	start    func(env *testscript.Env, set *stage) (scriptTracker, error)
 }
 
@@ -97,6 +97,25 @@ func TestTrackers(t *testing.T) {
 	}
 }
 
+// TestRealCodexTrackers runs the whole way of an issue, testdata/codex/feedback.txtar, with the real codex and each kind of tracker;
+// TestRealCodex does so with Linear.
+func TestRealCodexTrackers(t *testing.T) {
+	test.Expensive(t)
+	requireCodex(t)
+	text := string(test.Must(os.ReadFile(filepath.Join(moduleRoot, "testdata", "codex", "feedback.txtar"))))
+	for _, k := range trackerKinds {
+		if k.name == "linear" {
+			continue
+		}
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			p := params(t, "codex")
+			p.Setup = k.setup
+			runScripts(t, withCodex(p), map[string]string{"feedback": strings.ReplaceAll(text, "ABC-", k.prefix)})
+		})
+	}
+}
+
 func (k *trackerKind) setup(env *testscript.Env) error {
 	if err := os.WriteFile(filepath.Join(env.WorkDir, "WORKFLOW.md"), []byte(made(k.workflow)), 0o600); err != nil {
 		return err
@@ -105,7 +124,7 @@ func (k *trackerKind) setup(env *testscript.Env) error {
 		return err
 	}
 	env.Setenv("DOWN", strconv.Itoa(k.down))
-	env.Setenv("DONE", cmp.Or(k.done, "Done"))
+	env.Setenv("DONE", cmp.Or(k.done, env.Getenv("DONE")))
 	set := env.Values[stageKey{}].(*stage)
 	var err error
 	set.tracker, err = k.start(env, set)

@@ -111,7 +111,7 @@ func TestSecurityTable(t *testing.T) {
 	for name, options := range trustScripts {
 		scripts[name] = trustScript(t, cells, options)
 	}
-	runScripts(t, codexParams(t), scripts)
+	runScripts(t, withCodex(params(t, "codex")), scripts)
 }
 
 // removeOutside removes the files that agents have written outside their scripts' directories. Their names contain this process's pid.
