@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -139,13 +142,32 @@ func githubRequests(ts *testscript.TestScript, s *githubtest.Server, verb, want 
 	}
 }
 
+// checkGitHub returns the check of requests and answers by GitHub's published description, if there is one. A program makes it, which ends
+// with the tests.
+var checkGitHub = sync.OnceValue(func() githubtest.CheckFunc {
+	if os.Getenv("SYMPHONY_GITHUB_OPENAPI") == "" {
+		return nil
+	}
+	program := filepath.Join(filepath.Dir(test.Must(exec.LookPath("fake-codex"))), "validate-github")
+	build := exec.Command("go", "build", "-o", program, "./tracker/github/githubtest/openapi/validate")
+	build.Dir = moduleRoot
+	if out, err := build.CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("%v: %s", err, out))
+	}
+	validator := exec.Command(program)
+	validator.Stderr = os.Stderr
+	in, out := test.Must(validator.StdinPipe()), test.Must(validator.StdoutPipe())
+	test.OK(mainT{}, validator.Start())
+	return githubtest.CheckBy(in, out)
+})
+
 // newGitHub starts a GitHub until the end of the script, which fails if a request or an answer was not GitHub's.
 func newGitHub(t testscript.T, end func(func()), repository, remote string) *githubtest.Server {
 	var mistakes []string
 	s := &githubtest.Server{
 		Repository: repository, Remote: remote, Tokens: []string{"github_pat_secretsecret", "gho_secretsecret"},
-		StateLabels: []string{"Todo", "In Progress", "In Review", "Human Review", "Rework", "Merging"},
-		Errorf:      func(format string, args ...any) { mistakes = append(mistakes, fmt.Sprintf(format, args...)) },
+		Check: checkGitHub(), StateLabels: []string{"Todo", "In Progress", "In Review", "Human Review", "Rework", "Merging"},
+		Errorf: func(format string, args ...any) { mistakes = append(mistakes, fmt.Sprintf(format, args...)) },
 	}
 	s.Start()
 	end(func() {

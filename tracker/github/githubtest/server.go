@@ -38,8 +38,7 @@ type Server struct {
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
 	// NoDependencies: GraphQL does not know which issues block others, as on older servers of GitHub Enterprise.
 	NoDependencies bool
-	// Check, if it is not nil, checks a request and the reply by GitHub's description; see package openapi.
-	Check func(r *http.Request, body []byte, path string, params map[string]string, reply func() (int, http.Header, []byte)) (mistake string)
+	Check          CheckFunc // that of package openapi; nil: nothing is checked
 	// Errorf is called with each mistake in a request or an answer by GitHub's published descriptions, one at a time.
 	Errorf   func(format string, args ...any)
 	NoIssues bool // the repositories have no issues

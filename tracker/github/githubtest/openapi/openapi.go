@@ -1,5 +1,6 @@
 // Package openapi checks requests to GitHub, and its answers, by its published description. It is not a part of githubtest, because the
-// tests of cmd/symphony start their own program thousands of times, and the validator would add a third to the time of each start.
+// tests of cmd/symphony start their own program thousands of times, and the validator would add a third to the time of each start. They
+// use the program validate instead.
 //
 // githubtest answers with the fields that are read, not with all that GitHub sends. So what an answer contains is checked, and nothing
 // has to be in it.
