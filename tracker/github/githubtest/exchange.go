@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// CheckFunc returns what is wrong with a request, or with the reply to it, by GitHub's description. path has parts in braces, and params their
-// values.
+// CheckFunc returns what is wrong with a request, or with the reply to it, by GitHub's description. params are the values of the parts of
+// path in braces.
 type CheckFunc = func(
 	r *http.Request, body []byte, path string, params map[string]string, reply func() (int, http.Header, []byte),
 ) (mistake string)
@@ -28,7 +28,9 @@ type Exchange struct {
 func CheckBy(in io.Writer, out io.Reader) CheckFunc {
 	var mu sync.Mutex
 	send, receive := json.NewEncoder(in), json.NewDecoder(out)
-	return func(r *http.Request, body []byte, path string, params map[string]string, reply func() (int, http.Header, []byte)) (mistake string) {
+	return func(
+		r *http.Request, body []byte, path string, params map[string]string, reply func() (int, http.Header, []byte),
+	) (mistake string) {
 		e := Exchange{Method: r.Method, URL: r.URL.String(), Path: path, Params: params, Header: r.Header, Body: body}
 		e.Status, e.ReplyHeader, e.Reply = reply()
 		mu.Lock()
