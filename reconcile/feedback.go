@@ -34,6 +34,7 @@ type Watch struct {
 	RerunAt time.Time `json:"rerun_at,omitzero"`
 	Rework  *Rework   `json:"rework,omitempty"`  // what the issue has come back for, until it is handed over again
 	History []Round   `json:"history,omitempty"` // all rounds, the oldest first
+	Seen    []Sight   `json:"seen,omitempty"`    // what has happened to the pull request, the oldest first
 	Held    string    `json:"held,omitempty"`    // the reason for which the issue was held; empty if it was not, or is not any more
 	Ended   bool      `json:"ended,omitempty"`   // nothing more is expected of the pull request
 }
@@ -42,6 +43,13 @@ type Watch struct {
 type Round struct {
 	At     time.Time `json:"at"`
 	Causes string    `json:"causes"`
+}
+
+// Sight is when a pass has first read that all checks of a commit have ended, or that the pull request has.
+type Sight struct {
+	At     time.Time `json:"at"`
+	Commit string    `json:"commit"`
+	What   string    `json:"what"` // CheckSuccess, CheckFailure, PullMerged or PullClosed
 }
 
 // Rework is what an issue has come back for.
@@ -224,11 +232,36 @@ func (w *Watch) Settling(now time.Time) bool {
 }
 
 // See takes over the present state of the pull request.
-func (w *Watch) See(p Pull) {
+func (w *Watch) See(p Pull, now time.Time) {
 	w.Pull = p
+	if c := p.Checks; c.Commit == w.Delivered.Commit && (c.State == CheckSuccess || c.State == CheckFailure) {
+		w.note(Sight{now, c.Commit, c.State})
+	}
+	if p.State == PullMerged || p.State == PullClosed {
+		w.note(Sight{now, p.Head, p.State})
+	}
 	if slices.ContainsFunc(p.Checks.all(), func(c Check) bool { return c.State == CheckPending }) {
 		w.RerunAt = time.Time{} // the forge shows that jobs run again
 	}
+}
+
+func (w *Watch) note(s Sight) {
+	if !slices.ContainsFunc(w.Seen, func(o Sight) bool { return o.Commit == s.Commit && o.What == s.What }) {
+		w.Seen = append(w.Seen, s)
+	}
+}
+
+// FirstChecks is CheckSuccess if all checks of the first commit with checks have succeeded at once, CheckFailure if not, and empty if they
+// have not ended yet.
+func (w *Watch) FirstChecks() (state string) {
+	first := ""
+	for _, s := range w.Seen {
+		ofChecks := s.What == CheckSuccess || s.What == CheckFailure
+		if ofChecks && (first == "" || s.Commit == first) && state != CheckFailure {
+			first, state = s.Commit, s.What
+		}
+	}
+	return state
 }
 
 // AllCauses names the causes of all rounds in a line.

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -107,9 +108,9 @@ func TestReruns(t *testing.T) {
 	equal(t, "again", len(w.Reruns(failed)), 0)
 	equal(t, "just now", w.Settling(noon.Add(time.Minute)), true)
 	equal(t, "never seen at work", w.Settling(noon.Add(3*time.Minute)), false)
-	w.See(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckPending}}}})
+	w.See(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckPending}}}}, noon)
 	equal(t, "at work", w.Settling(noon.Add(time.Minute)), false)
-	w.See(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}})
+	w.See(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}}, noon)
 	equal(t, "and has ended", w.Settling(noon.Add(time.Minute)), false)
 	w.Pull.Head = "b"
 	equal(t, "of the next commit", len(w.Reruns(failed)), 2)
@@ -131,4 +132,31 @@ func TestHeldForItsPull(t *testing.T) {
 	equal(t, "hidden on both", len(OwnFailures(hidden.all(), hidden)), 0)
 	equal(t, "hidden, the base passes", len(OwnFailures(hidden.all(), Checks{State: CheckSuccess})), 1)
 	equal(t, "a new claim", strings.Contains(HeldClaim(review, "p", HoldPullClosed, "closed", noon).HoldText(), "moving it to an active state"), true)
+}
+
+// TestFirstChecks checks that only the checks of the first commit tell whether a pull request was green at once.
+func TestFirstChecks(t *testing.T) {
+	w := &Watch{Delivered: Delivered{Commit: "a"}}
+	at := noon
+	for _, row := range []struct {
+		ours, commit, checks, state string
+		want                        string
+		seen                        int
+	}{
+		{"a", "a", "", "open", "", 0},
+		{"a", "a", CheckPending, "open", "", 0},
+		{"a", "p", CheckFailure, "open", "", 0}, // a person's commit
+		{"a", "a", CheckSuccess, "open", CheckSuccess, 1},
+		{"a", "a", CheckSuccess, "open", CheckSuccess, 1},
+		{"b", "a", CheckFailure, "open", CheckSuccess, 1}, // the forge still shows the commit before
+		{"b", "b", CheckFailure, "open", CheckSuccess, 2},
+		{"b", "b", CheckSuccess, PullMerged, CheckSuccess, 4},
+		{"b", "b", CheckSuccess, PullMerged, CheckSuccess, 4},
+		{"a", "a", CheckFailure, "open", CheckFailure, 5}, // a check came late
+	} {
+		at, w.Delivered.Commit = at.Add(time.Minute), row.ours
+		w.See(Pull{State: row.state, Head: row.commit, Checks: Checks{Commit: row.commit, State: row.checks}}, at)
+		equal(t, fmt.Sprint(row), fmt.Sprint(w.FirstChecks(), len(w.Seen)), fmt.Sprint(row.want, row.seen))
+	}
+	equal(t, "when", w.Seen[0], Sight{noon.Add(4 * time.Minute), "a", CheckSuccess})
 }

@@ -29,7 +29,8 @@ type Handover struct {
 type Verification struct {
 	At     time.Time `json:"at"`               // when it ended
 	Commit string    `json:"commit,omitempty"` // of HEAD; empty without a repository
-	// Round counts the failures in a row, also over several runs; an operator's retry begins again.
+	// Round counts the failures in a row, also over several runs; an operator's retry begins again. If the command has passed, they are
+	// those before that.
 	Round   int    `json:"round,omitempty"`
 	Command string `json:"command"` // its first line
 	// Exit is its exit code. 125 to 127: it could not be run, which is no fault of the agent.

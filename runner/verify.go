@@ -147,8 +147,8 @@ func (t *turnLoop) prove(ctx context.Context, wish reconcile.Handover) (more boo
 	if err != nil {
 		return false, err
 	}
-	if !v.Passed() && !v.Unusable() {
-		v.Round = before.Round + 1
+	if v.Round = before.Round; !v.Passed() && !v.Unusable() {
+		v.Round++
 	}
 	wish.Verification = &v
 	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })

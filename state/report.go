@@ -14,6 +14,7 @@ import (
 type Report struct {
 	Since, Until time.Time
 	Releases     []Release
+	Handovers    Handovers
 	Uses         []RunUse
 	Failures     []FailedRow
 	FailedHooks  []FailedRow // runs whose after_run failed; Text is its error, Outcome that of the run
@@ -80,7 +81,7 @@ const failedOutcomes = `('failed', 'timed_out', 'stalled', 'lost')`
 func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report, error) {
 	r := Report{Since: since, Until: until}
 	err := v.view(ctx, "read the report", func(t tx) error {
-		var errs [9]error
+		var errs [10]error
 		from, to := stamp(since), stamp(until)
 		r.Releases, errs[0] = rows(t, releaseFields, `SELECT `+releaseColumns+` FROM releases
 			WHERE released_at >= ? AND released_at < ? ORDER BY released_at, id`, from, to)
@@ -98,6 +99,7 @@ func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report,
 		r.Schedule, errs[5] = readRhythm(t, since, until)
 		r.PullRequests, errs[6] = readPullRequests(t)
 		r.Days, errs[7] = readDays(t, since, until)
+		r.Handovers, errs[9] = countHandovers(t, since, until)
 		// Pruning is not recorded, but it never deletes runs younger than keepFor, nor runs of issues with fewer than keepRuns.
 		r.RunsSince = since
 		if kept := now.Add(-keepFor); kept.After(since) {
@@ -205,8 +207,7 @@ func (v Views) Results(ctx context.Context, since time.Time) (r Results, err err
 	err = v.view(ctx, "read the results", func(t tx) error {
 		var errs [3]error
 		r.Handovers, errs[0] = rows(t, func(h *Handover) []any { return []any{stampOf(&h.ClaimedAt), stampOf(&h.At)} },
-			`SELECT claimed_at, released_at FROM releases WHERE released_at >= ? AND reason IN (?, ?)`,
-			stamp(since), reconcile.StopTerminal, reconcile.StopInactive)
+			`SELECT claimed_at, released_at FROM releases WHERE released_at >= ? AND `+handedOver, stamp(since))
 		r.Outcomes, errs[1] = rows(t, func(o *DayOutcome) []any { return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)} },
 			`SELECT date(ended_at / 1000, 'unixepoch'), outcome, count(*), sum(runtime_ms) FROM runs
 			WHERE kind = 'agent' AND ended_at >= ? GROUP BY 1, 2`, stamp(since))

@@ -84,6 +84,74 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	test.Equal(t, "Releases", reported(t, db, at, at.Add(time.Minute)).Releases, want)
 }
 
+// TestHandovers counts issues that were handed over: at once, after two runs, after a failure of verify, for the second time, without a
+// result, and by a person while the agent worked.
+func TestHandovers(t *testing.T) {
+	db := newState(t)
+	n := 0
+	at := epoch
+	passed, late := &reconcile.Verification{}, &reconcile.Verification{Round: 1}
+	failed := &reconcile.Verification{Exit: 1, Round: 1}
+	run := func(c reconcile.Claim, outcome reconcile.Outcome, h reconcile.Handover) {
+		n++
+		at = at.Add(time.Hour)
+		ranFor(t, db, c, n, at, "m", outcome)
+		test.Must(db.sql.ExecContext(ctx, `UPDATE runs SET delivery = ? WHERE id = ?`, jsonOf(&reconcile.DeliveryResult{Handover: &h}), runID(n)))
+	}
+	release := func(c reconcile.Claim, reason string) {
+		at = at.Add(time.Minute)
+		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Gone: &reconcile.Gone{Reason: reason, State: "Human Review"}}))
+	}
+	claimed := func(n int) reconcile.Claim {
+		c := claim(t, db, n)
+		c.ClaimedAt = at
+		return c
+	}
+	watch := func(issueID, state string, first string, rounds int) {
+		w := reconcile.Watch{IssueID: issueID, Pull: reconcile.Pull{State: state}, History: make([]reconcile.Round, rounds)}
+		if first != "" {
+			w.Seen = []reconcile.Sight{{Commit: "a", What: first}}
+		}
+		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Watch: &w}))
+	}
+	test.Equal(t, "nothing", reported(t, db, epoch, at.Add(time.Hour)).Handovers, Handovers{})
+
+	once := claimed(1)
+	run(once, reconcile.Succeeded, reconcile.Handover{Verification: passed})
+	release(once, reconcile.StopInactive)
+	watch(once.IssueID, reconcile.PullMerged, reconcile.CheckSuccess, 1)
+	second := at.Add(time.Second)
+	once = claimed(1) // it comes back
+	run(once, reconcile.Succeeded, reconcile.Handover{Verification: passed})
+	release(once, reconcile.StopInactive)
+	twice := claimed(2)
+	run(twice, reconcile.Failed, reconcile.Handover{})
+	run(twice, reconcile.Succeeded, reconcile.Handover{})
+	release(twice, reconcile.StopInactive)
+	watch(twice.IssueID, "open", reconcile.CheckFailure, 2)
+	red := claimed(3)
+	run(red, reconcile.Succeeded, reconcile.Handover{Verification: late})
+	release(red, reconcile.StopTerminal)
+	watch(red.IssueID, reconcile.PullClosed, "", 0)
+	asks := claimed(4)
+	run(asks, reconcile.Succeeded, reconcile.Handover{Blocked: "a key"})
+	release(asks, reconcile.StopInactive)
+	decided := claimed(5)
+	run(decided, reconcile.Succeeded, reconcile.Handover{Verification: failed, Unverified: "ann"})
+	release(decided, reconcile.StopInactive)
+	taken := claimed(6)
+	run(taken, reconcile.Canceled, reconcile.Handover{})
+	release(taken, reconcile.StopTerminal)
+	other := claimed(7) // it was not handed over
+	run(other, reconcile.Succeeded, reconcile.Handover{})
+	release(other, reconcile.StopLabel)
+
+	want := Handovers{Issues: 6, First: 1, Verified: 2, PullRequests: 3, Merged: 1, Closed: 1, Checked: 2, Green: 1, Rounds: 3}
+	test.Equal(t, "of all", reported(t, db, epoch, at.Add(time.Hour)).Handovers, want)
+	want.First = 0
+	test.Equal(t, "of the second ones", test.Must(db.Views.Handovers(ctx, second, at.Add(time.Hour))), want)
+}
+
 func TestReportOfRuns(t *testing.T) {
 	db := newState(t)
 	a, b := claim(t, db, 1), claim(t, db, 2)

@@ -16,10 +16,10 @@ func reportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "report", Usage: "show what was done, what failed, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
-		Description: `The report begins with how many issues were handed over and what that cost. It lists the issues that were handed over,
-failed, are held or wait, the latest first; then outages, missed passes, and the usage by issue, or with --by by label or
-day. The figures of a handed-over issue cover all its runs since it was claimed, those of other issues the runs that ended
-in the period.
+		Description: `The report begins with how many issues were handed over, how many of them at the first attempt, and what that cost. It
+lists the issues that were handed over, failed, are held or wait, the latest first; then outages, missed passes, and the
+usage by issue, or with --by by label or day. The figures of a handed-over issue cover all its runs since it was claimed,
+those of other issues the runs that ended in the period.
 
 Symphony keeps handed-over issues, outages and tokens by day forever. It keeps runs and passes for 30 days, and the last 20
 runs of each issue. An older report tells from which time its runs are complete.

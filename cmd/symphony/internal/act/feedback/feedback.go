@@ -77,7 +77,7 @@ func (d Desk) follow(
 			w.Ended = true
 			continue
 		}
-		if w.See(pull); w.Claim == reconcile.Running { // only for show: the worker may write it now
+		if w.See(pull, d.Now()); w.Claim == reconcile.Running { // only for show: the worker may write it now
 			before[number] = string(text.JSON(w))
 		}
 		if w.Claim == "" && w.Held != "" { // an operator has ended the hold

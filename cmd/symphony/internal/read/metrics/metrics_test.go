@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // Prometheus reads the metrics, and its linter finds nothing to complain about.
@@ -24,9 +25,9 @@ func TestText(t *testing.T) {
 	shop := view.Overview{
 		Schedule: true, Paused: true, Counts: reconcile.Counts{Running: 1, NeedsAnswer: 1, Held: 2, Skipped: 4}, Budget: &view.BudgetRow{Most: 20, Used: 5},
 		LastPass: &project.LastPassRow{StartedAt: at, DurationMS: 1500, Errors: []reconcile.Error{{Code: "network"}}},
-		Requests: []view.RequestRow{{}},
-		Totals:   view.Totals{Tokens: view.Tokens{Input: 1 << 40, Cached: 3, Output: 2, Reasoning: 1}, Seconds: 0.5},
-		Project:  view.ProjectRow{Name: "web\"shop\\", WorkflowPath: "/home/ann/web\nshop\xff/WORKFLOW.md"},
+		Requests: []view.RequestRow{{}}, Handovers: &state.Handovers{Issues: 9, First: 5, PullRequests: 7, Merged: 2, Closed: 1, Checked: 6, Green: 4, Rounds: 3},
+		Totals:  view.Totals{Tokens: view.Tokens{Input: 1 << 40, Cached: 3, Output: 2, Reasoning: 1}, Seconds: 0.5},
+		Project: view.ProjectRow{Name: "web\"shop\\", WorkflowPath: "/home/ann/web\nshop\xff/WORKFLOW.md"},
 	}
 	shop.Health = &view.Health{
 		Schedule: view.ScheduleHealth{LastAt: &at, Usual: new(60.0), Grace: 180},
@@ -51,7 +52,9 @@ func TestText(t *testing.T) {
 		"symphony_schedule_last_pass_timestamp_seconds": 1795316645.25, "symphony_schedule_interval_seconds": 60, "symphony_schedule_grace_seconds": 180,
 		"symphony_rate_limit_used_ratio primary": 0.125, "symphony_rate_limit_reset_timestamp_seconds primary": -1,
 		"symphony_rate_limit_reset_timestamp_seconds secondary": 1795316645.25, "symphony_slots account": 4, "symphony_slots_used project": 1,
-		"symphony_slots state": -1,
+		"symphony_slots state": -1, "symphony_handed_over_issues first": 5, "symphony_handed_over_issues later": 4, "symphony_pull_requests open": 4,
+		"symphony_pull_requests merged": 2, "symphony_pull_requests closed": 1, "symphony_first_push_pull_requests green": 4,
+		"symphony_first_push_pull_requests red": 2, "symphony_pull_request_rounds": 3,
 	} {
 		name, of, _ := strings.Cut(name, " ")
 		test.Equal(t, name+" "+of, value(read[name], shop.Project.Name, of), want)

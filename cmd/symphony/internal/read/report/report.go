@@ -25,6 +25,8 @@ type Report struct {
 	Until       time.Time     `json:"until"`
 	RunsSince   time.Time     `json:"runs_complete_since"` // older runs have been pruned
 	HandedOver  []ReleasedRow `json:"handed_over"`
+	// Handovers counts the issues that were handed over; null if there are none.
+	Handovers *state.Handovers `json:"handovers"`
 	// LetGo are issues that were released for another reason: a label, an assignee, the project, a blocker.
 	LetGo   []ReleasedRow      `json:"let_go"`
 	Failed  []state.FailedRow  `json:"failed"`
@@ -104,6 +106,7 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 	r := Report{
 		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(),
 		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered,
+		Handovers:  text.OrNull(s.Handovers),
 		HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{}, Outages: []OutageRow{}, Issues: []IssueUse{}, Labels: []LabelUse{}, Days: []DayUse{},
 		Failed: s.Failures, Hooks: s.FailedHooks, Schedule: s.Schedule,
 	}

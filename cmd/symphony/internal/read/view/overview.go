@@ -48,6 +48,9 @@ type Overview struct {
 	Health  *Health  `json:"health,omitzero"`
 	Results *Results `json:"results,omitzero"`
 
+	// Handovers are those of the last HandoverDays, read with Options.Health for the metrics only; nil if there is no database.
+	Handovers *state.Handovers `json:"-"`
+
 	// scheduledAt is when the last pass of a schedule began; zero if there was none.
 	scheduledAt time.Time
 	// claims and skips are what Counts counts: also the candidates that the last pass did not start, where Skipped is not read.

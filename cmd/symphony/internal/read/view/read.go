@@ -92,13 +92,20 @@ func (f *Facts) confine(ctx context.Context, refs []string) error {
 	return nil
 }
 
+// HandoverDays is how many days Overview.Handovers cover.
+const HandoverDays = 7
+
 // addHistory adds the last passes and runs, what they used and left, and what Options ask for.
 func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
-	var errs [3]error
+	var errs [4]error
 	v.LastPass, errs[0] = project.LastPass(ctx, f.DB)
 	v.RateLimits, errs[1] = f.DB.Views.RateLimits(ctx)
 	if o.All || o.Health {
 		v.Health, errs[2] = f.health(ctx)
+	}
+	if o.Health {
+		v.Handovers = new(state.Handovers)
+		*v.Handovers, errs[3] = f.DB.Views.Handovers(ctx, f.Now.AddDate(0, 0, -HandoverDays), f.Now)
 	}
 	return errors.Join(errors.Join(errs[:]...), v.addTotals(ctx, f), v.addSkips(ctx, f, o), v.addPullRequests(ctx, f), v.addEnded(ctx, f, o))
 }

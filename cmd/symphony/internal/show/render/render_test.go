@@ -44,6 +44,19 @@ func TestLongReport(t *testing.T) {
 	test.Lacks(t, "all rows", reportText(t, 100, r, ReportOptions{}), "more")
 }
 
+// The report says how well the handovers went, and of pull requests only if there are any.
+func TestHandoverLine(t *testing.T) {
+	for want, h := range map[string]state.Handovers{
+		"handed over: 1 of 2 at the first attempt, 1 verified\n": {Issues: 2, First: 1, Verified: 1},
+		"handed over: 9 of 12 at the first attempt, 10 verified; 8 pull requests: 6 of 7 green at the first push, 5 merged, 1 closed, 0.5 rounds each\n": {
+			Issues: 12, First: 9, Verified: 10, PullRequests: 8, Merged: 5, Closed: 1, Checked: 7, Green: 6, Rounds: 4,
+		},
+	} {
+		test.Contains(t, "the report", reportText(t, 200, report.Report{GeneratedAt: at, Since: at, Until: at, Handovers: &h}, ReportOptions{}), "\n"+want)
+	}
+	test.Lacks(t, "a report without one", reportText(t, 200, report.Report{GeneratedAt: at, Since: at, Until: at}, ReportOptions{}), "handed over:")
+}
+
 // Whatever the width of the terminal and of the titles, no line is cut before its cost.
 func TestReportWidths(t *testing.T) {
 	spent := view.Spent{Tokens: view.Tokens{Input: 98765, Total: 123456}, Cost: &view.Cost{Amount: 4321.99, Currency: "EUR"}}

@@ -74,6 +74,10 @@ func (p *reportPage) head() {
 		if b := p.Budget; b != nil {
 			fmt.Fprintf(p.Stdout, "budget\t%s\t%s\t%s\t%v\n", text.Visible(b.Written), figure(b.Used), figure(b.Most), b.Reached)
 		}
+		if h := p.Handovers; h != nil {
+			fmt.Fprintf(p.Stdout, "handovers\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n",
+				h.Issues, h.First, h.Verified, h.PullRequests, h.Merged, h.Closed, h.Checked, h.Green, h.Rounds)
+		}
 		return
 	}
 	done := []string{text.Plural(len(p.HandedOver), "issue") + " handed over"}
@@ -90,6 +94,9 @@ func (p *reportPage) head() {
 	}
 	cost += fmt.Sprintf(": %s, %s of work", text.Plural(t.Runs+t.Running, "run"), text.Duration(seconds(t.Seconds)))
 	p.paragraph("1", strings.Join(done, ", "))
+	if h := p.Handovers; h != nil {
+		p.paragraph("", handoverLine(*h))
+	}
 	if t.Issues > 0 {
 		p.paragraph("", cost)
 	}
@@ -109,6 +116,19 @@ func (p *reportPage) paragraph(colour, s string) {
 	for _, line := range term.Wrap(text.Visible(s), p.Width) {
 		fmt.Fprintln(p.Stdout, p.Paint(colour, line))
 	}
+}
+
+// handoverLine is how well the handovers went.
+func handoverLine(h state.Handovers) string {
+	line := fmt.Sprintf("handed over: %d of %d at the first attempt, %d verified", h.First, h.Issues, h.Verified)
+	if h.PullRequests == 0 {
+		return line
+	}
+	line += fmt.Sprintf("; %s: %d of %d green at the first push, %d merged", text.Plural(h.PullRequests, "pull request"), h.Green, h.Checked, h.Merged)
+	if h.Closed > 0 {
+		line += fmt.Sprintf(", %d closed", h.Closed)
+	}
+	return line + fmt.Sprintf(", %.1f rounds each", float64(h.Rounds)/float64(h.PullRequests))
 }
 
 // budgetLine is how much of the day's budget is used.
