@@ -39,16 +39,24 @@ const (
 	MomentTurn     MomentKind = "turn"
 	MomentRequest  MomentKind = "request"
 	MomentHold     MomentKind = "held"
-	MomentRework   MomentKind = "rework"      // its pull request has brought it back
-	MomentHandover MomentKind = "handed_over" // released, because its state is no longer active
-	MomentReleased MomentKind = "released"    // released for another reason
+	MomentRework   MomentKind = "rework"       // its pull request has brought it back
+	MomentAsked    MomentKind = "hand_over"    // its agent has asked for the handover
+	MomentPull     MomentKind = "pull_request" // its checks, or the pull request itself, have ended
+	MomentReview   MomentKind = "review"       // of its pull request
+	MomentHandover MomentKind = "handed_over"  // released, because its state is no longer active
+	MomentReleased MomentKind = "released"     // released for another reason
 )
 
 // latestFirst is the order of moments of the same time: a pass claims an issue and starts its run at once.
-var latestFirst = []MomentKind{MomentHandover, MomentRework, MomentReleased, MomentHold, MomentRequest, MomentTurn, MomentRun, MomentClaim}
+var latestFirst = []MomentKind{
+	MomentHandover, MomentRework, MomentReview, MomentPull, MomentReleased, MomentHold, MomentAsked, MomentRequest, MomentTurn, MomentRun,
+	MomentClaim,
+}
 
-// shownMoments limits each source of a timeline.
-const shownMoments = 50
+const (
+	shownMoments = 50  // of each source of a timeline
+	shownWords   = 200 // bytes of what an agent says about its handover
+)
 
 // timeline returns what happened to the issue in the runs that are shown, the newest first.
 func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
@@ -65,6 +73,9 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 		if run.Kind == reconcile.AgentRun {
 			turns, err := eventlog.Turns(r.Project.StateDir, run)
 			list, errs = append(list, turnMoments(run, turns)...), append(errs, err)
+		}
+		if h := run.Delivery.Handover; h.Asked() && h.RunID == run.ID {
+			list = append(list, Moment{At: h.At, Kind: MomentAsked, Name: "agent hands over", Text: text.Within(text.OneLine(h.Blocked+h.Summary), shownWords)})
 		}
 	}
 	requests, err := r.DB.Views.RequestsOfIssue(ctx, r.id, shownMoments)
@@ -83,10 +94,7 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 		list = append(list, Moment{At: h.At, Kind: MomentHold, Name: "held", Text: why})
 	}
 	w, _, err := r.DB.Watch(ctx, r.id)
-	errs = append(errs, err)
-	for _, round := range w.History {
-		list = append(list, Moment{At: round.At, Kind: MomentRework, Name: "came back", Text: round.Causes})
-	}
+	list, errs = append(list, pullMoments(w)...), append(errs, err)
 	for _, gone := range r.releases {
 		m := Moment{At: gone.At, Kind: MomentReleased, Name: "released", Text: cmp.Or(words.Releases[gone.Reason], gone.Reason)}
 		if gone.Reason == reconcile.StopTerminal || gone.Reason == reconcile.StopInactive {
@@ -130,6 +138,27 @@ func runMoment(r view.RunRow) Moment {
 	}
 	m.Text = strings.Join(parts, "; ")
 	return m
+}
+
+// sights are the names and results of what has happened to a pull request.
+var sights = map[string][2]string{
+	reconcile.CheckSuccess: {"checks", "passed"}, reconcile.CheckFailure: {"checks", "failed"},
+	reconcile.PullMerged: {"pull request", "merged"}, reconcile.PullClosed: {"pull request", "closed"},
+}
+
+// pullMoments are what has happened to a pull request, and when it has brought its issue back.
+func pullMoments(w reconcile.Watch) (list []Moment) {
+	for _, s := range w.Seen {
+		is := sights[s.What]
+		list = append(list, Moment{At: s.At, Kind: MomentPull, Name: is[0], Result: is[1], Text: fmt.Sprintf("%.12s", s.Commit)})
+	}
+	for _, v := range w.Pull.Reviews {
+		list = append(list, Moment{At: v.At, Kind: MomentReview, Name: "review", Result: v.State, Text: fmt.Sprintf("%s, %.12s", v.Author, v.Commit)})
+	}
+	for _, round := range w.History {
+		list = append(list, Moment{At: round.At, Kind: MomentRework, Name: "came back", Text: round.Causes})
+	}
+	return list
 }
 
 func turnMoments(run reconcile.Run, turns []eventlog.Turn) []Moment {

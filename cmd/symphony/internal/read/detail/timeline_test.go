@@ -58,3 +58,19 @@ func TestRequestMoment(t *testing.T) {
 }
 
 // The results of several projects add up; tokens without a price, or with one in another currency, are unpriced.
+
+// What happened to a pull request, and who reviewed it, is part of the timeline.
+func TestPullMoments(t *testing.T) {
+	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	w := reconcile.Watch{
+		Seen:    []reconcile.Sight{{At: at, Commit: "1a2b3c4d5e6f7", What: reconcile.CheckFailure}, {At: at, Commit: "2", What: reconcile.PullMerged}},
+		Pull:    reconcile.Pull{Reviews: []reconcile.Review{{Author: "kim", State: "approved", At: at, Commit: "2"}}},
+		History: []reconcile.Round{{At: at, Causes: "lint failed"}},
+	}
+	test.Equal(t, "the moments", pullMoments(w), []Moment{
+		{At: at, Kind: MomentPull, Name: "checks", Result: "failed", Text: "1a2b3c4d5e6f"},
+		{At: at, Kind: MomentPull, Name: "pull request", Result: "merged", Text: "2"},
+		{At: at, Kind: MomentReview, Name: "review", Result: "approved", Text: "kim, 2"},
+		{At: at, Kind: MomentRework, Name: "came back", Text: "lint failed"},
+	})
+}

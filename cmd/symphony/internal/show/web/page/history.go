@@ -56,12 +56,18 @@ func (i Issue) Events() (list []event) {
 				e.Title = m.Name + " waits for you"
 			}
 		default:
-			e.Title = sentence(strings.ReplaceAll(m.Name, "_", " "))
-			e.Tone = map[detail.MomentKind]string{detail.MomentHold: "bad", detail.MomentRework: "warn", detail.MomentHandover: "good"}[m.Kind]
+			e.Title = sentence(strings.ReplaceAll(strings.TrimSpace(m.Name+" "+m.Result), "_", " "))
+			e.Tone = cmp.Or(momentTones[string(m.Kind)], momentTones[m.Result])
 		}
 		list = append(list, e)
 	}
 	return list
+}
+
+// momentTones are the tones of moments by their kinds or results.
+var momentTones = map[string]string{
+	string(detail.MomentHold): "bad", string(detail.MomentRework): "warn", string(detail.MomentHandover): "good",
+	"passed": "good", "failed": "bad", "merged": "good", "closed": "bad", "approved": "good", "changes_requested": "warn",
 }
 
 // decided words the decision on a request, or how it ended without one.
