@@ -60,12 +60,12 @@ func countHandovers(t tx, since, until time.Time) (h Handovers, err error) {
 		latest[r.issueID] = r
 	}
 	h.Issues = len(latest)
-	for _, r := range latest {
-		count := func(n *int, is bool) {
-			if is {
-				*n++
-			}
+	count := func(n *int, is bool) {
+		if is {
+			*n++
 		}
+	}
+	for _, r := range latest {
 		checks := r.watch.FirstChecks()
 		count(&h.First, r.first)
 		count(&h.Verified, r.last.Verification().Passed())

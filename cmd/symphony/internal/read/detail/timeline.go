@@ -75,7 +75,8 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 			list, errs = append(list, turnMoments(run, turns)...), append(errs, err)
 		}
 		if h := run.Delivery.Handover; h.Asked() && h.RunID == run.ID {
-			list = append(list, Moment{At: h.At, Kind: MomentAsked, Name: "agent hands over", Text: text.Within(text.OneLine(h.Blocked+h.Summary), shownWords)})
+			said := text.Within(text.OneLine(h.Blocked+h.Summary), shownWords)
+			list = append(list, Moment{At: h.At, Kind: MomentAsked, Name: "agent hands over", Text: said})
 		}
 	}
 	requests, err := r.DB.Views.RequestsOfIssue(ctx, r.id, shownMoments)
@@ -153,7 +154,8 @@ func pullMoments(w reconcile.Watch) (list []Moment) {
 		list = append(list, Moment{At: s.At, Kind: MomentPull, Name: is[0], Result: is[1], Text: fmt.Sprintf("%.12s", s.Commit)})
 	}
 	for _, v := range w.Pull.Reviews {
-		list = append(list, Moment{At: v.At, Kind: MomentReview, Name: "review", Result: v.State, Text: fmt.Sprintf("%s, %.12s", v.Author, v.Commit)})
+		of := fmt.Sprintf("%s, %.12s", v.Author, v.Commit)
+		list = append(list, Moment{At: v.At, Kind: MomentReview, Name: "review", Result: v.State, Text: of})
 	}
 	for _, round := range w.History {
 		list = append(list, Moment{At: round.At, Kind: MomentRework, Name: "came back", Text: round.Causes})

@@ -42,7 +42,7 @@ var families = []family{
 	{"symphony_blocked", gauge, "Whether nothing starts because of a fault of the machine, the tracker or the account."},
 	{"symphony_handed_over_issues", gauge, "Issues handed over in the last 7 days, by attempt: first or later."},
 	{"symphony_pull_requests", gauge, "Watched pull requests of these issues, by state: open, merged or closed."},
-	{"symphony_first_push_pull_requests", gauge, "Those of these pull requests whose first commit has had its checks, by result: green or red."},
+	{"symphony_first_push_pull_requests", gauge, "Those of them whose first commit has had its checks, by result: green or red."},
 	{"symphony_pull_request_rounds", gauge, "How often these pull requests have brought their issues back."},
 	{"symphony_host_runs", gauge, "The agents that work on each host."},
 	{"symphony_host_usable", gauge, "Whether a host is neither lost nor blocked."},

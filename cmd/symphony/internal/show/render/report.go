@@ -120,14 +120,15 @@ func (p *reportPage) paragraph(colour, s string) {
 
 // handoverLine is how well the handovers went.
 func handoverLine(h state.Handovers) string {
-	line := fmt.Sprintf("handed over: %d of %d at the first attempt, %d verified", h.First, h.Issues, h.Verified)
+	line := fmt.Sprintf("handed over: %d of %d at the first attempt", h.First, h.Issues)
+	if h.Verified > 0 {
+		line += fmt.Sprintf(", %d verified", h.Verified)
+	}
 	if h.PullRequests == 0 {
 		return line
 	}
-	line += fmt.Sprintf("; %s: %d of %d green at the first push, %d merged", text.Plural(h.PullRequests, "pull request"), h.Green, h.Checked, h.Merged)
-	if h.Closed > 0 {
-		line += fmt.Sprintf(", %d closed", h.Closed)
-	}
+	line += fmt.Sprintf("; %s: %d of %d green at the first push, %d merged",
+		text.Plural(h.PullRequests, "pull request"), h.Green, h.Checked, h.Merged)
 	return line + fmt.Sprintf(", %.1f rounds each", float64(h.Rounds)/float64(h.PullRequests))
 }
 
