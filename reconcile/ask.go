@@ -28,6 +28,9 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	// The requests depend on the claims after the local half, which a dry run has not stored.
 	claims := compute(t.snapshot).remaining()
 	tracked, refreshErr, candidatesErr := t.request(ctx, t.idsToAsk(claims), t.wantCandidates(claims))
+	if refreshErr == nil && candidatesErr == nil {
+		candidatesErr = t.readPulls(ctx, tracked)
+	}
 	if ctx.Err() != nil {
 		// The pass was interrupted, which is no fault of the tracker.
 		_ = t.fail("", NewError("canceled", "a signal ended the wait for the tracker",
@@ -79,6 +82,35 @@ func (t *tick) request(ctx context.Context, ids []string, candidates bool) (trac
 		refreshErr = nil // the issues are gone
 	}
 	return tracked, refreshErr, candidatesErr
+}
+
+// pullsAtOnce is how many issues readPulls asks for at a time: as many as one request to GitHub reads.
+const pullsAtOnce = 50
+
+// readPulls reads the candidates that the pass may begin once more, if their list lacks pull requests. It ends when every free slot has an
+// issue of which these are known, or no issue is left.
+func (t *tick) readPulls(ctx context.Context, tracked *Tracked) error {
+	ctx, cancel := context.WithTimeout(ctx, trackerBound)
+	defer cancel()
+	s := t.snapshot
+	for s.Tracker = tracked; slices.ContainsFunc(tracked.Candidates, func(i Issue) bool { return i.PullsUnread }); {
+		var ids []string
+		for _, skip := range compute(s).plan.Skips {
+			if skip.Reason == SkipPullRequest && skip.Subject == "" && len(ids) < pullsAtOnce {
+				ids, tracked.Asked[skip.IssueID] = append(ids, skip.IssueID), true
+			}
+		}
+		if len(ids) == 0 {
+			break
+		}
+		found, err := t.Tracker.ByIDs(ctx, ids)
+		if err != nil {
+			return err
+		}
+		maps.Copy(found, tracked.ByID)
+		tracked.ByID = found
+	}
+	return nil
 }
 
 // savePullRequests stores the pull requests that the refresh has found, for the views.

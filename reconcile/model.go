@@ -34,6 +34,10 @@ type Issue struct {
 	NativeRef map[string]any `json:"native_ref,omitempty"`
 	// PullRequest is the newest of the issue's branch; nil if there is none or the tracker does not know it.
 	PullRequest *PullRequest `json:"-"`
+	// OtherPull is an open pull request of another account that closes the issue; nil if there is none or the tracker does not know it.
+	OtherPull *OtherPull `json:"-"`
+	// PullsUnread: the list of candidates does not tell whether there is one. ByIDs does.
+	PullsUnread bool `json:"-"`
 	// Malformed is the reason why a candidate cannot be worked on: its record lacks a required field. Then only ID and Identifier
 	// are set, as far as they could be read.
 	Malformed string `json:"-"`
@@ -45,6 +49,12 @@ type PullRequest struct {
 	State  string `json:"state"`  // open, draft, merged or closed
 	Checks string `json:"checks"` // of its newest commit: pending, passed or failed; empty if there are none
 	Review string `json:"review"` // required, approved or changes_requested; empty if none was asked for or given
+}
+
+// OtherPull is a pull request that neither symphony nor an agent has opened.
+type OtherPull struct {
+	URL    string
+	Author string // the login, that of an app followed by [bot]; ghost for a deleted account
 }
 
 // BlockerRef names an issue that blocks another. A blocker without a state counts as open.

@@ -261,6 +261,9 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 			names += " (a circle: it waits for itself)"
 		}
 		return SkipBlockedBy, names, "it waits for " + names
+	case issue.OtherPull != nil && s.begins(c):
+		pull := issue.OtherPull
+		return SkipPullRequest, pull.URL, "its pull request " + pull.URL + " by " + pull.Author + " is open"
 	case d.obstacle != nil:
 		return d.obstacle.Reason, "", d.obstacle.Message
 	case s.Claimed[issue.ID] != "":
@@ -280,8 +283,17 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	case account.Slots != nil && account.Slots.Free <= 0:
 		return SkipNoSlot, "", MaxAgentsVar + ": " + takenText(account.Slots.Max, " of "+account.Home)
 	}
-	_, reason, message = d.chooseHost(c)
+	if _, reason, message = d.chooseHost(c); reason == "" && issue.PullsUnread && s.begins(c) {
+		return SkipPullRequest, "", "the next pass reads whether it has an open pull request"
+	}
 	return reason, "", message
+}
+
+// begins reports whether a run would be the first step on the issue, which no operator asks for: it has neither a claim nor a workspace.
+func (s *Snapshot) begins(c contender) bool {
+	return c.claim == nil && !s.atOnce(c.issue.ID) && !slices.ContainsFunc(s.Workspaces, func(w Workspace) bool {
+		return w.IssueID == c.issue.ID && w.Project == s.Policy.Project
+	})
 }
 
 // takenText is the sentence for slots of this kind that are all taken.

@@ -31,6 +31,17 @@ func TestEligible(t *testing.T) {
 		{"Todo, a blocker without a state", issueNo(1, inState("Todo"), blockedBy("?")), nil, "skip A-1 blocked_by"},
 		{"blockers count in Todo only", issueNo(1, blockedBy("Todo", "?")), nil, "dispatch A-1"},
 
+		{"another account's pull request", issueNo(1, pulled), nil, "skip A-1 pull_request_open"},
+		{"the same, an operator asks", issueNo(1, pulled, unread), func(s *Snapshot) { s.Only, s.AtOnce = "id-1", true }, "dispatch A-1"},
+		{"the same, a workspace", issueNo(1, pulled, unread), func(s *Snapshot) {
+			s.Workspaces = []Workspace{{IssueID: "id-1", Project: thisProject}}
+		}, "dispatch A-1"},
+		{"the same, a workspace of another project", issueNo(1, pulled), func(s *Snapshot) {
+			s.Workspaces = []Workspace{{IssueID: "id-1", Project: otherProject}}
+		}, "skip A-1 pull_request_open"},
+		{"pull requests not read", issueNo(1, unread), nil, "skip A-1 pull_request_open"},
+		{"not read, no slot", issueNo(1, unread), func(s *Snapshot) { s.Policy.MaxConcurrent = 0 }, "skip A-1 no_slot"},
+
 		{"disk low", issueNo(1), func(s *Snapshot) { s.FreeBytes = 2<<30 - 1 }, "skip A-1 disk_low"},
 		{"disk just enough", issueNo(1), func(s *Snapshot) { s.FreeBytes = 2 << 30 }, "dispatch A-1"},
 		{"its old workspace is being removed", issueNo(1), func(s *Snapshot) {
@@ -53,6 +64,29 @@ func TestEligible(t *testing.T) {
 			equal(t, "skips are known", plan.Skips != nil, !s.DispatchOff)
 		})
 	}
+}
+
+func pulled(i *Issue) { i.OtherPull = &OtherPull{URL: "https://forge.example/1", Author: "ada"} }
+
+func unread(i *Issue) { i.PullsUnread = true }
+
+// What has begun goes on in spite of a pull request of another account.
+func TestOtherPullOfClaim(t *testing.T) {
+	i := issueNo(1, pulled)
+	for name, row := range map[string]struct {
+		s    *scene
+		want string
+	}{
+		"running":       {newScene().running(i, nil), ""},
+		"due retry":     {newScene().claim(i, nil), "dispatch A-1 backoff"},
+		"continuation":  {newScene().claim(i, func(c *Claim) { c.Kind = Continuation }), "dispatch A-1 continuation"},
+		"end of a hold": {newScene().held(i, HoldMaxRuns).command(VerbRetry, i), "retry A-1 operator; dispatch A-1 requested"},
+	} {
+		equal(t, name, story(Compute(row.s.same().candidates(i).Snapshot)), row.want)
+	}
+	skip := Compute(newScene().candidates(i).Snapshot).Skips[0]
+	equal(t, "subject and message", skip.Subject+", "+skip.Message,
+		"https://forge.example/1, its pull request https://forge.example/1 by ada is open")
 }
 
 // An issue that waits for itself is named, directly or through others; one that only waits for a circle is not.

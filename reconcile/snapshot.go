@@ -334,7 +334,7 @@ type Skip struct {
 	Message    string `json:"message"`
 	Title      string `json:"title"` // of the issue; empty where only its record is known
 	URL        string `json:"url"`   // the same
-	Subject    string `json:"-"`     // what a label, an assignee or a blocker is called; empty for other reasons
+	Subject    string `json:"-"`     // what a label, an assignee, a blocker or a pull request is called; empty for other reasons
 	Place      int    `json:"place"` // in the queue for a slot, from 1 on; 0 if the issue does not wait for one
 }
 
@@ -355,6 +355,7 @@ const (
 	SkipWorkspaceBusy = "workspace_busy"
 	SkipUnverified    = "unverified"
 	SkipUnsavedWork   = "unsaved_work"
+	SkipPullRequest   = "pull_request_open"
 )
 
 // Obstacle is why a pass starts no run, whatever the issue.

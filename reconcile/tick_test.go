@@ -515,3 +515,48 @@ func countsOf(r Report) string {
 	n := Count(r.Claims, nil, nil, false)
 	return fmt.Sprint(n.Running, n.Retrying, n.Held)
 }
+
+// listing is a tracker whose list of candidates lacks pull requests.
+type listing struct{ *world }
+
+func (l listing) Candidates(ctx context.Context, states []string) ([]Issue, error) {
+	list, err := l.world.Candidates(ctx, states)
+	for n := range list {
+		list[n].OtherPull, list[n].PullsUnread = nil, true
+	}
+	return list, err
+}
+
+// Pull requests that the list of candidates lacks are read of the issues that the pass may begin, until each free slot has one without.
+func TestPullRequestsOfCandidates(t *testing.T) {
+	s := newScene()
+	for n := range pullsAtOnce + 1 {
+		s.candidates(issueNo(n+1, pulled))
+	}
+	s.candidates(issueNo(60), issueNo(61))
+	s.Policy.MaxConcurrent = 1
+	w := worldOf(s.Snapshot)
+	pass := func(o Options) (requests []int, begun string) {
+		w.asked = nil
+		deps := w.deps(s.Policy)
+		deps.Tracker.Tracker = listing{w}
+		report := Tick(t.Context(), deps, o)
+		for _, a := range report.Applied {
+			begun += a.String() + " "
+		}
+		w.noWrong(t)
+		return test.Map(w.asked, func(line string) int { return strings.Count(line, "id-") }), begun + codes(report)
+	}
+	check := func(what string, o Options, want []int, begins string) {
+		requests, begun := pass(o)
+		equal(t, what+": ids in each request", fmt.Sprint(requests), fmt.Sprint(want))
+		equal(t, what, begun, begins)
+	}
+	w.refused = errTracker
+	check("no answer", Options{}, []int{0, 50}, "linear_api_request")
+	w.refused = nil
+	check("all", Options{DryRun: true}, []int{0, 50, 3}, "dispatch A-60 ")
+	check("an operator asks", Options{Only: "id-1", AtOnce: true, DryRun: true}, []int{0}, "dispatch A-1 ")
+	check("a slot is free", Options{}, []int{0, 50, 3}, "dispatch A-60 run=new-001 ")
+	check("no slot is free", Options{}, []int{1}, "")
+}

@@ -30,6 +30,7 @@ import (
 //	github ok                 ends all failures
 //	github remaining N        sets the rest of the allowance
 //	github requests N         fails unless N requests were made since the last clear
+//	github pull AUTHOR ISSUE  adds a pull request of this account that closes an issue
 //	github end NUMBER         closes a pull request
 //	github judge NUMBER CHECKS REVIEW   sets the checks and the review of a pull request, in GitHub's words
 //	github check BRANCH NAME CONCLUSION [LOG]   sets a job of GitHub Actions on the newest commit of a branch, with its log
@@ -81,6 +82,11 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		s.ClearFailures()
 	case "remaining":
 		s.SetRemaining(number())
+	case "pull":
+		_, err := s.AddPull(githubtest.Pull{
+			Title: "Closes " + rest[1], Branch: "by-" + rest[0], Base: "main", Author: rest[0], Closes: []string{s.Repository + "#" + rest[1]},
+		})
+		ts.Check(err)
 	case "end":
 		ts.Check(s.End(context.Background(), number()))
 	case "judge":

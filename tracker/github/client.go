@@ -172,7 +172,7 @@ func queryIssues[T any](ctx context.Context, c *requests, build func() (query st
 			c.mu.Lock()
 			c.plain = true
 			c.mu.Unlock()
-			c.WarnOnce("this GitHub server does not tell which issues block others: all count as not blocked")
+			c.WarnOnce("this GitHub server does not tell which issues block others, or which pull requests close them: no issue waits for these")
 			continue
 		}
 		return data, missing, err

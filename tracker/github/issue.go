@@ -39,6 +39,7 @@ type record struct {
 	pull          bool       // it is a pull request
 	lastCommentAt *time.Time // not in the list of a repository
 	pullRequest   *reconcile.PullRequest
+	closedBy      []closing  // not in the list of a repository
 	item          *boardItem // its place on the board; nil if it is not there, or there is no board
 }
 
@@ -46,6 +47,19 @@ type blocker struct {
 	Repo   string `json:"repo"` // as GitHub names it
 	Number int    `json:"number"`
 	Closed bool   `json:"closed,omitempty"`
+}
+
+// closing is a pull request that closes an issue when it is merged.
+type closing struct {
+	URL     string `json:"url"`
+	State   string `json:"state"`
+	Branch  string `json:"headRefName"`
+	Foreign bool   `json:"isCrossRepository"`
+	Own     bool   `json:"viewerDidAuthor"`
+	Author  *struct {
+		Type  string `json:"__typename"`
+		Login string `json:"login"`
+	} `json:"author"` // nil for a deleted account
 }
 
 // restIssue is an issue in the answers of the REST API.
@@ -115,7 +129,8 @@ type graphIssue struct {
 		State      string         `json:"state"`
 		Repository repositoryName `json:"repository"`
 	}] `json:"blockedBy"`
-	Items nodes[boardItem] `json:"projectItems"`
+	ClosedBy nodes[closing]   `json:"closedByPullRequestsReferences"`
+	Items    nodes[boardItem] `json:"projectItems"`
 }
 
 // boardItem is the place of an issue on a board.
@@ -165,7 +180,7 @@ func fromGraphQL(repo, project string, data []byte) record {
 	}
 	r := record{
 		Repo: repo, Number: w.Number, Node: w.Node, Title: w.Title, Body: w.Body, URL: w.URL, Closed: strings.EqualFold(w.State, "closed"),
-		Created: w.CreatedAt.UTC(), Updated: w.UpdatedAt.UTC(),
+		Created: w.CreatedAt.UTC(), Updated: w.UpdatedAt.UTC(), closedBy: w.ClosedBy.Nodes,
 	}
 	r.ID, _ = strconv.ParseInt(string(bytes.Trim(w.ID, `"`)), 10, 64) // only prompts use it
 	for _, b := range w.BlockedBy.Nodes {
@@ -241,7 +256,27 @@ func (n *names) issue(r record, me string) reconcile.Issue {
 	if r.item != nil {
 		issue.Archived, issue.NativeRef["item"] = r.item.Archived, r.item.ID.String()
 	}
+	issue.OtherPull = n.otherPull(issue, r.closedBy)
 	return issue
+}
+
+// otherPull returns the first open pull request that is neither of the token's account nor of the issue's branch, which symphony may push
+// with another token; nil if there is none.
+func (n *names) otherPull(issue reconcile.Issue, list []closing) *reconcile.OtherPull {
+	for _, p := range list {
+		if p.URL == "" || p.State != "OPEN" || p.Own || n.o.Branch != nil && !p.Foreign && p.Branch == n.o.Branch(issue) {
+			continue
+		}
+		author := "ghost"
+		if a := p.Author; a != nil {
+			author = a.Login
+			if a.Type == "Bot" { // a user could have the same login
+				author += "[bot]"
+			}
+		}
+		return &reconcile.OtherPull{URL: n.api.Scrub(p.URL), Author: n.api.Scrub(author)}
+	}
+	return nil
 }
 
 // assignee chooses one of several accounts: the one that the workflow names, or else the first.

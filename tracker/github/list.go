@@ -58,12 +58,13 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	var records []record
 	var me string
 	var err error
+	remembered := c.o.Project == "" && c.o.Memory != nil && !wanted["closed"]
 	switch {
 	case len(wanted) == 0:
 		return []reconcile.Issue{}, nil
 	case c.o.Project != "":
 		records, me, err = c.board(ctx)
-	case c.o.Memory == nil || wanted["closed"]:
+	case !remembered:
 		for _, repo := range c.o.Repositories {
 			var all []record
 			if all, me, err = c.all(ctx, repo, wanted["closed"], time.Time{}); err != nil {
@@ -83,7 +84,9 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	})
 	return text.Map(records, func(r record) reconcile.Issue {
 		r.lastCommentAt = nil // the list of a repository lacks it
-		return c.issue(r, me)
+		issue := c.issue(r, me)
+		issue.PullsUnread = remembered
+		return issue
 	}), nil
 }
 

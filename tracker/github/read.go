@@ -213,8 +213,11 @@ func isAt(e graphqlError, path ...string) bool {
 	return slices.EqualFunc(e.Path, path, func(a any, b string) bool { return a == b })
 }
 
-// inPulls reports whether an error is about the pull requests of a branch, which the token may not read.
+// inPulls reports whether an error is about pull requests, which the token may not read.
 func inPulls(e graphqlError) bool {
+	if slices.Contains(e.Path, any("closedByPullRequestsReferences")) {
+		return true
+	}
 	if len(e.Path) < 2 {
 		return false
 	}

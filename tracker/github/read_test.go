@@ -1,6 +1,7 @@
 package github
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -195,6 +196,60 @@ func TestMalformedRecords(t *testing.T) {
 		s.later()
 		test.OK(t, s.Edit("1", func(i *githubtest.Issue) { i.Title = "Well" }))
 		s.want("after the end of "+f.Field, "2", "1")
+	}
+}
+
+// The pull request that keeps an issue from being begun: an open one of another account, of any repository, by GitHub's own link.
+func TestOtherPull(t *testing.T) {
+	const url = "https://github.com/acme/"
+	for what, row := range map[string]struct {
+		pull githubtest.Pull
+		want *reconcile.OtherPull
+	}{
+		"of the token's account":               {githubtest.Pull{}, nil},
+		"of the issue's branch, by another":    {githubtest.Pull{Author: "gh-user", Branch: "symphony/GH-1"}, nil},
+		"closed":                               {githubtest.Pull{Author: "ada", State: "closed"}, nil},
+		"of another issue":                     {githubtest.Pull{Author: "ada", Closes: []string{testRepo + "#2"}}, nil},
+		"of a person":                          {githubtest.Pull{Author: "ada"}, &reconcile.OtherPull{URL: url + "web-shop/pull/3", Author: "ada"}},
+		"of another repository":                {githubtest.Pull{Author: "ada", Repository: "acme/api"}, &reconcile.OtherPull{URL: url + "api/pull/1", Author: "ada"}},
+		"of a fork with a branch of that name": {githubtest.Pull{Author: "eve", Branch: "symphony/GH-1", Foreign: true}, &reconcile.OtherPull{URL: url + "web-shop/pull/3", Author: "eve"}},
+		"of an app":                            {githubtest.Pull{Author: "helper", Bot: true, Draft: true}, &reconcile.OtherPull{URL: url + "web-shop/pull/3", Author: "helper[bot]"}},
+		"of a deleted account":                 {githubtest.Pull{Author: "ghost"}, &reconcile.OtherPull{URL: url + "web-shop/pull/3", Author: "ghost"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newScene(t, byBranch)
+			s.AddRepository("acme/api")
+			s.add(githubtest.Issue{})
+			s.add(githubtest.Issue{})
+			p := row.pull
+			p.Title, p.Base, p.Branch = "Work", "main", cmp.Or(p.Branch, "b")
+			if p.Closes == nil {
+				p.Closes = []string{testRepo + "#1"}
+			}
+			test.Must(s.AddPull(p))
+			s.ClearLog()
+			test.Equal(t, "pull request", test.Must(s.client().ByIDs(t.Context(), []string{"1"}))["1"].OtherPull, row.want)
+			test.Equal(t, "requests", len(s.Log()), 1)
+			// The list in Memory lacks pull requests; that of a process without one does not.
+			remembered := test.Must(s.client().Candidates(t.Context(), []string{"open"}))[1]
+			test.Equal(t, "is it unread", remembered.OtherPull == nil && remembered.PullsUnread, true)
+			listed := test.Must(s.client(func(o *Options) { o.Memory = nil }).Candidates(t.Context(), []string{"open"}))[1]
+			test.Equal(t, "in the whole list", []any{listed.OtherPull, listed.PullsUnread}, []any{row.want, false})
+		})
+	}
+}
+
+// A token that may not read the pull requests that close an issue still reads issues.
+func TestUnreadableOtherPulls(t *testing.T) {
+	s := newScene(t)
+	s.NoPulls = true
+	s.add(githubtest.Issue{})
+	test.Must(s.AddPull(githubtest.Pull{Title: "Work", Branch: "b", Base: "main", Author: "ada", Closes: []string{testRepo + "#1"}}))
+	found := test.Must(s.client().ByIDs(t.Context(), []string{"1"}))
+	listed := test.Must(s.client(func(o *Options) { o.Memory = nil }).Candidates(t.Context(), []string{"open"}))
+	test.Equal(t, "issues", []any{found["1"].Title, found["1"].OtherPull == nil, len(listed)}, []any{"issue", true, 1})
+	if len(s.warned) != 2 || !strings.Contains(s.warned[0], "not accessible") {
+		t.Errorf("warnings %q", s.warned)
 	}
 }
 

@@ -264,17 +264,44 @@ func (s *Server) issueNode(i *Issue) node {
 			"id": nodeID("I", b.ID), "number": b.Number, "state": strings.ToUpper(b.State), "repository": node{"nameWithOwner": b.Repository},
 		}
 	})
+	closing := func(args map[string]any) any { return s.closingNodes(i, args["includeClosedPrs"] == true) }
 	n := node{
 		"__typename": "Issue", "id": nodeID("I", i.ID), "databaseId": i.ID, "fullDatabaseId": fmt.Sprint(i.ID), "number": i.Number,
 		"title": i.Title, "body": i.Body, "url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "state": strings.ToUpper(i.State),
 		"createdAt": i.CreatedAt, "updatedAt": i.UpdatedAt, "repository": node{"nameWithOwner": r.name},
 		"assignees": connection(text.Map(i.Assignees, userNode)), "labels": connection(text.Map(i.Labels, r.labelNode)),
 		"comments": connection(comments), "blockedBy": connection(blockers), "projectItems": s.itemsOf(i),
+		"closedByPullRequestsReferences": resolver(closing),
 	}
 	if s.NoDependencies {
 		delete(n, "blockedBy")
 	}
 	return n
+}
+
+// closingNodes are the pull requests of all repositories that close an issue, without closed ones unless they are wanted.
+func (s *Server) closingNodes(i *Issue, closed bool) connection {
+	if s.NoPulls {
+		panic(graphQLRefusals[FailForbidden])
+	}
+	list := connection{}
+	for _, r := range s.repos {
+		for _, p := range r.pulls {
+			if !slices.Contains(p.Closes, i.Ref()) || p.issue.State != "open" && !closed {
+				continue
+			}
+			author := node{"__typename": map[bool]string{true: "Bot", false: "User"}[p.Bot], "login": p.issue.Author}
+			if p.issue.Author == "ghost" {
+				author = nil
+			}
+			list = append(list, node{
+				"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
+				"state": strings.ToUpper(p.issue.State), "headRefName": p.Branch, "isCrossRepository": p.Foreign,
+				"viewerDidAuthor": p.issue.Author == users[0], "author": author,
+			})
+		}
+	}
+	return list
 }
 
 func (c *call) pullNodes(r *repository, args map[string]any) connection {

@@ -24,7 +24,11 @@ type Pull struct {
 	Conflict                        bool   // it can't be merged
 	Foreign                         bool   // its branch is in a fork
 	Reviews                         []Review
-	Checks                          string // GitHub's state of all checks: SUCCESS, FAILURE, PENDING, ERROR, EXPECTED or empty
+	Repository                      string   // owner/name for AddPull; the first if empty
+	Author                          string   // login, for AddPull; the first user if empty, ghost for a deleted account
+	Bot                             bool     // the author is an app
+	Closes                          []string // the issues that it closes when it is merged, as owner/name#NUMBER
+	Checks                          string   // GitHub's state of all checks: SUCCESS, FAILURE, PENDING, ERROR, EXPECTED or empty
 }
 
 // Review is a review of a pull request.
@@ -64,11 +68,11 @@ func (s *Server) Pulls(ctx context.Context) []Pull {
 	return text.Map(s.repos[0].pulls, func(p *pull) Pull { return p.Pull })
 }
 
-// AddPull creates a pull request of the first repository; its branch need not exist. It returns the number.
+// AddPull creates a pull request; its branch need not exist. It returns the number.
 func (s *Server) AddPull(p Pull) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	made, err := s.addPull(s.repos[0], p, "")
+	made, err := s.addPull(s.repository(cmp.Or(p.Repository, s.repos[0].name)), p, p.Author)
 	if err != nil {
 		return 0, err
 	}

@@ -40,7 +40,9 @@ type Server struct {
 	NoDependencies bool
 	Check          CheckFunc // that of package openapi; nil: nothing is checked
 	// Errorf is called with each mistake in a request or an answer by GitHub's published descriptions, one at a time.
-	Errorf   func(format string, args ...any)
+	Errorf func(format string, args ...any)
+	// NoPulls: the tokens may not read the pull requests that close an issue.
+	NoPulls  bool
 	NoIssues bool // the repositories have no issues
 	Archived bool // the repositories are archived
 	NoLogs   bool // the host of logs refuses requests

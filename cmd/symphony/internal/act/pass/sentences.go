@@ -229,7 +229,7 @@ func (g waitingGroup) text() string {
 		return "skipped " + names + ": " + one("it lacks the ", "they lack the ") + g.Subject
 	case reconcile.SkipAssignee:
 		return "skipped " + names + ": " + one("it is not assigned to ", "they are not assigned to ") + g.Subject
-	case reconcile.SkipMalformed:
+	case reconcile.SkipMalformed, reconcile.SkipPullRequest:
 		return "skipped " + names + ": " + g.Message
 	case reconcile.SkipUnsavedWork:
 		return "kept the " + one("workspace of ", "workspaces of ") + names + ", which " + one("has", "have") +

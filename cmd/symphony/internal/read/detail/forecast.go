@@ -78,11 +78,15 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	if err != nil {
 		return reconcile.Snapshot{}, err
 	}
+	workspaces, err := runners.Workspaces(ctx)
+	if err != nil {
+		return reconcile.Snapshot{}, err
+	}
 	account := project.OpenPassAccount(r.Project, r.Config.Codex.Home, func(string) {}) // ps shows the account's faults
 	s := reconcile.Snapshot{
 		Now: latest(r.due(), r.Now).In(r.Project.Env.Now().Location()), Boot: r.Instant.Boot, Mono: r.Instant.Mono, Policy: policy,
 		State: r.Recorded, Options: reconcile.Options{Only: r.id},
-		Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
+		Workspaces: slices.Concat(workspaces, r.Recorded.RemoteWorkspaces), Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
 		Tracker: &reconcile.Tracked{
 			Asked: map[string]bool{r.id: true}, ByID: map[string]reconcile.Issue{r.id: *r.issue},
 			Candidates: []reconcile.Issue{*r.issue}, Fetched: true,

@@ -266,6 +266,8 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 			return Next{Message: "a pass starts it once a slot of the account is free and its turn has come"}
 		}
 		return Next{Message: "a pass starts it once a slot is free and its turn has come; symphony run " + r.identifier + " starts it now"}
+	case reconcile.SkipPullRequest:
+		return Next{Message: "a pass starts it once that pull request is closed; symphony run " + r.identifier + " starts it now"}
 	case reconcile.SkipBlocked:
 		next := Next{Message: "a pass tries again; symphony unblock tries now"}
 		if r.Block != nil {
