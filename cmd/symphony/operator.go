@@ -79,9 +79,9 @@ func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "start one issue now, and follow its run",
 		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
-		Description: "It starts the issue even if it waits for a slot or a retry, or the project is blocked, but not while it is paused. It\n" +
-			"prints what the agent does until the run ends, and exits 1 if the run did not succeed. Ctrl-C ends the command, not the\n" +
-			"run.\n\n" +
+		Description: "It starts the issue even if it waits for a slot or a retry, a pull request of another account closes it, or the\n" +
+			"project is blocked, but not while it is paused. It prints what the agent does until the run ends, and exits 1 if the run\n" +
+			"did not succeed. Ctrl-C ends the command, not the run.\n\n" +
 			exampleText("symphony run ABC-7"),
 		Flags: workflowFlags(fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "use the model `NAME` in this run"}),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {

@@ -87,7 +87,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 		Now: latest(r.due(), r.Now).In(r.Project.Env.Now().Location()), Boot: r.Instant.Boot, Mono: r.Instant.Mono, Policy: policy,
 		State: r.Recorded, Options: reconcile.Options{Only: r.id},
 		Workspaces: slices.Concat(workspaces, r.Recorded.RemoteWorkspaces),
-		Liveness: map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
+		Liveness:   map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
 		Tracker: &reconcile.Tracked{
 			Asked: map[string]bool{r.id: true}, ByID: map[string]reconcile.Issue{r.id: *r.issue},
 			Candidates: []reconcile.Issue{*r.issue}, Fetched: true,
