@@ -328,14 +328,22 @@ func Deliver(ctx context.Context, p *project.Project, c Command) (Result, error)
 		if err := undeliverable(ctx, o); err != nil {
 			return err
 		}
+		before, err := o.db.Runs.OfIssue(ctx, o.cmd.IssueID, 1)
+		if err != nil {
+			return err
+		}
 		if err := o.run(ctx); err != nil {
 			return err
 		}
-		i := slices.IndexFunc(o.result.Pass.Applied, func(a reconcile.Applied) bool { return a.Kind == reconcile.ActDeliver && a.Err == nil })
-		if i < 0 {
+		// The command may have been applied by another pass, such as that of a worker that has ended.
+		runs, err := o.db.Runs.OfIssue(ctx, o.cmd.IssueID, 1)
+		if err != nil {
+			return err
+		}
+		if len(runs) == 0 || runs[0].Kind != reconcile.DeliveryRun || len(before) > 0 && runs[0].ID == before[0].ID {
 			return reconcile.NewError("not_started", "the pass did not deliver "+o.cmd.Identifier, "symphony show "+o.cmd.Identifier+" explains it")
 		}
-		o.result.RunID = o.result.Pass.Applied[i].RunID
+		o.result.RunID = runs[0].ID
 		return nil
 	})
 }
