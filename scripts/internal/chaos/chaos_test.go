@@ -2,8 +2,8 @@
 
 // Package chaos runs a project while processes are killed at random, and then checks what is left. Several processes run passes,
 // the tracker moves issues and fails, agents commit, stream, hang, crash and leave processes behind, the remote repository refuses,
-// hangs and answers wrongly, other people change its branches, an operator runs commands, and a killer hits passes, workers, agents
-// and git. The program, its database and its processes are real, and so is git; Linear and the agent are fakes. With -codex the
+// hangs and answers wrongly, other people change its branches, review and merge its pull requests, checks fail, GitHub fails, an operator runs commands, and a killer hits passes, workers, agents
+// and git. The program, its database and its processes are real, and so is git; Linear, GitHub and the agent are fakes. With -codex the
 // agent is real, too, and the model is a mock. With -hosts the agents work on two hosts, and the links to them are cut.
 //
 // The seed determines the choices but not the scheduling: two runs with the same seed are similar but not identical.
@@ -66,7 +66,7 @@ func TestChaos(t *testing.T) {
 		stage.Must(c.storm(ctx, c))
 		fmt.Fprintln(os.Stderr, "chaos: killing has ended; checking")
 		// It has its own time limit, because an interrupted storm is checked, too.
-		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
+		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 6*time.Minute)
 		defer cancel()
 		c.judge(calm)
 	})
@@ -94,6 +94,8 @@ func (c *checker) print(out io.Writer) {
 		{"kills", fmt.Sprintf("%d: %s", kills, counts(c.kills))},
 		{"commits of agents, delivered", fmt.Sprintf("%d, %d", c.commits, c.delivered)},
 		{"issues handed over after the storm", fmt.Sprintf("%d of %d", c.handedOver, len(c.tracker.Issues()))},
+		{"pull requests", counts(c.forge.states())},
+		{"returns of issues, answers, judged at the end", fmt.Sprintf("%d, %d, %d", c.returns, c.answered, c.judgedAtEnd)},
 		{"checked commands of the operator", fmt.Sprint(c.commands)},
 		{"checked attempts, threads, samples", fmt.Sprintf("%d, %d, %d (%d unread)", c.attempts, c.threads, c.samples, c.unread)},
 	} {

@@ -31,7 +31,8 @@ var columns = []string{
 	"runs never settled", "runs forgotten", "outcomes changed", "claims lost", "attempts lost", "tokens lost", "commands lost",
 	"healthy runs killed", "processes left", "paths left", "unexpected ends", "commits lost", "commits delivered twice",
 	"commits on a wrong branch", "handed over without delivery", "issues not handed over", "leftovers in the mirror",
-	"turns lost by a link", "handed over unverified", "handed over twice",
+	"turns lost by a link", "handed over unverified", "handed over twice", "two pull requests of a branch", "causes handled twice",
+	"causes lost", "merged but not moved on", "comments doubled",
 }
 
 // checker checks the program with SQL, /proc and the gate's journal, and does not rely on the program's own reports.
@@ -63,6 +64,8 @@ type checker struct {
 	passes                    string
 	agents, attempts, threads int
 	handedOver                int // after the storm
+	judgedAtEnd               int // pull requests after the storm
+	returns, answered         int // of issues whose pull requests asked for it
 	commits, delivered        int
 	outcomes                  map[string]int
 }
@@ -226,7 +229,7 @@ var atEnd = []rule{
 	{"claims lost", `SELECT identifier || ' was never released: ' || status || ' ' || kind || ' ' || error_code || ' ' || error_message
 		FROM claims WHERE status <> 'held'`},
 	{"processes left", `SELECT identifier || ' is held: ' || hold_reason || ' ' || hold_message FROM claims
-		WHERE status = 'held' AND hold_reason <> 'operator'`},
+		WHERE status = 'held' AND hold_reason NOT IN ('operator', 'pull_request_closed', 'feedback_rounds')`},
 	{"tokens lost", sumDiffers("total", "tokens_total", "runs WHERE settled = 1")},
 	{"tokens lost", sumDiffers("input", "tokens_input", "runs WHERE settled = 1")},
 	{"tokens lost", sumDiffers("output", "tokens_output", "runs WHERE settled = 1")},
@@ -246,11 +249,14 @@ func sumDiffers(total, column, from string) string {
 func (c *checker) judge(ctx context.Context) {
 	c.tracker.ClearFailures()
 	c.remote.calm()
+	c.forge.endStorm()
 	c.removeForeign()
 	c.command(ctx, "unblock")
 	for range 3 { // a run may outlive one pass
+		stage.Must(c.write(ctx, forget))
 		c.calmPass(ctx)
 	}
+	c.checkMerged(ctx)
 	c.checkClaims(ctx)
 	c.checkCommands(ctx)
 	for _, i := range c.tracker.Issues() { // ends the remaining runs
@@ -258,6 +264,9 @@ func (c *checker) judge(ctx context.Context) {
 	}
 	c.settle(ctx)
 	c.handOver(ctx)
+	c.checkFeedback(ctx)
+	c.checkPulls(ctx)
+	c.checkHandovers()
 	for run, n := range c.settled {
 		if n > 1 {
 			c.fault("runs settled twice", "%s, by %d passes", run, n)

@@ -34,6 +34,7 @@ type remote struct {
 	ctx      context.Context // of the storm; when it ends, connections that hang are closed, and later ones succeed
 	calm     context.CancelFunc
 	ended    chan struct{} // gets a value when a connection has ended
+	forge    *forge        // with its pull requests
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -48,7 +49,7 @@ var remoteHooks = map[string]string{
 
 func newRemote(random *rand.Rand) *remote {
 	r := &remote{dir: stage.Get(os.MkdirTemp("", "symphony-remote-")), random: random}
-	r.git = filepath.Join(r.dir, "project.git")
+	r.git = filepath.Join(r.dir, remoteName+".git")
 	r.ctx, r.calm = context.WithCancel(context.Background())
 	r.ended = make(chan struct{}, 1)
 	stage.Get(r.run("init", "-q", "--bare", "-b", "main", r.git))
@@ -71,7 +72,10 @@ func newRemote(random *rand.Rand) *remote {
 	return r
 }
 
-func (r *remote) url() string { return "git://" + r.server.Addr().String() + "/project.git" }
+// remoteName is the owner and the name of the repository.
+const remoteName = "acme/project"
+
+func (r *remote) url() string { return "git://" + r.server.Addr().String() + "/" + remoteName + ".git" }
 
 func (r *remote) close() error {
 	r.calm()
@@ -166,6 +170,7 @@ func (r *remote) others(ctx context.Context, random *rand.Rand) {
 			_ = r.change("refs/heads/main")
 		case 1:
 			if tip != "" && r.change("refs/heads/main", tip) == nil {
+				r.forge.removed(branch, true)
 				_ = r.remove(branch)
 			}
 		case 2:
@@ -201,6 +206,9 @@ func (r *remote) remove(branch string) error {
 	}
 	if err == nil {
 		_, err = r.run("update-ref", "-d", branch, tip)
+	}
+	if err == nil {
+		r.forge.removed(branch, false)
 	}
 	return err
 }

@@ -35,6 +35,7 @@ type scene struct {
 	tracker  *lineartest.Server
 	model    *modeltest.Server // nil with scripted agents
 	remote   *remote
+	forge    *forge
 	scripts  map[string][]string
 }
 
@@ -49,10 +50,17 @@ repository:
   url: %[1]s
   git_name: Agent
   git_email: agent@example.com
+  deliver: pull-request
+  api: %[4]s
+  token: $GITHUB_TOKEN
 handoff:
   state: Human Review
 verify:
   command: commit=$(git rev-parse HEAD) && { [ -e %[3]s/calm ] || [ $(($$ %% 3)) != 0 ]; } && echo $commit >> %[3]s/proven
+feedback:
+  state: In Progress
+  merged_state: Done
+  rounds: %[5]d
 hooks:
   after_create: echo seed > seed.txt
   before_run: echo begin >> runs.txt
@@ -80,18 +88,20 @@ Attempt: {{ attempt }}
 func (s *scene) prepare(ctx context.Context) {
 	s.Project = stage.Get(stage.NewProject(stage.Get(os.MkdirTemp("", "symphony-chaos-"))))
 	s.gateDir, s.symphony, s.mark = filepath.Join(s.Dir, "gate"), filepath.Join(s.Dir, "symphony"), "CHAOS_MARK="+s.Dir
-	s.Env = append(s.Env, s.mark)
+	s.Env = append(s.Env, s.mark, "GITHUB_TOKEN="+forgeToken)
 	stage.Must(errors.Join(os.Mkdir(s.gateDir, 0o700), os.Mkdir(filepath.Join(s.Dir, "made"), 0o700)))
 	stage.Must(stage.Build(ctx, s.symphony))
 	s.tracker = lineartest.New(lineartest.Config{RequestsPerHour: 1e9, ComplexityPerHour: 1e12})
 	s.tracker.Start()
 	s.remote = newRemote(s.random("remote"))
+	s.forge = newForge(s.remote, s.random("forge"))
+	s.remote.forge = s.forge
 	keys := s.prepareAgent()
 	if *hosts {
 		s.prepareHosts(ctx)
 		keys += hostKeys
 	}
-	stage.Must(s.WriteWorkflow(s.tracker.Endpoint(), workflowText, s.remote.url(), keys, s.Dir))
+	stage.Must(s.WriteWorkflow(s.tracker.Endpoint(), workflowText, s.remote.url(), keys, s.Dir, s.forge.front.URL, forgeRounds))
 	stage.Must(s.tracker.Load(lineartest.Seed{Issues: s.issues()}))
 }
 
@@ -131,6 +141,10 @@ func (s *scene) issues() (list []lineartest.Issue) {
 		"COMMIT\ntokens 100 10\nstream 30 50ms\nCOMMIT\ntokens 50 5\nsay done",
 		"tokens 70 7\nCOMMIT\nCOMMIT\nstream 20 50ms\nMOVE\ntokens 20 2",
 		"COMMIT\nMOVE",
+		"COMMIT\nMOVE",
+		"COMMIT\nMOVE\nsay done",
+		"COMMIT\nMOVE",
+		"tokens 3 1\nCOMMIT\nstream 5 50ms\nMOVE",
 		"COMMIT\nCOMMIT\nhang",
 		"tokens 10 1\nCOMMIT\nstream 10 50ms\ncrash",
 		"tokens 12 3\nCOMMIT\nbackground " + sleeper("crash") + "\nstream 10 50ms\ncrash",
@@ -286,6 +300,9 @@ func (s *scene) end() error {
 	}
 	if s.model != nil {
 		s.model.Close()
+	}
+	if s.forge != nil {
+		s.forge.close()
 	}
 	if s.remote != nil {
 		errs = append(errs, s.remote.close())

@@ -28,13 +28,16 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 	if a := c.command(ctx, "tick", "--trigger", "cron", "--json"); a.exit != 0 {
 		return fmt.Errorf("the first pass: exit %d: %s", a.exit, a.output)
 	}
+	if err := c.write(ctx, logWatches); err != nil {
+		return err
+	}
 	c.killing.Store(true)
 	defer c.killing.Store(false)
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(*seconds)*time.Second)
 	defer cancel()
 	fmt.Fprintf(os.Stderr, "chaos: %d seconds in %s\n", *seconds, s.Dir)
 	var all sync.WaitGroup
-	actors := []func(context.Context) error{c.killer, c.striker, s.sabotage, c.watch}
+	actors := []func(context.Context) error{c.killer, c.striker, s.sabotage, c.people, c.watch}
 	if *hosts {
 		actors = append(actors, c.cutter)
 	}
@@ -106,7 +109,7 @@ func (c *checker) killer(ctx context.Context) error {
 	return nil
 }
 
-// striker kills a worker or a git command just after the remote has answered, when references change and deliveries are recorded.
+// striker kills a worker, a pass or a git command just after the remote or the forge has answered, when references change and deliveries are recorded.
 func (c *checker) striker(ctx context.Context) error {
 	random := c.random("striker")
 	for {
@@ -120,7 +123,7 @@ func (c *checker) striker(ctx context.Context) error {
 		}
 		pause(ctx, time.Duration(random.IntN(40))*time.Millisecond)
 		list, err := c.processes()
-		list = slices.DeleteFunc(list, func(p process) bool { return p.kind() != "git" && p.kind() != "worker" })
+		list = slices.DeleteFunc(list, func(p process) bool { return !slices.Contains([]string{"git", "worker", "pass", "loop"}, p.kind()) })
 		if len(list) > 0 {
 			err = errors.Join(err, c.hit(ctx, list[random.IntN(len(list))], syscall.SIGKILL, 0, nil))
 		}

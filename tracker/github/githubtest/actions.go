@@ -39,6 +39,13 @@ func (s *Server) SetChecks(commit string, checks ...Check) {
 	s.checks[commit] = checks
 }
 
+// Checks returns the checks of a commit.
+func (s *Server) Checks(commit string) []Check {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.checks[commit])
+}
+
 // Push sets the newest commit of a branch, if the server has no Remote.
 func (s *Server) Push(branch, commit string) {
 	s.mu.Lock()
@@ -51,6 +58,16 @@ func (s *Server) commitOf(ctx context.Context, branch string) string {
 		return s.heads[branch]
 	}
 	return s.git(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
+}
+
+// branches returns the newest commits of all branches of the Remote.
+func (s *Server) branches(ctx context.Context) map[string]string {
+	heads := map[string]string{}
+	for line := range strings.Lines(s.git(ctx, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads")) {
+		name, commit, _ := strings.Cut(strings.TrimSpace(line), " ")
+		heads[strings.TrimPrefix(name, "refs/heads/")] = commit
+	}
+	return heads
 }
 
 func (s *Server) defaultBranch(ctx context.Context) string {

@@ -113,12 +113,16 @@ func (s *Server) End(ctx context.Context, number int) error {
 
 // follow moves open pull requests to the commits of their branches and bases.
 func (s *Server) follow(ctx context.Context) {
+	heads := s.heads
 	for _, p := range s.repos[0].pulls {
 		p.State = p.issue.State
 		if p.State != "open" || s.Remote == "" && len(s.heads) == 0 {
 			continue
 		}
-		commit, base := cmp.Or(s.commitOf(ctx, p.Branch), p.Commit), s.commitOf(ctx, p.Base)
+		if s.Remote != "" && len(heads) == 0 {
+			heads = s.branches(ctx)
+		}
+		commit, base := cmp.Or(heads[p.Branch], p.Commit), heads[p.Base]
 		p.unsure = p.unsure || commit != p.Commit || base != p.base && p.base != ""
 		p.Commit, p.base = commit, base
 	}
