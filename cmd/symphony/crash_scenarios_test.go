@@ -285,6 +285,18 @@ var crashScenarios = []crashScenario{
 		play: comesBackPlay,
 	},
 	{
+		// The pull request is closed while the issue waits for an agent, and is then merged. The state of merged issues is not a terminal one.
+		name: "merged elsewhere", accepted: true, issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Backlog", keeps: true,
+		recounted: true, again: []string{"pass:feedback.", "pass:tracker.Move.", "pass:state.AddCommand."},
+		play: mergedPlay,
+	},
+	{
+		// The same, where that state is a terminal one.
+		name: "merged", accepted: true, issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Done",
+		recounted: true, again: []string{"pass:feedback.", "pass:tracker.Move.", "pass:state.AddCommand."},
+		play: mergedPlay,
+	},
+	{
 		// A process that a dead worker left can't be killed for a while.
 		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
 		deaths: 1, exits: []int{1}, needs: canFreeze,
@@ -434,12 +446,35 @@ func comesBackPlay(c *crashScene) {
 	c.passes("answered again", answered(2))
 }
 
+// mergedPlay closes the pull request of an issue that has come back, which holds the issue, and merges it.
+func mergedPlay(c *crashScene) {
+	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\n"+
+		"feedback: {state: In Progress, merged_state: "+c.ends+"}\nhooks:\n")
+	deliveredPlay(c)
+	c.handedOver()
+	c.order("pause")
+	look := func(until func() bool) func() bool {
+		return func() bool {
+			test.Must(query(c.path("state"), `DELETE FROM meta WHERE key = 'feedback_read_at'`))
+			return until()
+		}
+	}
+	change := func(change func(*githubtest.Pull)) { c.must(c.github.EditPull(c.t.Context(), 1, change)) }
+	change(func(p *githubtest.Pull) { p.Conflict = true })
+	c.passes("it comes back", look(func() bool { return c.state() == "In Progress" }))
+	change(func(p *githubtest.Pull) { p.State = "closed" })
+	c.passes("held", look(func() bool { return c.state() == "Human Review" && c.claim() == "held pull_request_closed" }))
+	change(func(p *githubtest.Pull) { p.Merged = true })
+	c.passes("merged", look(func() bool { return c.ended() && c.claim() == "" && c.number(`SELECT ended FROM watches`) == 1 }))
+	c.order("resume")
+}
+
 // checkHandedOver checks that an issue whose agent asks for it was handed over by one comment, about a verified commit.
 func (c *crashScene) checkHandedOver() {
 	c.t.Helper()
 	if strings.Contains(c.issue, "tool hand_over") {
 		about := slices.DeleteFunc(c.comments(), func(one lineartest.Comment) bool { return !strings.HasPrefix(one.Body, "**Handed over**") })
-		test.Equal(c.t, "comments about it", len(about), 1+2*c.number(`SELECT count(*) FROM watches`))
+		test.Equal(c.t, "comments about it", len(about), 1+c.number(`SELECT coalesce(sum(json_array_length(watch, '$.history') * (NOT ended)), 0) FROM watches`))
 		head := c.git("--git-dir", c.path("remote"), "rev-parse", "symphony/ABC-1")
 		test.Contains(c.t, "the comment", about[0].Body, "Verified "+head[:12]+": `git show HEAD:work.txt`")
 	}
@@ -457,7 +492,7 @@ func (c *crashScene) checkRemote() {
 	refs := c.git("--git-dir", remote, "for-each-ref", "--format=%(refname) %(subject)")
 	test.Equal(c.t, "the commits of the branch", log, "work on it\nfirst")
 	test.Equal(c.t, "the references", refs, "refs/heads/main first\nrefs/heads/symphony/ABC-1 work on it")
-	if pulls := c.github.Pulls(c.t.Context()); len(pulls) != 1 || pulls[0].State != "open" {
+	if pulls := c.github.Pulls(c.t.Context()); len(pulls) != 1 || pulls[0].State != "open" && !pulls[0].Merged {
 		c.t.Errorf("the pull requests are %+v", pulls)
 	}
 	mirrors := c.glob("ws", ".symphony", "mirrors", "*")

@@ -140,6 +140,7 @@ func (d Desk) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watc
 			if err := d.Tracker.Move(ctx, issue.ID, d.Handoff); err != nil {
 				return err
 			}
+			crash.At("feedback.returned")
 		}
 		return d.hold(ctx, w, issue, reconcile.HoldPullClosed, "its pull request was closed without a merge")
 	case w.Rework != nil && !w.Rework.Moved && w.Ours(): // this was interrupted
@@ -153,8 +154,14 @@ func (d Desk) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watc
 	return nil
 }
 
-// merged moves the issue of a merged pull request on, and ends its hold.
+// merged ends the hold of the issue of a merged pull request, and moves the issue on.
 func (d Desk) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) error {
+	if w.Claim != "" {
+		retry := reconcile.Command{Verb: reconcile.VerbRetry, IssueID: w.IssueID, Identifier: w.Identifier, CreatedAt: d.Now()}
+		if _, err := d.DB.Operator.AddCommand(ctx, retry); err != nil {
+			return err
+		}
+	}
 	to := d.Feedback.MergedState
 	if cameBack {
 		to = cmp.Or(to, d.Handoff) // there is nothing to work on any more
@@ -163,15 +170,10 @@ func (d Desk) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) err
 		if err := d.Tracker.Move(ctx, w.IssueID, to); err != nil {
 			return err
 		}
+		crash.At("feedback.merged")
 	}
 	w.Ended = true
-	if w.Claim == "" {
-		return nil
-	}
-	_, err := d.DB.Operator.AddCommand(ctx, reconcile.Command{
-		Verb: reconcile.VerbRetry, IssueID: w.IssueID, Identifier: w.Identifier, CreatedAt: d.Now(),
-	})
-	return err
+	return nil
 }
 
 // look finds out whether an open pull request brings its issue back.
@@ -229,6 +231,7 @@ func (d Desk) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile.Wa
 			return err
 		}
 	}
+	crash.At("feedback.reran")
 	w.RerunAt = d.Now()
 	return d.save(ctx, w)
 }
