@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -10,7 +11,8 @@ import (
 type Forge struct {
 	Name string // what people call it, for messages
 	// Open opens a pull request for a branch that was pushed. None is opened if the branch has an open one, or if a person has merged or
-	// closed one at the commit, or if the base contains the commit; so it may be repeated.
+	// closed one at the commit, or if the base contains the commit; so it may be repeated. The error wraps ErrNoBranch if there is no such
+	// branch.
 	Open func(ctx context.Context, n NewPull) (OpenedPull, error)
 	// Number returns the number of the pull request with an address; 0 if it is not one of this repository.
 	Number func(address string) int
@@ -38,6 +40,9 @@ const (
 	MaxReviews        = 30       // of a pull request: the newest ones
 	MaxReviewComments = 20       // of a review: the first ones
 )
+
+// ErrNoBranch is wrapped by the error of a pull request whose branch does not exist.
+var ErrNoBranch = errors.New("the branch does not exist")
 
 // CodeForgeMoved is the code of the error that the repository has another name or owner than the workflow says.
 const CodeForgeMoved = "forge_moved"

@@ -116,18 +116,30 @@ func (w *workspaceStep) branch(ctx context.Context) (name string, last reconcile
 	return name, reconcile.Delivered{Commit: last.Commit}, err // the new address may lead to the same repository
 }
 
-// deliver pushes the commits of the workspace, stores what was pushed, and opens a pull request if the workflow wants that.
+// deliver pushes the commits of the workspace, stores what was pushed, and opens a pull request if the workflow wants that. A branch that
+// someone has deleted before it had a pull request is pushed again.
 func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryResult, err error) {
 	branch, last, err := w.branch(ctx)
 	if err != nil {
 		return result, err
 	}
-	repository := w.Config.Repository.Repository
 	w.rec.phase(ctx, reconcile.DeliveringWork)
 	env, err := w.gitEnv(ctx)
 	if err != nil {
 		return result, err
 	}
+	result, err = w.deliverSince(ctx, branch, last, env)
+	if errors.Is(err, reconcile.ErrNoBranch) {
+		result, err = w.deliverSince(ctx, branch, reconcile.Delivered{}, env)
+	}
+	return result, err
+}
+
+// deliverSince delivers to a branch what was not delivered there last.
+func (w *workspaceStep) deliverSince(
+	ctx context.Context, branch string, last reconcile.Delivered, env []string,
+) (result reconcile.DeliveryResult, err error) {
+	repository := w.Config.Repository.Repository
 	answer, err := w.host.Deliver(ctx, host.DeliverRequest{
 		Repository: repository, Branch: branch, Delivered: last.Commit,
 		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env,

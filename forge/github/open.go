@@ -36,6 +36,8 @@ func (h hub) open(ctx context.Context, n reconcile.NewPull) (opened reconcile.Op
 		switch {
 		case refused("No commits between"):
 			return opened, nil
+		case refused("head invalid"):
+			return opened, errors.Join(wrong, reconcile.ErrNoBranch)
 		case !refused("pull request already exists"): // or else another has just opened it, so the list contains it now
 			opened.URL, opened.Opened = made.URL, wrong == nil
 			return opened, wrong

@@ -69,12 +69,18 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// lull reports whether nothing is killed for a while, so that issues are handed over.
+func lull() bool { return time.Now().Unix()%20 >= 11 }
+
 // killer hits one process after another. Before it returns it continues every process that it has stopped.
 func (c *checker) killer(ctx context.Context) error {
 	random := c.random("killer")
 	var stopped sync.WaitGroup
 	defer stopped.Wait()
 	for pause(ctx, time.Duration(50+random.IntN(700))*time.Millisecond) {
+		if lull() {
+			continue
+		}
 		list, err := c.processes()
 		if err != nil {
 			return err
@@ -118,7 +124,7 @@ func (c *checker) striker(ctx context.Context) error {
 			return nil
 		case <-c.remote.ended:
 		}
-		if random.IntN(6) > 0 {
+		if random.IntN(6) > 0 || lull() {
 			continue
 		}
 		pause(ctx, time.Duration(random.IntN(40))*time.Millisecond)
@@ -153,7 +159,7 @@ func (c *checker) hit(ctx context.Context, p process, sig syscall.Signal, frozen
 // until doom has finished with the command.
 func (c *checker) doom(ctx context.Context, cmd *exec.Cmd, args []string) (wait func()) {
 	// This choice does not use the seed, because the order of the commands depends on the scheduling.
-	if !c.killing.Load() || rand.IntN(3) > 0 {
+	if !c.killing.Load() || rand.IntN(3) > 0 || lull() {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
