@@ -64,7 +64,7 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		body := describe(ts, githubTracker{s}, rest[0], rest[1])
 		ts.Check(s.Edit(rest[0], func(i *githubtest.Issue) { i.Body = body }))
 	case "rename":
-		ts.Check(s.Rename(s.Repository, rest[0]))
+		ts.Check(s.Rename(append([]string{s.Repository}, rest...)[len(rest)-1], rest[len(rest)-1])) // from its first name, unless there are two
 	case "read":
 		i, err := s.Issue(rest[0])
 		ts.Check(err)
@@ -109,6 +109,10 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		}))
 	case "conflict":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Conflict = true }))
+	case "draft":
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Draft = !p.Draft }))
+	case "retarget":
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Base = rest[1] }))
 	case "merge":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.State, p.Merged = "closed", true }))
 	case "reopen":
