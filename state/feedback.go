@@ -11,21 +11,25 @@ const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHE
 	coalesce(c.status, ''),
 	coalesce((SELECT nullif(delivery, '') ->> '$.handover.blocked' FROM runs AS r WHERE r.issue_id = d.issue_id
 		ORDER BY id DESC LIMIT 1), '') <> '',
-	coalesce(w.watch, '')`
+	CASE WHEN w.pull_request IS NULL THEN '' WHEN ` + same + ` THEN w.watch
+		ELSE json_object('told', json_extract(w.watch, '$.told')) END`
+
+// same holds if what is known is about the present pull request. After a push its address is not known again yet. What was told about
+// another one of the issue is known, because that may be opened again.
+const same = `d.pull_request IN ('', w.pull_request)`
 
 func watchFields(w *reconcile.Watch) []any {
 	return append(append([]any{&w.IssueID, &w.Identifier}, deliveredFields(&w.Delivered)...), &w.Claim, &w.Blocked, jsonOf(w))
 }
 
-// watched joins what was delivered with what is known of its pull request. After a push the address is not known again yet.
-const watched = ` FROM deliveries AS d LEFT JOIN claims AS c USING (issue_id)
-	LEFT JOIN watches AS w ON w.issue_id = d.issue_id AND d.pull_request IN ('', w.pull_request)
+// watched joins what was delivered with what is known of its pull request.
+const watched = ` FROM deliveries AS d LEFT JOIN claims AS c USING (issue_id) LEFT JOIN watches AS w ON w.issue_id = d.issue_id
 	WHERE (d.pull_request <> '' OR w.issue_id IS NOT NULL)`
 
 // Watches returns what is known of the pull requests of which something is still expected.
 func (s Store) Watches(ctx context.Context) ([]reconcile.Watch, error) {
 	return readAll(ctx, s.conn, "read the pull requests to watch", watchFields,
-		`SELECT `+watchColumns+watched+` AND coalesce(w.ended, 0) = 0 ORDER BY d.issue_id`)
+		`SELECT `+watchColumns+watched+` AND NOT coalesce(w.ended AND `+same+`, 0) ORDER BY d.issue_id`)
 }
 
 // Watch returns what is known of the pull request of an issue; false if it has none.

@@ -328,11 +328,10 @@ func (r round) causes() (list []string) {
 
 // rounds reads all rounds, and checks that each has causes of its own, and that none is forgotten.
 func (c *checker) rounds(ctx context.Context) (list []round) {
-	type key struct{ issue, address string }
-	told, latest, seen := map[key][]string{}, map[key]time.Time{}, map[key][]string{}
+	told, latest, seen := map[string][]string{}, map[string]time.Time{}, map[string][]string{} // by issue
 	for _, row := range c.query(ctx, `SELECT id || '|' || issue_id || '|' || pull_request || '|' || watch FROM chaos_watches ORDER BY id`) {
 		w := strings.SplitN(row, "|", 4)
-		k := key{w[1], w[2]}
+		k := w[1]
 		var now reconcile.Watch
 		stage.Must(json.Unmarshal([]byte(w[3]), &now))
 		for _, cause := range told[k] {

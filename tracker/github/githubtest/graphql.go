@@ -330,7 +330,7 @@ func (c *call) pullNode(r *repository, p *pull) node {
 	})
 	reviews := connection{}
 	for i, r := range p.Reviews {
-		reviews = append(reviews, r.node(int64(i)))
+		reviews = append(reviews, r.node(int64(1000*p.Number+i)))
 	}
 	return node{
 		"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "number": p.Number, "url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
