@@ -429,6 +429,10 @@ func (c *checker) checkFeedback(ctx context.Context) {
 		if j.pull.State != "open" || j.Claim != "" || j.named.State != "Human Review" {
 			continue
 		}
+		if n%2 == 1 { // the agent answers without a commit, so that the causes stay
+			text := "```agent\n" + c.expand("MOVE", j.named.Identifier) + "\n```\n"
+			stage.Must(c.tracker.Edit(j.named.Identifier, func(i *lineartest.Issue) { i.Description = &text }))
+		}
 		switch p := j.pull; n % 7 {
 		case 0:
 			f.end(p.Number, true)
