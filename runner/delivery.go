@@ -117,35 +117,35 @@ func (w *workspaceStep) branch(ctx context.Context) (name string, last reconcile
 }
 
 // deliver pushes the commits of the workspace, stores what was pushed, and opens a pull request if the workflow wants that. A branch that
-// someone has deleted before it had a pull request is pushed again.
-func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryResult, err error) {
+// someone has deleted before it had a pull request is pushed again. head is the newest commit of the workspace.
+func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryResult, head string, err error) {
 	branch, last, err := w.branch(ctx)
 	if err != nil {
-		return result, err
+		return result, "", err
 	}
 	w.rec.phase(ctx, reconcile.DeliveringWork)
 	env, err := w.gitEnv(ctx)
 	if err != nil {
-		return result, err
+		return result, "", err
 	}
-	result, err = w.deliverSince(ctx, branch, last, env)
+	result, head, err = w.deliverSince(ctx, branch, last, env)
 	if errors.Is(err, reconcile.ErrNoBranch) {
-		result, err = w.deliverSince(ctx, branch, reconcile.Delivered{}, env)
+		result, head, err = w.deliverSince(ctx, branch, reconcile.Delivered{}, env)
 	}
-	return result, err
+	return result, head, err
 }
 
 // deliverSince delivers to a branch what was not delivered there last.
 func (w *workspaceStep) deliverSince(
 	ctx context.Context, branch string, last reconcile.Delivered, env []string,
-) (result reconcile.DeliveryResult, err error) {
+) (result reconcile.DeliveryResult, head string, err error) {
 	repository := w.Config.Repository.Repository
 	answer, err := w.host.Deliver(ctx, host.DeliverRequest{
 		Repository: repository, Branch: branch, Delivered: last.Commit,
 		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env,
 	})
 	if err != nil {
-		return result, err
+		return result, "", err
 	}
 	if answer.Commits == 0 {
 		w.Log.Info("nothing to push")
@@ -158,7 +158,7 @@ func (w *workspaceStep) deliverSince(
 	if err == nil && w.wantsPullRequest(last) {
 		result.PullRequest, err = w.openPullRequest(ctx, last, env)
 	}
-	return result, err
+	return result, answer.Commit, err
 }
 
 // wantsPullRequest reports whether a pull request is to be opened for what was pushed last. With handoff.state it is part of a handover.
@@ -244,13 +244,14 @@ func (w *workspaceStep) deliverAfterRun(ctx context.Context) {
 func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (err error) {
 	handover := w.rec.get().Delivery.Handover
 	var result reconcile.DeliveryResult
+	head := ""
 	if delivers {
-		result, err = w.deliver(ctx)
+		result, head, err = w.deliver(ctx)
 	}
 	result.Handover = handover
 	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })
 	if err == nil && handover.Waits() {
-		err = w.handOver(ctx, *handover)
+		err = w.handOver(ctx, *handover, head)
 	}
 	w.rec.change(func(r *reconcile.Run) { r.Delivery.Done = err == nil })
 	return err

@@ -134,14 +134,17 @@ func (t *turnLoop) checkMove(ctx context.Context, tool reconcile.AgentTool, args
 }
 
 // handOver comments on the issue and moves it. Each step is stored before the next one, and is not repeated. A person who has moved the
-// issue meanwhile has decided: it stays where it is.
-func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover) error {
+// issue meanwhile has decided: it stays where it is. head is the commit that is handed over, if it was looked for.
+func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover, head string) error {
 	last, _, err := w.Journal.Delivered(ctx, w.run.IssueID)
 	if err != nil {
 		return err
 	}
-	if !h.Delivers {
+	switch {
+	case !h.Delivers:
 		last = reconcile.Delivered{}
+	case head != "" && head != last.Commit: // nothing was pushed, because the base contains it
+		last = reconcile.Delivered{Commit: head}
 	}
 	if w.unproven(&h, last.Commit) {
 		return notProven(h, last.Commit)
@@ -216,7 +219,7 @@ func handoverText(h reconcile.Handover, last reconcile.Delivered) string {
 		return "**Blocked**" + quotation(h.Blocked)
 	}
 	words := "**Handed over**"
-	if last.Commit != "" {
+	if last.Branch != "" {
 		words += fmt.Sprintf("\n\nBranch `%s`, commit `%.12s`.", last.Branch, last.Commit)
 	}
 	if last.PullRequest != "" {
