@@ -19,7 +19,9 @@ func TestEveryFieldIsStored(t *testing.T) {
 		populate(t, reflect.ValueOf(v).Elem(), new(int))
 	}
 	c.Issue.Malformed, r.Issue.Malformed = "", ""       // such an issue is never claimed
-	c.Issue.PullRequest, r.Issue.PullRequest = nil, nil // it is asked for again
+	for _, i := range []*reconcile.Issue{&c.Issue, &r.Issue} { // they are asked for again
+		i.PullRequest, i.OtherPull, i.PullsUnread = nil, nil, false
+	}
 	c.Version, c.UpdatedAt = 0, epoch
 	fresh := r
 	fresh.Phase, fresh.Outcome, fresh.Settled, fresh.ReapTries = reconcile.Starting, "", false, 0
