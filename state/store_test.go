@@ -18,7 +18,7 @@ func TestEveryFieldIsStored(t *testing.T) {
 	for _, v := range []any{&c, &r} {
 		populate(t, reflect.ValueOf(v).Elem(), new(int))
 	}
-	c.Issue.Malformed, r.Issue.Malformed = "", ""       // such an issue is never claimed
+	c.Issue.Malformed, r.Issue.Malformed = "", ""              // such an issue is never claimed
 	for _, i := range []*reconcile.Issue{&c.Issue, &r.Issue} { // they are asked for again
 		i.PullRequest, i.OtherPull, i.PullsUnread = nil, nil, false
 	}
