@@ -99,7 +99,7 @@ func (r *Rework) Causes() string {
 	return strings.Join(list, "; ")
 }
 
-// Verb says what the author does, after the author's name.
+// Verb returns the words that follow the author's name in a sentence about the review.
 func (r Review) Verb() string {
 	if r.State == reviewChanges {
 		return "asks for changes"
