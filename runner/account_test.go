@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -137,10 +138,12 @@ func TestUsageInOrder(t *testing.T) {
 	test.Equal(t, "tokens", r.get().Tokens.Total, 2)
 }
 
-// Tokens that could not be stored are stored with the outcome.
-func TestUsageStoredLater(t *testing.T) {
+// Tokens that could not be stored are stored with the outcome, which waits for them.
+func TestUsageStoredLater(t *testing.T) { synctest.Test(t, usageStoredLater) }
+
+func usageStoredLater(t *testing.T) {
 	m := newMemory()
-	m.fails["Thread"] = 1
+	m.fails["Thread"] = 2
 	w, _ := bare(m)
 	j := w.newJob(reconcile.Run{}, nil)
 	j.rec.storeTokens(t.Context(), usageSession{used: func() int64 { return 50 }})

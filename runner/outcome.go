@@ -89,8 +89,10 @@ func (j *job) conclude(run context.Context) error {
 	defer cancel()
 	var last error
 	for {
-		j.rec.retryTokens(ctx)
-		err := j.Journal.Finish(ctx, j.Now(), j.rec.get())
+		err := j.rec.retryTokens(ctx)
+		if err == nil {
+			err = j.Journal.Finish(ctx, j.Now(), j.rec.get())
+		}
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return err
 		}

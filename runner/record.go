@@ -156,13 +156,17 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 // storeTokens stores the token totals of the agent's threads, and computes what this run has used: totals of a resumed thread include
 // those of earlier runs. It reads the totals itself, so that of two calls at once the later one stores the newer totals.
 func (r *record) storeTokens(ctx context.Context, session agent.Session) {
+	r.warn("tokens not stored", r.tryTokens(ctx, session))
+}
+
+func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 	r.count.Lock()
 	defer r.count.Unlock()
 	ctx = context.WithoutCancel(ctx)
 	run := r.get()
 	byThread := session.UsageByThread()
 	if len(byThread) == 0 {
-		return
+		return nil
 	}
 	r.unstored = session
 	for id, u := range byThread {
@@ -170,16 +174,13 @@ func (r *record) storeTokens(ctx context.Context, session agent.Session) {
 		if !known {
 			var err error
 			if base, _, err = r.Journal.Thread(ctx, id); err != nil {
-				r.Log.Warn("thread not read", "thread_id", id, "error", err)
-				return // if the total were stored now, it would be unknown what earlier runs had used
+				return err // if the total were stored now, it would be unknown what earlier runs had used
 			}
 			r.base[id] = base
 		}
 		total := reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
 		if err := r.Journal.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.Now()); err != nil {
-			// The run must not count them either, because the next run on the thread will.
-			r.Log.Warn("thread not stored", "thread_id", id, "error", err)
-			return
+			return err // the run must not count them either, because the next run on the thread will
 		}
 		r.used[id] = total.Since(base)
 	}
@@ -190,16 +191,18 @@ func (r *record) storeTokens(ctx context.Context, session agent.Session) {
 	r.unstored = nil
 	r.change(func(run *reconcile.Run) { run.Tokens = sum })
 	r.checkBudget(ctx)
+	return nil
 }
 
 // retryTokens stores the totals that could not be stored before, for instance because the disk was full.
-func (r *record) retryTokens(ctx context.Context) {
+func (r *record) retryTokens(ctx context.Context) error {
 	r.count.Lock()
 	session := r.unstored
 	r.count.Unlock()
-	if session != nil {
-		r.storeTokens(ctx, session)
+	if session == nil {
+		return nil
 	}
+	return r.tryTokens(ctx, session)
 }
 
 // shareFault stores the fault of the account that ended the run. It is called before the outcome is stored, so that no pass

@@ -170,7 +170,7 @@ func (d Desk) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) err
 		if err := d.Tracker.Move(ctx, w.IssueID, to); err != nil {
 			return err
 		}
-		crash.At("feedback.merged")
+		crash.At("feedback.done")
 	}
 	w.Ended = true
 	return nil
