@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -22,6 +24,11 @@ const decideUsage = `
 REQUEST is an id that symphony ps shows, such as ABC-7.3. ABC-7 alone means the issue's first request: the command prints
 it in full and, on a terminal, asks for your decision. The agent gets the decision within a second.`
 
+const decideSeveral = `
+
+With several requests, or those of the issues that --filter keeps as symphony ps does, the command prints each in full and
+asks once; without a terminal it needs --yes. It goes on when one fails, and exits 0 only if all are decided.`
+
 const answerUsage = `
 
 Give one TEXT or --choice for each question. Separate several options of one question by commas. An empty TEXT skips an
@@ -31,21 +38,22 @@ processes can't see it; separate several by NUL bytes.`
 
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "approve", Usage: "allow what an agent asks for", UsageText: usageText("approve", "REQUEST") + decideUsage,
-		Description: exampleText("symphony approve ABC-7.3", "symphony approve ABC-7.3 --for-session"),
-		Flags:       decideFlags(&cli.BoolFlag{Name: "for-session", Usage: "also allow similar requests until this agent ends"}),
-		Action:      func(c *cli.Context) error { return decide(c, w, requests.Approval(c.Bool("for-session"))) },
+		Name: "approve", Usage: "allow what an agent asks for", UsageText: usageText("approve", "REQUEST...") + decideUsage + decideSeveral,
+		Description: exampleText("symphony approve ABC-7.3", "symphony approve ABC-7.3 --for-session", "symphony approve --filter text=npm"),
+		Flags:       severalFlags[requests.JSON](&cli.BoolFlag{Name: "for-session", Usage: "also allow similar requests until this agent ends"}),
+		Action:      decideEach(w, operate.VerbApprove, func(c *cli.Context) requests.Decision { return requests.Approval(c.Bool("for-session")) }),
 	}
 }
 
 func denyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "deny", Usage: "refuse what an agent asks for; it continues without", UsageText: usageText("deny", "REQUEST") + decideUsage,
-		Description: exampleText("symphony deny ABC-7.3 --reason 'leave the lock file alone'"),
-		Flags:       decideFlags(&cli.StringFlag{Name: "reason", Usage: "`TEXT` for the run's log; the agent does not see it"}),
-		Action: func(c *cli.Context) error {
-			return decide(c, w, requests.Decision{How: reconcile.DecideDeny, Reason: c.String("reason")})
-		},
+		Name: "deny", Usage: "refuse what an agent asks for; it continues without",
+		UsageText:   usageText("deny", "REQUEST...") + decideUsage + decideSeveral,
+		Description: exampleText("symphony deny ABC-7.3 --reason 'leave the lock file alone'", "symphony deny ABC-7.3 ABC-9.1"),
+		Flags:       severalFlags[requests.JSON](&cli.StringFlag{Name: "reason", Usage: "`TEXT` for the run's log; the agent does not see it"}),
+		Action: decideEach(w, operate.VerbDeny, func(c *cli.Context) requests.Decision {
+			return requests.Decision{How: reconcile.DecideDeny, Reason: c.String("reason")}
+		}),
 	}
 }
 
@@ -54,11 +62,14 @@ func answerCommand(w *term.Env) *cli.Command {
 		Name: "answer", Usage: "answer an agent's question", UsageText: usageText("answer", `REQUEST "TEXT"...`) + decideUsage + answerUsage,
 		Description: exampleText("symphony answer ABC-7.4 'the second one'", "symphony answer ABC-7.4 --choice 2",
 			"pass show npm | symphony answer ABC-7.5 --stdin"),
-		Flags: decideFlags(
+		Flags: workflowFlags(jsonFlags[requests.JSON](
 			&cli.IntSliceFlag{Name: "choice", Usage: "the `N`th option instead of a text; repeat it for each question"},
 			&cli.BoolFlag{Name: "stdin", Usage: "read the TEXT from stdin"},
-		),
+		)...),
 		Action: func(c *cli.Context) error {
+			if c.NArg() == 0 {
+				return exit.Usage("answer: REQUEST is missing")
+			}
 			d := requests.Decision{How: reconcile.DecideAnswer, Choices: c.IntSlice("choice"), Texts: c.Args().Tail()}
 			if c.Bool("stdin") {
 				input, err := io.ReadAll(w.Stdin)
@@ -70,27 +81,24 @@ func answerCommand(w *term.Env) *cli.Command {
 			if len(d.Texts) > 0 && len(d.Choices) > 0 {
 				return exit.Usage("answer: TEXT and --choice cannot be combined; a TEXT may be the label of an option")
 			}
-			return decide(c, w, d)
+			p, err := openProject(w, c, "")
+			if err != nil {
+				return err
+			}
+			return decide(c, w, p, c.Args().First(), d)
 		},
 	}
 }
 
-func decideFlags(more ...cli.Flag) []cli.Flag {
-	return workflowFlags(jsonFlags[requests.JSON](more...)...)
+// decideEach is the action of a command that decides one request or several alike.
+func decideEach(w *term.Env, verb reconcile.Verb, decision func(*cli.Context) requests.Decision) cli.ActionFunc {
+	return onIssues(w, func(c *cli.Context, p *project.Project, ref string) error { return decide(c, w, p, ref, decision(c)) },
+		func(c *cli.Context) (operate.Command, error) {
+			return operate.Command{Verb: verb, Decision: decision(c)}, nil
+		})
 }
 
-func decide(c *cli.Context, w *term.Env, d requests.Decision) error {
-	switch {
-	case c.NArg() == 0:
-		return exit.Usage("%s: REQUEST is missing", c.Command.Name)
-	case c.NArg() > 1 && d.How != reconcile.DecideAnswer:
-		return exit.Usage("%s: unexpected argument %q; give the workflow with -w", c.Command.Name, c.Args().Get(1))
-	}
-	p, err := openProject(w, c, "")
-	if err != nil {
-		return err
-	}
-	ref := c.Args().First()
+func decide(c *cli.Context, w *term.Env, p *project.Project, ref string, d requests.Decision) error {
 	p, _ = agents.ProjectOf(c.Context, p, ref)
 	db, err := requests.Open(c.Context, p)
 	if err != nil {
@@ -101,12 +109,9 @@ func decide(c *cli.Context, w *term.Env, d requests.Decision) error {
 	if err != nil {
 		return err
 	}
-	if missing := d.Incomplete(r, named); missing != nil {
+	if missing := d.Incomplete(r, named || c.Bool("yes")); missing != nil {
 		if w.OnTerminal() || !w.JSON {
-			fmt.Fprintln(w.Stdout, w.Bold(text.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
-			if r.Outside {
-				fmt.Fprintln(w.Stdout, "  "+w.Red("runs outside the sandbox"))
-			}
+			render.RequestHead(w, r)
 			render.Request(w, r)
 		}
 		if !w.OnTerminal() {

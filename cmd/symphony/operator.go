@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -24,17 +23,16 @@ import (
 )
 
 func holdCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbHold, "start no further run of an issue; its current run continues",
-		"The issue stays held until symphony retry, or until it reaches a terminal state.", "ISSUE")
+	return issueCommand(w, reconcile.VerbHold, "start no further run of an issue; its current run continues",
+		"The issue stays held until symphony retry, or until it reaches a terminal state.", "symphony hold ABC-7 ABC-8")
 }
 
 func retryCommand(w *term.Env) *cli.Command {
-	cmd := verbCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now",
-		"It is for a held or waiting issue, which starts even while the project is blocked or its budget is used up.", "ISSUE")
-	cmd.Flags = append(cmd.Flags,
+	return issueCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now",
+		"It is for a held or waiting issue, which starts even while the project is blocked or its budget is used up.",
+		"symphony retry --filter status=held",
 		&cli.BoolFlag{Name: "fresh", Usage: "also start a new codex conversation, in the same workspace"},
 		&cli.BoolFlag{Name: "host-is-gone", Usage: "the host of its last run is gone for good: start it on another one, without the work there"})
-	return cmd
 }
 
 func pauseCommand(w *term.Env) *cli.Command {
@@ -56,49 +54,77 @@ A changed WORKFLOW.md does the same, but does not end the wait for a limit of co
 while the project is blocked.`)
 }
 
-// verbCommand returns a command that stores a verb and runs the pass that applies it. Its argument is an issue, or none.
-func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string, names ...string) *cli.Command {
-	name, arguments, example := string(verb), "[WORKFLOW]", "symphony "+string(verb)
-	if len(names) > 0 {
-		arguments, example = "ISSUE "+arguments, example+" ABC-7"
-	}
+// verbCommand returns a command about the project that stores a verb and runs the pass that applies it.
+func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string) *cli.Command {
+	name := string(verb)
 	return &cli.Command{
-		Name: name, Usage: usage, UsageText: usageText(name, arguments), Description: description + "\n\n" + exampleText(example),
+		Name: name, Usage: usage, UsageText: usageText(name, "[WORKFLOW]"), Description: description + "\n\n" + exampleText("symphony "+name),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
-		Action: onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
-			command := operate.Command{Verb: verb, Issue: strings.Join(args, ""), Fresh: c.Bool("fresh")}
-			if c.Bool("host-is-gone") {
-				command.Verb = reconcile.VerbHostGone
-			}
-			return render.Apply(c.Context, w, p, command)
+		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+			return render.Apply(c.Context, w, p, operate.Command{Verb: verb})
 		}),
 	}
 }
 
-func runCommand(w *term.Env) *cli.Command {
+// issueCommand is verbCommand for a command about issues.
+func issueCommand(w *term.Env, verb reconcile.Verb, usage, description, example string, more ...cli.Flag) *cli.Command {
+	name := string(verb)
+	order := func(c *cli.Context) (operate.Command, error) {
+		if c.Bool("host-is-gone") {
+			return operate.Command{Verb: reconcile.VerbHostGone, Fresh: c.Bool("fresh")}, nil
+		}
+		return operate.Command{Verb: verb, Fresh: c.Bool("fresh")}, nil
+	}
 	return &cli.Command{
-		Name: "run", Usage: "start one issue now, and follow its run",
-		UsageText: usageText("run", "ISSUE [WORKFLOW]"),
+		Name: name, Usage: usage, UsageText: usageText(name, "ISSUE... [WORKFLOW]"),
+		Description: description + severalUsage + "\n\n" + exampleText("symphony "+name+" ABC-7", example),
+		Flags:       severalFlags[pass.ResultJSON](append([]cli.Flag{fieldsFlag()}, more...)...),
+		Action: onIssues(w, func(c *cli.Context, p *project.Project, issue string) error {
+			command, _ := order(c)
+			command.Issue = issue
+			return render.Apply(c.Context, w, p, command)
+		}, order),
+	}
+}
+
+func runCommand(w *term.Env) *cli.Command {
+	order := func(c *cli.Context) (operate.Command, error) {
+		model := c.String("model")
+		if c.IsSet("model") && !workflow.IsWord(model) {
+			return operate.Command{}, exit.Usage("run: --model: %q is not the name of a model", model)
+		}
+		return operate.Command{Verb: operate.VerbRun, Model: model}, nil
+	}
+	return &cli.Command{
+		Name: "run", Usage: "start one issue now, and follow its run; or start several",
+		UsageText: usageText("run", "ISSUE... [WORKFLOW]"),
 		Description: "It starts the issue even if it waits for a slot or a retry, a pull request of another account closes it, or the\n" +
 			"project is blocked, but not while it is paused. It prints what the agent does until the run ends, and exits 1 if the run\n" +
-			"did not succeed. Ctrl-C ends the command, not the run.\n\n" +
-			exampleText("symphony run ABC-7"),
-		Flags: workflowFlags(fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "use the model `NAME` in this run"}),
-		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			if model := c.String("model"); c.IsSet("model") && !workflow.IsWord(model) {
-				return exit.Usage("run: --model: %q is not the name of a model", model)
+			"did not succeed. Ctrl-C ends the command, not the run. With several issues or --json it does not follow the runs." + severalUsage + "\n\n" +
+			exampleText("symphony run ABC-7", "symphony run ABC-7 ABC-8 --yes"),
+		Flags: severalFlags[pass.ResultJSON](fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "use the model `NAME` in this run"}),
+		Action: onIssues(w, func(c *cli.Context, p *project.Project, issue string) error {
+			command, err := order(c)
+			if err != nil {
+				return err
 			}
-			return runIssue(c.Context, w, p, args[0], c.String("model"))
-		}),
+			return runIssue(c.Context, w, p, issue, command.Model)
+		}, order),
 	}
 }
 
 // runIssue starts an issue and follows its run until it ends. A signal ends this command, not the run.
 func runIssue(ctx context.Context, w *term.Env, p *project.Project, ref, model string) error {
 	r, err := operate.StartIssue(ctx, p, ref, model)
-	printPass(w, r.Pass)
-	if err != nil {
+	if !w.JSON {
+		printPass(w, r.Pass)
+	}
+	switch {
+	case err != nil:
 		return err
+	case w.JSON:
+		w.PrintJSON(r.JSON())
+		return nil
 	}
 	for _, line := range r.Effect {
 		fmt.Fprintln(w.Stderr, "symphony: "+text.Visible(line))
@@ -125,29 +151,37 @@ func printPass(w *term.Env, r pass.Result) {
 }
 
 func deliverCommand(w *term.Env) *cli.Command {
+	order := func(c *cli.Context) (operate.Command, error) {
+		command := operate.Command{Verb: reconcile.VerbDeliver, NoWait: c.Bool("no-wait")}
+		if !c.Bool("unverified") {
+			return command, nil
+		}
+		u, err := user.Current()
+		if err == nil {
+			command.Unverified = u.Username
+		}
+		return command, err
+	}
 	return &cli.Command{
 		Name: "deliver", Usage: "push the commits of an issue now, without an agent",
-		UsageText: usageText("deliver", "ISSUE [WORKFLOW]"),
+		UsageText: usageText("deliver", "ISSUE... [WORKFLOW]"),
 		Description: `If WORKFLOW.md has repository.url, each run delivers its own commits. If that fails, passes try again after 10 s, 20 s, 40 s
-and so on; this command tries now. It also delivers a held issue, which stays held. Exit code 1: it was not delivered.
+and so on; this command tries now. It also delivers a held issue, which stays held. Exit code 1: it was not delivered.` + severalUsage + `
 
-` + exampleText("symphony deliver ABC-7"),
-		Flags: workflowFlags(jsonFlags[pass.ResultJSON](
+` + exampleText("symphony deliver ABC-7", "symphony deliver --filter status=undelivered"),
+		Flags: severalFlags[pass.ResultJSON](
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
 			&cli.BoolFlag{Name: "unverified", Usage: "hand the issue over although verify has not passed; the comment says so, with your name"},
 			fieldsFlag(),
-		)...),
-		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			command := operate.Command{Verb: reconcile.VerbDeliver, Issue: args[0]}
-			if c.Bool("unverified") {
-				u, err := user.Current()
-				if err != nil {
-					return err
-				}
-				command.Unverified = u.Username
+		),
+		Action: onIssues(w, func(c *cli.Context, p *project.Project, issue string) error {
+			command, err := order(c)
+			if err != nil {
+				return err
 			}
+			command.Issue = issue
 			return deliver(c.Context, w, p, command, !c.Bool("no-wait"))
-		}),
+		}, order),
 	}
 }
 
@@ -195,40 +229,41 @@ func deliver(ctx context.Context, w *term.Env, p *project.Project, command opera
 func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "stop", Usage: "hold an issue and end its run, or end every run",
-		UsageText: usageText("stop", "ISSUE|--all [WORKFLOW]"),
+		UsageText: usageText("stop", "ISSUE...|--all [WORKFLOW]"),
 		Description: `It waits until the run has ended, and prints the outcome. A worker has ten seconds to end its agent, and hooks.timeout_ms
 more for after_run. The workspace stays. The issue is held until symphony retry. --all holds no issue: it pauses the
 project, so that no new run starts until symphony resume.
 
-Exit code 1: something is still running; the output names it. 4: another pass has the lock; the next pass applies the command.
+Exit code 1: something is still running; the output names it. 4: another pass has the lock; the next pass applies the command.` + severalUsage + `
 
 Example:
 
     symphony stop ABC-7
     symphony stop --all`,
-		Flags: workflowFlags(jsonFlags[operate.StopJSON](
+		Flags: severalFlags[operate.StopJSON](
 			&cli.BoolFlag{Name: "all", Usage: "pause the project and end every run"},
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
 			fieldsFlag(),
-		)...),
+		),
 		Action: func(c *cli.Context) error { return stopAction(c, w) },
 	}
 }
 
 func stopAction(c *cli.Context, w *term.Env) error {
-	var names []string
 	switch name := c.Args().First(); {
-	case !c.Bool("all") && name == "":
-		return exit.Usage("stop: ISSUE or --all is missing")
-	case !c.Bool("all"):
-		names = []string{"ISSUE"}
-	case name != "": // the workflow; an issue beside --all is a mistake
-		if _, err := os.Stat(w.Absolute(name)); err != nil {
+	case c.Bool("all") && c.IsSet("filter"):
+		return exit.Usage("stop: --filter and --all cannot be combined")
+	case c.Bool("all"):
+		if _, err := os.Stat(w.Absolute(name)); name != "" && err != nil { // the workflow; an issue beside --all is a mistake
 			return exit.Usage("stop: ISSUE and --all cannot be combined, and there is no workflow %q", name)
 		}
+		return onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+			return render.Stop(c.Context, w, p, operate.StopOptions{NoWait: c.Bool("no-wait")})
+		})(c)
+	case name == "" && !c.IsSet("filter"):
+		return exit.Usage("stop: ISSUE or --all is missing")
 	}
-	return onProject(w, names, func(c *cli.Context, p *project.Project, args []string) error {
-		id := strings.Join(args, "")
+	return onIssues(w, func(c *cli.Context, p *project.Project, id string) error {
 		if _, isAgent := agents.ProjectOf(c.Context, p, id); isAgent {
 			if c.Bool("no-wait") || w.JSON {
 				return exit.Usage("stop: %s is an agent: --no-wait and --json are only for issues", id)
@@ -236,6 +271,8 @@ func stopAction(c *cli.Context, w *term.Env) error {
 			return stopAgent(c.Context, w, id)
 		}
 		return render.Stop(c.Context, w, p, operate.StopOptions{Issue: id, NoWait: c.Bool("no-wait")})
+	}, func(c *cli.Context) (operate.Command, error) {
+		return operate.Command{Verb: reconcile.VerbStop, NoWait: c.Bool("no-wait")}, nil
 	})(c)
 }
 

@@ -137,7 +137,11 @@ func selectJSON(c *cli.Context, w *term.Env) (err error) {
 	case jq != "" && template != "":
 		return exit.Usage("%s: --jq and --template cannot be combined", name)
 	}
-	known := v.document(c.Args().First()).fields()
+	verb := c.Args().First()
+	if takesSeveral(w, c) {
+		verb = severalName
+	}
+	known := v.document(verb).fields()
 	for _, field := range v.fields {
 		if !slices.Contains(known, field) {
 			return exit.Usage("%s: unknown field %q of --json%s; there are %s",

@@ -146,14 +146,14 @@ func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow st
 	if _, isAddress := text.IssueAddress(last); isAddress {
 		return args, ""
 	}
-	if _, err := os.Stat(w.Absolute(last)); err == nil && !issueShaped(last) || strings.ContainsAny(last, "/.") {
+	if _, err := os.Stat(w.Absolute(last)); !issueShaped(last) && (err == nil || strings.ContainsAny(last, "/.")) {
 		return args[:len(args)-1], last
 	}
 	return args, ""
 }
 
-// issueShaped reports whether a name looks like ABC-7: then it names the issue, not a folder of that name such as a workspace.
+// issueShaped reports whether a name looks like ABC-7 or task-7.1: then it names the issue, not a folder of that name such as a workspace.
 func issueShaped(name string) bool {
 	team, number, ok := strings.Cut(name, "-")
-	return ok && team != "" && number != "" && strings.Trim(number, "0123456789") == ""
+	return ok && team != "" && !strings.Contains(team, "/") && number != "" && strings.Trim(number, "0123456789.") == ""
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -26,6 +27,9 @@ type Command struct {
 	Fresh bool   // of a retry: the agent starts a new thread
 	// Unverified is of deliver: the account whose user hands the issue over although verify has not passed; empty for others.
 	Unverified string
+	Model      string            // of run: instead of the workflow's; empty for that
+	NoWait     bool              // of stop and deliver, in Do and Each: do not wait until the run has ended
+	Decision   requests.Decision // of approve, deny and answer, whose Issue names a request
 }
 
 func (c Command) delivers() bool {
@@ -41,9 +45,10 @@ type Result struct {
 	Effect []string
 	// Unscheduled: the command needs another pass, and no schedule runs one.
 	Unscheduled bool
-	stored      bool         // for the next pass, unless this one has applied it
-	RunID       string       // the run that works on the issue now, of StartIssue and Deliver
-	Stopped     []StoppedRun // of Stop
+	stored      bool               // for the next pass, unless this one has applied it
+	RunID       string             // the run that works on the issue now, of StartIssue and Deliver
+	Stopped     []StoppedRun       // of Stop
+	Decided     *reconcile.Request // of approve, deny and answer
 }
 
 // Err is an exit.Only if the next pass still has to apply the command because this one had errors.
@@ -86,8 +91,11 @@ func (r Result) Lines(now time.Time) []string {
 	return append(list, r.Next()...)
 }
 
-// JSON is the document of the command: the pass, and of stop also the runs that were stopped.
+// JSON is the document of the command: the request, or the pass, and of stop also the runs that were stopped.
 func (r Result) JSON() any {
+	if r.Decided != nil {
+		return requests.NewJSON(*r.Decided)
+	}
 	if r.Verb == reconcile.VerbStop || r.Verb == reconcile.VerbStopAll {
 		return StopJSON{r.Pass.JSON(), append([]StoppedRun{}, r.Stopped...)}
 	}
@@ -280,7 +288,7 @@ func StartIssue(ctx context.Context, p *project.Project, ref, model string) (r R
 	if err != nil {
 		return r, err
 	}
-	r = Result{Verb: "run"}
+	r = Result{Verb: VerbRun}
 	r.Pass, err = pass.Run(ctx, p, pass.Options{
 		Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Model: model, Stays: true, LockTimeout: project.CommandPatience,
 	})

@@ -89,6 +89,17 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) (re
 	return DecideIn(ctx, p, db, ref, d)
 }
 
+// Named returns the request that ref names, or the first one of the issue that ref names.
+func Named(ctx context.Context, p *project.Project, ref string, how reconcile.RequestDecision) (r reconcile.Request, err error) {
+	db, err := Open(ctx, p)
+	if err != nil {
+		return r, err
+	}
+	defer db.Close()
+	r, _, err = Find(ctx, p, db, ref, how)
+	return r, err
+}
+
 // DecideIn is Decide with the open database of the project.
 func DecideIn(ctx context.Context, p *project.Project, db *state.DB, ref string, d Decision) (reconcile.Request, error) {
 	r, named, err := Find(ctx, p, db, ref, d.How)

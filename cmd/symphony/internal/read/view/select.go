@@ -121,6 +121,9 @@ func (s Selection) keeps(r Row) bool {
 	return true
 }
 
+// CompareRows orders rows by one of SortKeys.
+func CompareRows(key string, a, b Row) int { return Selection{sort: key}.compare(a, b) }
+
 // compare orders rows: those of more tokens and of longer ago first.
 func (s Selection) compare(a, b Row) int {
 	switch s.sort {

@@ -117,6 +117,14 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 	}
 }
 
+// RequestHead prints which request it is, and whether what it asks for runs outside the sandbox.
+func RequestHead(w *term.Env, r reconcile.Request) {
+	fmt.Fprintln(w.Stdout, w.Bold(text.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
+	if r.Outside {
+		fmt.Fprintln(w.Stdout, "  "+w.Red("runs outside the sandbox"))
+	}
+}
+
 // Request prints everything that is stored of a request.
 func Request(w *term.Env, r reconcile.Request) {
 	out := func(label, value string) {

@@ -2,6 +2,7 @@ package top
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -9,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -29,8 +31,13 @@ func keys() []key {
 		{"a", "answer", "what its agent asks, in full: approve it, deny it, or answer it", true},
 		{"s", "stop", "end its run and hold it: symphony stop", true},
 		{"r", "retry", "start it again: symphony retry", true},
+		{"space", "mark", "mark it: a, s, r, h and v are then about all marked issues; escape unmarks them", true},
+		{"h", "hold", "start no further run of it: symphony hold", true},
+		{"v", "deliver", "push its commits: symphony deliver", true},
 		{"o", "open", "its page in the browser: symphony open", true},
 		{"/", "filter", "show only the rows with these words; escape ends the filter", false},
+		{"t", "", "sort by status, issue, title, time or tokens", false},
+		{"p", "", "pause or resume the project of the selected issue", false},
 		{"?", "help", "this help", false},
 		{"q", "quit", "quit; so does Ctrl-C", false},
 		{"up, down", "", "move; so do k, j, PgUp, PgDn, Home and End", false},
@@ -66,7 +73,7 @@ func (m model) press(msg tea.KeyPressMsg) (model, tea.Cmd) {
 			m.note = note{lines: []string{"nothing was changed"}}
 			return m, nil
 		}
-		return m.start(m.question.command)
+		return m.start(m.question.commands...)
 	case helping:
 		m.mode = listing
 		return m, nil
@@ -107,7 +114,7 @@ func (m model) pressInList(name string) (model, tea.Cmd) {
 		m.at++
 	case "pgup", "ctrl+b":
 		m.at -= page
-	case "pgdown", "ctrl+f", "space":
+	case "pgdown", "ctrl+f":
 		m.at += page
 	case "home", "g":
 		m.at = 0
@@ -116,7 +123,12 @@ func (m model) pressInList(name string) (model, tea.Cmd) {
 	case "/":
 		m.mode = filtering
 	case "esc":
+		m.marks = nil
 		return m.filtered(""), nil
+	case "t":
+		m.order = view.SortKeys[(max(slices.Index(view.SortKeys, m.order), 0)+1)%len(view.SortKeys)]
+		m.note = note{lines: []string{"sorted by " + m.order}}
+		return m.arrange(), nil
 	case "?":
 		m.mode = helping
 	default:
@@ -142,29 +154,57 @@ func (m model) act(name string, r row) (model, tea.Cmd) {
 		return m, m.effects.show(m.command(r, "diff"))
 	case "a":
 		return m.answer(r)
-	case "s":
-		effect := "It"
-		if hasRun(r) {
-			effect = "Its run ends, and it"
+	case "s", "r", "h", "v":
+		verb := map[string]string{"s": "stop", "r": "retry", "h": "hold", "v": "deliver"}[name]
+		commands, asked := m.commands(verb), m.marked()
+		if name != "s" && len(asked) < 2 {
+			return m.start(commands...)
 		}
-		m.mode = asking
-		m.question = question{
-			fmt.Sprintf("Stop %s? %s is held until you retry it. [y]es, [N]o: ", r.Identifier, effect), m.command(r, "stop"),
-		}
-	case "r":
-		return m.start(m.command(r, "retry"))
+		m.mode, m.question = asking, question{askText(verb, asked), commands}
 	case "o":
 		return m.start(m.command(r, "open"))
+	case "space":
+		m.marks = maps.Clone(m.marks)
+		if m.marks == nil {
+			m.marks = map[string]bool{}
+		}
+		m.marks[r.key()] = !m.marks[r.key()]
+		m.at++
+	case "p":
+		verb := "pause"
+		if r.overview.Paused {
+			verb = "resume"
+		}
+		r.Identifier = ""
+		return m.start(m.command(r, verb))
 	}
 	return m, nil
+}
+
+// askText is the question before a command about rows.
+func askText(verb string, rows []row) string {
+	names, effect := strings.Join(text.Map(rows, func(r row) string { return r.Identifier }), ", "), ""
+	switch {
+	case verb != "stop":
+	case len(rows) > 1:
+		effect = " Their runs end, and they are held until you retry them."
+	case hasRun(rows[0]):
+		effect = " Its run ends, and it is held until you retry it."
+	default:
+		effect = " It is held until you retry it."
+	}
+	return fmt.Sprintf("%s %s?%s [y]es, [N]o: ", strings.ToUpper(verb[:1])+verb[1:], names, effect)
 }
 
 func hasRun(r row) bool {
 	return r.Status == reconcile.StatusRunning || r.Status == reconcile.StatusNeedsAnswer
 }
 
-// answer starts the command that shows the first request of the issue in full and asks for the decision.
+// answer starts the command that shows the first request of the issue in full and asks for the decision, or of all marked issues.
 func (m model) answer(r row) (model, tea.Cmd) {
+	if len(m.marked()) > 1 {
+		return m, tea.Sequence(text.Map(m.commands("approve"), func(c command) tea.Cmd { return m.effects.show(c) })...)
+	}
 	requests := r.overview.Requests
 	i := slices.IndexFunc(requests, func(q view.RequestRow) bool { return q.Request.IssueID == r.IssueID })
 	if i < 0 {
@@ -178,9 +218,13 @@ func (m model) answer(r row) (model, tea.Cmd) {
 	return m, m.effects.show(m.command(r, verb))
 }
 
-// start starts a command in the background.
-func (m model) start(c command) (model, tea.Cmd) {
-	m.running++
-	m.note = note{command: c.String(), lines: []string{"running …"}}
-	return m, m.effects.run(c)
+// start starts commands in the background.
+func (m model) start(commands ...command) (model, tea.Cmd) {
+	var list []tea.Cmd
+	for _, c := range commands {
+		m.running++
+		m.note = note{command: c.String(), lines: []string{"running …"}}
+		list = append(list, m.effects.run(c))
+	}
+	return m, tea.Batch(list...)
 }

@@ -28,6 +28,9 @@ type model struct {
 	at    int   // the index of the selected row
 	first int   // the index of the row that is drawn first
 
+	marks map[string]bool // the marked rows, by their keys
+	order string          // of view.SortKeys
+
 	mode     mode
 	filter   string
 	question question // that mode asking asks
@@ -45,9 +48,10 @@ type effects struct {
 	show func(command) tea.Cmd
 }
 
-// command is one of symphony's commands about an issue.
+// command is one of symphony's commands about issues of a project, or about the project.
 type command struct {
-	verb, issue    string
+	verb           string
+	issues         []string
 	words          []string // as an operator types them
 	path, stateDir string   // of the project's workflow and its state directory
 }
@@ -72,8 +76,8 @@ const (
 
 // question is asked before a command that ends something.
 type question struct {
-	text    string
-	command command
+	text     string
+	commands []command
 }
 
 // note is what is said about a command.
@@ -88,6 +92,8 @@ type row struct {
 	view.Row
 	overview *view.Overview
 }
+
+func (r row) key() string { return r.overview.Project.StateDir + "\n" + r.IssueID }
 
 type (
 	readMsg struct {
@@ -171,15 +177,11 @@ func (m model) arrange() model {
 			}
 		}
 	}
-	slices.SortStableFunc(m.rows, func(a, b row) int {
-		return cmp.Compare(slices.Index(view.Statuses, a.Status), slices.Index(view.Statuses, b.Status))
-	})
+	slices.SortStableFunc(m.rows, func(a, b row) int { return view.CompareRows(cmp.Or(m.order, view.SortKeys[0]), a.Row, b.Row) })
 	if selected.overview == nil {
 		return m
 	}
-	dir := selected.overview.Project.StateDir
-	same := slices.IndexFunc(m.rows, func(r row) bool { return r.IssueID == selected.IssueID && r.overview.Project.StateDir == dir })
-	if same >= 0 {
+	if same := slices.IndexFunc(m.rows, func(r row) bool { return r.key() == selected.key() }); same >= 0 {
 		m.at = same
 	}
 	return m
@@ -217,10 +219,35 @@ func (m model) selected() (row, bool) {
 	return m.rows[m.at], true
 }
 
-// command is a command of symphony about an issue. The state directory is named only where the command would not find it.
-func (m model) command(r row, verb string, flags ...string) command {
+// marked returns the marked rows that the filter accepts, or else the selected one.
+func (m model) marked() []row {
+	list := text.Filter(m.rows, func(r row) bool { return m.marks[r.key()] })
+	if r, ok := m.selected(); ok && len(list) == 0 {
+		list = []row{r}
+	}
+	return list
+}
+
+// commands are the commands about the marked issues, one for each project.
+func (m model) commands(verb string) (list []command) {
+	for i := range m.overviews {
+		own := text.Filter(m.marked(), func(r row) bool { return r.overview == &m.overviews[i] })
+		if names := text.Map(own, func(r row) string { return r.Identifier }); len(names) > 0 {
+			list = append(list, m.command(own[0], verb, names[1:]...))
+		}
+	}
+	return list
+}
+
+// command is a command of symphony about an issue, and more words: flags or other issues. A row without an identifier stands for its
+// project. The state directory is named only where the command would not find it.
+func (m model) command(r row, verb string, more ...string) command {
 	p := r.overview.Project
-	c := command{verb, r.Identifier, append([]string{verb, r.Identifier}, flags...), p.WorkflowPath, p.StateDir}
+	issues := text.Filter(append([]string{r.Identifier}, more...), func(s string) bool { return s != "" && !strings.HasPrefix(s, "--") })
+	c := command{verb, issues, text.Filter(append([]string{verb, r.Identifier}, more...), func(s string) bool { return s != "" }), p.WorkflowPath, p.StateDir}
+	if len(issues) > 1 && verb != "approve" { // top has asked
+		c.words = append(c.words, "--yes")
+	}
 	if p.WorkflowPath != "" {
 		c.words = append(c.words, "-w", p.WorkflowPath)
 	}

@@ -47,7 +47,7 @@ func press(m model, names ...string) model {
 	special := map[string]tea.KeyPressMsg{
 		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown},
 		"pgup": {Code: tea.KeyPgUp}, "pgdown": {Code: tea.KeyPgDown}, "home": {Code: tea.KeyHome}, "end": {Code: tea.KeyEnd},
-		"backspace": {Code: tea.KeyBackspace},
+		"backspace": {Code: tea.KeyBackspace}, "space": {Code: tea.KeySpace, Text: " "},
 	}
 	for _, name := range names {
 		msg, ok := special[name]
@@ -181,7 +181,7 @@ func TestFilter(t *testing.T) {
 func TestCommands(t *testing.T) {
 	for key, want := range map[string]string{
 		"enter": "symphony show WEB-1", "l": "symphony logs WEB-1", "d": "symphony diff WEB-1",
-		"r": "symphony retry WEB-1", "o": "symphony open WEB-1", "y": "",
+		"r": "symphony retry WEB-1", "h": "symphony hold WEB-1", "v": "symphony deliver WEB-1", "p": "symphony pause", "o": "symphony open WEB-1", "y": "",
 	} {
 		m, s := newModel()
 		m = press(read(m, overview("shop", issue("held", "WEB-1"))), key)
@@ -205,7 +205,7 @@ func TestCommands(t *testing.T) {
 	test.Contains(t, "another one", got[1], "--state-dir")
 	// Without a row no key does anything.
 	m, s = newModel()
-	press(read(m), "enter", "l", "d", "a", "s", "r", "o")
+	press(read(m), "enter", "l", "d", "a", "s", "r", "o", "h", "v", "p", "space")
 	if len(s.run)+len(s.shown) > 0 {
 		t.Error(s)
 	}
@@ -243,6 +243,48 @@ func TestAnswer(t *testing.T) {
 	test.Contains(t, "the screen", m.View().Content, "WEB-3 asks nothing")
 }
 
+// Space marks issues. The keys that act are then about all marked ones that are shown: one command for each project, after a question.
+func TestMarks(t *testing.T) {
+	m, s := newModel()
+	m = send(m, readMsg{[]view.Overview{
+		overview("api", issue("held", "API-1"), issue("running", "API-2")), overview("shop", issue("held", "WEB-1"), issue("held", "WEB-2")),
+	}, nil})
+	m = press(m, "space", "space", "j", "space")
+	test.Contains(t, "the screen", m.View().Content, "* WEB-1", ">*API-2", "3 marked")
+	m = press(m, "r")
+	test.Contains(t, "the screen", m.View().Content, "Retry API-1, WEB-1, API-2? [y]es, [N]o:")
+	m = press(m, "n")
+	test.Equal(t, "the commands", s.run, nil)
+	m = press(m, "r", "y")
+	test.Equal(t, "the commands", s.run, []string{
+		"symphony retry API-1 API-2 --yes -w /home/u/api/WORKFLOW.md --state-dir /states/api",
+		"symphony retry WEB-1 -w /home/u/shop/WORKFLOW.md --state-dir /states/shop",
+	})
+	test.Equal(t, "how many commands run", m.running, 2)
+	// An issue that the filter hides is left out. Requests are shown and asked about by the command itself.
+	m = press(m, "/", "a", "p", "i", "-", "enter", "a")
+	test.Equal(t, "the commands", s.shown, []string{"symphony approve API-1 API-2 -w /home/u/api/WORKFLOW.md --state-dir /states/api"})
+	// Escape unmarks.
+	m = press(m, "esc", "esc", "G", "h")
+	test.Equal(t, "the last command", s.run[2:], []string{"symphony hold API-2 -w /home/u/api/WORKFLOW.md --state-dir /states/api"})
+	test.Lacks(t, "the screen", m.View().Content, "marked")
+}
+
+// t sorts, and the selection stays on its issue. p pauses the selected project, or resumes it.
+func TestSortAndPause(t *testing.T) {
+	m, s := newModel()
+	v := overview("shop", issue("held", "WEB-10"), issue("running", "WEB-2"), issue("running", "WEB-1"))
+	m = press(read(m, v), "t")
+	test.Equal(t, "the rows", order(m), "WEB-1 WEB-2 > WEB-10")
+	test.Contains(t, "the screen", m.View().Content, "sorted by issue")
+	m = press(m, "t", "t", "t", "t")
+	test.Equal(t, "the rows", order(m), "> WEB-10 WEB-2 WEB-1")
+	v.Paused = true
+	press(read(press(m, "p"), v), "p")
+	const where = " -w /home/u/shop/WORKFLOW.md --state-dir /states/shop"
+	test.Equal(t, "the commands", s.run, []string{"symphony pause" + where, "symphony resume" + where})
+}
+
 func TestHelp(t *testing.T) {
 	m, s := newModel()
 	m = press(read(m, many(1)), "?")
@@ -268,7 +310,7 @@ func TestFits(t *testing.T) {
 			rows = append(rows, r)
 		}
 		m = send(m, readMsg{[]view.Overview{overview("a", rows...), overview("b", rows...)}, nil})
-		keys := rapid.SampledFrom([]string{"down", "end", "/", "a", "enter", "esc", "?", "s", "y"})
+		keys := rapid.SampledFrom([]string{"down", "end", "/", "a", "enter", "esc", "?", "s", "y", "space", "h"})
 		m = press(m, rapid.SliceOfN(keys, 0, 6).Draw(t, "keys")...)
 		text := m.View().Content
 		lines := strings.Split(text, "\n")

@@ -125,8 +125,14 @@ func (m model) body(w *term.Env) []string {
 	shown := lines[:1:1]
 	for i := m.first; i < min(len(m.rows), m.first+m.space()); i++ {
 		line := lines[i+1]
+		if rest, fits := strings.CutPrefix(line, "  "); fits && m.marks[m.rows[i].key()] {
+			line = "* " + rest
+		}
 		if i == m.at {
 			line = bare[i+1]
+			if rest, fits := strings.CutPrefix(line, "> "); fits && m.marks[m.rows[i].key()] {
+				line = ">*" + rest
+			}
 			if blanks := m.width - term.Cells(line); w.Colour && blanks > 0 {
 				line += strings.Repeat(" ", blanks)
 			}
@@ -158,6 +164,8 @@ func (m model) foot(w *term.Env) []string {
 		return append(lines, "/"+text.Visible(m.filter)+w.Paint("7", " ")+w.Dim("  enter keeps the filter, escape ends it"))
 	case m.mode == helping:
 		return append(lines, w.Dim("any key returns"))
+	case len(m.marks) > 0 && len(m.marked()) > 1:
+		lines = append(lines, w.Yellow(fmt.Sprintf("%d marked", len(m.marked())))+w.Dim("  s, r, h, v and a are about all of them; escape unmarks"))
 	case m.filter != "":
 		lines = append(lines, w.Yellow("/"+text.Visible(m.filter))+w.Dim(fmt.Sprintf("  %s; escape ends the filter", m.counts())))
 	}

@@ -5,6 +5,7 @@ package top
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -85,7 +86,7 @@ func (r *runner) background(c command) tea.Cmd {
 			defer r.wait.Done()
 		}
 		lines, err := r.carryOut(context.WithoutCancel(r.ctx), c)
-		if err != nil {
+		if told := new(exit.Only); err != nil && !errors.As(err, told) {
 			known := exit.From(err)
 			lines = append(lines, known.Error(), known.Hint)
 		}
@@ -94,14 +95,9 @@ func (r *runner) background(c command) tea.Cmd {
 }
 
 func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err error) {
-	p, isAgent := project.New(r.env.Environment().Silent(), c.path, c.stateDir), false
-	if c.verb == "stop" {
-		p, isAgent = agents.ProjectOf(ctx, p, c.issue)
-	}
-	var result operate.Result
-	switch {
-	case c.verb == "open":
-		address, err := operate.Address(ctx, p, c.issue, false)
+	p := project.New(r.env.Environment().Silent(), c.path, c.stateDir)
+	if c.verb == "open" {
+		address, err := operate.Address(ctx, p, c.issues[0], false)
 		if err != nil {
 			return nil, err
 		}
@@ -110,18 +106,28 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 			lines = []string{term.NoDisplay}
 		}
 		return append([]string{address}, lines...), err
-	case isAgent:
-		ended, err := agents.Stop(ctx, p.Env, c.issue)
-		return []string{c.issue + " has ended: " + string(ended.Outcome)}, err
-	case c.verb == "stop":
-		result, err = operate.Stop(ctx, p, operate.StopOptions{Issue: c.issue, Ended: func(line string) { lines = append(lines, line) }})
-	default:
-		result, err = operate.Apply(ctx, p, operate.Command{Verb: reconcile.Verb(c.verb), Issue: c.issue})
 	}
-	if err == nil {
-		lines, err = slices.Concat(result.Lines(p.Env.Now()), lines), result.Err()
+	targets := text.Map(c.issues, func(name string) operate.Target { return operate.Target{Project: p, Name: name} })
+	if len(targets) == 0 {
+		targets = []operate.Target{{Project: p}}
 	}
-	return lines, err
+	if _, isAgent := agents.ProjectOf(ctx, p, targets[0].Name); isAgent && c.verb == "stop" && len(targets) == 1 {
+		ended, err := agents.Stop(ctx, p.Env, targets[0].Name)
+		return []string{targets[0].Name + " has ended: " + string(ended.Outcome)}, err
+	}
+	done := 0
+	results := operate.Each(ctx, targets, operate.Command{Verb: reconcile.Verb(c.verb)}, func(result operate.TargetResult) {
+		lines = append(lines, result.Lines...)
+		if e := result.Error; e != nil {
+			lines = append(lines, e.Error(), e.Hint)
+		} else {
+			done++
+		}
+	})
+	if len(results) > 1 {
+		lines = append(lines, fmt.Sprintf("%d of %d done", done, len(results)))
+	}
+	return lines, operate.ExitCode(results)
 }
 
 // foreground gives the terminal to a command until it ends.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -71,15 +72,15 @@ func aboutRequest(r *http.Request, verb reconcile.Verb, d requests.Decision) ord
 }
 
 func approval(r *http.Request, p parameters) (order, error) {
-	return aboutRequest(r, verbApprove, requests.Approval(p.ForSession)), nil
+	return aboutRequest(r, operate.VerbApprove, requests.Approval(p.ForSession)), nil
 }
 
 func denial(r *http.Request, p parameters) (order, error) {
-	return aboutRequest(r, verbDeny, requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}), nil
+	return aboutRequest(r, operate.VerbDeny, requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}), nil
 }
 
 func reply(r *http.Request, p parameters) (order, error) {
-	o := aboutRequest(r, verbAnswer, requests.Decision{How: reconcile.DecideAnswer, Texts: p.Texts, Choices: p.Choices})
+	o := aboutRequest(r, operate.VerbAnswer, requests.Decision{How: reconcile.DecideAnswer, Texts: p.Texts, Choices: p.Choices})
 	switch {
 	case len(p.Texts) > 0 && len(p.Choices) > 0:
 		return o, badRequest("texts and choices cannot be combined; a text may be the label of an option")

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -95,16 +96,16 @@ func TestActionOrders(t *testing.T) {
 		{"/api/v1/ABC-1/stop", "", issue(reconcile.VerbStop, "ABC-1")},
 		{"/api/v1/ABC-1/retry", "{}", issue(reconcile.VerbRetry, "ABC-1")},
 		{"/api/v1/a%2Fb%20c/hold", "", issue(reconcile.VerbHold, "a/b c")},
-		{at + "approve", "", about(verbApprove, approve)},
-		{at + "approve", `{"for_session":true}`, about(verbApprove, session)},
-		{at + "approve", "for_session=true", about(verbApprove, session)},
-		{at + "deny", "reason=-+no%0Ano", about(verbDeny, deny("- no\nno"))},
-		{at + "deny", `{"reason":"no"}`, about(verbDeny, deny("no"))},
-		{at + "answer", "choice=2&choice=1", about(verbAnswer, requests.Decision{How: reconcile.DecideAnswer, Choices: []int{2, 1}})},
-		{at + "answer", `{"texts":["one\n","--two"]}`, about(verbAnswer, texts("one\n", "--two"))},
-		{at + "answer", "text=hunter2&text=", about(verbAnswer, texts("hunter2", ""))},
+		{at + "approve", "", about(operate.VerbApprove, approve)},
+		{at + "approve", `{"for_session":true}`, about(operate.VerbApprove, session)},
+		{at + "approve", "for_session=true", about(operate.VerbApprove, session)},
+		{at + "deny", "reason=-+no%0Ano", about(operate.VerbDeny, deny("- no\nno"))},
+		{at + "deny", `{"reason":"no"}`, about(operate.VerbDeny, deny("no"))},
+		{at + "answer", "choice=2&choice=1", about(operate.VerbAnswer, requests.Decision{How: reconcile.DecideAnswer, Choices: []int{2, 1}})},
+		{at + "answer", `{"texts":["one\n","--two"]}`, about(operate.VerbAnswer, texts("one\n", "--two"))},
+		{at + "answer", "text=hunter2&text=", about(operate.VerbAnswer, texts("hunter2", ""))},
 		// The form of a page: an option, an own text beside options, two of several, nothing for an optional question.
-		{at + "answer", "questions=4&answer-0=Red&text-0=&text-1=my%0D%0Aown&answer-2=a&answer-2=b&back=/", about(verbAnswer, texts("Red", "my\nown", "a, b", ""))},
+		{at + "answer", "questions=4&answer-0=Red&text-0=&text-1=my%0D%0Aown&answer-2=a&answer-2=b&back=/", about(operate.VerbAnswer, texts("Red", "my\nown", "a, b", ""))},
 	} {
 		w := post(s, c.path, c.body)
 		if w.Code != http.StatusOK && w.Code != http.StatusSeeOther {

@@ -23,13 +23,8 @@ type order struct {
 	decision requests.Decision // about a request
 }
 
-// Verbs that are no commands to the planner.
-const (
-	verbPass    reconcile.Verb = "tick"
-	verbApprove reconcile.Verb = "approve"
-	verbDeny    reconcile.Verb = "deny"
-	verbAnswer  reconcile.Verb = "answer"
-)
+// verbPass is a pass.
+const verbPass reconcile.Verb = "tick"
 
 // String is the order as an operator types it, without answers, which may be secret.
 func (o order) String() string {
@@ -60,26 +55,17 @@ type outcome struct {
 func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error) {
 	var r operate.Result
 	var err error
-	switch o.verb {
-	case verbApprove, verbDeny, verbAnswer:
-		p, _ = agents.ProjectOf(ctx, p, o.ref)
-		decided, err := requests.Decide(ctx, p, o.ref, o.decision)
-		if err != nil {
-			return outcome{}, err
-		}
-		lines, note := requests.Describe(decided)
-		return outcome{lines: append(lines, note), document: requests.NewJSON(decided)}, nil
-	case verbPass:
+	if o.verb == verbPass {
 		r.Pass, err = pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, LockTimeout: project.CommandPatience})
-	case reconcile.VerbStop:
-		if _, isAgent := agents.ProjectOf(ctx, p, o.ref); isAgent {
+	} else {
+		owner, isAgent := agents.ProjectOf(ctx, p, o.ref)
+		switch {
+		case isAgent && o.verb == reconcile.VerbStop:
 			return outcome{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
+		case isAgent && o.decision.How != "":
+			p = owner
 		}
-		r, err = operate.Stop(ctx, p, operate.StopOptions{Issue: o.ref, NoWait: true})
-	case reconcile.VerbDeliver, reconcile.VerbVerify:
-		r, err = operate.Deliver(ctx, p, operate.Command{Verb: o.verb, Issue: o.ref})
-	default:
-		r, err = operate.Apply(ctx, p, operate.Command{Verb: o.verb, Issue: o.ref})
+		r, err = operate.Do(ctx, p, operate.Command{Verb: o.verb, Issue: o.ref, NoWait: true, Decision: o.decision})
 	}
 	if err != nil {
 		return outcome{}, err

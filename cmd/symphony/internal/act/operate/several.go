@@ -1,0 +1,170 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Verbs that are no commands to the planner.
+const (
+	VerbRun     reconcile.Verb = "run"
+	VerbApprove reconcile.Verb = "approve"
+	VerbDeny    reconcile.Verb = "deny"
+	VerbAnswer  reconcile.Verb = "answer"
+)
+
+// Do carries out any command about one issue, request or project. Unless NoWait is set, it waits for the runs that it stops and for
+// deliveries.
+func Do(ctx context.Context, p *project.Project, c Command) (r Result, err error) {
+	switch c.Verb {
+	case VerbRun:
+		return StartIssue(ctx, p, c.Issue, c.Model)
+	case VerbApprove, VerbDeny, VerbAnswer:
+		r = Result{Verb: c.Verb}
+		decided, err := requests.Decide(ctx, p, c.Issue, c.Decision)
+		if err == nil {
+			lines, note := requests.Describe(decided)
+			r.Applied, r.Decided, r.Effect = true, &decided, slices.DeleteFunc(append(lines, note), func(s string) bool { return s == "" })
+		}
+		return r, err
+	case reconcile.VerbStop, reconcile.VerbStopAll:
+		var ended []string
+		r, err = Stop(ctx, p, StopOptions{Issue: c.Issue, NoWait: c.NoWait, Ended: func(line string) { ended = append(ended, line) }})
+		r.Effect = append(r.Effect, ended...)
+		return r, err
+	case reconcile.VerbDeliver, reconcile.VerbVerify:
+		if r, err = Deliver(ctx, p, c); err != nil || c.NoWait {
+			return r, err
+		}
+		run, err := pass.WaitForRun(ctx, p, r.RunID)
+		if err == nil && (run.Outcome != reconcile.Succeeded || run.Delivery.Handover.Refused()) {
+			err = reconcile.NewError(cmp.Or(run.ErrorCode, run.Delivery.Code, "verify_failed"), run.Identifier+" was not delivered",
+				"symphony show "+run.Identifier+" explains it")
+		}
+		return r, err
+	default:
+		return Apply(ctx, p, c)
+	}
+}
+
+// Target is an issue or a request of a project.
+type Target struct {
+	Project *project.Project
+	Name    string // the issue or the request
+}
+
+// Several is what a command with several issues prints with --json.
+type Several struct {
+	Results []TargetResult `json:"results"`
+}
+
+// TargetResult is what became of a command about one of several targets.
+type TargetResult struct {
+	Project string `json:"project"` // the name of the folder of WORKFLOW.md
+	Name    string `json:"name"`    // the issue or the request, as the command was given it
+	// Outcome is done, failed, or stored: then the next pass applies the command.
+	Outcome Outcome          `json:"outcome"`
+	RunID   *string          `json:"run_id"` // of the run that was started
+	Lines   []string         `json:"lines"`  // what was done, in sentences
+	Error   *reconcile.Error `json:"error"`
+
+	code int
+}
+
+// Outcome is what became of a command.
+type Outcome string
+
+// The outcomes.
+const (
+	OutcomeDone   Outcome = "done"
+	OutcomeStored Outcome = "stored"
+	OutcomeFailed Outcome = "failed"
+)
+
+// fail makes the result one that failed, with an error that names its target.
+func (r *TargetResult) fail(err error) {
+	e := *exit.From(err)
+	if !strings.Contains(e.Message, r.Name) {
+		e.Message = r.Name + ": " + e.Message
+	}
+	r.Error, r.Outcome, r.code = &e, OutcomeFailed, cmp.Or(exit.Code(&e), exit.Failed)
+}
+
+// Each carries out a command about each of the targets, whatever becomes of the others, and returns the results in the order of the
+// targets. It calls tell with each as soon as it is known. Runs are stopped all at once, because each may take its time to end.
+func Each(ctx context.Context, targets []Target, c Command, tell func(TargetResult)) []TargetResult {
+	results := make([]TargetResult, len(targets))
+	var telling sync.Mutex
+	one := func(i int) {
+		result := doOne(ctx, targets[i], c)
+		telling.Lock()
+		defer telling.Unlock()
+		results[i] = result
+		tell(result)
+	}
+	var running sync.WaitGroup
+	for i := range targets {
+		if c.Verb == reconcile.VerbStop && !c.NoWait {
+			running.Go(func() { one(i) })
+		} else {
+			one(i)
+		}
+	}
+	running.Wait()
+	return results
+}
+
+func doOne(ctx context.Context, t Target, c Command) TargetResult {
+	out := TargetResult{Project: t.Project.Name(), Name: t.Name, Outcome: OutcomeDone, Lines: []string{}}
+	if ctx.Err() != nil {
+		out.fail(reconcile.NewError("canceled", "ended by a signal before "+t.Name, "repeat the command"))
+		return out
+	}
+	p := project.New(t.Project.Env, t.Project.Path, t.Project.StateDir) // of its own: commands may run at the same time
+	c.Issue = t.Name
+	r, err := Do(ctx, p, c)
+	out.RunID = text.OrNull(r.RunID)
+	if err == nil {
+		out.Lines = text.Filter(r.Lines(p.Env.Now()), func(line string) bool { return strings.TrimSpace(line) != "" })
+		if r.Err() == nil {
+			return out
+		}
+		err = reconcile.NewError("not_applied", "the pass for "+t.Name+" had errors", "symphony ps shows them")
+		if len(r.Pass.Errors) > 0 {
+			err = r.Pass.Errors[0]
+		}
+	}
+	out.fail(err)
+	if r.stored && !r.Applied {
+		out.Outcome = OutcomeStored
+	}
+	return out
+}
+
+// ExitCode is an exit.Only unless everything is done: with the code that all failures share, or else 1.
+func ExitCode(results []TargetResult) error {
+	code := exit.OK
+	for _, r := range results {
+		switch {
+		case r.Outcome == OutcomeDone:
+		case code == exit.OK || code == r.code:
+			code = r.code
+		default:
+			return exit.Only(exit.Failed)
+		}
+	}
+	if code == exit.OK {
+		return nil
+	}
+	return exit.Only(code)
+}

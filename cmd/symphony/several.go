@@ -1,0 +1,182 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// severalUsage explains the arguments of commands that take several issues.
+const severalUsage = `
+
+With several issues, or with --filter as symphony ps has it, the command lists them and asks once; without a terminal it
+needs --yes. It goes on when one fails, prints what became of each, and exits 0 only if all is done. The last of several
+arguments is the workflow if it is the path of a file and no name like ABC-7; with -w FILE all are issues.`
+
+// severalName is the name of the document that commands print for several issues.
+const severalName = "several issues"
+
+// severalFlags returns the flags of a command about one issue, which prints a T, or several.
+func severalFlags[T any](more ...cli.Flag) []cli.Flag {
+	return workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[T]()}, {severalName, reflect.TypeFor[operate.Several]()}},
+		append(more,
+			&cli.StringSliceFlag{Name: "filter", Usage: "the issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", ")},
+			&cli.BoolFlag{Name: "yes", Usage: "do not ask, with several issues"})...)...)
+}
+
+// takesSeveral reports whether a command line is about several issues, so that the command prints the document of several.
+func takesSeveral(w *term.Env, c *cli.Context) bool {
+	issues, _, _ := severalArguments(w, c)
+	return flagOf(c.Command, "yes") != nil && flagOf(c.Command, "filter") != nil && (c.IsSet("filter") || len(issues) > 1)
+}
+
+// severalArguments separates the issues from the workflow, which may come last: the first argument is an issue, except with --filter.
+// Requests are followed by no workflow.
+func severalArguments(w *term.Env, c *cli.Context) (issues []string, workflow string, err error) {
+	issues = c.Args().Slice()
+	if !strings.Contains(c.Command.UsageText, "REQUEST") && (len(issues) > 1 || c.IsSet("filter")) {
+		issues, workflow = issuesAndWorkflow(w, issues)
+	}
+	for _, arg := range issues[min(len(issues), 1):] {
+		if info, err := os.Stat(w.Absolute(arg)); err == nil && !info.IsDir() && !c.IsSet("workflow") {
+			return nil, "", exit.Usage("%s: %q may be an issue or the file of that name: name the workflow with -w", c.Command.Name, arg)
+		}
+	}
+	return issues, workflow, nil
+}
+
+// onIssues is the action of a command that takes one issue or several. one is about a single one; order makes the command about each.
+func onIssues(
+	w *term.Env, one func(c *cli.Context, p *project.Project, issue string) error, order func(*cli.Context) (operate.Command, error),
+) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		issues, workflow, err := severalArguments(w, c)
+		several := takesSeveral(w, c)
+		w.Verbose = c.Bool("verbose")
+		switch noun := text.First([]string{"REQUEST", "ISSUE"}, func(s string) bool { return strings.Contains(c.Command.UsageText, s) }); {
+		case err != nil:
+			return err
+		case len(issues) == 0 && !several:
+			return exit.Usage("%s: %s is missing", c.Command.Name, noun)
+		case len(issues) > 0 && c.IsSet("filter"):
+			return exit.Usage("%s: %s and --filter cannot be combined", c.Command.Name, noun)
+		case w.Verbose && (w.JSON || several):
+			return exit.Usage("%s: -v and --json or several issues cannot be combined", c.Command.Name)
+		}
+		p, err := openProject(w, c, workflow)
+		if err != nil || !several {
+			if err == nil {
+				err = one(c, p, issues[0])
+			}
+			return err
+		}
+		command, err := order(c)
+		if err != nil {
+			return err
+		}
+		return onSeveral(c, w, p, issues, command)
+	}
+}
+
+// onSeveral carries out a command about several issues, once the operator has seen which.
+func onSeveral(c *cli.Context, w *term.Env, p *project.Project, issues []string, command operate.Command) error {
+	screen := *w
+	screen.Stdout = w.Stderr // stdout is for the results
+	targets, err := chooseTargets(c, &screen, p, issues, command)
+	switch {
+	case err != nil:
+		return err
+	case len(targets) == 0:
+		fmt.Fprintln(w.Stderr, "symphony: no issue matches the filter; nothing was changed")
+	case !c.Bool("yes"):
+		yes, err := term.Confirm(c.Context, w, fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(targets)))
+		if !yes || err != nil {
+			return err
+		}
+	}
+	results := operate.Each(c.Context, targets, command, func(r operate.TargetResult) {
+		for _, line := range r.Lines {
+			if !w.JSON {
+				fmt.Fprintln(w.Stdout, text.Visible(line))
+			}
+		}
+		if e := r.Error; e != nil && !w.JSON {
+			w.PrintError(e)
+		}
+	})
+	if w.JSON {
+		w.PrintJSON(operate.Several{Results: results})
+	}
+	return operate.ExitCode(results)
+}
+
+// chooseTargets prints the issues, or requests in full, that the command line names or its filter keeps, and returns each once. One that
+// can't be found is left to the command, which reports it.
+func chooseTargets(
+	c *cli.Context, w *term.Env, p *project.Project, refs []string, command operate.Command,
+) (targets []operate.Target, err error) {
+	selection, err := view.NewSelection(c.StringSlice("filter"), "", 0)
+	if err != nil {
+		return nil, err
+	}
+	all, err := view.Read(c.Context, p, view.Options{All: len(refs) > 0 || selection.Needs()})
+	if err != nil && c.IsSet("filter") {
+		return nil, err
+	}
+	confined, rows, _ := selection.Select([]view.Overview{all})
+	decides, how := command.Decision.How != "", command.Decision.How
+	switch {
+	case len(refs) == 0 && decides:
+		takes := func(r view.RequestRow) bool {
+			return how == reconcile.DecideDeny || r.Kind != reconcile.QuestionRequest
+		}
+		refs = text.Map(text.Filter(confined[0].Requests, takes), func(r view.RequestRow) string { return r.ID })
+	case len(refs) == 0:
+		refs = text.Map(rows, func(r view.Row) string { return r.Identifier })
+	}
+	table := term.Table{Head: []string{"ISSUE", "STATUS", "TITLE"}, State: 1}
+	for _, ref := range refs {
+		row := text.First(rows, func(r view.Row) bool { return strings.EqualFold(ref, r.Identifier) || ref == r.IssueID })
+		t := operate.Target{Project: p, Name: cmp.Or(row.Identifier, ref)}
+		owner, isAgent := agents.ProjectOf(c.Context, p, ref)
+		var request reconcile.Request
+		switch {
+		case decides:
+			t.Project = owner
+			if found, err := requests.Named(c.Context, owner, ref, how); err == nil {
+				request, t.Name = found, found.ID()
+			}
+		case isAgent:
+			return nil, exit.Usage("%s: %s is an agent: name it alone", c.Command.Name, ref)
+		}
+		if slices.ContainsFunc(targets, func(other operate.Target) bool { return strings.EqualFold(other.Name, t.Name) }) {
+			continue
+		}
+		targets = append(targets, t)
+		table.Add(t.Name, row.Status.Label(), row.Title)
+		if request.Identifier != "" && !c.Bool("yes") && w.Width > 0 {
+			render.RequestHead(w, request)
+			render.Request(w, request)
+		}
+	}
+	if !decides && !c.Bool("yes") && w.Width > 0 {
+		w.PrintTable("ISSUES", table)
+	}
+	return targets, nil
+}
