@@ -139,7 +139,7 @@ func doOne(ctx context.Context, t Target, c Command) TargetResult {
 		if r.Err() == nil {
 			return out
 		}
-		err = reconcile.NewError("not_applied", "the pass for "+t.Name+" had errors", "symphony ps shows them")
+		err = r.Err()
 		if len(r.Pass.Errors) > 0 {
 			err = r.Pass.Errors[0]
 		}

@@ -178,6 +178,9 @@ func (r RunningRow) doing() string {
 		return "is stopping (" + *r.StopReason + ")"
 	}
 	doing := cmp.Or(r.Activity, strings.ReplaceAll(string(r.Phase), "_", " "))
+	if r.Activity == "" && r.Phase == reconcile.StreamingTurn {
+		doing = "works; its agent has said nothing yet"
+	}
 	if host != "" {
 		doing = "on " + host + ": " + doing
 	}

@@ -179,3 +179,11 @@ func TestJoin(t *testing.T) {
 		t.Errorf("without a project: %+v", empty)
 	}
 }
+
+// A run whose agent has said nothing yet is described in words.
+func TestSilentRun(t *testing.T) {
+	r := RunningRow{Alive: true, Phase: reconcile.StreamingTurn}
+	test.Equal(t, "it", r.doing(), "works; its agent has said nothing yet")
+	r.Activity = "go test ./..."
+	test.Equal(t, "it", r.doing(), "go test ./...")
+}

@@ -248,6 +248,9 @@ func printUsed(w *term.Env, v detail.Issue) {
 		countText(w, t.Total), countText(w, t.Input), countText(w, t.Cached), countText(w, t.Output), work))
 }
 
+// messageLines is how many lines of a terminal the last message of a running agent may take.
+const messageLines = 10
+
 // printLog prints what the agent said last, as it is, and the end of the log.
 func printLog(w *term.Env, v detail.Issue) {
 	if w.Width == 0 {
@@ -263,12 +266,16 @@ func printLog(w *term.Env, v detail.Issue) {
 		return
 	}
 	if v.LastMessage != nil {
-		fmt.Fprintln(w.Stdout, w.Bold("LAST MESSAGE"))
+		var lines []string
 		for line := range strings.SplitSeq(*v.LastMessage, "\n") {
-			for _, part := range wrapped(w, columnGap, line, w.Width) {
-				fmt.Fprintln(w.Stdout, part)
-			}
+			lines = append(lines, wrapped(w, columnGap, line, w.Width)...)
 		}
+		whole := ""
+		if v.Status == reconcile.StatusRunning && len(lines) > messageLines {
+			lines, whole = lines[len(lines)-messageLines:], "  the end; all of it: symphony logs "+text.Visible(v.Issue.Identifier)+" --last message"
+		}
+		fmt.Fprintln(w.Stdout, w.Bold("LAST MESSAGE")+w.Dim(whole))
+		fmt.Fprintln(w.Stdout, strings.Join(lines, "\n"))
 	}
 	if len(v.Log) > 0 {
 		fmt.Fprintln(w.Stdout, w.Bold("LOG")+w.Dim("  symphony logs "+text.Visible(v.Issue.Identifier)))

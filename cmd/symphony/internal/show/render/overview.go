@@ -202,16 +202,20 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 			{Column: columnProject, Cells: 8},
 			{Column: columnPull},
 			{Column: columnTokens},
-			{Column: columnProject},
 			{Column: columnTitle, Cells: 8},
 			{Column: columnTitle},
 			{Column: columnNow, Cells: 1},
+			{Column: columnProject},
 		},
 	}
 	for _, r := range rows {
 		cells, links := make([]string, len(t.Head)), make([]string, len(t.Head))
 		cells[columnIssue], links[columnIssue] = r.Identifier, text.OrEmpty(r.URL)
 		cells[columnStatus], cells[columnTitle], cells[columnNow] = r.Status.Label(), r.Title, r.Text
+		d, _ := r.Detail.(view.RunningRow)
+		if r.Status == reconcile.StatusRunning && d.LastEventAt != nil && now.Sub(*d.LastEventAt) >= time.Minute {
+			cells[columnNow] += ", " + text.Age(now, *d.LastEventAt) + " ago" // the last sign of life
+		}
 		if projects {
 			cells[columnProject] = r.Project
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/reconcile"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -80,5 +81,55 @@ WEB-9   running  web-shop  日本語     #7    0ms   13.7k  go test ./...
 API-10  waiting  api       Two lamps      in 8m          no slot is free
 API-11  waiting  api                        due          no slot is free`)
 	test.Equal(t, "the rows", got, want)
+	quiet := now.Add(-3 * time.Minute)
+	rows[0].Detail = view.RunningRow{LastEventAt: &quiet}
+	test.Contains(t, "a run that is silent", Rows(now, rows, true).Lines(&term.Env{Width: 100}, "")[1], "  go test ./..., 3m ago")
 	test.Equal(t, "the head", Rows(now, rows[1:], false).Lines(&term.Env{Width: 60}, "")[0], "ISSUE   STATUS   TITLE       TIME  NOW")
+}
+
+// TestManyProjects checks that the first line of many projects says how many need a person, and that their names are the last column to go.
+func TestManyProjects(t *testing.T) {
+	var all []view.Overview
+	for _, name := range []string{"api", "shop", "docs", "billing", "search", "mail", "web"} {
+		v := view.Overview{GeneratedAt: now, Schedule: name != "docs", Paused: name == "shop", Project: view.ProjectRow{Name: name}}
+		if name == "api" || name == "web" {
+			v.Requests, v.Paused = make([]view.RequestRow, 2), true
+		}
+		all = append(all, v)
+	}
+	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Width: 60}
+	test.Equal(t, "the head", strings.Split(summary(w, all), "\n"), []string{
+		"NOT TICKING  4 of 7 projects: api, shop, docs, web; nothing", "             running",
+	})
+	row := view.Row{Project: "web-shop", Status: reconcile.StatusRunning, Identifier: "WEB-9", Title: "A long title", At: &now, Text: "go test ./..."}
+	for width, want := range map[int]string{40: "ISSUE  STATUS   PROJECT   TIME  NOW", 33: "ISSUE  STATUS   PROJECT   TIME  …", 25: "ISSUE  STATUS   TIME  NOW"} {
+		got := Rows(now, []view.Row{row}, true).Lines(&term.Env{Width: width}, "")
+		test.Equal(t, fmt.Sprint("the columns in ", width), got[0], want)
+	}
+}
+
+// TestReasonWraps checks that prose is broken between words on a terminal, and what is approved is not.
+func TestReasonWraps(t *testing.T) {
+	page := &bytes.Buffer{}
+	w := &term.Env{Stdout: page, Width: 34}
+	Request(w, reconcile.Request{Kind: reconcile.CommandRequest, Detail: reconcile.RequestDetail{
+		Command: "npm  install react@19.0.0 react-dom@19.0.0", Reason: "needs to run outside the sandbox",
+	}})
+	test.Equal(t, "it", page.String(), "  command      npm  install react@19.0.0 react-dom@19.0.0\n"+
+		"  reason       needs to run\n               outside the sandbox\n")
+}
+
+// TestMessageOfRunningIssue checks that show prints the end of what an agent says that still runs.
+func TestMessageOfRunningIssue(t *testing.T) {
+	page, said := &bytes.Buffer{}, strings.TrimSpace(strings.Repeat("line\n", 9)+strings.Repeat("word ", 10))
+	w := &term.Env{Stdout: page, Width: 30}
+	v := detail.Issue{Status: reconcile.StatusRunning, LastMessage: &said}
+	v.Issue.Identifier = "WEB-1"
+	printLog(w, v)
+	test.Contains(t, "it", page.String(), "LAST MESSAGE  the end; all of it: symphony logs WEB-1 --last message\n"+strings.Repeat("  line\n", 8)+"  word")
+	test.Equal(t, "its lines", strings.Count(page.String(), "\n"), 1+messageLines)
+	v.Status = detail.StatusHandedOver
+	page.Reset()
+	printLog(w, v)
+	test.Lacks(t, "the message of an ended run", page.String(), "all of it")
 }

@@ -135,13 +135,21 @@ func Request(w *term.Env, r reconcile.Request) {
 			label = ""
 		}
 	}
+	prose := func(label, value string) { // on a terminal it is wrapped; what is approved is never changed
+		for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
+			if value != "" {
+				fmt.Fprintln(w.Stdout, hang(w, fmt.Sprintf("  %-12s ", label), text.Visible(line)))
+			}
+			label = ""
+		}
+	}
 	d := r.Detail
 	if view.AsksMore(r) {
-		out("asks", r.Summary)
+		prose("asks", r.Summary)
 	}
 	out("command", d.Command)
 	out("directory", d.Cwd)
-	out("reason", d.Reason)
+	prose("reason", d.Reason)
 	out("below", d.GrantRoot)
 	out("permissions", string(d.Permissions))
 	out("asked by", d.Server)
@@ -150,9 +158,9 @@ func Request(w *term.Env, r reconcile.Request) {
 		out("", c.Diff)
 	}
 	for _, q := range d.Questions {
-		out(strings.ToLower(text.Visible(q.Header)), q.Text)
+		prose(strings.ToLower(text.Visible(q.Header)), q.Text)
 		for i, o := range q.Options {
-			out("", strings.TrimSuffix(fmt.Sprintf("%d) %s: %s", i+1, o.Label, o.Description), ": "))
+			prose("", strings.TrimSuffix(fmt.Sprintf("%d) %s: %s", i+1, o.Label, o.Description), ": "))
 		}
 	}
 	if d.Cut > 0 {

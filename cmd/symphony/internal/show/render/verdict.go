@@ -30,8 +30,21 @@ func summary(w *term.Env, all []view.Overview) string {
 		return hang(w, "", "no projects: no pass has run yet as this account")
 	}
 	verdict := view.Judge(all)
-	return verdictLine(w, all, verdict.Level, verdict.Brief)
+	line := verdictLine(w, all, verdict.Level, verdict.Brief)
+	if len(all) == 1 || strings.Count(line, "\n") < summaryLines {
+		return line
+	}
+	var needy []string // of many projects only the names
+	for _, v := range all {
+		if v.Verdict().Level != view.LevelOK {
+			needy = append(needy, v.Project.Name)
+		}
+	}
+	return verdictLine(w, all, verdict.Level, []string{fmt.Sprintf("%d of %d projects: %s", len(needy), len(all), strings.Join(needy, ", "))})
 }
+
+// summaryLines is how many lines of a terminal the reasons of several projects may take.
+const summaryLines = 2
 
 // Status prints the last line of ps about projects, with what ps prints above it. On a terminal it continues on further lines.
 func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {

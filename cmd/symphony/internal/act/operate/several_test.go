@@ -1,0 +1,37 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// The exit code of several results is that of all failures, or 1 if they differ.
+func TestExitCodeOfSeveral(t *testing.T) {
+	done, other := TargetResult{Name: "A", Outcome: OutcomeDone}, TargetResult{Name: "B"}
+	other.fail(fmt.Errorf("no disk"))
+	test.Equal(t, "the error", other.Error.Message, "B: no disk")
+	locked := TargetResult{Name: "C"}
+	locked.fail(&reconcile.Error{Code: "locked", Message: "C waits", Class: reconcile.ClassLock})
+	test.Equal(t, "the error", locked.Error.Message, "C waits")
+	test.Equal(t, "of success", ExitCode([]TargetResult{done, done}), nil)
+	test.Equal(t, "of a lock", ExitCode([]TargetResult{locked, done, locked}), error(exit.Only(exit.Lock)))
+	test.Equal(t, "of both", ExitCode([]TargetResult{other, locked}), error(exit.Only(exit.Failed)))
+}
+
+// After a signal no further command begins, and each target has its result.
+func TestSignalEndsSeveral(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := project.New(&environ.Env{Dir: t.TempDir(), Home: t.TempDir()}, "WORKFLOW.md", t.TempDir())
+	results := Each(ctx, []Target{{p, "A"}, {p, "B"}}, Command{Verb: reconcile.VerbHold}, func(TargetResult) {})
+	for i, name := range []string{"A", "B"} {
+		test.Equal(t, "the result of "+name, fmt.Sprint(results[i].Outcome, " ", results[i].Error.Code, " ", results[i].Name), "failed canceled "+name)
+	}
+}
