@@ -41,7 +41,9 @@ func approveCommand(w *term.Env) *cli.Command {
 		Name: "approve", Usage: "allow what an agent asks for", UsageText: usageText("approve", "REQUEST...") + decideUsage + decideSeveral,
 		Description: exampleText("symphony approve ABC-7.3", "symphony approve ABC-7.3 --for-session", "symphony approve --filter text=npm"),
 		Flags:       severalFlags[requests.JSON](&cli.BoolFlag{Name: "for-session", Usage: "also allow similar requests until this agent ends"}),
-		Action:      decideEach(w, operate.VerbApprove, func(c *cli.Context) requests.Decision { return requests.Approval(c.Bool("for-session")) }),
+		Action: decideEach(w, operate.VerbApprove, func(c *cli.Context) requests.Decision {
+			return requests.Approval(c.Bool("for-session"))
+		}),
 	}
 }
 

@@ -100,8 +100,8 @@ func runCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("run", "ISSUE... [WORKFLOW]"),
 		Description: "It starts the issue even if it waits for a slot or a retry, a pull request of another account closes it, or the\n" +
 			"project is blocked, but not while it is paused. It prints what the agent does until the run ends, and exits 1 if the run\n" +
-			"did not succeed. Ctrl-C ends the command, not the run. With several issues or --json it does not follow the runs." + severalUsage + "\n\n" +
-			exampleText("symphony run ABC-7", "symphony run ABC-7 ABC-8 --yes"),
+			"did not succeed. Ctrl-C ends the command, not the run. With several issues or --json it does not follow the runs." +
+			severalUsage + "\n\n" + exampleText("symphony run ABC-7", "symphony run ABC-7 ABC-8 --yes"),
 		Flags: severalFlags[pass.ResultJSON](fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "use the model `NAME` in this run"}),
 		Action: onIssues(w, func(c *cli.Context, p *project.Project, issue string) error {
 			command, err := order(c)
@@ -234,7 +234,8 @@ func stopCommand(w *term.Env) *cli.Command {
 more for after_run. The workspace stays. The issue is held until symphony retry. --all holds no issue: it pauses the
 project, so that no new run starts until symphony resume.
 
-Exit code 1: something is still running; the output names it. 4: another pass has the lock; the next pass applies the command.` + severalUsage + `
+Exit code 1: something is still running; the output names it. 4: another pass has the lock; the next pass applies the command.` +
+			severalUsage + `
 
 Example:
 

@@ -37,7 +37,7 @@ func severalFlags[T any](more ...cli.Flag) []cli.Flag {
 	return workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[T]()}, {severalName, reflect.TypeFor[operate.Several]()}},
 		append(more,
 			&cli.StringSliceFlag{Name: "filter", Usage: "the issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", ")},
-			&cli.BoolFlag{Name: "yes", Usage: "do not ask, with several issues"})...)...)
+			&cli.BoolFlag{Name: "yes", Usage: "do not ask"})...)...)
 }
 
 // takesSeveral reports whether a command line is about several issues, so that the command prints the document of several.

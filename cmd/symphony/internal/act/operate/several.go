@@ -130,7 +130,7 @@ func doOne(ctx context.Context, t Target, c Command) TargetResult {
 		out.fail(reconcile.NewError("canceled", "ended by a signal before "+t.Name, "repeat the command"))
 		return out
 	}
-	p := project.New(t.Project.Env, t.Project.Path, t.Project.StateDir) // of its own: commands may run at the same time
+	p := project.New(t.Project.Env.Silent(), t.Project.Path, t.Project.StateDir) // of its own: commands may run at the same time
 	c.Issue = t.Name
 	r, err := Do(ctx, p, c)
 	out.RunID = text.OrNull(r.RunID)

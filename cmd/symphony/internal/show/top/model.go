@@ -243,8 +243,9 @@ func (m model) commands(verb string) (list []command) {
 // project. The state directory is named only where the command would not find it.
 func (m model) command(r row, verb string, more ...string) command {
 	p := r.overview.Project
-	issues := text.Filter(append([]string{r.Identifier}, more...), func(s string) bool { return s != "" && !strings.HasPrefix(s, "--") })
-	c := command{verb, issues, text.Filter(append([]string{verb, r.Identifier}, more...), func(s string) bool { return s != "" }), p.WorkflowPath, p.StateDir}
+	words := text.Filter(append([]string{r.Identifier}, more...), func(s string) bool { return s != "" })
+	issues := text.Filter(words, func(s string) bool { return !strings.HasPrefix(s, "--") })
+	c := command{verb, issues, append([]string{verb}, words...), p.WorkflowPath, p.StateDir}
 	if len(issues) > 1 && verb != "approve" { // top has asked
 		c.words = append(c.words, "--yes")
 	}

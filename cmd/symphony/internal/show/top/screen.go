@@ -165,7 +165,8 @@ func (m model) foot(w *term.Env) []string {
 	case m.mode == helping:
 		return append(lines, w.Dim("any key returns"))
 	case len(m.marks) > 0 && len(m.marked()) > 1:
-		lines = append(lines, w.Yellow(fmt.Sprintf("%d marked", len(m.marked())))+w.Dim("  s, r, h, v and a are about all of them; escape unmarks"))
+		marked := w.Yellow(fmt.Sprintf("%d marked", len(m.marked())))
+		lines = append(lines, marked+w.Dim("  s, r, h, v and a are about all of them; escape unmarks"))
 	case m.filter != "":
 		lines = append(lines, w.Yellow("/"+text.Visible(m.filter))+w.Dim(fmt.Sprintf("  %s; escape ends the filter", m.counts())))
 	}
