@@ -3,13 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -28,7 +31,8 @@ everything and act. Without the token, other accounts of this machine see only t
 (--listen unix:PATH) nothing. If other machines can reach the server, or with --allow-host, nothing is readable without it.
 The link works once. Link and token are new at each start; with --token-file you log in with your own token.
 
-The buttons do what symphony's commands do. SIGTERM and Ctrl-C wait for running commands.
+The buttons do what symphony's commands do. MCP hosts that have the token use agents at /mcp. SIGTERM and Ctrl-C wait for
+running commands.
 
 ` + exampleText("symphony serve", "symphony serve --port 0 ~/web-shop/WORKFLOW.md ~/api/WORKFLOW.md", "symphony serve --project all"),
 		Flags: workflowFlags(append(serverFlags(fmt.Sprintf("server.port, else %d", web.DefaultPort)),
@@ -57,12 +61,25 @@ func serveAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
+	tools := mcpserver.NewHTTP(w.Environment(), w.Stderr, servedTools(projects))
+	o.MCP = tools
 	s, err := web.New(c.Context, w.Environment(), o)
 	if err != nil {
 		return err
 	}
 	s.Announce(func(line string) { fmt.Fprintln(w.Stdout, line) }, !w.Journal)
-	return s.Serve(c.Context)
+	return errors.Join(s.Serve(c.Context), tools.Close())
+}
+
+// servedTools are the options of symphony mcp by default. With a single project its issues can be operated, too.
+func servedTools(projects []*project.Project) mcpserver.Options {
+	o := mcpserver.Options{
+		CallTimeout: agents.DefaultCallTimeout, ApprovalTimeout: agents.DefaultApprovalTimeout, IdleTimeout: agents.DefaultIdleTimeout,
+	}
+	if len(projects) == 1 {
+		o.Project = projects[0]
+	}
+	return o
 }
 
 // newServerOptions reads the flags of the server, and its address in a workflow.

@@ -36,10 +36,15 @@ type elicitor struct {
 	// ends the asking.
 	waiting map[string]context.CancelFunc
 	over    map[string]bool // by key; the host is not asked again
+	// followed are the sessions whose hosts are asked as soon as an agent makes a request.
+	followed map[*mcp.ServerSession]bool
 }
 
 func newElicitor(a *agents.Agents, log *slog.Logger) *elicitor {
-	return &elicitor{agents: a, log: log, person: askedPerson, waiting: map[string]context.CancelFunc{}, over: map[string]bool{}}
+	return &elicitor{
+		agents: a, log: log, person: askedPerson, waiting: map[string]context.CancelFunc{}, over: map[string]bool{},
+		followed: map[*mcp.ServerSession]bool{},
+	}
 }
 
 // asker asks the person at the host that sends a call.
@@ -83,6 +88,12 @@ func (a asker) asking(ctx context.Context, r reconcile.Request) (waits, toAsk bo
 			defer end()
 			began := time.Now()
 			answer, err := a.session.Elicit(ctx, formOf(r))
+			if errors.Is(err, mcp.ErrConnectionClosed) { // another host may be asked
+				a.mu.Lock()
+				defer a.mu.Unlock()
+				delete(a.waiting, key(r))
+				return
+			}
 			if err != nil { // which may hold what a person has typed
 				answer = &mcp.ElicitResult{Action: "with an error, or with what does not fit the form"}
 			}
@@ -142,17 +153,39 @@ func key(r reconcile.Request) string { return r.Attention().Key }
 // middleware asks a host of an older protocol about each request as soon as an agent makes it, from the first call of a tool on: a host
 // that does not use agents is not bothered.
 func (e *elicitor) middleware(ctx context.Context) mcp.Middleware {
-	var once sync.Once
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(call context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if r, ok := req.(*mcp.CallToolRequest); ok {
-				if a := e.asker(r); a.session != nil && !a.byResult {
-					once.Do(func() { go e.follow(ctx, a) })
+				if a := e.asker(r); a.session != nil && !a.byResult && e.isNew(a.session) {
+					go e.followSession(ctx, a)
 				}
 			}
 			return next(call, method, req)
 		}
 	}
+}
+
+// isNew reports whether a session was not followed before.
+func (e *elicitor) isNew(s *mcp.ServerSession) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := e.followed[s]
+	e.followed[s] = true
+	return !known
+}
+
+// followSession is follow until the session ends.
+func (e *elicitor) followSession(ctx context.Context, a asker) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_ = a.session.Wait()
+		cancel()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.followed, a.session)
+	}()
+	e.follow(ctx, a)
 }
 
 // follow asks about new requests, and no longer about those that have ended, until ctx ends.

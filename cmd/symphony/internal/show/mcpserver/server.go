@@ -39,6 +39,8 @@ type Options struct {
 	// Events: the host gets the events of agents as notifications even if it has not asked for them.
 	Events  bool
 	Project *project.Project // of the issues; nil without a workflow
+	// overHTTP: the hosts get no events as notifications, which the SDK can't send there.
+	overHTTP bool
 }
 
 // Server is the server of one host.
@@ -64,9 +66,10 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 	a, log := starter.agents, slog.New(slog.NewTextHandler(stderr, nil))
 	s := &Server{starter: starter, elicitor: newElicitor(a, log), log: log}
 	agentTools := slices.Contains(o.Groups, GroupAgents)
-	options := &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{
-		Tools: &mcp.ToolCapabilities{}, Experimental: map[string]any{eventMethod: struct{}{}},
-	}}
+	options := &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}}
+	if !o.overHTTP {
+		options.Capabilities.Experimental = map[string]any{eventMethod: struct{}{}}
+	}
 	if agentTools { // the others explain themselves
 		options.Instructions = instructions
 	}

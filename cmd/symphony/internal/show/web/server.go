@@ -20,6 +20,7 @@ import (
 // Server serves some projects at one address.
 type Server struct {
 	source    source
+	mcp       http.Handler
 	access    access
 	listeners []net.Listener
 	name      string // the secret name of the server, see secretName; empty if it has none
@@ -43,6 +44,8 @@ type Options struct {
 	Token Token
 	// OwnToken is set if the token is the operator's own: it stays over restarts, and is never printed.
 	OwnToken bool
+	// MCP answers those who have the token at mcpPath; nil: nothing is there.
+	MCP http.Handler
 }
 
 // New listens at the address. It serves nothing before Serve.
@@ -52,7 +55,7 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		source: source{w, o.Places}, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken,
+		source: source{w, o.Places}, mcp: o.MCP, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken,
 		commands: newCommands(), diffs: make(chan struct{}, maxAtOnce), feeds: newFeeds(), listeners: []net.Listener{listener},
 	}
 	var kept Token
@@ -160,7 +163,7 @@ type route struct {
 }
 
 func (s *Server) table() []route {
-	return append(s.actions(), []route{
+	return slices.Concat(s.actions(), s.mcpRoutes(), []route{
 		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
 		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.issuePage)},
 		{"GET", "/issues/{project}/{identifier}/log", needDetails, s.issueLog},
@@ -176,7 +179,7 @@ func (s *Server) table() []route {
 		{"GET", "/api/v1/events", needReading, s.events},
 		{"GET", "/api/v1/openapi.json", needNothing, serveOpenAPI},
 		{"GET", "/api/v1/{identifier}", needReading, s.issue},
-	}...)
+	})
 }
 
 // routes returns the handler of all requests.
@@ -209,7 +212,35 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, "docs/api.md lists the addresses; the pages begin at /"))
 	})
-	return s.access.guard(http.MaxBytesHandler(mux, maxBody), s)
+	limited := http.MaxBytesHandler(mux, maxBody)
+	return s.access.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == mcpPath { // it has a limit of its own
+			mux.ServeHTTP(w, r)
+			return
+		}
+		limited.ServeHTTP(w, r)
+	}), s)
+}
+
+// mcpPath is where hosts of MCP use agents.
+const mcpPath = "/mcp"
+
+// mcpRoutes are the methods of streamable HTTP.
+func (s *Server) mcpRoutes() (list []route) {
+	if s.mcp == nil {
+		return nil
+	}
+	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+		list = append(list, route{method, mcpPath, needActing, s.serveMCP})
+	}
+	return list
+}
+
+func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) error {
+	out := http.NewResponseController(w)
+	_ = errors.Join(out.SetReadDeadline(time.Time{}), out.SetWriteDeadline(time.Time{})) // calls wait for agents, and streams for requests
+	s.mcp.ServeHTTP(w, r)
+	return nil
 }
 
 func allowed(known map[string]route) string {

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+// serveMCP starts symphony serve in the directory work of a place, and returns its address. The end of the test ends it by SIGTERM, which it
+// must obey without an error.
+func serveMCP(t *testing.T, s *hostScene, token string) (url string) {
+	t.Helper()
+	test.OK(t, os.WriteFile(s.path("token"), []byte(token), 0o600))
+	cmd := exec.CommandContext(context.Background(), "symphony", "serve", "--port", "0", "--project", "all", "--token-file", s.path("token"))
+	cmd.Dir, cmd.Env, cmd.Stderr = s.path("work"), s.env, t.Output()
+	out := bufio.NewReader(test.Must(cmd.StdoutPipe()))
+	test.OK(t, cmd.Start())
+	t.Cleanup(func() {
+		test.OK(t, cmd.Process.Signal(syscall.SIGTERM))
+		_, _ = io.Copy(io.Discard, out)
+		test.OK(t, cmd.Wait())
+	})
+	line := test.Must(out.ReadString('\n'))
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(line), "serving at "), "/") + "/mcp"
+}
+
+// withHeaders adds headers to requests, names and values in turn.
+type withHeaders []string
+
+func (h withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for n := 0; n < len(h); n += 2 {
+		if r.Header.Set(h[n], h[n+1]); h[n] == "Host" {
+			r.Host = h[n+1]
+		}
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Two hosts use the agents of a server with its token. Each can be asked by a form; the server ends although calls wait.
+func TestMCPOverHTTP(t *testing.T) {
+	t.Parallel()
+	const token = "0123456789abcdef0123"
+	s := newMCPPlace(t, "work")
+	url := serveMCP(t, s, token)
+	connect := func(o *mcp.ClientOptions) *mcp.ClientSession {
+		client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o)
+		return test.Must(client.Connect(t.Context(), &mcp.StreamableClientTransport{
+			Endpoint: url, HTTPClient: &http.Client{Transport: withHeaders{"Authorization", "Bearer " + token}},
+		}, nil))
+	}
+	asked := make(chan string, 1)
+	first := connect(&mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		asked <- r.Params.Message
+		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve"}}, nil
+	}})
+	second := connect(nil)
+	callTool(t, first, "spawn_agent", map[string]any{"id": "one"}, &struct{}{})
+	t.Cleanup(func() {
+		cmd := exec.Command("symphony", "stop", "one")
+		cmd.Dir, cmd.Env = s.path("work"), s.env
+		_ = test.Must(cmd.Output())
+	})
+	callTool(t, second, "new_conversation", map[string]any{"agentId": "one", "params": map[string]any{"id": "main"}}, &struct{}{})
+	turn := func(id, prompt string) map[string]any {
+		return map[string]any{"agentId": "one", "params": map[string]any{
+			"id": id, "conversationId": "main", "items": []any{map[string]any{"type": "text", "text": prompt}},
+		}}
+	}
+	callTool(t, second, "send_user_turn", turn("a", "```agent\nask-command touch made\nhang\n```"+strings.Repeat(" ", 100<<10)), &struct{}{})
+	test.Contains(t, "the form", <-asked, "touch made")
+	for made := false; !made; {
+		_, err := os.Stat(s.path("work/made"))
+		made = err == nil
+	}
+	go func() { // until the server ends
+		_, _ = first.CallTool(context.Background(), &mcp.CallToolParams{Name: "wait_agent", Arguments: map[string]any{"agentIds": []string{"one"}}})
+	}()
+	var list struct{ Agents []struct{ State string } }
+	callTool(t, second, "list_agents", nil, &list)
+	test.Equal(t, "the state", list.Agents[0].State, "active")
+}
+
+// Without the token, from a page of another site, or by a foreign name, there is no answer, even to those who know a session.
+func TestMCPOverHTTPRefuses(t *testing.T) {
+	t.Parallel()
+	const token = "0123456789abcdef0123"
+	s := newMCPPlace(t, "work")
+	url := serveMCP(t, s, token)
+	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
+		`"clientInfo":{"name":"x","version":"1"}}}`
+	ask := func(method, body string, headers ...string) (status int, answer, session string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), test.Patience()) // events that were not refused would go on
+		defer cancel()
+		r := test.Must(http.NewRequestWithContext(ctx, method, url, strings.NewReader(body)))
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		r.Header.Set("Content-Type", "application/json")
+		resp := test.Must(withHeaders(headers).RoundTrip(r))
+		defer resp.Body.Close()
+		return resp.StatusCode, string(test.Must(io.ReadAll(resp.Body))), resp.Header.Get("Mcp-Session-Id")
+	}
+	bearer := []string{"Authorization", "Bearer " + token}
+	status, answer, session := ask("POST", hello, bearer...)
+	if status != http.StatusOK || session == "" || !json.Valid([]byte(answer[strings.Index(answer, "{"):])) {
+		t.Fatalf("with the token: %d %s", status, answer)
+	}
+	known := []string{"Mcp-Session-Id", session}
+	for _, c := range []struct {
+		name, method string
+		status       int
+		headers      []string
+	}{
+		{"without token", "POST", 401, nil},
+		{"a session without token", "POST", 401, known},
+		{"events of a session without token", "GET", 401, known},
+		{"the end of a session without token", "DELETE", 401, known},
+		{"wrong token", "POST", 401, []string{"Authorization", "Bearer " + token + "4"}},
+		{"token in the address", "POST", 401, []string{"X-Token", token}},
+		{"other site", "POST", 403, append([]string{"Sec-Fetch-Site", "cross-site"}, bearer...)},
+		{"other port", "POST", 403, append([]string{"Sec-Fetch-Site", "same-site", "Origin", "http://localhost:1"}, bearer...)},
+		{"other origin", "POST", 403, append([]string{"Origin", "https://evil.example"}, bearer...)},
+		{"no origin of a page", "DELETE", 403, append([]string{"Origin", "null"}, append(known, bearer...)...)},
+		{"after DNS rebinding", "POST", 421, append([]string{"Host", "evil.example"}, bearer...)},
+		{"events after DNS rebinding", "GET", 421, append([]string{"Host", "evil.example"}, append(known, bearer...)...)},
+		{"a form", "POST", 415, append([]string{"Content-Type", "text/plain"}, bearer...)},
+		{"too large", "POST", 413, append(known, bearer...)},
+	} {
+		body := hello
+		if c.status == http.StatusRequestEntityTooLarge {
+			body = strings.Repeat(" ", 17<<20)
+		}
+		if status, answer, _ := ask(c.method, body, c.headers...); status != c.status {
+			t.Errorf("%s: %d %s", c.name, status, answer)
+		}
+	}
+	status, answer, _ = ask("POST", `{"jsonrpc":"2.0","id":2,"method":"ping"}`, append(known, bearer...)...)
+	test.Equal(t, "the session afterwards", status, http.StatusOK)
+	test.Contains(t, "its answer", answer, `"result"`)
+}
