@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // conversation is one of a free run, with a process of codex of its own. If codex exits, the next call starts it again and goes
@@ -121,7 +122,13 @@ func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
 			guarded = append(guarded, git)
 		}
 	}
-	return confine.ProfileFlags(c.Config.DirectoryProfiles(c.space.Path, *c.space, guarded)), nil
+	var git host.FactsAnswer // of a worktree, where the agent commits
+	if !c.Config.ProtectGit {
+		if git, err = c.Machine.Facts(ctx, host.FactsRequest{Path: c.space.Path, GitDirs: true}); err != nil {
+			return "", err
+		}
+	}
+	return confine.ProfileFlags(c.Config.DirectoryProfiles(c.space.Path, *c.space, guarded, git.GitWritable...)), nil
 }
 
 // endOutdated ends codex before a turn if it was started with other profiles than now: a project may have been added since.

@@ -150,6 +150,9 @@ func (j *job) freeDir() string { return filepath.Join(j.Dir, "work") }
 
 // prepare makes the directories that programs of the run get.
 func (cc *clientCalls) prepare(ctx context.Context) error {
+	if cc.hasWorktree() {
+		return cc.takeWorktree(ctx)
+	}
 	dir := cc.freeDir()
 	cc.space = &host.Workspace{
 		Path: cc.run.WorkspacePath, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache"),
@@ -162,6 +165,24 @@ func (cc *clientCalls) prepare(ctx context.Context) error {
 		}
 	}
 	return cc.host.Open(ctx)
+}
+
+// hasWorktree reports whether a free run works in a clone of its own, which it holds as other runs hold the workspace of an issue.
+func (j *job) hasWorktree() bool {
+	return j.run.Kind == reconcile.FreeRun && j.Config.Repository.URL != ""
+}
+
+func (cc *clientCalls) takeWorktree(ctx context.Context) error {
+	step := &workspaceStep{job: cc.job}
+	cc.rec.phase(ctx, reconcile.PreparingWorkspace)
+	err := step.take(ctx)
+	if err == nil {
+		err = step.untrusted
+	}
+	if err != nil {
+		return err
+	}
+	return step.guardGit(ctx)
 }
 
 // idleFor reports whether the agent has been without a call for too long.

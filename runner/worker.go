@@ -219,7 +219,7 @@ func (a *attempt) leaveMachine(ctx, stoppable context.Context, outcome reconcile
 	if a.run.Kind == reconcile.FreeRun { // not before: its processes write there
 		a.warn("directories of the agent", os.RemoveAll(a.freeDir()))
 	}
-	quiet := err == nil && a.run.Kind != reconcile.FreeRun // no process of the agent is left, and the workspace is symphony's
+	quiet := err == nil && (a.run.Kind != reconcile.FreeRun || a.hasWorktree()) // its processes have ended, and the workspace is symphony's
 	if quiet {
 		err = a.workspace.restoreGit(ctx)
 	}

@@ -21,8 +21,9 @@ type AgentsJSON struct {
 func agentsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "agents", Usage: "list the agents that work without an issue", UsageText: "symphony agents [flags]",
-		Description: `Hosts of symphony mcp start them. logs, stop, approve, deny and answer also take their ids. If an issue of the
-project has the same id, they act on the issue.
+		Description: `Hosts of symphony mcp start them. logs, diff, stop, prune, approve, deny and answer also take their ids. If an issue of
+the project has the same id, they act on the issue. An agent that has ended is kept while its worktree has work that exists
+nowhere else; symphony prune --force AGENT discards it.
 
 ` + exampleText("symphony agents", "symphony logs -f agent-x2k", "symphony approve agent-x2k.1", "symphony stop agent-x2k"),
 		Flags: jsonFlags[AgentsJSON](&cli.BoolFlag{Name: "all", Usage: "also agents that have ended"}, fieldsFlag()),
@@ -57,6 +58,8 @@ func printAgents(w *term.Env, rows []agents.Row) {
 		now := r.Activity
 		if len(r.Requests) > 0 {
 			now = r.Requests[0].ID + " asks: " + r.Requests[0].Summary
+		} else if r.State == agents.RowKept {
+			now = "work that exists nowhere else: symphony diff " + r.ID
 		} else if r.Error != "" {
 			now = r.Error
 		}

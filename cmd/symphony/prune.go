@@ -6,8 +6,10 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -24,6 +26,8 @@ workspace.keep_removed_ms or with the next prune. With ISSUE it does so only for
 
 It keeps workspaces that are in use, and work that exists nowhere else: commits that no remote has, changes that are not
 committed, and files in no repository. --force discards such work of the issues that you name, and prints what it destroys.
+
+Instead of ISSUE you can give the id of an agent that has worked without an issue and has ended.
 
 Example:
 
@@ -50,6 +54,9 @@ Example:
 			if err != nil {
 				return err
 			}
+			if pruned, err := pruneAgents(c, w, p, issues); pruned || err != nil {
+				return err
+			}
 			tellElsewhere(w, p)
 			o := cleanup.PruneOptions{
 				DryRun: c.Bool("dry-run"), Force: c.Bool("force"), OlderThan: c.Duration("older-than"), Issues: issues,
@@ -65,6 +72,24 @@ Example:
 			return err
 		},
 	}
+}
+
+// pruneAgents removes ended agents with their worktrees, if the names are those of agents.
+func pruneAgents(c *cli.Context, w *term.Env, p *project.Project, names []string) (pruned bool, err error) {
+	for _, name := range names {
+		if _, isAgent := agents.ProjectOf(c.Context, p, name); !isAgent {
+			continue
+		}
+		if len(names) > 1 || c.Bool("dry-run") || w.JSON {
+			return false, exit.Usage("prune: %s is an agent: name it alone, without --dry-run and --json", name)
+		}
+		if err := agents.Prune(c.Context, w.Environment(), name, c.Bool("force")); err != nil {
+			return false, err
+		}
+		fmt.Fprintln(w.Stdout, text.Visible("removed agent "+name))
+		return true, nil
+	}
+	return false, nil
 }
 
 // askBeforePrune lets the operator decide. A plain yes about work that exists nowhere else would be typed too quickly, so the issue's

@@ -47,6 +47,8 @@ type Local interface {
 	Examine(ctx context.Context, r ExamineRequest) (ExamineAnswer, error)
 	// RemoveWorkspace removes a workspace as a run does, but without before_remove.
 	RemoveWorkspace(ctx context.Context, r RemovalRequest) (RemoveAnswer, error)
+	// DeliverWorkspace is Run.Deliver for a workspace whose run, if there is one, is another's: no turn may run there.
+	DeliverWorkspace(ctx context.Context, r WorkspaceDelivery) (WorkspaceDelivered, error)
 	// ListTrash lists what a project has in the trash of a root, sorted by name, and examines it as Examine does.
 	ListTrash(ctx context.Context, r RootRequest) ([]Removed, error)
 	// Restore moves a workspace from the trash back to its path. If it is interrupted it can be repeated.

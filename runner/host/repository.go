@@ -72,6 +72,21 @@ type DeliverAnswer struct {
 	Commits int
 }
 
+// WorkspaceDelivery asks to deliver the workspace at Path. Its git commands are marked with RunID.
+type WorkspaceDelivery struct {
+	DeliverRequest
+	Path, RunID string
+	// Source is the repository on this machine that the workspace was cloned from. Without a URL in DeliverRequest the work goes to origin
+	// of Source, or to Source if that has no origin.
+	Source Repository
+}
+
+// WorkspaceDelivered is where the work was pushed, without a password.
+type WorkspaceDelivered struct {
+	DeliverAnswer
+	Address string
+}
+
 // GhHost returns the host of GitHub's API as gh names it.
 func GhHost(api string) string {
 	u, err := url.Parse(api)

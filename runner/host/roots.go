@@ -51,12 +51,24 @@ type WorkspaceRecord struct {
 }
 
 // WorkspaceRequest names the directory of a workspace.
-type WorkspaceRequest struct{ Path string }
+type WorkspaceRequest struct {
+	Path string
+	// Commits asks Inspect for the newest commits of the work, so many at most.
+	Commits int
+}
 
 // InspectAnswer describes a workspace.
 type InspectAnswer struct {
 	Exists bool       // as a directory
 	Git    *GitStatus // nil without a repository
+	// Commits are those that Base of Git does not contain, newest first.
+	Commits []GitCommit
+}
+
+// GitCommit is a commit with the first line of its message.
+type GitCommit struct {
+	ID      string `json:"commit"`
+	Subject string `json:"subject"`
 }
 
 // GitStatus describes a workspace's repository for operators.

@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
 // Clone implements host.Run.
@@ -61,6 +62,33 @@ func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.D
 	})
 }
 
+// DeliverWorkspace implements host.Local.
+func (Machine) DeliverWorkspace(ctx context.Context, q host.WorkspaceDelivery) (answer host.WorkspaceDelivered, err error) {
+	defer func() { err = host.WithCode(err) }()
+	root, found, err := workspace.FindRoot(filepath.Dir(q.Path))
+	if err != nil || !found {
+		return answer, errors.Join(err, fmt.Errorf("%s is no workspace", q.Path))
+	}
+	rec, _, err := root.Record(filepath.Base(q.Path))
+	if err != nil {
+		return answer, err
+	}
+	mirrors := Mirrors{Dir: root.MirrorsDir(), RunID: q.RunID}
+	to := q.Repository
+	if to.URL == "" {
+		if to = (host.Repository{URL: mirrors.mirror(q.Source, q.Env).OriginOf(ctx, q.Source.URL)}); to.URL == "" {
+			to = q.Source
+		}
+	}
+	m := mirrors.mirror(to, q.Env)
+	answer.Address = m.Address()
+	answer.DeliverAnswer, err = host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery",
+		func(ctx context.Context) (host.DeliverAnswer, error) {
+			return m.DeliverWorkspace(ctx, q.Path, rec.Origin, q.Branch, q.Delivered)
+		})
+	return answer, err
+}
+
 // moveOrigin records the address of the repository to which the workspace was delivered, if it was cloned from another one.
 func (r *run) moveOrigin(address string) error {
 	origin := r.space.Origin()
@@ -91,7 +119,9 @@ var (
 )
 
 // Mirror implements host.Mirrors. Its git commands are marked as processes of the run, so that they are found if its worker dies.
-func (m Mirrors) Mirror(r host.Repository, env []string) host.Mirror {
+func (m Mirrors) Mirror(r host.Repository, env []string) host.Mirror { return m.mirror(r, env) }
+
+func (m Mirrors) mirror(r host.Repository, env []string) *repository.Mirror {
 	env = repository.Environ(host.Scrub(env), func(string, string) bool { return false })
 	return repository.New(m.Dir, r, append(env, host.RunMark+"="+m.RunID), func(files ...*os.File) []*os.File { return files })
 }

@@ -81,6 +81,9 @@ func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer hos
 	if found {
 		answer.Git = &g
 	}
+	if err == nil && found && r.Commits > 0 {
+		answer.Commits, err = git.Log(ctx, r.Path, r.Commits)
+	}
 	return answer, host.WithCode(err)
 }
 

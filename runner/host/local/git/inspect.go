@@ -113,6 +113,27 @@ func withoutTables(r *reader, err error) (*reader, error) {
 	return r, err
 }
 
+// Log returns the newest commits of HEAD that the base does not contain. It runs no program that the repository names.
+func Log(ctx context.Context, dir string, most int) (list []host.GitCommit, err error) {
+	ctx, cancel := context.WithTimeout(ctx, inspectFor)
+	defer cancel()
+	r, ok, err := openToCompare(dir)
+	if err != nil || !ok {
+		return nil, readFailed(ctx, dir, err)
+	}
+	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
+	_, base, err := r.base()
+	if err != nil || base == "" || r.commit == "" {
+		return nil, err
+	}
+	out, err := r.output(r.git(ctx, "log", "--no-show-signature", "--format=%H %s", "-n", strconv.Itoa(most), r.commit, "^"+base, "--"))
+	for line := range strings.Lines(out) {
+		id, subject, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		list = append(list, host.GitCommit{ID: id, Subject: subject})
+	}
+	return list, err
+}
+
 // countBeside counts the commits of HEAD that another commit does not contain.
 func (r *reader) countBeside(ctx context.Context, commit string) (*int, error) {
 	text, err := r.output(r.git(ctx, "rev-list", "--count", r.commit, "^"+commit, "--"))

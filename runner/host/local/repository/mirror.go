@@ -227,6 +227,18 @@ func (m *Mirror) headBranch() string {
 	return strings.TrimPrefix(strings.TrimSpace(string(head)), "ref: refs/heads/")
 }
 
+// OriginOf returns the address of the remote origin of a repository of the operator, empty if it has none.
+func (m *Mirror) OriginOf(ctx context.Context, dir string) string {
+	address, err := m.output(m.command(ctx, m.env, []string{"-C", dir, "config", "--get", "remote.origin.url"}))
+	if err != nil || address == "" {
+		return ""
+	}
+	if strings.HasPrefix(address, "./") || strings.HasPrefix(address, "../") {
+		return filepath.Join(dir, address)
+	}
+	return address
+}
+
 // commitOf returns the commit of a branch in the mirror, empty if there is none.
 func (m *Mirror) commitOf(ctx context.Context, branch string) string {
 	id, err := m.output(m.localGit(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch+"^{commit}"))

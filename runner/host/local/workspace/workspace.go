@@ -219,7 +219,10 @@ func (w *Workspace) WorkDir() string { return w.root.work(w.Key) }
 func (w *Workspace) GitFile() string { return w.root.gitFile(w.Key) }
 
 // MirrorsDir contains the mirrors of repositories that the workspaces of the root share. Agents can't write there.
-func (w *Workspace) MirrorsDir() string { return filepath.Join(w.root.meta(), "mirrors") }
+func (w *Workspace) MirrorsDir() string { return w.root.MirrorsDir() }
+
+// MirrorsDir is that of its workspaces.
+func (r *Root) MirrorsDir() string { return filepath.Join(r.meta(), "mirrors") }
 
 // Env returns the variables that describe the workspace to its hooks, as NAME=value.
 func (w *Workspace) Env() []string {

@@ -143,9 +143,13 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 		return Agent{}, err
 	}
 	defer a.account.Release()
+	root := s.Cwd
+	if s.Worktree != nil {
+		root = filepath.Dir(root)
+	}
 	run := reconcile.Run{
 		ID: project.RunIDs(a.DB, a.p.Env.Now)(), Kind: reconcile.FreeRun, IssueID: s.ID, Identifier: s.ID, Phase: reconcile.Starting,
-		WorkspacePath: s.Cwd, WorkspaceRoot: s.Cwd, StartedAt: now, Issue: reconcile.Issue{ID: s.ID, Identifier: s.ID, Title: s.Cwd},
+		WorkspacePath: s.Cwd, WorkspaceRoot: root, StartedAt: now, Issue: reconcile.Issue{ID: s.ID, Identifier: s.ID, Title: s.Cwd},
 	}
 	exists, busy, err := a.DB.Clients.AddAgent(ctx, run, s.Shared)
 	switch {
@@ -378,7 +382,11 @@ func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 		err = a.DB.Clients.EndCalls(ctx, run, now)
 	}
 	if err == nil && len(left) == 0 {
-		err = a.DB.Clients.SettleAgent(ctx, run)
+		if err = a.DB.Clients.SettleAgent(ctx, run); err == nil {
+			if one, failed := a.agent(run); failed == nil && one.HasWorktree() {
+				_, _ = a.removeWorktree(ctx, one, false) // a later prune tries again
+			}
+		}
 	}
 	if errors.Is(err, reconcile.ErrConflict) {
 		err = nil // the worker has recorded its outcome just before it exited, or a worker has just taken the run: the next call settles it
@@ -390,17 +398,20 @@ func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 const (
 	keepFor   = 7 * 24 * time.Hour
 	pruneMost = 20
+	maxKept   = 1000 // that are looked at, because of their worktrees
 )
 
 // prune deletes agents that have ended long ago, with their calls and files.
 func (a *Agents) prune(ctx context.Context, now time.Time) error {
-	old, err := a.DB.Views.PastIssues(ctx, now.Add(-keepFor), pruneMost)
+	old, err := a.DB.Views.PastIssues(ctx, now.Add(-keepFor), maxKept)
+	forgotten := 0
 	for _, agent := range old {
-		runs, failed := a.DB.Operator.ForgetIssue(ctx, agent.IssueID)
-		err = errors.Join(err, failed)
-		for _, id := range runs {
-			err = errors.Join(err, os.RemoveAll(host.RunDir(a.runners.StateDir, id)))
+		one, failed := a.Find(ctx, agent.IssueID)
+		if failed == nil && one.HasWorktree() || forgotten == pruneMost { // work in it exists nowhere else
+			continue
 		}
+		forgotten++
+		err = errors.Join(err, a.forget(ctx, agent.IssueID))
 	}
 	return err
 }

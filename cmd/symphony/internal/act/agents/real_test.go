@@ -206,3 +206,29 @@ func TestRealAgentInAProject(t *testing.T) {
 	next.Cwd = filepath.Join(r.dir, "sub")
 	r.refuses(agents.CodeInvalid, "is a symlink, which agent a may have made")(r.Spawn(t.Context(), next))
 }
+
+// In a worktree an agent of the real codex can commit, and write neither the operator's repository nor the mirror.
+func TestRealAgentInAWorktree(t *testing.T) {
+	r, model, s := newRealRig(t)
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"commit", "-q", "--allow-empty", "-m", "first"}} {
+		c := exec.CommandContext(t.Context(), "git", append([]string{"-C", r.dir, "-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
+		c.Env = r.env.Environ
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v %s", args, err, out)
+		}
+	}
+	r.env.Environ = append(r.env.Environ, "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com")
+	s.Worktree = &agents.Worktree{}
+	one := test.Must(r.Spawn(t.Context(), s))
+	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
+	r.await("c", reconcile.CallCompleted, "threadId")
+	mirrors := filepath.Join(filepath.Dir(one.WorkspacePath), ".symphony", "mirrors")
+	tries := "for f in made " + r.dir + "/made " + r.dir + "/.git/made " + mirrors + "/made ../made; do (echo x > $f) 2>/dev/null && echo yes $f; done; " +
+		"git add made && git commit -q -m agent && echo yes commit; true"
+	r.call("a", turn("t"), script("sh "+tries+"\nsay tried"))
+	r.await("t", reconcile.CallCompleted, "tried")
+	requests := model.Requests()
+	test.Equal(t, "what the agent did", did(strings.Join(requests[len(requests)-1].Outputs, "\n")), "made commit")
+	test.OK(t, r.Kill(t.Context(), "a"))
+	test.Equal(t, "the unsaved worktree is kept", test.Must(r.Find(t.Context(), "a")).HasWorktree(), true)
+}

@@ -15,6 +15,7 @@ const (
 	RowActive  = "active"  // a call is open
 	RowWaiting = "waiting" // for a decision
 	RowEnded   = "ended"
+	RowKept    = "kept" // ended; its worktree has work that exists nowhere else
 )
 
 // Row is an agent as symphony agents shows it.
@@ -22,6 +23,8 @@ type Row struct {
 	ID        string           `json:"id"`
 	State     string           `json:"state"`
 	Cwd       string           `json:"cwd"`
+	Branch    string           `json:"branch"`     // of its worktree; empty without one
+	Source    string           `json:"repository"` // of its worktree
 	Activity  string           `json:"activity"`
 	Requests  []RequestRow     `json:"requests"`
 	Turns     int              `json:"turns"`
@@ -57,7 +60,7 @@ func Rows(ctx context.Context, w *environ.Env, all bool) (rows []Row, err error)
 	}
 	list, err := a.List(ctx)
 	for _, one := range list {
-		if one.Outcome != "" && !all {
+		if one.Outcome != "" && !all && !one.HasWorktree() {
 			continue
 		}
 		row := NewRow(one, open)
@@ -87,9 +90,14 @@ func NewRow(a Agent, open []reconcile.Request) Row {
 			r.Requests = append(r.Requests, RequestRow{ID: q.ID(), Kind: q.Kind, Summary: q.Summary, ExpiresAt: q.ExpiresAt.UTC()})
 		}
 	}
+	if tree := a.Settings.Worktree; tree != nil {
+		r.Branch, r.Source = tree.Branch, tree.Source
+	}
 	if a.Outcome != "" {
 		ended := a.EndedAt.UTC()
-		r.State, r.EndedAt = RowEnded, &ended
+		if r.State, r.EndedAt = RowEnded, &ended; a.HasWorktree() {
+			r.State = RowKept
+		}
 	}
 	return r
 }

@@ -35,6 +35,8 @@ type Settings struct {
 	Cwd string `json:"cwd"` // absolute, without symlinks
 	// Shared: other agents may work in the same directory.
 	Shared bool `json:"shared,omitempty"`
+	// Worktree: the agent works in a clone of the repository around Cwd, which takes the place of Cwd; nil for Cwd itself.
+	Worktree *Worktree `json:"worktree,omitempty"`
 	// Codex is the program of codex; empty for the one that a login shell finds.
 	Codex string `json:"codex,omitempty"`
 	// AutoApprove approves every request of codex; for tests.
@@ -66,6 +68,9 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	}
 	if err := CheckDir(s.Cwd); err != nil {
 		return err
+	}
+	if s.Worktree != nil {
+		return s.placeWorktree(ctx, p)
 	}
 	known, err := a.DB.Clients.FreeAgents(ctx)
 	if err != nil {
@@ -193,6 +198,7 @@ func (s Settings) runnerConfig(p *project.Project) runner.Config {
 		TurnTimeout: turnSilence, StallTimeout: turnStall,
 		OnApproval: agent.ApprovalAsk, AnswerTimeout: cmp.Or(s.ApprovalTimeout, DefaultApprovalTimeout),
 	}
+	s.setWorktree(&c)
 	if s.AutoApprove {
 		c.OnApproval = agent.ApprovalApprove
 	}

@@ -37,7 +37,7 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer)
 	return run.Identifier, err
 }
 
-// lastRun is the last run of an issue, which has a workspace.
+// lastRun is the last run of an issue, or of an agent without one, which has a workspace.
 func lastRun(ctx context.Context, db *state.DB, ref string) (run reconcile.Run, err error) {
 	id, identifier, known, err := db.Views.FindIssue(ctx, ref)
 	if err != nil {
@@ -46,7 +46,10 @@ func lastRun(ctx context.Context, db *state.DB, ref string) (run reconcile.Run, 
 	if !known {
 		return run, project.UnknownIssue(ctx, db, ref, "it has no workspace")
 	}
-	run, _, err = db.Runs.Last(ctx, id)
+	run, found, err := db.Runs.Last(ctx, id)
+	if err == nil && !found {
+		run, _, err = db.Clients.FreeAgent(ctx, id)
+	}
 	if run.Identifier = identifier; err == nil && run.WorkspacePath == "" {
 		err = reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet", "symphony show "+identifier+" explains it")
 	}

@@ -21,10 +21,16 @@ type (
 		ID     string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with the same id returns the same agent"`
 		Cwd    string `json:"cwd,omitempty" jsonschema:"the absolute path of the directory it works in; default: that of the server"`
 		Shared bool   `json:"shared,omitempty" jsonschema:"other agents may work in the same directory"`
+		// The last two are for a worktree.
+		Worktree bool   `json:"worktree,omitempty" jsonschema:"it works and commits in a clone of the git repository around cwd"`
+		Branch   string `json:"branch,omitempty" jsonschema:"the branch of its commits; default: symphony/ and the id of the agent"`
+		Base     string `json:"base,omitempty" jsonschema:"the branch of the repository where it begins; default: the one that is checked out"`
 	}
 	spawnAgentOut struct {
 		AgentID string `json:"agentId"`
 		Cwd     string `json:"cwd"`
+		Branch  string `json:"branch,omitempty" jsonschema:"of its worktree"`
+		Base    string `json:"base,omitempty"`
 	}
 	listAgentsIn struct {
 		All bool `json:"all,omitempty" jsonschema:"also agents that have ended"`
@@ -92,12 +98,23 @@ func autoApprove(value string) (bool, error) {
 // addAgentTools registers the tools that start, list and end agents.
 func addAgentTools(t *tools, s starter) {
 	addTool(t, "spawn_agent", hints(false, false, true), func(ctx context.Context, in spawnAgentIn) (spawnAgentOut, error) {
-		agent, err := s.start(ctx, agents.Settings{
+		settings := agents.Settings{
 			ID: cmp.Or(in.ID, "agent-"+newID()), Cwd: cmp.Or(in.Cwd, s.env.Dir), Shared: in.Shared, IdleTimeout: s.options.IdleTimeout,
-		})
-		return spawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}, err
+		}
+		if in.Worktree {
+			settings.Worktree = &agents.Worktree{Branch: in.Branch, Base: in.Base}
+		} else if in.Branch != "" || in.Base != "" {
+			return spawnAgentOut{}, reconcile.NewError(agents.CodeInvalid, "branch and base are for a worktree", "set worktree: true")
+		}
+		agent, err := s.start(ctx, settings)
+		out := spawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}
+		if tree := agent.Settings.Worktree; tree != nil {
+			out.Branch, out.Base = tree.Branch, tree.Base
+		}
+		return out, err
 	}, "Start a coding agent in a directory and return immediately. It continues when this host ends. "+
-		"Two agents in one directory are refused unless shared is set.")
+		"Two agents in one directory are refused unless shared is set. With worktree it works in a clone of its own and commits there: "+
+		"read_changes shows its work. Use worktree for agents that change one repository at the same time.")
 	addTool(t, "list_agents", reads(), func(ctx context.Context, in listAgentsIn) (listAgentsOut, error) {
 		return listAgents(ctx, s.agents, in.All)
 	}, "List the live agents, including those of other hosts, with their conversations.")

@@ -156,8 +156,8 @@ func (e *elicitor) middleware(ctx context.Context) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(call context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if r, ok := req.(*mcp.CallToolRequest); ok {
-				if a := e.asker(r); a.session != nil && !a.byResult && e.isNew(a.session) {
-					go e.followSession(ctx, a)
+				if a := e.asker(r); a.session != nil && !a.byResult {
+					e.followSession(ctx, a)
 				}
 			}
 			return next(call, method, req)
@@ -165,19 +165,16 @@ func (e *elicitor) middleware(ctx context.Context) mcp.Middleware {
 	}
 }
 
-// isNew reports whether a session was not followed before.
-func (e *elicitor) isNew(s *mcp.ServerSession) bool {
+// followSession is follow until the session ends, once for each session. It does not wait.
+func (e *elicitor) followSession(ctx context.Context, a asker) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	known := e.followed[s]
-	e.followed[s] = true
-	return !known
-}
-
-// followSession is follow until the session ends.
-func (e *elicitor) followSession(ctx context.Context, a asker) {
+	if e.followed[a.session] {
+		return
+	}
+	e.followed[a.session] = true
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	go e.follow(ctx, a)
 	go func() {
 		_ = a.session.Wait()
 		cancel()
@@ -185,7 +182,6 @@ func (e *elicitor) followSession(ctx context.Context, a asker) {
 		defer e.mu.Unlock()
 		delete(e.followed, a.session)
 	}()
-	e.follow(ctx, a)
 }
 
 // follow asks about new requests, and no longer about those that have ended, until ctx ends.

@@ -37,7 +37,9 @@ type Options struct {
 	// FullAccess permits conversations without a sandbox.
 	FullAccess bool
 	// Events: the host gets the events of agents as notifications even if it has not asked for them.
-	Events  bool
+	Events bool
+	// Deliver permits to push the work of agents to the origin of the operator's repository.
+	Deliver bool
 	Project *project.Project // of the issues; nil without a workflow
 	// overHTTP: the hosts get no events as notifications, which the SDK can't send there.
 	overHTTP bool
@@ -86,6 +88,7 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 			addEventTools(t, a)
 			addRequestTools(t, a)
 			addMachineTools(t, c)
+			worktrees{a, o}.addTools(t)
 		case GroupIssues:
 			addIssueTools(t, issues{env: w, project: o.Project})
 		case GroupCodex:

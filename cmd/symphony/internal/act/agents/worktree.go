@@ -1,0 +1,218 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/workers"
+)
+
+// Worktree is a clone of the operator's repository in which an agent works and commits, like the workspace of an issue.
+type Worktree struct {
+	Source string `json:"source"` // the operator's repository, which is only read
+	Branch string `json:"branch"` // of the agent's work
+	Base   string `json:"base"`   // a branch of Source, where the work begins
+}
+
+const (
+	worktreeProject = "agents" // to which worktrees belong in their root
+	deliveredFile   = "delivered.json"
+	loginPatience   = 30 * time.Second
+)
+
+func worktreesRoot(w *environ.Env) string {
+	return filepath.Join(paths.Real(project.StateHome(w)), "worktrees")
+}
+
+// branchName is the branch of all work of an agent.
+type branchName string
+
+// Render implements runner.Prompt.
+func (b branchName) Render(reconcile.Issue, int) (string, error) { return string(b), nil }
+
+// placeWorktree finds the repository around the directory of the settings, and puts the directory of the worktree in its place.
+func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error {
+	top := paths.Real(s.Cwd)
+	for !project.Exists(filepath.Join(top, ".git")) {
+		if top == filepath.Dir(top) {
+			return reconcile.NewError(CodeInvalid, "cwd: "+s.Cwd+" is in no git repository", "name one in a repository, or set no worktree")
+		}
+		top = filepath.Dir(top)
+	}
+	root := worktreesRoot(p.Env)
+	if paths.Inside(root, top) || project.New(p.Env, filepath.Join(top, "WORKFLOW.md"), p.StateDir).Nested() != nil {
+		return reconcile.NewError(CodeInvalid, "cwd: an agent works in "+top, "name a repository of yours")
+	}
+	if err := p.Nested(); err != nil {
+		return err
+	}
+	machine, w := project.ThisMachine(), s.Worktree
+	facts, err := machine.Facts(ctx, host.FactsRequest{Path: top, GitDirs: true})
+	if err != nil {
+		return err
+	}
+	if w.Source = facts.RepoRoot; w.Base == "" {
+		at, err := machine.Inspect(ctx, host.WorkspaceRequest{Path: top})
+		if err != nil {
+			return err
+		}
+		if at.Git == nil || at.Git.Branch == nil || at.Git.Commit == nil {
+			return reconcile.NewError(CodeInvalid, "no branch with a commit is checked out in "+top, "set base to the branch where the work begins")
+		}
+		w.Base = *at.Git.Branch
+	}
+	if w.Branch = cmp.Or(w.Branch, "symphony/"+s.ID); w.Branch == w.Base {
+		return reconcile.NewError(CodeInvalid, fmt.Sprintf("branch and base are both %q", w.Base), "choose another name for the branch")
+	}
+	s.Cwd = filepath.Join(root, s.ID)
+	return nil
+}
+
+// setWorktree lets the worker clone and confine as for an issue.
+func (s Settings) setWorktree(c *runner.Config) {
+	if s.Worktree == nil {
+		return
+	}
+	c.ProtectGit, c.Policy.Project, c.KeepRemoved = false, worktreeProject, keepFor
+	c.Repository = runner.Repository{
+		Repository: host.Repository{URL: s.Worktree.Source, Base: s.Worktree.Base}, Branch: branchName(s.Worktree.Branch),
+	}
+}
+
+// removeWorktree moves the worktree of an ended agent to the trash, unless it returns the work because of which it is kept, and deletes
+// what has been in the trash for long enough.
+func (a *Agents) removeWorktree(ctx context.Context, one Agent, discard bool) (unsaved string, err error) {
+	hand := &runner.Takeover{
+		Config: one.Settings.runnerConfig(a.p), Machine: project.NewMachine(a.p.StateDir), Hold: workers.Hold, StateDir: a.p.StateDir,
+		ID: project.NewRunID(a.p.Env.Now()), Issue: reconcile.Issue{ID: one.IssueID, Identifier: one.Identifier},
+		Root: worktreesRoot(a.p.Env), Env: a.p.Environ(), Now: a.p.Env.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	unsaved, err = hand.CleanUp(ctx, discard)
+	return unsaved, errors.Join(err, hand.Close(ctx))
+}
+
+// HasWorktree reports whether the agent has a worktree that was not removed.
+func (a Agent) HasWorktree() bool {
+	return a.Settings.Worktree != nil && project.Exists(a.WorkspacePath)
+}
+
+// Prune removes the worktree and the records of an agent that has ended. With discard it removes even work that exists nowhere else.
+func Prune(ctx context.Context, w *environ.Env, id string, discard bool) (err error) {
+	a, err := Open(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	if err := a.p.Nested(); err != nil {
+		return err
+	}
+	one, err := a.Current(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !one.Settled:
+		return reconcile.NewError(CodeConflict, "agent "+id+" has not ended", "symphony stop "+id+" ends it")
+	}
+	return a.locked(ctx, func() error {
+		if one.HasWorktree() {
+			unsaved, err := a.removeWorktree(ctx, one, discard)
+			if err == nil && unsaved != "" {
+				err = reconcile.NewError(CodeConflict, fmt.Sprintf("%s is kept: %s", one.WorkspacePath, unsaved),
+					"symphony prune --force "+id+" discards it")
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return a.forget(ctx, id)
+	})
+}
+
+// forget deletes the calls and files of an ended agent.
+func (a *Agents) forget(ctx context.Context, id string) error {
+	runs, err := a.DB.Operator.ForgetIssue(ctx, id)
+	for _, run := range runs {
+		err = errors.Join(err, os.RemoveAll(host.RunDir(a.runners.StateDir, run)))
+	}
+	return err
+}
+
+// Delivered is what was pushed for an agent.
+type Delivered struct {
+	URL     string `json:"url"`
+	Branch  string `json:"branch"`
+	Commit  string `json:"commit"`
+	Commits int    `json:"commits"`
+}
+
+// Deliver pushes the commits of an agent's worktree to its branch, in a repository, or with an empty URL in the one from which the
+// operator's was cloned. Limit is the time that it may take.
+func (a *Agents) Deliver(ctx context.Context, id string, to host.Repository, limit time.Duration) (d Delivered, err error) {
+	if err := a.p.Nested(); err != nil {
+		return d, err
+	}
+	one, err := a.Current(ctx, id)
+	switch {
+	case err != nil:
+		return d, err
+	case !one.HasWorktree():
+		return d, reconcile.NewError(CodeInvalid, "agent "+id+" has no worktree", "spawn_agent makes one with worktree: true")
+	}
+	calls, err := a.DB.Clients.CallsOf(ctx, one.ID)
+	for _, call := range calls {
+		if !call.Ended() && one.Outcome == "" {
+			return d, reconcile.NewError(CodeConflict, "agent "+id+" is at work", "wait_agent until its turn has ended, or interrupt it")
+		}
+	}
+	env, envErr := a.gitEnv(ctx, one)
+	file := filepath.Join(host.RunDir(a.runners.StateDir, one.ID), deliveredFile)
+	last, readErr := os.ReadFile(file)
+	if readErr == nil {
+		readErr = json.Unmarshal(last, &d)
+	} else if errors.Is(readErr, fs.ErrNotExist) {
+		readErr = nil
+	}
+	if err := cmp.Or(err, envErr, readErr); err != nil {
+		return d, err
+	}
+	tree := one.Settings.Worktree
+	answer, err := project.NewMachine(a.p.StateDir).DeliverWorkspace(ctx, host.WorkspaceDelivery{
+		Path: one.WorkspacePath, RunID: host.HereID(one.ID), Source: host.Repository{URL: tree.Source, Base: tree.Base},
+		DeliverRequest: host.DeliverRequest{Repository: to, Branch: tree.Branch, Delivered: d.Commit, Timeout: limit, Env: env},
+	})
+	if known, _ := errors.AsType[*reconcile.Error](err); known != nil && known.Code == host.CodeRepositoryChanged {
+		return d, reconcile.NewError(known.Code, fmt.Sprintf("the remote does not have the commit of %s where the work began", tree.Base),
+			"push "+tree.Base+" first: only the commits of the agent are delivered")
+	}
+	if err != nil {
+		return d, err
+	}
+	d = Delivered{URL: answer.Address, Branch: tree.Branch, Commit: answer.Commit, Commits: answer.Commits}
+	if data, err := json.Marshal(d); answer.Commits > 0 && err == nil {
+		return d, durable.WriteFile(file, data, 0o600)
+	}
+	return d, nil
+}
+
+// gitEnv is the environment of git for the remote repository, with what the login profile sets.
+func (a *Agents) gitEnv(ctx context.Context, one Agent) ([]string, error) {
+	config, env := one.Settings.runnerConfig(a.p), a.p.Environ()
+	q := host.LoginRequest{Env: config.HookEnv(env), Timeout: loginPatience}
+	login, err := project.ThisMachine().Run(host.HereID(one.ID)).Login(ctx, q)
+	return config.GitEnv(env, login), err
+}

@@ -1,0 +1,118 @@
+package mcpserver
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/reconcile"
+	port "github.com/symphony-cron/symphony/runner/host"
+)
+
+const (
+	listedCommits = 50
+	defaultDiff   = 32 << 10 // bytes of a diff in a result of read_changes
+)
+
+type (
+	readChangesIn struct {
+		AgentID  string `json:"agentId"`
+		Offset   int    `json:"offset,omitempty" jsonschema:"how many bytes of the diff to skip: nextOffset of the last result"`
+		MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"how many bytes of the diff; default 32768, at most 1048576"`
+	}
+	readChangesOut struct {
+		AgentID    string           `json:"agentId"`
+		Cwd        string           `json:"cwd"`
+		State      port.GitStatus   `json:"state"`
+		Commits    []port.GitCommit `json:"commits" jsonschema:"those that the base does not contain, newest first, at most 50"`
+		Diff       string           `json:"diff" jsonschema:"from where the work left the base to the files as they are, committed or not"`
+		DiffBytes  int              `json:"diffBytes" jsonschema:"the length of the whole diff"`
+		NextOffset int              `json:"nextOffset,omitempty" jsonschema:"where the rest of the diff begins, if this is not all"`
+	}
+	deliverChangesOut struct {
+		AgentID string `json:"agentId"`
+		agents.Delivered
+	}
+)
+
+// worktrees are the tools about what agents have changed.
+type worktrees struct {
+	agents  *agents.Agents
+	options Options
+}
+
+func (t worktrees) addTools(all *tools) {
+	addTool(all, "read_changes", reads(), t.read, ""+
+		"Show what an agent has changed in its git repository: branch, commits, changed files, diff. "+
+		"Call it after a turn, to review the work before it is delivered. Do not call it to follow a running turn: read_events shows that.")
+	addTool(all, "deliver_changes", works(), t.deliver, "Push the commits of an agent's worktree to its branch in the remote repository. "+
+		"Call it when your user wants the reviewed work there. Do not call it during a turn, or for an agent without a worktree.")
+}
+
+func (t worktrees) read(ctx context.Context, in readChangesIn) (out readChangesOut, err error) {
+	one, err := t.agents.Find(ctx, in.AgentID)
+	if err != nil {
+		return out, err
+	}
+	out = readChangesOut{AgentID: in.AgentID, Cwd: one.WorkspacePath, Commits: []port.GitCommit{}}
+	machine, q := project.ThisMachine(), port.WorkspaceRequest{Path: one.WorkspacePath, Commits: listedCommits}
+	found, err := machine.Inspect(ctx, q)
+	if err == nil && found.Git == nil {
+		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+one.WorkspacePath,
+			"list_agents shows whether the agent works there; a worktree without work is removed when its agent ends")
+	}
+	if err != nil {
+		return out, err
+	}
+	out.State = *found.Git
+	out.Commits = append(out.Commits, found.Commits...)
+	most := cmp.Or(min(max(in.MaxBytes, 0), maxRead), defaultDiff)
+	diff := &window{skip: max(in.Offset, 0), most: most}
+	_, err = machine.Diff(ctx, q, diff)
+	out.Diff, out.DiffBytes = string(bytes.ToValidUTF8(diff.kept.Bytes(), []byte("\uFFFD"))), diff.all
+	if end := diff.skip + diff.kept.Len(); end < diff.all && diff.kept.Len() > 0 {
+		out.NextOffset = end
+	}
+	return out, err
+}
+
+// window keeps some of the bytes that are written to it, and counts all.
+type window struct {
+	skip, most, all int
+	kept            bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (w *window) Write(b []byte) (int, error) {
+	from := min(max(w.skip-w.all, 0), len(b))
+	to := min(from+w.most-w.kept.Len(), len(b))
+	w.kept.Write(b[from:to])
+	w.all += len(b)
+	return len(b), nil
+}
+
+func (t worktrees) deliver(ctx context.Context, in agentIn) (deliverChangesOut, error) {
+	to, err := t.destination()
+	out := deliverChangesOut{AgentID: in.AgentID}
+	if err == nil {
+		out.Delivered, err = t.agents.Deliver(ctx, in.AgentID, to, t.options.CallTimeout)
+	}
+	return out, err
+}
+
+// destination is where the operator permits deliveries to: without a URL to the origin of the agent's repository.
+func (t worktrees) destination() (to port.Repository, err error) {
+	if t.options.Deliver {
+		return to, nil
+	}
+	if p := t.options.Project; p != nil {
+		cfg, err := project.New(p.Env, p.Path, p.StateDir).ConfigWithoutKey()
+		if err == nil && cfg.Repository.URL != "" && cfg.Repository.Delivers() {
+			return port.Repository{URL: cfg.Repository.URL, Base: cfg.Repository.Base}, nil
+		}
+	}
+	return to, reconcile.NewError("delivery_not_permitted", "the operator has not permitted deliveries",
+		"ask your user to start symphony mcp with --deliver, or with a workflow that has repository.url")
+}
