@@ -300,24 +300,48 @@ func (c *conversation) ask(ctx context.Context, call reconcile.Call) (any, error
 		login, err := g.session.Login(ctx, c.dir(""))
 		return LoginResult{login, g.server.UserAgent}, err
 	case reconcile.CallDiff:
-		return decoded(call, func(p ExecCall) (any, error) {
-			return g.session.DiffToRemote(ctx, c.dir(p.Cwd))
-		})
+		return decoded(call, func(p ExecCall) (any, error) { return c.diff(ctx, g, p) })
 	case reconcile.CallExec:
-		return decoded(call, func(p ExecCall) (any, error) {
-			policy, profile := c.sandbox(p.SandboxPolicy)
-			limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
-			env, err := c.Config.ExecEnv(ctx, c.Machine, c.run.ID, *c.space, g.environ)
-			if err != nil {
-				return nil, err
-			}
-			return g.session.Exec(ctx, agent.ExecParams{
-				Command: p.Command, Cwd: c.dir(p.Cwd), Env: env, SandboxPolicy: policy, Permissions: profile, Timeout: limit,
-			})
-		})
+		return decoded(call, func(p ExecCall) (any, error) { return c.exec(ctx, g, p) })
 	default:
 		return nil, fmt.Errorf("unknown call %q", call.Verb)
 	}
+}
+
+// exec runs one command in the sandbox.
+func (c *conversation) exec(ctx context.Context, g *liveCodex, p ExecCall) (agent.ExecResult, error) {
+	policy, profile := c.sandbox(p.SandboxPolicy)
+	limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
+	env, err := c.Config.ExecEnv(ctx, c.Machine, c.run.ID, *c.space, g.environ)
+	if err != nil {
+		return agent.ExecResult{}, err
+	}
+	return g.session.Exec(ctx, agent.ExecParams{
+		Command: p.Command, Cwd: c.dir(p.Cwd), Env: env, SandboxPolicy: policy, Permissions: profile, Timeout: limit,
+	})
+}
+
+// diffScript prints the newest commit that a remote repository has, too, and what differs from it, with new files.
+const diffScript = `top=$(git rev-parse --show-toplevel) && cd "$top" || exit
+remotes=$(git for-each-ref --format='%(objectname)' refs/remotes)
+test -n "$remotes" || { echo "no remote branch is known" >&2; exit 1; }
+base=$(git merge-base HEAD $remotes) || exit
+echo "$base"
+git diff --no-ext-diff --no-textconv "$base" || exit
+git ls-files -z --others --exclude-standard | xargs -0 -I{} git diff --no-ext-diff --no-textconv --no-index -- /dev/null {}
+exit 0`
+
+// diff finds out what differs from the remote repository. It runs git in the sandbox, because codex's own git may run nothing
+// (confine.Config.AtHome).
+func (c *conversation) diff(ctx context.Context, g *liveCodex, p ExecCall) (d DiffResult, err error) {
+	p.Command = []string{"sh", "-c", diffScript}
+	out, err := c.exec(ctx, g, p)
+	if err == nil && out.ExitCode != 0 {
+		err = reconcile.NewError("no_diff", "git found no difference to a remote repository: "+strings.TrimSpace(out.Stderr),
+			"the directory must be in a repository with a remote branch that was fetched or pushed")
+	}
+	d.SHA, d.Diff, _ = strings.Cut(out.Stdout, "\n")
+	return d, err
 }
 
 // stop ends codex.

@@ -68,8 +68,13 @@ type (
 	}
 )
 
-// The results of calls, as JSON. That of CallExec is an agent.ExecResult, of CallDiff an agent.Diff.
+// The results of calls, as JSON. That of CallExec is an agent.ExecResult.
 type (
+	// DiffResult is what differs from the remote repository: the newest commit that it has, too, and a diff from it.
+	DiffResult struct {
+		SHA  string `json:"sha"`
+		Diff string `json:"diff"`
+	}
 	// ConversationResult is an open conversation.
 	ConversationResult struct {
 		ThreadID  string `json:"threadId"`

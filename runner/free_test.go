@@ -211,7 +211,7 @@ func TestCallsOfAnAgent(t *testing.T) {
 	r.wants("e2", reconcile.CallCompleted, `"exitCode":124`)
 	r.wants("e3", reconcile.CallFailed, "response_error: command/exec: exec failed")
 	r.wants("e4", reconcile.CallFailed, "response_error: command/exec: command must not be empty")
-	r.wants("d", reconcile.CallCompleted, `"diff":"diff in `+r.run.WorkspacePath+`\n"`)
+	r.wants("d", reconcile.CallFailed, "no_diff: ")
 	r.wants("l", reconcile.CallCompleted, `"Provider":"scripted"`)
 	r.wants("x", reconcile.CallFailed, `unknown_conversation: the agent has no conversation "nowhere"`)
 	r.wants("y", reconcile.CallFailed, `unknown call "dance"`)

@@ -30,8 +30,6 @@ type Session interface {
 	ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error
 	// Exec runs one command under a sandbox policy, without a turn.
 	Exec(ctx context.Context, p ExecParams) (ExecResult, error)
-	// DiffToRemote returns what differs in cwd from the remote repository.
-	DiffToRemote(ctx context.Context, cwd string) (Diff, error)
 	// Usage is the sum of UsageByThread: the tokens of the thread and its sub-agents, including those of earlier runs.
 	Usage() Usage
 	UsageByThread() map[string]Usage
@@ -139,12 +137,6 @@ type ExecResult struct {
 	ExitCode int    `json:"exitCode"`
 	Stdout   string `json:"stdout"`
 	Stderr   string `json:"stderr"`
-}
-
-// Diff is what differs from the remote repository: the commit there, and a diff from it.
-type Diff struct {
-	SHA  string `json:"sha"`
-	Diff string `json:"diff"`
 }
 
 // Turn is how a turn ended.

@@ -384,9 +384,3 @@ func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecR
 	}
 	return out, nil
 }
-
-// DiffToRemote implements agent.Session.
-func (s *Session) DiffToRemote(ctx context.Context, cwd string) (d agent.Diff, err error) {
-	err = s.read(ctx, "gitDiffToRemote", object{"cwd": cwd}, &d)
-	return d, err
-}

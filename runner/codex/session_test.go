@@ -505,7 +505,6 @@ func TestCalls(t *testing.T) {
 		want(`{"id":6,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, `{"id":6,"error":{"code":-32600,"message":"no active turn to steer"}}`)
 		want(`{"id":7,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, turnCompleted, `{"id":7,"error":{"code":-32600,"message":"no turn"}}`)
 		want(`{"id":1001,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`, `{"id":1001,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`)
-		want(`{"id":1002,"method":"gitDiffToRemote","params":{"cwd":"/w"}}`, `{"id":1002,"result":{"sha":"abc","diff":"+x"}}`)
 	}()
 	test.Must(s.Initialize(t.Context()))
 	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "m", BaseInstructions: "b", DeveloperInstructions: "d"}))
@@ -531,8 +530,6 @@ func TestCalls(t *testing.T) {
 		Command: []string{"a", "b"}, Cwd: "/w", Env: map[string]any{"V": "v", "KEY": nil}, SandboxPolicy: json.RawMessage(`{"type":"readOnly"}`), Timeout: 2 * time.Second,
 	})
 	test.Equal(t, "exec", []any{err, result}, []any{nil, agent.ExecResult{ExitCode: 3, Stdout: "o", Stderr: "e"}})
-	d, err := s.DiffToRemote(t.Context(), "/w")
-	test.Equal(t, "error and diff", []any{err, d}, []any{nil, agent.Diff{SHA: "abc", Diff: "+x"}})
 }
 
 // TestOverloaded checks that an overloaded model server counts as a fault of the machine and not of the issue.

@@ -247,9 +247,6 @@ var handlers = map[string]func(*server, *params) reply{
 	"initialize": (*server).initialize, "thread/start": (*server).startThread, "thread/resume": (*server).resumeThread,
 	"turn/start": (*server).startTurn, "turn/interrupt": (*server).interrupt, "command/exec": (*server).exec,
 	"turn/steer": (*server).steer,
-	"gitDiffToRemote": func(_ *server, p *params) reply {
-		return reply{result: object{"sha": strings.Repeat("0", 40), "diff": "diff in " + p.Cwd + "\n"}}
-	},
 	"thread/name/set": func(*server, *params) reply { return reply{result: object{}} },
 	"config/read": func(*server, *params) reply {
 		return reply{result: object{"config": object{"model_provider": "scripted", "mcp_servers": object{}}, "origins": object{}}}

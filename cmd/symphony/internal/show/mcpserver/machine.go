@@ -60,7 +60,7 @@ func addMachineTools(t *tools, c caller) {
 		return userAgentOut{AgentID: in.AgentID, UserAgent: login.UserAgent}, err
 	}, "Return the version of an agent's codex.")
 	addTool(t, "git_diff_to_remote", reads(), func(ctx context.Context, in optionalIn[diffParams]) (diffOut, error) {
-		var diff agent.Diff
+		var diff runner.DiffResult
 		call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: in.Params.Cwd})
 		if err == nil {
 			err = c.ask(ctx, in.AgentID, reconcile.CallDiff, call, &diff)
