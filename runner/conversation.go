@@ -43,6 +43,15 @@ type liveCodex struct {
 	server agent.Server
 }
 
+func (g *liveCodex) hasExited() bool {
+	select {
+	case <-g.session.Done():
+		return true
+	default:
+		return false
+	}
+}
+
 // runningTurn is the turn of a conversation. done is closed when its end is stored.
 type runningTurn struct {
 	cancel context.CancelFunc
@@ -150,14 +159,12 @@ func (c *conversation) endOutdated(ctx context.Context) error {
 func (c *conversation) ensure(ctx context.Context) (*liveCodex, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.live != nil && !c.live.hasExited() {
+		return c.live, nil
+	}
 	if c.live != nil {
-		select {
-		case <-c.live.session.Done(): // it has exited
-			c.live.end(context.WithoutCancel(ctx))
-			c.live = nil
-		default:
-			return c.live, nil
-		}
+		c.live.end(context.WithoutCancel(ctx))
+		c.live = nil
 	}
 	var err error
 	if c.flags, err = c.profiles(ctx); err != nil {
@@ -248,13 +255,22 @@ func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error)
 		return TurnResult{}, err
 	}
 	policy, profile := c.sandbox(p.SandboxPolicy)
-	c.rec.change(func(r *reconcile.Run) { r.Turns++ })
-	g.beginTurn()
-	turn, err := g.session.RunTurn(ctx, agent.TurnParams{
+	c.rec.change(func(r *reconcile.Run) { r.Turns++; r.Activity = "" })
+	c.rec.flush(ctx)
+	params := agent.TurnParams{
 		Items: p.Items, Model: p.Model, Effort: p.Effort, Cwd: c.dir(p.Cwd),
 		ApprovalPolicy: firstGiven(p.ApprovalPolicy, c.params.ApprovalPolicy, c.Config.ApprovalPolicy),
 		SandboxPolicy:  policy, Permissions: profile,
-	})
+	}
+	g.beginTurn()
+	turn, err := g.session.RunTurn(ctx, params)
+	if turn.ID == "" && ctx.Err() == nil && g.hasExited() { // before it took the turn, but this was not known yet
+		if g, err = c.ensure(ctx); err != nil {
+			return TurnResult{}, err
+		}
+		g.beginTurn()
+		turn, err = g.session.RunTurn(ctx, params)
+	}
 	c.rec.storeTokens(ctx, g.session)
 	err = g.explain(ctx, err)
 	switch {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/proc"
 )
 
 // callBook is a Calls in memory.
@@ -323,6 +325,31 @@ func TestCodexExitsDuringATurn(t *testing.T) {
 	r.wants("t3", reconcile.CallCompleted, "again")
 	test.Until(t, "row after the third turn", func() bool { return r.journal.lastRow().TurnsDone == 2 })
 	test.Equal(t, "thread of the turns", r.journal.lastRow().ThreadID, thread)
+}
+
+// A turn right after codex was killed does not fail: codex is started again.
+func TestTurnAfterCodexWasKilled(t *testing.T) {
+	r := newFreeRig(t)
+	r.start()
+	r.add(conversationCall("c"), scriptCall("t1", "sh pwd\nsay first"))
+	r.wants("t1", reconcile.CallCompleted, "first")
+	for _, p := range test.Must(proc.Descendants(os.Getpid())) {
+		_ = syscall.Kill(p.PID, syscall.SIGKILL) // it may have ended with its parent
+	}
+	r.add(scriptCall("t2", "say again"))
+	r.wants("t2", reconcile.CallCompleted, "again")
+}
+
+// What an agent has done in one turn is not what it does in the next.
+func TestActivityOfANewTurn(t *testing.T) {
+	r := newFreeRig(t)
+	r.start()
+	r.add(conversationCall("c"), scriptCall("t1", "sh pwd\nsay first"))
+	r.wants("t1", reconcile.CallCompleted, "first")
+	test.Until(t, "the activity", func() bool { return r.journal.lastRow().Activity != "" })
+	r.add(scriptCall("t2", "hang"))
+	r.until("t2", running)
+	test.Until(t, "no activity of the new turn", func() bool { return r.journal.lastRow().Activity == "" })
 }
 
 // A codex that does not start fails the conversation and its turns, with the reason. The agent lives on.

@@ -328,7 +328,7 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	})
 	if err == nil && !run.Settled {
 		err = reconcile.NewError("leftover_process", fmt.Sprintf("agent %s has left processes that can't be ended", id),
-			"end them yourself: symphony ps shows them")
+			"end them yourself: ps -ef shows them")
 	}
 	return err
 }
@@ -382,6 +382,7 @@ func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 		err = a.DB.Clients.EndCalls(ctx, run, now)
 	}
 	if err == nil && len(left) == 0 {
+		_ = os.Remove(filepath.Join(host.RunDir(a.runners.StateDir, run.ID), wakeFile)) // prune removes it, too
 		if err = a.DB.Clients.SettleAgent(ctx, run); err == nil {
 			if one, failed := a.agent(run); failed == nil && one.HasWorktree() {
 				_, _ = a.removeWorktree(ctx, one, false) // a later prune tries again

@@ -122,6 +122,8 @@ func newRig(t *testing.T, vars ...string) *rig {
 		for _, one := range test.Must(r.List(context.WithoutCancel(t.Context()))) {
 			test.OK(t, r.Kill(context.WithoutCancel(t.Context()), one.Identifier))
 			r.nothingLeft(one.Run)
+			fifo := filepath.Join(host.RunDir(project.AgentsDir(r.env), one.ID), "wake")
+			test.Equal(t, "the FIFO of an ended agent is left", exists(fifo), false)
 		}
 		test.OK(t, r.Close())
 	})

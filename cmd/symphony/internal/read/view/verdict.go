@@ -58,7 +58,7 @@ func NewJudgement(all []Overview) Judgement {
 func ReadUnstarted(ctx context.Context, p *project.Project) (Overview, error) {
 	v, err := Read(ctx, p, Options{})
 	if errors.Is(err, state.ErrNoState) && p.SourceErr == nil {
-		return Overview{GeneratedAt: p.Env.Now().UTC(), Project: newProjectRow(p.Path, p.StateDir)}, nil
+		return Overview{GeneratedAt: p.Env.Now().UTC(), Project: newProjectRow(p.Path, p.StateDir)}.confine(nil), nil
 	}
 	return v, err
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
-	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // codexIdle is how long an agent of the tool codex stays without a turn. It need not stay longer, because codex-reply resumes its
@@ -152,7 +151,11 @@ func (c codex) prompt(ctx context.Context, req *mcp.CallToolRequest, threadID, p
 	if err != nil {
 		return codexOut{}, err
 	}
-	params := runner.TurnCall{Items: []agent.Input{{Type: "text", Text: prompt}}}
+	items, err := inputs([]item{{Type: "text", Text: prompt}})
+	if err != nil {
+		return codexOut{}, err
+	}
+	params := runner.TurnCall{Items: items}
 	turn, err := c.begin(ctx, known, "", params)
 	if err != nil && exit.From(err).Code == agents.CodeEnded {
 		if known, err = c.resume(ctx, known); err == nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -276,8 +277,12 @@ func (c conversations) interrupt(ctx context.Context, agentID, id string) (inter
 	return out, err
 }
 
+// maxPrompt is how many characters of text codex takes in one input.
+const maxPrompt = 1 << 20
+
 // inputs checks the items of a turn.
 func inputs(items []item) (list []agent.Input, err error) {
+	length := 0
 	for i, item := range items {
 		in := agent.Input{Type: item.Type}
 		switch item.Type {
@@ -292,9 +297,13 @@ func inputs(items []item) (list []agent.Input, err error) {
 			return nil, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("items[%d] is not valid", i),
 				`an item is {"type":"text","text":…}, {"type":"image","url":…} or {"type":"localImage","path":an absolute path}`)
 		}
-		list = append(list, in)
+		list, length = append(list, in), length+utf8.RuneCountInString(in.Text)
 	}
-	if len(list) == 0 {
+	switch {
+	case length > maxPrompt:
+		err = reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("the input has %d characters, and codex takes %d", length, maxPrompt),
+			"write the text to a file in the directory of the agent, and name the file in the prompt")
+	case len(list) == 0:
 		err = reconcile.NewError(agents.CodeInvalid, "items is empty", `send at least {"type":"text","text":…}`)
 	}
 	return list, err

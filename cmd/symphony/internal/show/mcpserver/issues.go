@@ -45,7 +45,7 @@ type issues struct {
 // addIssueTools registers the tools about the issues of a project.
 func addIssueTools(t *tools, i issues) {
 	addTool(t, "list_issues", reads(), func(ctx context.Context, in listIssuesIn) (view.Overview, error) {
-		return view.Read(ctx, i.reopen(i.env), view.Options{All: in.All, Ended: project.PastRuns, Issues: in.Issues})
+		return i.list(ctx, in)
 	}, "List the issues of the project: what needs a person, what runs, what waits, what is held, and why. As symphony ps --json.")
 	addTool(t, "show_issue", reads(), func(ctx context.Context, in showIssueIn) (detail.Issue, error) {
 		return detail.Read(ctx, i.reopen(i.env), in.Issue, detail.Options{Offline: in.Offline})
@@ -64,6 +64,16 @@ func addIssueTools(t *tools, i issues) {
 		"Clear the hold, counters and backoff of an issue, so that it is due now.")
 	addTool(t, "hold_issue", hints(false, false, true), command(reconcile.VerbHold),
 		"Start no further run of an issue. Its current run continues.")
+}
+
+// list returns the overview, which is empty before the first pass.
+func (i issues) list(ctx context.Context, in listIssuesIn) (view.Overview, error) {
+	p := i.reopen(i.env)
+	v, err := view.Read(ctx, p, view.Options{All: in.All, Ended: project.PastRuns, Issues: in.Issues})
+	if err != nil && exit.From(err).Code == "no_state" {
+		return view.ReadUnstarted(ctx, p)
+	}
+	return v, err
 }
 
 // reopen returns the project as it is now.

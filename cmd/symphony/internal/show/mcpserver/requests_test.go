@@ -276,7 +276,9 @@ func TestHostThatCannotAsk(t *testing.T) {
 			if got := <-told; !got.ForSession || !out.Taken || out.Decision != "approve_for_session" {
 				t.Errorf("%s: the agent is told %+v, the host %+v", protocol, got, out)
 			}
-			h.call("deny", map[string]any{"requestId": "one.1"}, "request_ended", nil)
+			var failed callFailure
+			h.call("deny", map[string]any{"requestId": "one.1"}, "request_ended", &failed)
+			test.Equal(t, "the hint", failed.Hint, "list_requests shows the open requests")
 			test.Lacks(t, "the log", m.log.String(), "hunter2")
 		}
 	}

@@ -154,6 +154,13 @@ func isString(value json.RawMessage) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(value), []byte(`"`))
 }
 
+// asTools replaces commands in hints by the tools that do the same, because a host may have no terminal.
+var asTools = strings.NewReplacer(
+	"symphony ps shows the open requests", "list_requests shows the open requests",
+	"list_agents, or symphony agents, shows", "list_agents shows",
+	"symphony ps", "list_issues", "symphony show", "show_issue", "symphony retry", "retry_issue", "symphony hold", "hold_issue",
+)
+
 const maxID = 64 // bytes of an agent's id
 
 // describe gives the result of a failed call its structured content.
@@ -163,7 +170,7 @@ func describe(tool string, arguments json.RawMessage, result *mcp.CallToolResult
 	if !ok {
 		known = reconcile.NewError(agents.CodeInvalid, mismatch(err), "see the input schema of "+tool)
 	}
-	f := callFailure{Code: known.Code, Message: known.Message, Hint: known.Hint, Method: tool, Params: map[string]string{}}
+	f := callFailure{Code: known.Code, Message: known.Message, Hint: asTools.Replace(known.Hint), Method: tool, Params: map[string]string{}}
 	if members := membersOf(arguments); members != nil {
 		f.AgentID = text.Within(agentOf(members), maxID)
 		summarize(f.Params, "", members)

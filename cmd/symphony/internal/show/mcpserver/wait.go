@@ -33,7 +33,7 @@ const (
 type (
 	waitAgentIn struct {
 		AgentIDs       []string `json:"agentIds"`
-		Mode           string   `json:"mode,omitempty" jsonschema:"any (default): return when a turn of one agent has ended; all: of each agent"`
+		Mode           string   `json:"mode,omitempty" jsonschema:"any (default): return when a turn of one agent has ended; all: when no turn of the agents runs"`
 		TimeoutSeconds *float64 `json:"timeoutSeconds,omitempty" jsonschema:"at most 50; default 25"`
 		Cursor         string   `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it, wait for the turns that run now"`
 	}
@@ -241,10 +241,12 @@ func (w *waiting) look(ctx context.Context) (out waitAgentOut, done bool, err er
 		}
 		is.request = w.lastRequest(ctx, asked, known.request)
 		asks = asks || is.request > known.request || len(w.toAsk) > 0
-		if now[id] = is; !following || is.turn > known.turn || is.ended > known.ended {
-			heard++
-		} else if busy {
+		now[id] = is
+		switch news := !following || is.turn > known.turn || is.ended > known.ended; {
+		case busy && (w.all || !news):
 			open++
+		case news:
+			heard++
 		}
 	}
 	out.Cursor, out.State = cursorOf(now), stateRunning

@@ -1,0 +1,54 @@
+package mcpserver
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// turn adds a call to the agent of the machine, with the parameters of none.
+func (m *machine) add(call reconcile.Call) {
+	m.t.Helper()
+	call.RunID, call.Agent, call.Status, call.Params, call.CreatedAt = m.run.ID, "one", reconcile.CallQueued, []byte("{}"), time.Now()
+	test.Must(m.state.DB.Clients.AddCall(m.t.Context(), call))
+}
+
+// end ends a call.
+func (m *machine) end(call reconcile.Call) {
+	m.t.Helper()
+	call.Status, call.EndedAt = reconcile.CallCompleted, time.Now()
+	test.OK(m.t, m.state.DB.Journal.EndCall(m.t.Context(), call))
+}
+
+// The mode any waits for the end of one turn, the mode all for that of the turns of all conversations.
+func TestWaitForAllConversations(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.add(reconcile.Call{ID: "d", Verb: reconcile.CallConversation})
+	m.add(reconcile.Call{ID: "u", Verb: reconcile.CallTurn, Conversation: "d"})
+	h := m.host(modern, 0, nil)
+	cursor := h.wait(0).Cursor
+	m.end(reconcile.Call{ID: "t"})
+	wait := func(mode string) (out waitAgentOut) {
+		h.call("wait_agent", map[string]any{"agentIds": []string{"one"}, "timeoutSeconds": 0.2, "mode": mode, "cursor": cursor}, "", &out)
+		return out
+	}
+	test.Equal(t, "any", wait("any").State, stateDone)
+	test.Equal(t, "all", wait("all").State, stateRunning)
+	m.end(reconcile.Call{ID: "u"})
+	test.Equal(t, "all, after the other turn", wait("all").State, stateDone)
+}
+
+// An input that codex would refuse is refused at once.
+func TestInputThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	h := newMachine(t).host(modern, 0, nil)
+	for length, code := range map[int]string{maxPrompt: "", maxPrompt + 1: "invalid_argument"} {
+		h.call("send_user_turn", map[string]any{
+			"agentId": "one", "conversationId": "c", "items": []any{map[string]any{"type": "text", "text": strings.Repeat("ä", length)}},
+		}, code, nil)
+	}
+}
