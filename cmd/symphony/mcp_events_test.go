@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -325,12 +326,25 @@ func TestEventsForHosts(t *testing.T) {
 			Cursor string
 			Lost   int64
 		}
-		other.call("read_events", fmt.Sprintf(`{"agentId":"a","maxBytes":2000,"cursor":%q}`, cursor), &read)
+		other.call("read_events", fmt.Sprintf(`{"agentId":"a","detail":"full","maxBytes":2000,"cursor":%q}`, cursor), &read)
 		all, cursor, more = append(all, read.Events...), read.Cursor, len(read.Events) > 0
 		test.Equal(t, "how many events are lost", read.Lost, 0)
 	}
 	if len(all) < len(sent) || fmt.Sprint(all[:len(sent)]) != fmt.Sprint(sent) {
 		t.Errorf("read %v\nsent %v", all, sent)
+	}
+
+	var lines struct {
+		Events []struct{ Name, Message, TurnID string }
+	}
+	other.call("read_events", `{"agentId":"a"}`, &lines)
+	said := slices.DeleteFunc(slices.Clone(lines.Events), func(e struct{ Name, Message, TurnID string }) bool { return e.Name != "words" })
+	test.Equal(t, "what the agent has said", fmt.Sprint(said), "[{words · hello a.1}]")
+	whole1 := len(lines.Events)
+	other.call("read_events", `{"agentId":"a","last":1}`, &lines)
+	test.Equal(t, "how many events there are, and with last", []int{whole1, len(lines.Events)}, []int{whole1, 1})
+	if whole1 < 2 || whole1 >= len(all) {
+		t.Errorf("%d of %d events have a line", whole1, len(all))
 	}
 
 	// A host does not read. That delays neither the agent nor the other hosts; it loses events, but none about approvals.

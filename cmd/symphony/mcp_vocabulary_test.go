@@ -102,7 +102,7 @@ func vocabularyEvents(t *testing.T, session *mcp.ClientSession, dir string) map[
 			}
 		}
 	}
-	callTool(t, session, "read_events", map[string]any{"agentId": "one", "maxBytes": 1 << 20}, &log)
+	callTool(t, session, "read_events", map[string]any{"agentId": "one", "detail": "full", "maxBytes": 1 << 20}, &log)
 	seen := map[string]bool{}
 	for _, e := range log.Events {
 		seen[strings.TrimSpace(fmt.Sprint(e.Name, " ", e.Event.Method, " ", e.Event.Params.Item.Type))] = true

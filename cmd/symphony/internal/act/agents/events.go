@@ -3,6 +3,7 @@ package agents
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type Event struct {
 	TurnID   string          `json:"turn_id"`
 	Message  string          `json:"message"`
 	Payload  json.RawMessage `json:"payload"` // codex's own line, or what the worker notes
+	Line     []byte          `json:"-"`       // of the log
 }
 
 // Events are consecutive events of an agent.
@@ -62,6 +64,27 @@ func (a *Agents) EventsOf(run reconcile.Run, cursor string, maxBytes int) (event
 	}
 	r.events.Cursor = r.pos.cursor(run.ID)
 	return r.events, nil
+}
+
+// TurnsOf returns a function that finds the call of the turn to which an event belongs, "" for an event of none.
+func (a *Agents) TurnsOf(ctx context.Context, run reconcile.Run) (func(Event) string, error) {
+	calls, err := a.DB.Clients.CallsOf(ctx, run.ID)
+	threads := map[string]string{} // by the call that opened it
+	for _, c := range calls {
+		if c.Verb == reconcile.CallConversation {
+			threads[c.ID] = c.ThreadID
+		}
+	}
+	return func(e Event) (id string) {
+		var began time.Time
+		for _, c := range calls {
+			if c.Verb == reconcile.CallTurn && e.TurnID != "" && threads[c.Conversation] == e.ThreadID && !c.StartedAt.IsZero() &&
+				!c.StartedAt.After(e.At) && !c.StartedAt.Before(began) {
+				id, began = c.ID, c.StartedAt
+			}
+		}
+		return id
+	}, err
 }
 
 // EventsEnd returns the cursor after the last event of a run.
@@ -248,6 +271,7 @@ func (r *logReader) readFile(f logFile, maxBytes *int) (full bool, err error) {
 		}
 		r.events.Lost += e.No - r.pos.next
 		r.pos.next = e.No + 1
+		e.Line = line
 		r.events.List = append(r.events.List, e)
 	}
 }

@@ -96,7 +96,7 @@ func (f *forwarder) follow(ctx context.Context) {
 	repeat(ctx, func() {
 		err := w.look(ctx, func() error { return f.list(ctx, w.read.IsZero()) })
 		for _, q := range f.known {
-			err = errors.Join(err, f.read(q))
+			err = errors.Join(err, f.read(ctx, q))
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != failure { // the next look tries again
 			failure = err.Error()
@@ -113,7 +113,7 @@ func (f *forwarder) list(ctx context.Context, first bool) error {
 	}
 	for id, q := range f.known {
 		if !slices.ContainsFunc(runs, func(r reconcile.Run) bool { return r.ID == id }) {
-			if err := f.read(q); err != nil {
+			if err := f.read(ctx, q); err != nil {
 				return err
 			}
 			if !f.full(q) {
@@ -138,11 +138,18 @@ func (f *forwarder) list(ctx context.Context, first bool) error {
 }
 
 // read moves the new events of a log to its queue.
-func (f *forwarder) read(q *queue) error {
+func (f *forwarder) read(ctx context.Context, q *queue) error {
 	for !f.full(q) {
 		read, err := f.agents.EventsOf(q.run, q.cursor, readAtOnce)
 		if err != nil || len(read.List) == 0 {
 			return err
+		}
+		turnOf, err := f.agents.TurnsOf(ctx, q.run)
+		if err != nil {
+			return err
+		}
+		for i := range read.List {
+			read.List[i].TurnID, read.List[i].Line = turnOf(read.List[i]), nil
 		}
 		q.cursor = read.Cursor
 		f.push(q, read)

@@ -65,7 +65,7 @@ func addMachineTools(t *tools, c caller) {
 		if err == nil {
 			err = c.ask(ctx, in.AgentID, reconcile.CallDiff, call, &diff)
 		}
-		return diffOut{AgentID: in.AgentID, SHA: diff.SHA, Diff: diff.Diff}, err
+		return diffOut{AgentID: in.AgentID, SHA: diff.SHA, Diff: cutText(diff.Diff, maxRead, "run git diff with exec_one_off_command")}, err
 	}, "Return the differences between the directory of an agent and its remote git repository.")
 	addTool(t, "exec_one_off_command", works(), func(ctx context.Context, in nestedIn[execParams]) (execOut, error) {
 		return execOnce(ctx, c, in.AgentID, in.Params)
@@ -85,6 +85,8 @@ func execOnce(ctx context.Context, c caller, agentID string, p execParams) (exec
 	if err == nil {
 		call.Command, call.TimeoutMS = p.Command, p.TimeoutMS
 		err = c.ask(ctx, agentID, reconcile.CallExec, call, &out.ExecResult)
+		out.Stdout = cutText(out.Stdout, maxRead/2, "let the command print less")
+		out.Stderr = cutText(out.Stderr, maxRead/2, "let the command print less")
 	}
 	return out, err
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 )
@@ -329,10 +328,7 @@ func turnsOf(calls []reconcile.Call, conversation string) []turnState {
 		t := turnState{TurnID: c.ID, Status: string(c.Status)}
 		var result runner.TurnResult
 		if len(c.Result) > 0 && json.Unmarshal(c.Result, &result) == nil {
-			t.LastMessage = text.Within(result.LastMessage, maxMessage)
-			if cut := len(result.LastMessage) - len(t.LastMessage); cut > 0 {
-				t.LastMessage += fmt.Sprintf("… (%d bytes more: see read_events)", cut)
-			}
+			t.LastMessage = cutText(result.LastMessage, maxMessage, "see read_events with the detail full")
 		}
 		if c.ErrorCode != "" {
 			t.Error = &turnError{Code: c.ErrorCode, Message: c.ErrorText}
