@@ -111,6 +111,10 @@ func (t *tools) call(next mcp.MethodHandler) mcp.MethodHandler {
 				return answer, err
 			}
 			result, _ = answer.(*mcp.CallToolResult)
+			if err := tooLarge(result); err != nil {
+				result = &mcp.CallToolResult{}
+				result.SetError(err)
+			}
 		}
 		if result != nil && result.IsError {
 			f := describe(call.Params.Name, given, result)
@@ -119,6 +123,26 @@ func (t *tools) call(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		return result, nil
 	}
+}
+
+// maxAnswer is how many bytes a result may have. Hosts cut or refuse one of more than 25,000 tokens.
+const maxAnswer = 100_000
+
+// tooLarge returns the error of a result that no host takes. The tools that return much cut it themselves.
+func tooLarge(result *mcp.CallToolResult) error {
+	size := 0
+	if result != nil {
+		for _, c := range result.Content {
+			if t, ok := c.(*mcp.TextContent); ok {
+				size += len(t.Text)
+			}
+		}
+	}
+	if size <= maxAnswer {
+		return nil
+	}
+	return reconcile.NewError("answer_too_large", fmt.Sprintf("the answer has %d bytes, and hosts take %d", size, maxAnswer),
+		"ask for less: name the issues or the agent, or leave out all")
 }
 
 // arrange returns the arguments of a call as its tool expects them. A string that holds JSON is refused. If the tool has nested arguments,

@@ -81,6 +81,7 @@ func addWaitTools(t *tools, e *elicitor) {
 			return nil, waitAgentOut{}, err
 		}
 		out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
+		out.limit()
 		return w.inputRequired(w.toAsk), out, err
 	}, "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Returns immediately if no "+
 		"turn runs. After timeoutSeconds it returns the state running, which is not an error: call again with the cursor.")
@@ -186,6 +187,20 @@ func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration,
 		if time.Since(told) >= progressStep {
 			told = time.Now()
 			progress(time.Since(began), out.summary())
+		}
+	}
+}
+
+// limit shortens messages so that all together fit into an answer.
+func (o waitAgentOut) limit() {
+	left := maxRead
+	for _, a := range o.Agents {
+		for _, c := range a.Conversations {
+			for i := range c.Turns {
+				message := &c.Turns[i].LastMessage
+				*message = cutText(*message, max(left, 200), "see read_events with the detail full")
+				left -= len(*message)
+			}
 		}
 	}
 }

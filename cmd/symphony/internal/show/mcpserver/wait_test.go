@@ -1,15 +1,20 @@
 package mcpserver
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner"
 )
 
-// turn adds a call to the agent of the machine, with the parameters of none.
+// add adds a call without parameters to the agent of the machine.
 func (m *machine) add(call reconcile.Call) {
 	m.t.Helper()
 	call.RunID, call.Agent, call.Status, call.Params, call.CreatedAt = m.run.ID, "one", reconcile.CallQueued, []byte("{}"), time.Now()
@@ -50,5 +55,34 @@ func TestInputThatIsTooLong(t *testing.T) {
 		h.call("send_user_turn", map[string]any{
 			"agentId": "one", "conversationId": "c", "items": []any{map[string]any{"type": "text", "text": strings.Repeat("ä", length)}},
 		}, code, nil)
+	}
+}
+
+// No answer is larger than hosts take.
+func TestAnswersFit(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	for i := range 20 {
+		id := fmt.Sprintf("c%d", i)
+		m.add(reconcile.Call{ID: id, Verb: reconcile.CallConversation})
+		m.add(reconcile.Call{ID: id + "t", Verb: reconcile.CallTurn, Conversation: id})
+		result := test.Must(json.Marshal(runner.TurnResult{LastMessage: strings.Repeat("x", 1<<20)}))
+		m.end(reconcile.Call{ID: id + "t", Result: result})
+	}
+	m.end(reconcile.Call{ID: "t"})
+	size := 0
+	for _, c := range m.host(modern, 0, nil).wait(0).Agents[0].Conversations {
+		for _, turn := range c.Turns {
+			size += len(turn.LastMessage)
+		}
+	}
+	if size < maxRead || size > maxAnswer {
+		t.Errorf("the messages have %d bytes", size)
+	}
+	for n, code := range map[int]string{maxAnswer: "", maxAnswer + 1: "answer_too_large"} {
+		err := tooLarge(&mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", n)}}})
+		if (code != "") != (err != nil) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
 	}
 }
