@@ -112,15 +112,22 @@ func addAgentTools(t *tools, s starter) {
 			out.Branch, out.Base = tree.Branch, tree.Base
 		}
 		return out, err
-	}, "Start a coding agent in a directory and return immediately. It continues when this host ends. "+
-		"Two agents in one directory are refused unless shared is set. With worktree it works in a clone of its own and commits there: "+
-		"read_changes shows its work. Use worktree for agents that change one repository at the same time.")
+	}, "Start a coding agent in a directory and return immediately. Use it before new_conversation; the agent continues when this host "+
+		"ends. With worktree it works in a clone of its own and commits there. Do not use it without worktree in a directory where another "+
+		"agent works, unless shared is set.")
+	addListTools(t, s)
+}
+
+// addListTools registers the tools that list and end agents.
+func addListTools(t *tools, s starter) {
 	addTool(t, "list_agents", reads(), func(ctx context.Context, in listAgentsIn) (listAgentsOut, error) {
 		return listAgents(ctx, s.agents, in.All)
-	}, "List the live agents, including those of other hosts, with their conversations.")
+	}, "List the live agents, including those of other hosts, with their conversations. Use it to find agents after a restart. Do not "+
+		"use it to wait for them: wait_agent does.")
 	addTool(t, "kill_agent", hints(false, true, true), func(ctx context.Context, in agentIn) (killAgentOut, error) {
 		return killAgentOut{AgentID: in.AgentID, State: stateEnded}, s.agents.Kill(ctx, in.AgentID)
-	}, "End an agent with all its processes. A running turn is lost; files stay as they are.")
+	}, "End an agent with all its processes; files stay as they are. Use it when the agent is not needed any more. Do not use it to end "+
+		"a turn alone, which would be lost with the agent: interrupt does.")
 }
 
 // start starts an agent with the options of the server.

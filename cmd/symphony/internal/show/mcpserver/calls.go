@@ -70,9 +70,9 @@ func callID(agentID, chosen string) string { return agentID + "." + cmp.Or(chose
 // Settings are those of a conversation, or of one turn in it.
 type Settings struct {
 	Model          string `json:"model,omitempty"`
-	Cwd            string `json:"cwd,omitempty" jsonschema:"an absolute path in the directory of the agent; default: that directory"`
-	ApprovalPolicy string `json:"approvalPolicy,omitempty" jsonschema:"untrusted, on-request (default) or never"`
-	Sandbox        string `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default); danger-full-access if permitted"`
+	Cwd            string `json:"cwd,omitempty" jsonschema:"absolute, in the directory of the agent; default: that directory"`
+	ApprovalPolicy string `json:"approvalPolicy,omitempty" jsonschema:"default: on-request"`
+	Sandbox        string `json:"sandbox,omitempty" jsonschema:"default: workspace-write; danger-full-access if permitted"`
 }
 
 // policies returns the directory of settings without symbolic links, and what codex calls their approval policy and sandbox; nothing for

@@ -28,8 +28,8 @@ type (
 		Prompt                string         `json:"prompt"`
 		Cwd                   string         `json:"cwd,omitempty" jsonschema:"where it works; default: in the directory of the server"`
 		Model                 string         `json:"model,omitempty"`
-		Sandbox               string         `json:"sandbox,omitempty" jsonschema:"read-only, workspace-write (default) or danger-full-access"`
-		ApprovalPolicy        string         `json:"approval-policy,omitempty" jsonschema:"untrusted, on-request (default) or never"`
+		Sandbox               string         `json:"sandbox,omitempty" jsonschema:"default: workspace-write"`
+		ApprovalPolicy        string         `json:"approval-policy,omitempty" jsonschema:"default: on-request"`
 		Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml, such as model_verbosity"`
 		BaseInstructions      string         `json:"base-instructions,omitempty" jsonschema:"replace codex's own instructions"`
 		DeveloperInstructions string         `json:"developer-instructions,omitempty"`
@@ -37,7 +37,7 @@ type (
 	}
 	codexReplyIn struct {
 		ThreadID       string `json:"threadId,omitempty" jsonschema:"of the result of codex"`
-		ConversationID string `json:"conversationId,omitempty" jsonschema:"the same, as older versions call it"`
+		ConversationID string `json:"conversationId,omitempty" jsonschema:"the same"`
 		Prompt         string `json:"prompt,omitempty" jsonschema:"without it the call waits for the last turn of the thread"`
 	}
 	codexOut struct {
@@ -61,11 +61,11 @@ type codex struct {
 // addTools registers the tools of the former codex mcp-server.
 func (c codex) addTools(t *tools) {
 	addCallTool(t, "codex", works(), handler(c.timeout, c.start),
-		"Let codex carry out a prompt in a new agent, and return its last message. If a turn takes longer than a call, it "+
-			"continues, and the result has the state running.")
+		"Let codex carry out a prompt in a new agent, and return its last message. Use it for one task; if it takes longer than a call, it "+
+			"continues, and the state is running. Do not use it for several agents at once: spawn_agent does not block.")
 	addCallTool(t, "codex-reply", works(), handler(c.timeout, c.reply),
-		"Continue a thread of codex with another prompt, or without a prompt wait for its last turn. If its agent has ended, "+
-			"the thread is resumed in a new one.")
+		"Continue a thread of codex with another prompt, or without a prompt wait for its last turn. Use it after codex, even if its agent "+
+			"has ended. Do not use it for a new task: codex starts a thread.")
 }
 
 // handler returns the handler of a tool that shows the last message of a turn. do ends a little before the call times out, so that there is

@@ -35,7 +35,7 @@ type (
 		Type     string `json:"type" jsonschema:"text, image or localImage"`
 		Text     string `json:"text,omitempty" jsonschema:"of a text"`
 		URL      string `json:"url,omitempty" jsonschema:"of an image: a data or https URL"`
-		ImageURL string `json:"image_url,omitempty" jsonschema:"the same, as older versions of codex call it"`
+		ImageURL string `json:"image_url,omitempty" jsonschema:"the same"`
 		Path     string `json:"path,omitempty" jsonschema:"of a localImage: an absolute path"`
 	}
 	// MessageParams are a message to a conversation.
@@ -77,16 +77,20 @@ func (c conversations) addTools(t *tools) {
 		ctx context.Context, in optionalIn[conversationParams],
 	) (newConversationOut, error) {
 		return c.open(ctx, in.AgentID, in.Params)
-	}, "Open a conversation with an agent. An agent can have several, each with one turn at a time.")
+	}, "Open a conversation with an agent. Use it after spawn_agent, or with a conversationId to continue the conversation of an agent that "+
+		"has ended. Do not open another for more work on the same subject: each is a process of its own.")
 	addTool(t, "send_user_message", works(), func(ctx context.Context, in nestedIn[MessageParams]) (turnOut, error) {
 		return c.message(ctx, in.AgentID, in.Params)
-	}, "Send input to a conversation: it is added to the running turn, or begins one. Returns immediately.")
+	}, "Send input to a conversation: it is added to the running turn, or begins one. Use it to correct an agent while it works. Do not use "+
+		"it for work that is to wait for the running turn, or needs other settings: send_user_turn does that.")
 	addTool(t, "send_user_turn", works(), func(ctx context.Context, in nestedIn[turnParams]) (turnOut, error) {
 		return c.turn(ctx, in.AgentID, in.Params)
-	}, "Begin a turn in a conversation, with its own settings. It waits for turns before it. Returns immediately.")
+	}, "Begin a turn in a conversation, after the turns before it, and return immediately. Use it to give an agent work; wait_agent waits for "+
+		"the end. Do not use it to correct a running turn: send_user_message does.")
 	addTool(t, "interrupt", hints(false, true, true), func(ctx context.Context, in nestedIn[interruptParams]) (interruptOut, error) {
 		return c.interrupt(ctx, in.AgentID, in.Params.ConversationID)
-	}, "End the running turn of a conversation, and the waiting ones.")
+	}, "End the running turn of a conversation, and the waiting ones. Use it if the agent does the wrong thing. Do not use it to end the agent: "+
+		"kill_agent does.")
 }
 
 // open opens a conversation, or continues one, and waits until that is done.

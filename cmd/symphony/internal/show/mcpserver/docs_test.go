@@ -33,7 +33,11 @@ func TestDocumentedTools(t *testing.T) {
 		tools := test.Must(host.ListTools(context.Background(), nil))
 		want += fmt.Sprintf("| **%s** | | | |\n", group)
 		for _, tool := range tools.Tools {
-			if tool.Description == "" || tool.OutputSchema == nil {
+			input := string(test.Must(json.Marshal(tool.InputSchema)))
+			if strings.Contains(input, `"type":[`) || strings.Contains(input, `"description":""`) {
+				t.Errorf("the arguments of %s: %s", tool.Name, input)
+			}
+			if tool.Description == "" || tool.Title == "" {
 				t.Errorf("%s is not described", tool.Name)
 			}
 			want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", tool.Name, argumentsOf(t, tool), effectOf(tool), tool.Description)
@@ -81,4 +85,23 @@ func effectOf(tool *mcp.Tool) string {
 		return "destructive"
 	}
 	return "changes"
+}
+
+// A list of tools takes little of what a model reads.
+func TestSizeOfTools(t *testing.T) {
+	for _, c := range []struct {
+		groups []string
+		most   int
+	}{{nil, 20_000}, {[]string{GroupLean}, 10_000}} {
+		host, _ := toolHost(t, c.groups...)
+		tools := test.Must(host.ListTools(context.Background(), nil))
+		data := test.Must(json.Marshal(tools))
+		t.Logf("%v: %d tools, %d bytes", c.groups, len(tools.Tools), len(data))
+		if len(data) > c.most {
+			t.Errorf("the tools of %v take %d bytes", c.groups, len(data))
+			for _, tool := range tools.Tools {
+				t.Logf("%s: %d and %d", tool.Name, len(test.Must(json.Marshal(tool.InputSchema))), len(test.Must(json.Marshal(tool.OutputSchema))))
+			}
+		}
+	}
 }

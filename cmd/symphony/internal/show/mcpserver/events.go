@@ -105,7 +105,8 @@ func cutText(s string, limit int, how string) string {
 func addEventTools(t *tools, a *agents.Agents) {
 	addTool(t, "read_events", reads(), func(ctx context.Context, in readEventsIn) (readEventsOut, error) {
 		return readEvents(ctx, a, in)
-	}, "Read what an agent has done, event by event, from a cursor on. A streamed message is one event, not its pieces.")
+	}, "Read what an agent has done, event by event, from a cursor on. Use it to follow a turn or to find out why it failed. Do not use it to "+
+		"wait: wait_agent does, and has the last message.")
 }
 
 func readEvents(ctx context.Context, a *agents.Agents, in readEventsIn) (readEventsOut, error) {

@@ -46,13 +46,16 @@ type issues struct {
 func addIssueTools(t *tools, i issues) {
 	addTool(t, "list_issues", reads(), func(ctx context.Context, in listIssuesIn) (view.Overview, error) {
 		return i.list(ctx, in)
-	}, "List the issues of the project: what needs a person, what runs, what waits, what is held, and why. As symphony ps --json.")
+	}, "List the issues of the project: what needs a person, what runs, what waits, what is held, and why. "+
+		"Use it for an overview. Do not use it for the reasons of one issue: show_issue has them.")
 	addTool(t, "show_issue", reads(), func(ctx context.Context, in showIssueIn) (detail.Issue, error) {
 		return detail.Read(ctx, i.reopen(i.env), in.Issue, detail.Options{Offline: in.Offline})
-	}, "Show one issue: why it runs or does not, what happens next, its runs and its workspace. As symphony show --json.")
+	}, "Show one issue: why it runs or does not, what happens next, its runs and its workspace. Use it "+
+		"before you retry or hold one. Do not use it to look for issues: list_issues does.")
 	addTool(t, "run_issue", works(), func(ctx context.Context, in IssueIn) (operateOut, error) {
 		return i.operate(in.Issue, func(p *project.Project) (operate.Result, error) { return operate.StartIssue(ctx, p, in.Issue, "") })
-	}, "Start an agent on an issue now, even if it waits for a slot or a retry, and return immediately. show_issue shows its progress.")
+	}, "Start an agent on an issue now, even if it waits for a slot or a retry, and return immediately. "+
+		"Use it for an issue that is urgent; show_issue shows its progress. Do not use it for a held issue: retry_issue does that.")
 	command := func(verb reconcile.Verb) func(context.Context, IssueIn) (operateOut, error) {
 		return func(ctx context.Context, in IssueIn) (operateOut, error) {
 			return i.operate(in.Issue, func(p *project.Project) (operate.Result, error) {
@@ -61,9 +64,10 @@ func addIssueTools(t *tools, i issues) {
 		}
 	}
 	addTool(t, "retry_issue", works(), command(reconcile.VerbRetry),
-		"Clear the hold, counters and backoff of an issue, so that it is due now.")
+		"Clear the hold, counters and backoff of an issue, so that it is due now. Use it after the cause of a hold is gone. Do not use it "+
+			"to start an issue that waits for a slot: run_issue does.")
 	addTool(t, "hold_issue", hints(false, false, true), command(reconcile.VerbHold),
-		"Start no further run of an issue. Its current run continues.")
+		"Start no further run of an issue. Use it to keep an issue from being worked on. Do not use it to end the current run, which continues.")
 }
 
 // list returns the overview, which is empty before the first pass.

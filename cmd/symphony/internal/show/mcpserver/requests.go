@@ -68,22 +68,27 @@ type (
 
 // addRequestTools registers the tools that list and decide requests of agents.
 func addRequestTools(t *tools, a *agents.Agents) {
-	decide := func(ctx context.Context, id string, d requests.Decision) (decidedOut, error) {
-		r, err := a.Decide(ctx, id, d)
-		return decidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
-	}
 	addTool(t, "list_requests", reads(), func(ctx context.Context, in listRequestsIn) (listRequestsOut, error) {
 		return listRequests(ctx, a, in.AgentID)
-	}, "List the open requests of agents: commands, changes, permissions, questions.")
+	}, "List the open requests of agents, with whole diffs. Use it before you decide about a change of files. Do not use it to wait for "+
+		"requests: wait_agent does.")
 	addTool(t, "approve", hints(false, true, false), func(ctx context.Context, in approveIn) (decidedOut, error) {
-		return decide(ctx, in.RequestID, requests.Approval(in.ForSession))
-	}, "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve.")
+		return decide(ctx, a, in.RequestID, requests.Approval(in.ForSession))
+	}, "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve. Do not use it for questions: "+
+		"answer does that.")
 	addTool(t, "deny", hints(false, false, false), func(ctx context.Context, in denyIn) (decidedOut, error) {
-		return decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
-	}, "Refuse what an agent asks for. Its turn continues without it.")
+		return decide(ctx, a, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
+	}, "Refuse what an agent asks for. Use it for an approval or a question; the turn continues without it. Do not use it to end the turn: "+
+		"interrupt does.")
 	addTool(t, "answer", hints(false, false, false), func(ctx context.Context, in answerIn) (decidedOut, error) {
-		return decide(ctx, in.RequestID, requests.Decision{How: reconcile.DecideAnswer, Texts: in.Answers})
-	}, "Answer the questions of an agent.")
+		return decide(ctx, a, in.RequestID, requests.Decision{How: reconcile.DecideAnswer, Texts: in.Answers})
+	}, "Answer the questions of an agent. Use it if you or your user know the answers. Do not use it for a secret: a person answers that in "+
+		"a terminal.")
+}
+
+func decide(ctx context.Context, a *agents.Agents, id string, d requests.Decision) (decidedOut, error) {
+	r, err := a.Decide(ctx, id, d)
+	return decidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
 }
 
 // listRequests lists the open requests of an agent, or of all agents if agentID is empty.

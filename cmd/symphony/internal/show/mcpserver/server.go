@@ -22,10 +22,11 @@ const (
 	GroupAgents = "agents"
 	GroupIssues = "issues" // needs a workflow
 	GroupCodex  = "codex"
+	GroupLean   = "lean" // the few tools that a model needs, instead of GroupAgents
 )
 
 // Groups are all groups of tools.
-func Groups() []string { return []string{GroupAgents, GroupIssues, GroupCodex} }
+func Groups() []string { return []string{GroupAgents, GroupIssues, GroupCodex, GroupLean} }
 
 // Options of the server.
 type Options struct {
@@ -56,7 +57,7 @@ type Server struct {
 // New opens the state of the agents and registers the tools. The server logs to stderr.
 func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Server, error) {
 	if len(o.Groups) == 0 {
-		o.Groups = slices.DeleteFunc(Groups(), func(g string) bool { return g == GroupIssues && o.Project == nil })
+		o.Groups = slices.DeleteFunc(Groups(), func(g string) bool { return g == GroupLean || g == GroupIssues && o.Project == nil })
 	}
 	if o.Project == nil && slices.Contains(o.Groups, GroupIssues) {
 		return nil, exit.Usage("mcp: the tools of the group issues need a workflow")
@@ -72,12 +73,15 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 	if !o.overHTTP {
 		options.Capabilities.Experimental = map[string]any{eventMethod: struct{}{}}
 	}
-	if agentTools { // the others explain themselves
+	switch {
+	case agentTools:
 		options.Instructions = instructions
+	case slices.Contains(o.Groups, GroupLean): // the others explain themselves
+		options.Instructions = leanInstructions
 	}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "symphony", Title: "Symphony", Version: project.Version()}, options)
 	t := &tools{server: s.mcp, timeout: o.CallTimeout, log: log, nested: map[string]bool{}}
-	s.mcp.AddReceivingMiddleware(t.call)
+	s.mcp.AddReceivingMiddleware(t.call, describeTools)
 	c := caller{agents: a, timeout: o.CallTimeout, fullAccess: o.FullAccess}
 	for _, group := range o.Groups {
 		switch group {
@@ -89,6 +93,12 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 			addRequestTools(t, a)
 			addMachineTools(t, c)
 			worktrees{a, o}.addTools(t)
+		case GroupLean:
+			lean{conversations{c}, starter}.addTools(t)
+			addListTools(t, starter)
+			addWaitTools(t, s.elicitor)
+			addEventTools(t, a)
+			addDiffTool(t, c)
 		case GroupIssues:
 			addIssueTools(t, issues{env: w, project: o.Project})
 		case GroupCodex:
@@ -101,6 +111,9 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 const instructions = `Each agent is a coding agent (codex) that works in a directory and outlives this server. spawn_agent starts one,
 new_conversation opens a conversation with it, send_user_turn gives it work and returns at once. wait_agent waits
 for its end or a request, read_events reads what the agent has done. list_agents shows agents that an earlier host has started.`
+
+const leanInstructions = `Each agent is a coding agent (codex) that works in a directory and outlives this server. spawn_agent starts one with a
+prompt and returns at once. wait_agent waits for its end or a request, decide_request decides the request.`
 
 // closePatience is how long the connection may take to close after a signal. A host that does not read blocks it for ever.
 const closePatience = time.Second
@@ -135,8 +148,11 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 func ParseGroups(list []string) ([]string, error) {
 	for _, g := range list {
 		if !slices.Contains(Groups(), g) {
-			return nil, exit.Usage("mcp: --tools takes agents, issues and codex, not %q", g)
+			return nil, exit.Usage("mcp: --tools takes agents, issues, codex and lean, not %q", g)
 		}
+	}
+	if slices.Contains(list, GroupLean) && slices.Contains(list, GroupAgents) {
+		return nil, exit.Usage("mcp: --tools takes either lean or agents, whose tools have the same names")
 	}
 	return list, nil
 }

@@ -50,12 +50,12 @@ func addTool[In, Out any](
 	}, description)
 }
 
-// addCallTool registers a tool. Its result has the schema of Out, or of a callFailure. Hosts validate both.
+// addCallTool registers a tool. Its result has the schema of Out; that of a call that failed is a callFailure.
 func addCallTool[In, Out any](t *tools, name string, effect *mcp.ToolAnnotations, do mcp.ToolHandlerFor[In, Out], description string) {
 	_, t.nested[name] = reflect.TypeFor[In]().FieldByName("Params")
 	mcp.AddTool(t.server, &mcp.Tool{
 		Name: name, Annotations: effect, Description: description,
-		OutputSchema: &jsonschema.Schema{Type: "object", AnyOf: []*jsonschema.Schema{schemaOf[Out](), schemaOf[callFailure]()}},
+		OutputSchema: schemaOf[Out](),
 	}, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
 		result, out, err := do(ctx, req, in)
 		switch {

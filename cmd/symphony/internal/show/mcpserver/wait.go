@@ -83,8 +83,8 @@ func addWaitTools(t *tools, e *elicitor) {
 		out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
 		out.limit()
 		return w.inputRequired(w.toAsk), out, err
-	}, "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Returns immediately if no "+
-		"turn runs. After timeoutSeconds it returns the state running, which is not an error: call again with the cursor.")
+	}, "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Use it after giving work; the state "+
+		"running means that the time is up: call again with the cursor. Do not use it to read what was done: read_events does.")
 }
 
 // progressTo returns a function that tells the host how long a call has taken, if the host wants to know.
