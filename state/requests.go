@@ -168,7 +168,7 @@ func requestEnded(r reconcile.Request) error {
 	case r.Decision != "":
 		what = fmt.Sprintf("%s: decided by %s at %s", r.Fate, r.Decision, r.DecidedAt.UTC().Format(time.RFC3339))
 	case r.Fate == reconcile.RequestExpired:
-		what = "expired: it was not decided by " + r.ExpiresAt.UTC().Format(time.RFC3339)
+		what = "expired: it was not decided by " + r.ExpiresAt.UTC().Format(time.RFC3339) + ", and the agent went on without it"
 		hint = "the agent was refused; agent.answer_timeout_ms sets how long a request stays open"
 	case r.Fate == reconcile.RequestRunEnded:
 		what = "run_ended: run " + r.RunID + ", which asked, has ended"

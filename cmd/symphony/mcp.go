@@ -30,8 +30,11 @@ Its agents continue when it ends; the next host finds them with list_agents.
 				Usage: "a call fails after `TIME`",
 			},
 			&cli.DurationFlag{
-				Name: "approval-timeout", Value: agents.DefaultApprovalTimeout,
+				Name: "approval-timeout", Value: agents.DefaultApprovalTimeout, DefaultText: text.Duration(agents.DefaultApprovalTimeout),
 				Usage: "a request of an agent is denied after `TIME` without a decision",
+			},
+			&cli.StringFlag{
+				Name: "decide-by", Value: "model", Usage: "`WHO` decides requests: model, or person: the host's model gets no tool for it",
 			},
 			&cli.DurationFlag{
 				Name: "idle-timeout", Value: agents.DefaultIdleTimeout, DefaultText: text.Duration(agents.DefaultIdleTimeout),
@@ -69,6 +72,13 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 	}
 	if o.CallTimeout <= 0 || o.ApprovalTimeout <= 0 || o.IdleTimeout < 0 {
 		return o, exit.Usage("mcp: --call-timeout and --approval-timeout must be more than 0, --idle-timeout at least 0")
+	}
+	switch by := c.String("decide-by"); by {
+	case "model":
+	case "person":
+		o.ByPerson = true
+	default:
+		return o, exit.Usage("mcp: --decide-by takes model or person, not %q", by)
 	}
 	if c.IsSet("tools") {
 		if o.Groups, err = mcpserver.ParseGroups(strings.Split(c.String("tools"), ",")); err != nil {

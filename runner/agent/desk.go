@@ -142,6 +142,9 @@ func (d *Desk) withdraw(q *question) {
 	select {
 	case <-d.Ending:
 	case <-d.Gone:
+		if d.Run().Kind == reconcile.FreeRun { // which continues with another process of the agent
+			_, _ = d.resolve(q, reconcile.RequestWithdrawn) // resolve logs its error
+		}
 	case <-time.After(withdrawGrace):
 		if d.Run().Phase != reconcile.Finishing {
 			_, _ = d.resolve(q, reconcile.RequestWithdrawn) // resolve logs its error

@@ -50,7 +50,7 @@ type Settings struct {
 
 // Defaults of the settings.
 const (
-	DefaultApprovalTimeout = 15 * time.Second
+	DefaultApprovalTimeout = 15 * time.Minute
 	DefaultCallTimeout     = time.Minute
 	DefaultIdleTimeout     = time.Hour
 

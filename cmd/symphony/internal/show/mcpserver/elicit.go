@@ -13,6 +13,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -38,6 +39,7 @@ type elicitor struct {
 	over    map[string]bool // by key; the host is not asked again
 	// followed are the sessions whose hosts are asked as soon as an agent makes a request.
 	followed map[*mcp.ServerSession]bool
+	late    []string        // about answers that came too late
 }
 
 func newElicitor(a *agents.Agents, log *slog.Logger) *elicitor {
@@ -140,11 +142,42 @@ func (e *elicitor) takeAnswers(ctx context.Context, req *mcp.CallToolRequest) er
 		i := slices.IndexFunc(open, func(r reconcile.Request) bool { return r.ID() == id })
 		if !ok || i < 0 {
 			e.log.InfoContext(ctx, "answer of the host not used: the request has ended", "request", id)
+			e.tooLate(id, e.endOf(ctx, id))
 			continue
 		}
 		e.decide(ctx, open[i], answer, took)
 	}
 	return nil
+}
+
+// tooLate keeps for the next result that an answer of the host changed nothing, and why.
+func (e *elicitor) tooLate(id, why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.late = append(e.late, "the answer to "+id+" came too late: "+why)
+}
+
+// endOf describes how a request has ended.
+func (e *elicitor) endOf(ctx context.Context, id string) string {
+	agent, number := reconcile.RequestRef(id)
+	r, err := e.agents.DB.Views.FindRequest(ctx, agent, number)
+	switch {
+	case err != nil:
+		return "the request no longer exists"
+	case r.Decision != "":
+		return "it was decided before: " + string(r.Decision)
+	case r.Fate == reconcile.RequestExpired:
+		return "it expired at " + r.ExpiresAt.UTC().Format(time.RFC3339) + ", and the agent went on without it"
+	}
+	return "the agent no longer waits for it"
+}
+
+// takeLate returns what tooLate has kept.
+func (e *elicitor) takeLate() (late []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	late, e.late = e.late, nil
+	return late
 }
 
 // key names a request for ever.
@@ -233,17 +266,20 @@ func (e *elicitor) decide(ctx context.Context, r reconcile.Request, answer *mcp.
 	var d requests.Decision
 	var err error
 	switch {
+	case (answer.Action == "decline" || answer.Action == "accept" && r.Kind != reconcile.QuestionRequest) && took < e.person:
+		err = errors.New("the host answered immediately, without asking a person")
 	case answer.Action == "accept":
-		d, err = decisionOf(r, answer.Content)
-	case answer.Action == "decline" && took >= e.person:
-		d = requests.Decision{How: reconcile.DecideDeny, Reason: "declined at the host"}
+		d = decisionOf(r, answer.Content)
 	case answer.Action == "decline":
-		err = errors.New("the host declined immediately, without asking a person")
+		d = requests.Decision{How: reconcile.DecideDeny, Reason: "declined at the host"}
 	default:
 		err = fmt.Errorf("the host answers %s", answer.Action)
 	}
 	if err == nil {
 		_, err = e.agents.Decide(ctx, r.ID(), d)
+		if err != nil && exit.From(err).Code == "request_ended" {
+			e.tooLate(r.ID(), exit.From(err).Message)
+		}
 	}
 	if err != nil {
 		log.WarnContext(ctx, "not decided by the host", "error", err, "decide it with", howToDecide(r))

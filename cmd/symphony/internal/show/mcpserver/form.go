@@ -1,15 +1,14 @@
 package mcpserver
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -18,7 +17,8 @@ import (
 
 const maxFormDiffs = 4 << 10 // bytes of diffs in a form
 
-// formOf returns the form that asks a person about a request. Its message has all that the person approves.
+// formOf returns the form that asks a person about a request. Its message has all that the person approves, which is done by accepting the
+// form: it has fields only for questions.
 func formOf(r reconcile.Request) *mcp.ElicitParams {
 	form := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
 	add := func(name string, optional bool, s *jsonschema.Schema) {
@@ -27,10 +27,6 @@ func formOf(r reconcile.Request) *mcp.ElicitParams {
 		if !optional {
 			form.Required = append(form.Required, name)
 		}
-	}
-	if r.Kind != reconcile.QuestionRequest {
-		add("decision", false, &jsonschema.Schema{Type: "string", Title: "Decision", Enum: decisions()})
-		add("reason", true, &jsonschema.Schema{Type: "string", Title: "Reason of a denial"})
 	}
 	for i, q := range r.Detail.Questions {
 		add(answerName(i), q.Optional, questionSchema(q))
@@ -67,17 +63,19 @@ func message(r reconcile.Request) string {
 			fmt.Fprintf(&b, "%s: %s\n", name, text.Visible(value))
 		}
 	}
-	fmt.Fprintf(&b, "%s: agent %s asks", methods[r.Kind], r.Identifier)
+	// Some hosts show three lines until the person unfolds the rest.
+	line(cmp.Or(map[bool]string{true: "Command"}[r.Kind == reconcile.CommandRequest && !view.AsksMore(r)], "Summary"), r.Summary)
+	line("Reason", cmp.Or(d.Reason, "none is given"))
+	where := "asks"
 	if r.Outside {
-		b.WriteString(", outside the sandbox")
+		where = "asks, outside the sandbox"
 	}
-	b.WriteString("\n")
-	if r.Kind != reconcile.CommandRequest || view.AsksMore(r) {
-		line("Summary", r.Summary)
+	fmt.Fprintf(&b, "%s: agent %s %s. Without a decision it is denied at %s.\n", methods[r.Kind], r.Identifier, where,
+		r.ExpiresAt.UTC().Format(time.TimeOnly+" MST"))
+	if d.Command != r.Summary {
+		line("Command", d.Command)
 	}
-	line("Command", d.Command)
 	line("Directory", d.Cwd)
-	line("Reason", d.Reason)
 	line("Wants to write below", d.GrantRoot)
 	line("MCP server", d.Server)
 	line("Permissions", string(d.Permissions))
@@ -101,34 +99,23 @@ func message(r reconcile.Request) string {
 	}
 	line("Conversation", r.ThreadID)
 	line("Call", d.CallID)
-	fmt.Fprintf(&b, "Without a decision it is denied at %s.", r.ExpiresAt.UTC().Format(time.TimeOnly+" MST"))
-	return b.String()
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// decisionOf turns the content of a form of formOf into a decision. Error: invalid_argument.
-func decisionOf(r reconcile.Request, content map[string]any) (d requests.Decision, err error) {
-	if r.Kind == reconcile.QuestionRequest {
-		d.How = reconcile.DecideAnswer
-		for i := range r.Detail.Questions {
-			text := ""
-			if given := content[answerName(i)]; given != nil {
-				text = strings.TrimSpace(fmt.Sprint(given))
-			}
-			d.Texts = append(d.Texts, text)
+// decisionOf turns a form of formOf that was accepted into a decision.
+func decisionOf(r reconcile.Request, content map[string]any) (d requests.Decision) {
+	if r.Kind != reconcile.QuestionRequest {
+		return requests.Approval(false)
+	}
+	d.How = reconcile.DecideAnswer
+	for i := range r.Detail.Questions {
+		text := ""
+		if given := content[answerName(i)]; given != nil {
+			text = strings.TrimSpace(fmt.Sprint(given))
 		}
-		return d, nil
+		d.Texts = append(d.Texts, text)
 	}
-	how, _ := content["decision"].(string)
-	d.Reason, _ = content["reason"].(string)
-	if d.How = reconcile.RequestDecision(how); !slices.Contains(decisions(), any(how)) {
-		return d, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("the form of %s has no decision", r.ID()), howToDecide(r))
-	}
-	return d, nil
-}
-
-// decisions are the values of the form for an approval.
-func decisions() []any {
-	return []any{string(reconcile.DecideApprove), string(reconcile.DecideForSession), string(reconcile.DecideDeny)}
+	return d
 }
 
 func answerName(i int) string { return fmt.Sprintf("answer%d", i+1) }

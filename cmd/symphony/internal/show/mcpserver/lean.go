@@ -50,9 +50,11 @@ func (l lean) addTools(t *tools) {
 	addTool(t, "send_message", works(), l.send,
 		"Send a prompt to an agent: it is added to the running turn, or begins one. Use it to correct an agent or to give it more work. "+
 			"It returns immediately and not with the reply: wait_agent waits for that.")
-	addTool(t, "decide_request", hints(false, true, false), l.decide,
-		"Approve, deny or answer what an agent asks. Ask your user first, unless you have been told what you may approve. "+
-			"Do not use it for a secret: a person answers that in a terminal.")
+	if !t.byPerson {
+		addTool(t, "decide_request", hints(false, true, false), l.decide,
+			"Approve, deny or answer what an agent asks. Ask your user first, unless you have been told what you may approve. "+
+				"Do not use it for a secret: a person answers that in a terminal.")
+	}
 	addTool(t, "interrupt", hints(false, true, true), func(ctx context.Context, in agentIn) (interruptOut, error) {
 		return l.interrupt(ctx, in.AgentID, mainConversation)
 	}, "End the running turn of an agent, and those that wait. Use it if the agent does the wrong thing. Do not use it to correct the "+

@@ -72,6 +72,9 @@ func addRequestTools(t *tools, a *agents.Agents) {
 		return listRequests(ctx, a, in.AgentID)
 	}, "List the open requests of agents, with whole diffs. Use it before you decide about a change of files. Do not use it to wait for "+
 		"requests: wait_agent does.")
+	if t.byPerson {
+		return
+	}
 	addTool(t, "approve", hints(false, true, false), func(ctx context.Context, in approveIn) (decidedOut, error) {
 		return decide(ctx, a, in.RequestID, requests.Approval(in.ForSession))
 	}, "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve. Do not use it for questions: "+
@@ -136,9 +139,5 @@ func newRequestState(r reconcile.Request) requestState {
 }
 
 func howToDecide(r reconcile.Request) string {
-	tools := "the tools approve and deny"
-	if r.Kind == reconcile.QuestionRequest {
-		tools = "the tools answer and deny"
-	}
-	return tools + ", or in a terminal: " + view.HowToAnswer(r)
+	return "by a tool, if this server has one for it, or in a terminal: " + view.HowToAnswer(r)
 }

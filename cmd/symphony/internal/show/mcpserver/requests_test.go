@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -206,34 +207,23 @@ func TestHostDecides(t *testing.T) {
 		{ID: "b", Text: "How many?", Type: "integer"},
 		{ID: "c", Text: "Why?", Optional: true},
 	}}
-	const command = `execCommandApproval: agent one asks, outside the sandbox
-Command: make install
-Directory: /src
-Reason: it needs [redacted]
-Conversation: thread-1
-Call: call-1
-Without a decision it is denied at `
+	const command = "Command: make install\nReason: it needs [redacted]\n" +
+		"execCommandApproval: agent one asks, outside the sandbox. Without a decision it is denied at "
 	for _, c := range []struct {
 		ask     agent.Request
 		content map[string]any
 		message string // the beginning, or a part
 		want    string
 	}{
-		{install, map[string]any{"decision": "approve"}, command, "{true false  map[] false operator}"},
-		{install, map[string]any{"decision": "approve_for_session"}, command, "{true true  map[] false operator}"},
-		{install, map[string]any{"decision": "deny", "reason": "no"}, command, "{false false no map[] false operator}"},
-		{
-			patch,
-			map[string]any{"decision": "approve"},
-			"applyPatchApproval: agent one asks\nSummary: add a.txt\nFile: a.txt (add)\n+hello\n\\x1b[31m\n", "{true false  map[] false operator}",
-		},
+		{install, nil, command, "{true false  map[] false operator}"},
+		{patch, nil, "\nFile: a.txt (add)\n+hello\n\\x1b[31m\n", "{true false  map[] false operator}"},
 		{question, map[string]any{"answer1": "blue", "answer2": 3}, "Question: How many?\n", "{false false  map[a:[blue] b:[3]] false operator}"},
 	} {
 		for _, protocol := range protocols {
 			m := newMachine(t)
 			told := m.asks(c.ask, time.Hour)
 			var message string
-			h := m.host(protocol, askedPerson, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			h := m.host(protocol, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 				message = r.Params.Message
 				test.Contains(t, "the form", fmt.Sprint(r.Params.Meta), "thread-1")
 				test.Lacks(t, "the form", fmt.Sprint(r.Params.Meta), "hunter2")
@@ -250,11 +240,11 @@ Without a decision it is denied at `
 	}
 }
 
-// A host that can't ask gets the request as data, and decides with the tools. One that declines at once is such a host; the
+// A host that can't ask gets the request as data, and decides with the tools. One that answers at once is such a host; the
 // log explains how to decide.
 func TestHostThatCannotAsk(t *testing.T) {
 	t.Parallel()
-	for _, elicit := range []elicitHandler{nil, declines} {
+	for _, elicit := range []elicitHandler{nil, declines, accepts(nil)} {
 		for _, protocol := range protocols {
 			m := newMachine(t)
 			told := m.asks(install, time.Hour)
@@ -326,7 +316,7 @@ func TestFirstDecisionCounts(t *testing.T) {
 		waited := make(chan waitAgentOut, 1)
 		go func() { waited <- slow.wait(2) }()
 		<-asked
-		m.host(protocol, 0, accepts(map[string]any{"decision": "approve"})).wait(0.5)
+		m.host(protocol, 0, accepts(nil)).wait(0.5)
 		if got := <-told; !got.Approve {
 			t.Errorf("%s: %+v", protocol, got)
 		}
@@ -349,7 +339,7 @@ func TestHostAnswersLate(t *testing.T) {
 		told := m.asks(install, 300*time.Millisecond)
 		h := m.host(protocol, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			<-expired
-			return accepts(map[string]any{"decision": "approve"})(ctx, r)
+			return accepts(nil)(ctx, r)
 		})
 		go func() {
 			if got := <-told; got.Approve || !got.Expired {
@@ -358,7 +348,11 @@ func TestHostAnswersLate(t *testing.T) {
 			close(expired)
 		}()
 		out := h.wait(0.5)
-		if <-expired; out.State != "running" || len(h.requests()) > 0 {
+		<-expired
+		if protocol == modern {
+			test.Contains(t, "what the host gets to know", fmt.Sprint(out.Late), "the answer to one.1 came too late: it expired at")
+		}
+		if out.State != "running" || len(h.requests()) > 0 {
 			t.Errorf("%s: %+v", protocol, out)
 		}
 	}
@@ -394,5 +388,23 @@ func TestAutoApprove(t *testing.T) {
 		if got := fmt.Sprint(approve, " ", err); !strings.HasPrefix(got, want) {
 			t.Errorf("%q: %s", value, got)
 		}
+	}
+}
+
+// Where only persons decide, the host's model gets no tool for it, and each group leaves it out.
+func TestOnlyPersonsDecide(t *testing.T) {
+	t.Parallel()
+	for _, group := range []string{GroupAgents, GroupLean} {
+		s := test.Must(New(t.Context(), newMachine(t).env, &syncBuffer{}, Options{CallTimeout: time.Minute, Groups: []string{group}, ByPerson: true}))
+		near, far := mcp.NewInMemoryTransports()
+		test.Must(s.mcp.Connect(t.Context(), near, nil))
+		h := test.Must(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), far, nil))
+		for _, tool := range test.Must(h.ListTools(t.Context(), nil)).Tools {
+			if slices.Contains([]string{"approve", "deny", "answer", "decide_request"}, tool.Name) {
+				t.Errorf("%s has the tool %s", group, tool.Name)
+			}
+		}
+		test.OK(t, h.Close())
+		test.OK(t, s.starter.agents.Close())
 	}
 }

@@ -35,6 +35,8 @@ type Options struct {
 	CallTimeout, ApprovalTimeout, IdleTimeout time.Duration
 	// Ephemeral: the agents that this server has spawned end with it.
 	Ephemeral bool
+	// ByPerson: no tool decides requests, only a person at the host, at the page or in a terminal.
+	ByPerson bool
 	// FullAccess permits conversations without a sandbox.
 	FullAccess bool
 	// Events: the host gets the events of agents as notifications even if it has not asked for them.
@@ -80,7 +82,7 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 		options.Instructions = leanInstructions
 	}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "symphony", Title: "Symphony", Version: project.Version()}, options)
-	t := &tools{server: s.mcp, timeout: o.CallTimeout, log: log, nested: map[string]bool{}}
+	t := &tools{server: s.mcp, byPerson: o.ByPerson, timeout: o.CallTimeout, log: log, nested: map[string]bool{}}
 	s.mcp.AddReceivingMiddleware(t.call, describeTools)
 	c := caller{agents: a, timeout: o.CallTimeout, fullAccess: o.FullAccess}
 	for _, group := range o.Groups {
@@ -113,7 +115,7 @@ new_conversation opens a conversation with it, send_user_turn gives it work and 
 for its end or a request, read_events reads what the agent has done. list_agents shows agents that an earlier host has started.`
 
 const leanInstructions = `Each agent is a coding agent (codex) that works in a directory and outlives this server. spawn_agent starts one with a
-prompt and returns at once. wait_agent waits for its end or a request, decide_request decides the request.`
+prompt and returns at once. wait_agent waits for its end or a request.`
 
 // closePatience is how long the connection may take to close after a signal. A host that does not read blocks it for ever.
 const closePatience = time.Second

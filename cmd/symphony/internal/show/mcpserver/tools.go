@@ -38,6 +38,8 @@ type tools struct {
 	timeout time.Duration // of a call
 	log     *slog.Logger
 	nested  map[string]bool // the names of those with arguments in params
+	// byPerson: tools that decide requests are left out.
+	byPerson bool
 }
 
 // addTool registers a tool that needs its arguments alone.

@@ -40,6 +40,7 @@ type (
 		State  string       `json:"state" jsonschema:"done, also if no turn runs; or running: the time is up, call again with the cursor"`
 		Cursor string       `json:"cursor" jsonschema:"for the next call, which does not repeat what this result contains"`
 		Agents []agentState `json:"agents"`
+		Late   []string     `json:"late,omitempty" jsonschema:"answers of the host that changed nothing, because the requests had ended"`
 	}
 	// agentState is what an agent does.
 	agentState struct {
@@ -82,6 +83,7 @@ func addWaitTools(t *tools, e *elicitor) {
 		}
 		out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
 		out.limit()
+		out.Late = e.takeLate()
 		return w.inputRequired(w.toAsk), out, err
 	}, "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Use it after giving work; the state "+
 		"running means that the time is up: call again with the cursor. Do not use it to read what was done: read_events does.")
