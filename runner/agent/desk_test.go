@@ -141,6 +141,9 @@ func TestDeskWithdraws(t *testing.T) {
 		"the run goes on":  func(*Desk) {},
 		"the run is ended": func(d *Desk) { d.Ending = closed },
 		"the agent ended":  func(d *Desk) { d.Gone = closed },
+		"a codex of several ended": func(d *Desk) {
+			d.Gone, d.Run = closed, func() reconcile.Run { return reconcile.Run{Kind: reconcile.FreeRun} }
+		},
 		"the run finishes": func(d *Desk) {
 			d.Run = func() reconcile.Run { return reconcile.Run{Phase: reconcile.Finishing} }
 		},
@@ -153,7 +156,8 @@ func TestDeskWithdraws(t *testing.T) {
 			desk.Decide(ctx, install)
 			time.Sleep(2 * withdrawGrace)
 			synctest.Wait()
-			test.Equal(t, name+": the request is withdrawn", box.get(1).Fate == reconcile.RequestWithdrawn, name == "the run goes on")
+			test.Equal(t, name+": the request is withdrawn", box.get(1).Fate == reconcile.RequestWithdrawn,
+				name == "the run goes on" || name == "a codex of several ended")
 		})
 	}
 }
