@@ -24,7 +24,10 @@ Its agents continue when it ends; the next host finds them with list_agents.
 
 ` + exampleText("claude mcp add symphony -- symphony mcp", "codex mcp add symphony -- symphony mcp --tools codex"),
 		Flags: workflowFlags(
-			&cli.StringFlag{Name: "tools", Usage: "offer the tools of the groups `LIST`: agents, issues, codex, or lean for few tools", DefaultText: "agents,codex, with a workflow also issues"},
+			&cli.StringFlag{
+				Name: "tools", Usage: "offer the tools of the groups `LIST`: agents, issues, codex, or lean for few tools",
+				DefaultText: "agents,codex, with a workflow also issues",
+			},
 			&cli.DurationFlag{
 				Name: "call-timeout", Value: agents.DefaultCallTimeout, DefaultText: text.Duration(agents.DefaultCallTimeout),
 				Usage: "a call fails after `TIME`",

@@ -246,7 +246,7 @@ type reply struct {
 var handlers = map[string]func(*server, *params) reply{
 	"initialize": (*server).initialize, "thread/start": (*server).startThread, "thread/resume": (*server).resumeThread,
 	"turn/start": (*server).startTurn, "turn/interrupt": (*server).interrupt, "command/exec": (*server).exec,
-	"turn/steer": (*server).steer,
+	"turn/steer":      (*server).steer,
 	"thread/name/set": func(*server, *params) reply { return reply{result: object{}} },
 	"config/read": func(*server, *params) reply {
 		return reply{result: object{"config": object{"model_provider": "scripted", "mcp_servers": object{}}, "origins": object{}}}

@@ -77,7 +77,7 @@ func (c conversations) addTools(t *tools) {
 		ctx context.Context, in optionalIn[conversationParams],
 	) (newConversationOut, error) {
 		return c.open(ctx, in.AgentID, in.Params)
-	}, "Open a conversation with an agent. Use it after spawn_agent, or with a conversationId to continue the conversation of an agent that "+
+	}, "Open a conversation with an agent. Use it after spawn_agent, or with a conversationId to continue that of an agent that "+
 		"has ended. Do not open another for more work on the same subject: each is a process of its own.")
 	addTool(t, "send_user_message", works(), func(ctx context.Context, in nestedIn[MessageParams]) (turnOut, error) {
 		return c.message(ctx, in.AgentID, in.Params)
@@ -85,12 +85,12 @@ func (c conversations) addTools(t *tools) {
 		"it for work that is to wait for the running turn, or needs other settings: send_user_turn does that.")
 	addTool(t, "send_user_turn", works(), func(ctx context.Context, in nestedIn[turnParams]) (turnOut, error) {
 		return c.turn(ctx, in.AgentID, in.Params)
-	}, "Begin a turn in a conversation, after the turns before it, and return immediately. Use it to give an agent work; wait_agent waits for "+
+	}, "Begin a turn in a conversation, after the turns before it, and return immediately. Use it to give work; wait_agent waits for "+
 		"the end. Do not use it to correct a running turn: send_user_message does.")
 	addTool(t, "interrupt", hints(false, true, true), func(ctx context.Context, in nestedIn[interruptParams]) (interruptOut, error) {
 		return c.interrupt(ctx, in.AgentID, in.Params.ConversationID)
-	}, "End the running turn of a conversation, and the waiting ones. Use it if the agent does the wrong thing. Do not use it to end the agent: "+
-		"kill_agent does.")
+	}, "End the running turn of a conversation, and the waiting ones. Use it if the agent does the wrong thing. Do not use it to end the "+
+		"agent: kill_agent does.")
 }
 
 // open opens a conversation, or continues one, and waits until that is done.

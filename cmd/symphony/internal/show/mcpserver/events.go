@@ -26,7 +26,7 @@ type (
 	readEventsIn struct {
 		AgentID  string `json:"agentId"`
 		Cursor   string `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it the oldest events that are kept"`
-		Detail   string `json:"detail,omitempty" jsonschema:"concise (default): a line for each event, as symphony logs; full: codex's own messages"`
+		Detail   string `json:"detail,omitempty" jsonschema:"concise (default): a line each, as symphony logs; full: codex's own messages"`
 		Last     int    `json:"last,omitempty" jsonschema:"only the last so many events"`
 		MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"about how many bytes; default 32768, at most 65536; at least one event"`
 	}
@@ -105,14 +105,15 @@ func cutText(s string, limit int, how string) string {
 func addEventTools(t *tools, a *agents.Agents) {
 	addTool(t, "read_events", reads(), func(ctx context.Context, in readEventsIn) (readEventsOut, error) {
 		return readEvents(ctx, a, in)
-	}, "Read what an agent has done, event by event, from a cursor on. Use it to follow a turn or to find out why it failed. Do not use it to "+
-		"wait: wait_agent does, and has the last message.")
+	}, "Read what an agent has done, event by event, from a cursor on. Use it to follow a turn or to find out why it failed. Do not use it "+
+		"to wait: wait_agent does, and has the last message.")
 }
 
 func readEvents(ctx context.Context, a *agents.Agents, in readEventsIn) (readEventsOut, error) {
 	out := readEventsOut{AgentID: in.AgentID, Events: []agentEvent{}, Cursor: in.Cursor}
 	if in.Detail != "" && in.Detail != "concise" && in.Detail != detailFull || in.Last < 0 {
-		return out, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown detail %q, or last is negative", in.Detail), "use concise or full")
+		return out, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown detail %q, or last is negative", in.Detail),
+			"use concise or full")
 	}
 	one, err := a.Find(ctx, in.AgentID)
 	if err != nil {

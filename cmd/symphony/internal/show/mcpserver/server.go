@@ -114,8 +114,8 @@ const instructions = `Each agent is a coding agent (codex) that works in a direc
 new_conversation opens a conversation with it, send_user_turn gives it work and returns at once. wait_agent waits
 for its end or a request, read_events reads what the agent has done. list_agents shows agents that an earlier host has started.`
 
-const leanInstructions = `Each agent is a coding agent (codex) that works in a directory and outlives this server. spawn_agent starts one with a
-prompt and returns at once. wait_agent waits for its end or a request.`
+const leanInstructions = `Each agent is a coding agent (codex) that works in a directory and outlives this server. spawn_agent starts one
+with a prompt and returns at once. wait_agent waits for its end or a request.`
 
 // closePatience is how long the connection may take to close after a signal. A host that does not read blocks it for ever.
 const closePatience = time.Second

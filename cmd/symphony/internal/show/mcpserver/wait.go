@@ -32,7 +32,7 @@ const (
 type (
 	waitAgentIn struct {
 		AgentIDs       []string `json:"agentIds"`
-		Mode           string   `json:"mode,omitempty" jsonschema:"any (default): return when a turn of one agent has ended; all: when no turn of the agents runs"`
+		Mode           string   `json:"mode,omitempty" jsonschema:"any (default): until one turn has ended; all: until none runs"`
 		TimeoutSeconds *float64 `json:"timeoutSeconds,omitempty" jsonschema:"at most 50; default 25"`
 		Cursor         string   `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it, wait for the turns that run now"`
 	}
