@@ -92,7 +92,7 @@ func TestSizeOfTools(t *testing.T) {
 	for _, c := range []struct {
 		groups []string
 		most   int
-	}{{nil, 20_000}, {[]string{GroupLean}, 10_000}} {
+	}{{nil, 22_000}, {[]string{GroupLean}, 10_000}} {
 		host, _ := toolHost(t, c.groups...)
 		tools := test.Must(host.ListTools(context.Background(), nil))
 		data := test.Must(json.Marshal(tools))

@@ -39,7 +39,7 @@ type elicitor struct {
 	over    map[string]bool // by key; the host is not asked again
 	// followed are the sessions whose hosts are asked as soon as an agent makes a request.
 	followed map[*mcp.ServerSession]bool
-	late    []string        // about answers that came too late
+	late     []string // about answers that came too late
 }
 
 func newElicitor(a *agents.Agents, log *slog.Logger) *elicitor {
