@@ -67,12 +67,14 @@ type Counts struct {
 	// Undelivered counts those that wait because their commits could not be pushed.
 	Undelivered int `json:"undelivered"`
 	NeedsAnswer int `json:"needs_answer"` // of the running ones, those whose agent waits for an operator
-	// Queued, Blocked, Waiting and Skipped count claims and candidates that have no run: for a slot, by another issue, for anything
-	// else, and those that will not run.
-	Queued  int `json:"queued"`
+	// Blocked is the same number under the name of the specification's reference.
 	Blocked int `json:"blocked"`
-	Waiting int `json:"waiting"`
-	Skipped int `json:"skipped"`
+	// Queued, BlockedBy, Waiting and Skipped count claims and candidates that have no run: for a slot, by another issue, for anything
+	// else, and those that will not run.
+	Queued    int `json:"queued"`
+	BlockedBy int `json:"blocked_by"`
+	Waiting   int `json:"waiting"`
+	Skipped   int `json:"skipped"`
 }
 
 // Count counts claims, and the skips of issues without a claim. asking has the ids of runs with an open request; stopped is that of
@@ -98,7 +100,7 @@ func Count(claims []Claim, asking map[string]bool, skips []Skip, stopped bool) (
 func (n Counts) Plus(m Counts) Counts {
 	return Counts{
 		n.Running + m.Running, n.Retrying + m.Retrying, n.Held + m.Held, n.Undelivered + m.Undelivered, n.NeedsAnswer + m.NeedsAnswer,
-		n.Queued + m.Queued, n.Blocked + m.Blocked, n.Waiting + m.Waiting, n.Skipped + m.Skipped,
+		n.Blocked + m.Blocked, n.Queued + m.Queued, n.BlockedBy + m.BlockedBy, n.Waiting + m.Waiting, n.Skipped + m.Skipped,
 	}
 }
 
@@ -106,7 +108,7 @@ func (n Counts) Plus(m Counts) Counts {
 func (n *Counts) field(s Status) *int {
 	counted := map[Status]*int{
 		StatusNeedsAnswer: &n.NeedsAnswer, StatusRunning: &n.Running, StatusHeld: &n.Held, StatusUndelivered: &n.Undelivered,
-		StatusQueued: &n.Queued, StatusBlocked: &n.Blocked, StatusWaiting: &n.Waiting, StatusSkipped: &n.Skipped,
+		StatusQueued: &n.Queued, StatusBlocked: &n.BlockedBy, StatusWaiting: &n.Waiting, StatusSkipped: &n.Skipped,
 	}
 	return cmp.Or(counted[s], new(int))
 }
@@ -118,6 +120,7 @@ func (n Counts) Of(s Status) int { return *n.field(s) }
 func (n *Counts) Add(s Status) {
 	*n.field(s)++
 	if s == StatusNeedsAnswer {
+		n.Blocked++
 		n.Running++
 	}
 }

@@ -159,3 +159,17 @@ const scheduledKept = 6
 func (v Views) ScheduledPasses(ctx context.Context) ([]Pass, error) {
 	return v.passes(ctx, `WHERE "trigger" IN ('cron', 'timer', 'loop') ORDER BY id DESC LIMIT ?`, scheduledKept)
 }
+
+// Place is the machine and the directory of a run's workspace. Host is empty for this machine.
+type Place struct{ IssueID, Host, Path string }
+
+// LastPlaces returns where the last runs of waiting claims worked, by the ids of the issues.
+func (v Views) LastPlaces(ctx context.Context) (map[string]Place, error) {
+	list, err := readAll(ctx, v.conn, "read the last workspaces", func(p *Place) []any { return []any{&p.IssueID, &p.Host, &p.Path} },
+		`SELECT c.issue_id, r.host, r.workspace_path FROM claims AS c JOIN runs AS r ON r.id = c.run_id WHERE c.status = ?`, reconcile.Waiting)
+	places := make(map[string]Place, len(list))
+	for _, p := range list {
+		places[p.IssueID] = p
+	}
+	return places, err
+}

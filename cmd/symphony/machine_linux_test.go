@@ -237,7 +237,7 @@ func (m *machine) finish(identifier, gate string) {
 // machineWorker is a worker whose agent runs a command that waits for a gate.
 type machineWorker struct {
 	run, thread string
-	attempt     *int
+	attempt     int
 	pid         int
 	startTime   string
 	command     int // the pid of the command that waits for the gate

@@ -172,7 +172,7 @@ func (m *machine) sliceStops(w machineWorker) {
 		m.t.Errorf("after its scope was stopped the run is %+v, want interrupted, terminated\n%s", v.Ended, m.story())
 	}
 	next.thread = m.threadOf(next.run)
-	if next.run == w.run || next.thread != w.thread || next.attempt != nil {
+	if next.run == w.run || next.thread != w.thread || next.attempt != 0 {
 		m.t.Errorf("the next run is %+v, want the thread of %+v and no failure\n%s", next, w, m.story())
 	}
 	m.inScope(next, m.userManager())
@@ -340,8 +340,8 @@ func (m *machine) refused(service string) {
 	test.Equal(m.t, "the exit status", m.mustSh("systemctl show -P ExecMainStatus "+service), "1")
 	v, _ := m.ps()
 	const code = "workers_would_die"
-	if len(v.LastPass.Errors) != 1 || v.LastPass.Errors[0].Code != code || v.Blocked == nil || v.Blocked.Reason != code {
-		m.t.Errorf("ps prints %+v, blocked %+v; want %s\n%s", v.LastPass.Errors, v.Blocked, code, m.story())
+	if len(v.LastPass.Errors) != 1 || v.LastPass.Errors[0].Code != code || v.ProjectBlock == nil || v.ProjectBlock.Reason != code {
+		m.t.Errorf("ps prints %+v, blocked %+v; want %s\n%s", v.LastPass.Errors, v.ProjectBlock, code, m.story())
 	}
 	if len(v.Skipped) != 1 || v.Skipped[0].Reason != "blocked" || !strings.HasPrefix(v.Skipped[0].Message, code+": ") || !strings.Contains(v.Skipped[0].Message, "KillMode=control-group") {
 		m.t.Errorf("skipped: %+v", v.Skipped)
@@ -355,7 +355,7 @@ func (m *machine) refused(service string) {
 // unblocked fails if ps still shows a block.
 func (m *machine) unblocked() {
 	m.t.Helper()
-	if v, _ := m.ps(); v.Blocked != nil || len(v.LastPass.Errors) > 0 {
-		m.t.Errorf("blocked: %+v, errors %+v", v.Blocked, v.LastPass.Errors)
+	if v, _ := m.ps(); v.ProjectBlock != nil || len(v.LastPass.Errors) > 0 {
+		m.t.Errorf("blocked: %+v, errors %+v", v.ProjectBlock, v.LastPass.Errors)
 	}
 }

@@ -298,7 +298,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 		}
 		d.say("worker    %s", line)
 	}
-	if b := v.Blocked; b != nil { // a schedule would wait until it is over; the user of a demo should not
+	if b := v.ProjectBlock; b != nil { // a schedule would wait until it is over; the user of a demo should not
 		return failed("without --agent codex the demo needs none; with it, codex must be installed and logged in", "%s: %s", b.Reason, b.Message)
 	}
 	r.Applied = slices.DeleteFunc(slices.Clone(r.Applied), func(a reconcile.Applied) bool {

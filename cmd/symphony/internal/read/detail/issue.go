@@ -93,8 +93,8 @@ type KnownIssue struct {
 // ClaimRow is the issue's claim.
 type ClaimRow struct {
 	Status     reconcile.ClaimStatus `json:"status"`
-	Kind       *reconcile.RetryKind  `json:"kind"` // of a waiting claim
-	Attempt    *int                  `json:"attempt"`
+	Kind       *reconcile.RetryKind  `json:"kind"`    // of a waiting claim
+	Attempt    int                   `json:"attempt"` // 0 for the first run
 	DueAt      *time.Time            `json:"due_at"`
 	Error      *string               `json:"error"`
 	HoldReason *string               `json:"hold_reason"`
@@ -363,7 +363,7 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 		return nil
 	}
 	row := &ClaimRow{
-		Status: c.Status, Attempt: text.OrNull(c.Attempt), Delivery: text.OrNull(c.Delivery),
+		Status: c.Status, Attempt: c.Attempt, Delivery: text.OrNull(c.Delivery),
 		ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs,
 	}
 	if c.Status != reconcile.Running {

@@ -117,8 +117,8 @@ func runMoment(r view.RunRow) Moment {
 	if r.Kind != reconcile.AgentRun {
 		m.Name = string(r.Kind)
 	}
-	if r.Attempt != nil {
-		m.Name += fmt.Sprintf(", attempt %d", *r.Attempt)
+	if r.Attempt > 0 {
+		m.Name += fmt.Sprintf(", attempt %d", r.Attempt)
 	}
 	var parts []string
 	if e := view.Plain(text.OrEmpty(r.Error)); e != "" {

@@ -145,7 +145,7 @@ func (s samples) addIssues(v view.Overview) {
 	s.set("symphony_needs_operator", oneIf(v.Verdict().Level != view.LevelOK))
 	s.set("symphony_requests", float64(len(v.Requests)))
 	s.set("symphony_paused", oneIf(v.Paused))
-	s.set("symphony_blocked", oneIf(v.Blocked != nil))
+	s.set("symphony_blocked", oneIf(v.ProjectBlock != nil))
 	for _, h := range v.Hosts {
 		s.add("symphony_host_runs", "host", h.Name, float64(h.Runs))
 		s.add("symphony_host_usable", "host", h.Name, oneIf(h.Usable()))

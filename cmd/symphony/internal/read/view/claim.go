@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
@@ -45,7 +46,7 @@ type RunningRow struct {
 	Tokens        Tokens          `json:"tokens"`
 	RunID         string          `json:"run_id"`
 	PID           *int            `json:"pid"`
-	Attempt       *int            `json:"attempt"`
+	Attempt       int             `json:"attempt"` // 0 for the first run
 	Phase         reconcile.Phase `json:"phase"`
 	StopReason    *string         `json:"stop_reason"`
 	HeartbeatAt   *time.Time      `json:"heartbeat_at"`
@@ -64,6 +65,34 @@ type RunningRow struct {
 	Run      reconcile.Run `json:"-"`
 }
 
+// BlockedSession is a session that waits for a person, with the names of the specification's reference.
+type BlockedSession struct {
+	IssueHead
+	State         string     `json:"state"`
+	Error         string     `json:"error"`       // what the agent asks for first
+	WorkerHost    *string    `json:"worker_host"` // null for this machine
+	WorkspacePath *string    `json:"workspace_path"`
+	SessionID     *string    `json:"session_id"`
+	BlockedAt     time.Time  `json:"blocked_at"`
+	LastEvent     *string    `json:"last_event"`
+	LastMessage   string     `json:"last_message"`
+	LastEventAt   *time.Time `json:"last_event_at"`
+}
+
+// blockedSessions are the sessions of the open requests.
+func (v Overview) blockedSessions() []BlockedSession {
+	list := []BlockedSession{}
+	for _, r := range v.Running {
+		if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
+			list = append(list, BlockedSession{
+				r.IssueHead, r.State, v.Requests[i].Summary, r.Host, r.WorkspacePath, r.SessionID, v.Requests[i].AskedAt,
+				r.LastEvent, r.LastMessage, r.LastEventAt,
+			})
+		}
+	}
+	return list
+}
+
 // The verdicts about a run.
 const (
 	verdictLive         = "live"
@@ -77,6 +106,9 @@ type RetryingRow struct {
 	DueAt   time.Time           `json:"due_at"`
 	Error   *string             `json:"error"`
 	Kind    reconcile.RetryKind `json:"kind"`
+	// WorkerHost and WorkspacePath are where its last run worked; WorkerHost is null for this machine.
+	WorkerHost    *string `json:"worker_host"`
+	WorkspacePath *string `json:"workspace_path"`
 
 	Claim reconcile.Claim `json:"-"`
 }
@@ -129,7 +161,10 @@ func (f *Facts) Claims() Claims {
 	for _, r := range f.Recorded.Runs {
 		runs[r.ID] = r
 	}
-	for _, c := range f.Recorded.Claims {
+	claims := slices.SortedStableFunc(slices.Values(f.Recorded.Claims), func(a, b reconcile.Claim) int {
+		return text.CompareNatural(a.Identifier, b.Identifier)
+	})
+	for _, c := range claims {
 		if !f.wants(c.IssueID) {
 			continue
 		}
@@ -144,7 +179,7 @@ func (f *Facts) Claims() Claims {
 				IssueHead: f.headOf(c), State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns, StartedAt: r.StartedAt,
 				Tokens: Tokens(r.Tokens), Phase: r.Phase,
 				LastEvent: text.OrNull(r.LastEvent), LastMessage: r.LastMessage, LastEventAt: text.OrNull(r.LastEventAt),
-				RunID: c.RunID, PID: text.OrNull(r.Worker.PID), Attempt: text.OrNull(r.Attempt),
+				RunID: c.RunID, PID: text.OrNull(r.Worker.PID), Attempt: r.Attempt,
 				StopReason: text.OrNull(r.StopReason), HeartbeatAt: text.OrNull(r.HeartbeatAt), ThreadID: text.OrNull(r.ThreadID),
 				WorkspacePath: text.OrNull(r.WorkspacePath), Host: text.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.Project.StateDir, r.ID),
 				HeldNext: c.HoldNext, WaitsFor: []string{}, Run: r,
@@ -165,7 +200,10 @@ func (f *Facts) Claims() Claims {
 			v.Running = append(v.Running, row)
 		case reconcile.Waiting:
 			code, message := c.Fault()
-			v.Retrying = append(v.Retrying, RetryingRow{f.headOf(c), max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, c})
+			at := f.lastPlaces[c.IssueID]
+			v.Retrying = append(v.Retrying, RetryingRow{
+				f.headOf(c), max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, text.OrNull(at.Host), text.OrNull(at.Path), c,
+			})
 		case reconcile.Held:
 			v.Held = append(v.Held, f.heldRow(c))
 		}

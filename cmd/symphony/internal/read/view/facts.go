@@ -38,7 +38,9 @@ type Facts struct {
 	NextPass  *NextPass            // nil where the schedule's passes show no rhythm yet
 
 	comments map[string]state.Comment
-	rhythm   project.Rhythm // of the schedule
+	// lastPlaces are where the last runs of waiting claims worked, by the ids of their issues.
+	lastPlaces map[string]state.Place
+	rhythm     project.Rhythm // of the schedule
 }
 
 // Open opens the database. Where the command line named only a state directory, the workflow is the one that it belongs to.
@@ -73,12 +75,13 @@ func (f *Facts) Read(ctx context.Context) (err error) {
 	if f.Instant, err = Instant(); err != nil || f.DB == nil {
 		return err
 	}
-	var errs [5]error
+	var errs [6]error
 	f.Budget, errs[3] = f.ReadBudget(ctx)
 	f.Requests, errs[0] = OpenRequests(ctx, f.Project, f.DB)
 	f.comments, errs[4] = f.DB.Store.Comments(ctx, nil)
 	f.Low, errs[1] = project.LowUntil(ctx, f.Project, f.DB)
 	f.rhythm, errs[2] = project.ReadRhythm(ctx, f.DB, f.Now)
+	f.lastPlaces, errs[5] = f.DB.Views.LastPlaces(ctx)
 	f.Schedule = f.rhythm.Alive || project.Looping(f.Project.StateDir)
 	if f.rhythm.Gap > 0 && f.Schedule {
 		f.NextPass = &NextPass{At: f.rhythm.Last.StartedAt.Add(f.rhythm.Gap), Trigger: f.rhythm.Last.Trigger}

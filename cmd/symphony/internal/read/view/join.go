@@ -9,7 +9,7 @@ import (
 )
 
 // Joined is the state of several projects in the shape of one: the lists of all, whose rows name their projects, and the sums of
-// counts and totals. The rest is that of the worst or the nearest: blocked and tracker_low_until are the first ones, last_pass is the
+// counts and totals. The rest is that of the worst or the nearest: project_blocked and tracker_low_until are the first ones, last_pass is the
 // newest, next_pass the earliest, schedule_active and paused are set if they are in all projects. budget and health
 // are null and project is empty.
 type Joined struct {
@@ -35,7 +35,7 @@ func Join(all []Overview) Joined {
 		if v.NextPass != nil && (j.NextPass == nil || v.NextPass.At.Before(j.NextPass.At)) {
 			j.NextPass = v.NextPass
 		}
-		j.Blocked, j.LowUntil = cmp.Or(j.Blocked, v.Blocked), cmp.Or(j.LowUntil, v.LowUntil)
+		j.ProjectBlock, j.LowUntil = cmp.Or(j.ProjectBlock, v.ProjectBlock), cmp.Or(j.LowUntil, v.LowUntil)
 		if j.RateLimits == nil {
 			j.RateLimits = v.RateLimits
 		}
@@ -50,6 +50,7 @@ func (j *Joined) joinLists(v Overview) {
 	j.Running, j.Retrying, j.Held = append(j.Running, v.Running...), append(j.Retrying, v.Retrying...), append(j.Held, v.Held...)
 	j.Undelivered, j.Kept = append(j.Undelivered, v.Undelivered...), append(j.Kept, v.Kept...)
 	j.Requests, j.PullRequests = append(j.Requests, v.Requests...), append(j.PullRequests, v.PullRequests...)
+	j.Blocked = append(j.Blocked, v.Blocked...)
 	j.Rows, j.Hosts = append(j.Rows, v.Rows...), append(j.Hosts, v.Hosts...)
 	j.Counts = j.Counts.Plus(v.Counts)
 	if v.Skipped != nil { // the lists that are read on request stay nil without it

@@ -17,15 +17,17 @@ type Overview struct {
 	GeneratedAt time.Time        `json:"generated_at"`
 	Counts      reconcile.Counts `json:"counts"`
 	Claims
-	Kept     []KeptRow    `json:"kept_workspaces"`
-	Requests []RequestRow `json:"pending_requests"`
+	// Blocked are the sessions that wait for a person.
+	Blocked  []BlockedSession `json:"blocked"`
+	Kept     []KeptRow        `json:"kept_workspaces"`
+	Requests []RequestRow     `json:"pending_requests"`
 	// PullRequests are those that the tracker has described, the last seen first.
 	PullRequests []PullRequestRow     `json:"pull_requests"`
 	Totals       Totals               `json:"codex_totals"`
 	RateLimits   json.RawMessage      `json:"rate_limits"`
 	LastPass     *project.LastPassRow `json:"last_pass"`
 	Paused       bool                 `json:"paused"`
-	Blocked      *project.BlockedRow  `json:"blocked"`
+	ProjectBlock *project.BlockedRow  `json:"project_blocked"`
 	Budget       *BudgetRow           `json:"budget"` // null without agent.budget_per_day
 	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run starts.
 	Schedule bool `json:"schedule_active"`

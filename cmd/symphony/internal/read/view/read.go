@@ -44,7 +44,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	}
 	v := Overview{
 		GeneratedAt: f.Now, Claims: f.Claims(), Kept: kept, Requests: []RequestRow{}, Issues: o.Issues, Paused: f.Recorded.Paused,
-		Blocked: f.Block, Budget: f.Budget, Schedule: f.Schedule, NextPass: f.NextPass, Project: f.ProjectRow(),
+		ProjectBlock: f.Block, Budget: f.Budget, Schedule: f.Schedule, NextPass: f.NextPass, Project: f.ProjectRow(),
 		Hosts: []HostRow{}, scheduledAt: f.rhythm.Last.StartedAt, obstacle: f.Obstacle(),
 	}
 	if f.Config != nil {
@@ -69,6 +69,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		}
 		v.Requests = append(v.Requests, row)
 	}
+	v.Blocked = v.blockedSessions()
 	if err := v.addHistory(ctx, f, o); err != nil {
 		return v, err
 	}
@@ -137,6 +138,7 @@ func (v *Overview) addSkips(ctx context.Context, f Facts, o Options) error {
 			v.skips = append(v.skips, s.Skip)
 		}
 	}
+	slices.SortFunc(rows, func(a, b SkippedRow) int { return text.CompareNatural(a.Identifier, b.Identifier) })
 	if o.All || len(o.Issues) > 0 {
 		v.Skipped = rows
 	}
@@ -152,7 +154,7 @@ func (v *Overview) addPullRequests(ctx context.Context, f Facts) error {
 		}
 	}
 	slices.SortFunc(v.PullRequests, func(a, b PullRequestRow) int {
-		return cmp.Or(b.SeenAt.Compare(a.SeenAt), cmp.Compare(a.Identifier, b.Identifier))
+		return cmp.Or(b.SeenAt.Compare(a.SeenAt), text.CompareNatural(a.Identifier, b.Identifier))
 	})
 	return err
 }

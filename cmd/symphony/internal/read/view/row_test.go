@@ -70,7 +70,7 @@ func TestRows(t *testing.T) {
 	v.Rows, v.Schedule = rows, true
 	test.Equal(t, "the level", v.Verdict().Level, LevelNeedsPerson)
 	test.Equal(t, "the reasons", v.Verdict().Reasons, []string{"1 request to answer", "1 held", "1 undelivered"})
-	v.Blocked = &project.BlockedRow{Reason: "agent_auth", Message: "not logged in"}
+	v.ProjectBlock = &project.BlockedRow{Reason: "agent_auth", Message: "not logged in"}
 	test.Equal(t, "the first reason", v.Verdict().Reasons[0], "nothing new starts: agent_auth: not logged in")
 	v.Schedule = false
 	test.Equal(t, "the level without a schedule", v.Verdict().Level, LevelNotTicking)
@@ -79,7 +79,7 @@ func TestRows(t *testing.T) {
 		{Reason: "linear_api_status", Message: "HTTP 503: (empty)", Status: 503}: LevelOK,
 		{Reason: "linear_api_status", Message: "HTTP 401: Unauthorized"}:         LevelNeedsPerson,
 	} {
-		test.Equal(t, block.Reason+" "+block.Message, (Overview{Schedule: true, Blocked: &block}).Verdict().Level, want)
+		test.Equal(t, block.Reason+" "+block.Message, (Overview{Schedule: true, ProjectBlock: &block}).Verdict().Level, want)
 	}
 }
 

@@ -31,7 +31,7 @@ type RunRow struct {
 	IssueURL      *string            `json:"issue_url"`
 	Title         string             `json:"title"`
 	Kind          reconcile.RunKind  `json:"kind"`
-	Attempt       *int               `json:"attempt"`
+	Attempt       int                `json:"attempt"` // 0 for the first run
 	Phase         reconcile.Phase    `json:"phase"`
 	Outcome       *reconcile.Outcome `json:"outcome"`
 	Error         *string            `json:"error"`
@@ -50,7 +50,7 @@ type RunRow struct {
 func (f *Facts) RunRow(r reconcile.Run) RunRow {
 	row := RunRow{
 		Project: f.Name, RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title,
-		Kind: r.Kind, Attempt: text.OrNull(r.Attempt), Phase: r.Phase, Outcome: text.OrNull(r.Outcome), Delivery: text.OrNull(r.Delivery),
+		Kind: r.Kind, Attempt: r.Attempt, Phase: r.Phase, Outcome: text.OrNull(r.Outcome), Delivery: text.OrNull(r.Delivery),
 		Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: text.OrNull(r.AfterRunError),
 		StartedAt: r.StartedAt, EndedAt: text.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: text.OrNull(r.ThreadID),
 	}

@@ -180,6 +180,7 @@ func (v Overview) confine(rows []Row) Overview {
 	v.Undelivered = text.Filter(undelivered, func(u UndeliveredRow) bool { return issues[u.IssueID] })
 	v.PullRequests = text.Filter(pulls, func(p PullRequestRow) bool { return issues[p.IssueID] })
 	v.Requests = text.Filter(requests, func(r RequestRow) bool { return issues[r.Request.IssueID] })
+	v.Blocked = v.blockedSessions()
 	v.claims = text.Filter(v.claims, func(c reconcile.Claim) bool { return counted[c.IssueID] })
 	v.skips = text.Filter(v.skips, func(s reconcile.Skip) bool { return counted[s.IssueID] })
 	v.count()

@@ -90,10 +90,10 @@ func (v Overview) Verdict() Verdict {
 	}
 	const idle = "nothing new starts"
 	stopped := func(by Level) { // what stops the project, if that has the level
-		if b := v.Blocked; b != nil && levelOf(b.Reason, b.Status) == by {
+		if b := v.ProjectBlock; b != nil && levelOf(b.Reason, b.Status) == by {
 			add(by, idle, ": "+b.Reason+": "+b.Message)
 		}
-		if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.Blocked == nil || v.Blocked.Reason != p.Errors[0].Code) {
+		if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.ProjectBlock == nil || v.ProjectBlock.Reason != p.Errors[0].Code) {
 			if e := p.Errors[0]; levelOf(e.Code, e.Status) == by {
 				add(by, "the last pass failed", ": "+e.Code+": "+e.Message)
 			}

@@ -88,3 +88,14 @@ func TestJoinResults(t *testing.T) {
 		t.Errorf("%v, %+v, %+v", *got.Handover, all[1].Results, cost)
 	}
 }
+
+// The lists of claims have WEB-9 before WEB-10, whatever the order of their ids.
+func TestClaimsAreSortedByNumber(t *testing.T) {
+	f := Facts{}
+	for i, name := range []string{"WEB-10", "WEB-9", "WEB-100"} {
+		c := reconcile.Claim{IssueID: string(rune('a' + i)), Identifier: name, Status: reconcile.Held}
+		f.Recorded.Claims = append(f.Recorded.Claims, c)
+	}
+	got := text.Map(f.Claims().Held, func(r HeldRow) string { return r.Identifier })
+	test.Equal(t, "the order", got, []string{"WEB-9", "WEB-10", "WEB-100"})
+}

@@ -88,8 +88,8 @@ func printHead(w *term.Env, v detail.Issue) {
 // statusLine is the status of an issue and why it has it, behind a name, in lines of the terminal's width.
 func statusLine(w *term.Env, v detail.Issue, name string) string {
 	s := statusWords[cmp.Or(known(v.Why.Code), string(v.Status))]
-	if v.Status == reconcile.StatusWaiting && v.Claim != nil && v.Claim.Attempt != nil && *v.Claim.Attempt > 0 {
-		s.word = fmt.Sprintf("waiting for attempt %d", *v.Claim.Attempt)
+	if v.Status == reconcile.StatusWaiting && v.Claim != nil && v.Claim.Attempt > 0 {
+		s.word = fmt.Sprintf("waiting for attempt %d", v.Claim.Attempt)
 	}
 	status := strings.TrimSuffix(s.word+" "+sinceText(w, v), " ")
 	lines := term.Wrap(name+status+": "+text.Visible(v.Why.Message), w.Width-len(columnGap))
@@ -333,8 +333,8 @@ func claimLine(w *term.Env, v detail.Issue) string {
 	if c.Kind != nil {
 		line += ", " + string(*c.Kind)
 	}
-	if c.Attempt != nil {
-		line += fmt.Sprintf(", attempt %d", *c.Attempt)
+	if c.Attempt > 0 {
+		line += fmt.Sprintf(", attempt %d", c.Attempt)
 	}
 	return line
 }
@@ -422,8 +422,8 @@ func printRuns(w *term.Env, v detail.Issue) {
 		}
 		if r.Kind == reconcile.AgentRun {
 			kind = "first"
-			if r.Attempt != nil {
-				kind = fmt.Sprintf("attempt %d", *r.Attempt)
+			if r.Attempt > 0 {
+				kind = fmt.Sprintf("attempt %d", r.Attempt)
 			}
 		}
 		started, took := term.AgoText(w, v.GeneratedAt, r.StartedAt), term.LastedText(w, end.Sub(r.StartedAt))

@@ -382,7 +382,7 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	if e := v.Error; e != nil {
 		line("ERROR", term.ColourStuck, "%s: %s", e.Code, e.Message)
 	}
-	if b := v.Blocked; b != nil {
+	if b := v.ProjectBlock; b != nil {
 		line("BLOCKED", term.ColourStuck, "%s", blockText(w, now, *b))
 		if hint := words.Hint(b.Reason, ""); hint != "" {
 			fmt.Fprintln(w.Stdout, hang(w, "         ", hint))
@@ -408,7 +408,7 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 		return
 	}
 	for _, e := range v.LastPass.Errors {
-		if v.Blocked == nil || v.Blocked.Reason != e.Code {
+		if v.ProjectBlock == nil || v.ProjectBlock.Reason != e.Code {
 			line("ERROR", term.ColourStuck, "%s: %s (last pass)", e.Code, e.Message)
 		}
 	}

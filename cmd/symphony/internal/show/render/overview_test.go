@@ -24,7 +24,7 @@ func TestBlockIsWrapped(t *testing.T) {
 	until := now.Add(59 * time.Minute)
 	page := &bytes.Buffer{}
 	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Stdout: page, Width: 40}
-	v := view.Overview{GeneratedAt: now, Blocked: &project.BlockedRow{Reason: "agent_quota", Since: now, NextTry: until, Until: &until}}
+	v := view.Overview{GeneratedAt: now, ProjectBlock: &project.BlockedRow{Reason: "agent_quota", Since: now, NextTry: until, Until: &until}}
 	v.Project.Name = "web-shop"
 	printObstacles(w, v, true)
 	test.Equal(t, "the first lines", strings.SplitAfterN(page.String(), "\n", 4)[:3], []string{

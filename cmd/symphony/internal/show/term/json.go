@@ -73,14 +73,14 @@ func (w *Env) printJSONError(e *reconcile.Error) {
 	query := w.Query
 	w.Query = JSONQuery{}
 	if query.jq == nil && query.template == nil {
-		w.PrintJSON(ErrorJSON{e})
+		w.PrintJSON(ErrorJSON{*e})
 	}
 	w.Query = query
 }
 
 // ErrorJSON is what every command prints with --json if it fails before it has an answer.
 type ErrorJSON struct {
-	Error *reconcile.Error `json:"error"`
+	Error reconcile.Error `json:"error"`
 }
 
 func encode(v any) ([]byte, error) {

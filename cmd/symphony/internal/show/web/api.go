@@ -115,7 +115,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	// A browser sends forms to the API.
 	if strings.HasPrefix(r.URL.Path, "/api/") && r.Method != http.MethodPost || !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		_ = answerWith(w, status, term.ErrorJSON{Error: known})
+		_ = answerWith(w, status, term.ErrorJSON{Error: *known})
 		return
 	}
 	s.write(w, r, status, page.Problem(known, status == http.StatusUnauthorized))

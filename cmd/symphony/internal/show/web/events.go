@@ -240,7 +240,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	return s.follow(w, r, func(ctx context.Context) ([]byte, []string) {
 		v, files, err := s.readState(r.WithContext(ctx))
 		if err != nil {
-			return event("unavailable", term.ErrorJSON{Error: exit.From(err)}), files
+			return event("unavailable", term.ErrorJSON{Error: *exit.From(err)}), files
 		}
 		return event("state", v), files
 	})

@@ -83,8 +83,8 @@ func (i Issue) runEvent(r view.RunRow) event {
 	switch {
 	case r.Kind != reconcile.AgentRun:
 		e.Title = "Delivery without an agent"
-	case r.Attempt != nil:
-		e.Title = fmt.Sprintf("Run, attempt %d", *r.Attempt)
+	case r.Attempt > 0:
+		e.Title = fmt.Sprintf("Run, attempt %d", r.Attempt)
 	}
 	if r.Outcome == nil {
 		e.Title += " in progress"

@@ -363,12 +363,12 @@ func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
 	if !v.Schedule {
 		add(unscheduled(v, several))
 	}
-	if v.Blocked != nil {
+	if v.ProjectBlock != nil {
 		add(blockOf(v))
 	}
 	if p := v.LastPass; p != nil {
 		for _, e := range p.Errors {
-			if v.Blocked == nil || v.Blocked.Reason != e.Code {
+			if v.ProjectBlock == nil || v.ProjectBlock.Reason != e.Code {
 				add(obstacle{Class: "bad", Icon: "stop", Title: "The last pass failed", Text: e.Message, Hint: e.Hint, Code: e.Code, At: &p.StartedAt})
 			}
 		}
@@ -412,7 +412,7 @@ func unscheduled(v view.Overview, several bool) obstacle {
 
 // blockOf is the notice of what stops the whole project.
 func blockOf(v view.Overview) obstacle {
-	b := v.Blocked
+	b := v.ProjectBlock
 	o := obstacle{
 		Class: "bad", Icon: "stop", Title: "Nothing new starts", Text: b.Message, Hint: words.Hint(b.Reason, ""), Code: b.Reason,
 		Began: "began", At: &b.Since, Ends: "ends", Until: b.Until,

@@ -83,7 +83,7 @@ func TestOverview(t *testing.T) {
 // What keeps a project from starting runs is a notice with the next step.
 func TestObstacles(t *testing.T) {
 	blocked := func(b project.BlockedRow) func(*view.Overview) {
-		return func(v *view.Overview) { v.Blocked = &b }
+		return func(v *view.Overview) { v.ProjectBlock = &b }
 	}
 	unread := func(e reconcile.Error) func(*view.Overview) {
 		return func(v *view.Overview) { *v = view.Overview{Project: v.Project, Error: &e} }
