@@ -29,7 +29,7 @@ type drawPage func(*http.Request) (p page.Page, files []string, err error)
 // page answers with a page, or with its stream if the client asks for events.
 func (s *Server) page(draw drawPage) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		w.Header().Set("Vary", "Accept")
+		w.Header().Add("Vary", "Accept")
 		if r.Method == http.MethodGet && r.Header.Get("Accept") == "text/event-stream" {
 			return s.follow(w, r, func(ctx context.Context) ([]byte, []string) { return s.pageEvent(r.WithContext(ctx), draw) })
 		}
@@ -119,7 +119,7 @@ func serveAsset(w http.ResponseWriter, r *http.Request) error {
 		return reconcile.NewError("not_found", "there is no "+r.URL.Path, "")
 	}
 	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("ETag", page.AssetTag())
+	w.Header().Set("ETag", "W/"+page.AssetTag()) // of the asset, compressed or not
 	http.ServeFileFS(w, r, page.Assets(), r.PathValue("name"))
 	return nil
 }
