@@ -3,12 +3,14 @@ package web
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -36,7 +38,7 @@ type feed struct {
 	stop    context.CancelFunc
 
 	mu    sync.Mutex
-	event []byte        // the newest; nil before the first rendering
+	event event         // the newest; without an id before the first rendering
 	newer chan struct{} // closed when event is replaced
 }
 
@@ -54,8 +56,17 @@ func newFeeds() *feeds {
 	return &feeds{open: map[string]*feed{}, patience: 10 * time.Second}
 }
 
+// event is a server-sent event.
+type event struct {
+	id   string // changes with the content
+	data []byte // the whole event
+	// changes are what a client needs instead that has the event with the id since; nil for none.
+	changes []byte
+	since   string
+}
+
 // render makes an event, and names the files that change when it does.
-type render func(context.Context) (event []byte, files []string)
+type render func(context.Context) (e event, files []string)
 
 // join adds a client to the feed of an address. leave must be called in the end.
 func (s *feeds) join(ctx context.Context, address string, r render) (f *feed, leave func(), err error) {
@@ -95,11 +106,11 @@ func (s *feeds) keep(ctx context.Context, f *feed, r render) {
 	defer look.Stop()
 	for ctx.Err() == nil {
 		stamp, began := stampOf(files), time.Now()
-		event, changing := s.render(ctx, r)
+		e, changing := s.render(ctx, r)
 		if ctx.Err() != nil {
 			return
 		}
-		f.publish(event)
+		f.publish(e)
 		files = changing
 		pause := max(renderStep, renderShare*time.Since(began))
 		for waited := time.Duration(0); waited < renderAnyway || waited < pause; waited = time.Since(began) {
@@ -116,7 +127,7 @@ func (s *feeds) keep(ctx context.Context, f *feed, r render) {
 }
 
 // render waits for its turn. As in a handler of net/http, a panic ends neither the server nor a loop that it is part of.
-func (s *feeds) render(ctx context.Context, r render) (event []byte, files []string) {
+func (s *feeds) render(ctx context.Context, r render) (e event, files []string) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	defer func() {
@@ -127,17 +138,17 @@ func (s *feeds) render(ctx context.Context, r render) (event []byte, files []str
 	return r(ctx)
 }
 
-func (f *feed) publish(event []byte) {
+func (f *feed) publish(e event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if event != nil && !bytes.Equal(event, f.event) {
-		f.event = event
+	if e.id != "" && e.id != f.event.id {
+		f.event = e
 		close(f.newer)
 		f.newer = make(chan struct{})
 	}
 }
 
-func (f *feed) newest() (event []byte, newer <-chan struct{}) {
+func (f *feed) newest() (e event, newer <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.event, f.newer
@@ -170,7 +181,7 @@ func filesOf(p view.ProjectRow) []string {
 	return []string{p.WorkflowPath, db, db + "-wal"}
 }
 
-// follow sends the events of an address until the client leaves or does not read.
+// follow sends the events of an address until the client leaves or does not read. A client that connects again names its last event.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) error {
 	f, leave, err := s.feeds.join(r.Context(), fmt.Sprint(s.access.mayAct(r), " ", r.URL.RequestURI()), render)
 	if err != nil {
@@ -191,20 +202,28 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) e
 	}
 	beat := time.NewTicker(renderAnyway)
 	defer beat.Stop()
-	var sent []byte
+	alive := []byte("event: beat\ndata: alive\n\n")
+	sent := r.Header.Get("Last-Event-ID")
+	if sent != "" && !send(alive) { // there may be nothing else to send
+		return nil
+	}
 	for {
-		event, newer := f.newest()
-		if event != nil && !bytes.Equal(event, sent) {
-			if !send(event) {
+		e, newer := f.newest()
+		if e.id != "" && e.id != sent {
+			data := e.data
+			if e.changes != nil && e.since == sent {
+				data = e.changes
+			}
+			if !send(data) {
 				return nil
 			}
-			sent = event
+			sent = e.id
 			continue
 		}
 		select {
 		case <-newer:
 		case <-beat.C:
-			if !send([]byte("event: beat\ndata: alive\n\n")) {
+			if !send(alive) {
 				return nil
 			}
 		case <-r.Context().Done():
@@ -213,35 +232,71 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) e
 	}
 }
 
-// event is a server-sent event.
-func event(name string, v any) []byte {
+// readAt matches the time of a reading in JSON, where the text of a value has no quote without a backslash.
+var readAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
+
+// newEvent makes an event. Its id depends on its content, without the time of the reading: it also fits after a restart of the server.
+func newEvent(name string, v any) event {
+	data := encoded(v)
+	id := fmt.Sprintf("%x", sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...)))[:16]
+	return event{id: id, data: message(id, name, data)}
+}
+
+func message(id, name string, data []byte) []byte {
+	return fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n", id, name, data)
+}
+
+// encoded is a value of ours as a line of JSON.
+func encoded(v any) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "event: %s\ndata: ", name)
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // the types are ours
-	b.WriteByte('\n')
+	_ = enc.Encode(v)
 	return b.Bytes()
 }
 
 // pageEvent draws a page, or what is wrong with it.
-func (s *Server) pageEvent(r *http.Request, draw drawPage) ([]byte, []string) {
+func (s *Server) pageEvent(r *http.Request, draw drawPage) (event, []string) {
 	p, files, err := draw(r)
 	if err != nil {
 		p = page.Problem(exit.From(err), false)
 	}
 	p.MayAct = s.access.mayAct(r)
-	return event("page", p.Changes()), files
+	return newEvent("page", p.Changes()), files
 }
 
-// events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at each change and at least every ten seconds.
-// While there is none, the event "unavailable" has the error.
+// events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at first and at each change. With changes=true the
+// event "changes" has a JSON Patch of the state before instead. While there is no state, the event "unavailable" has the error.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
-	return s.follow(w, r, func(ctx context.Context) ([]byte, []string) {
+	changes := r.URL.Query().Get("changes") == "true"
+	var last event
+	var was any
+	return s.follow(w, r, func(ctx context.Context) (event, []string) {
 		v, files, err := s.readState(r.WithContext(ctx))
 		if err != nil {
-			return event("unavailable", term.ErrorJSON{Error: *exit.From(err)}), files
+			v, was = term.ErrorJSON{Error: *exit.From(err)}, nil
+			last = newEvent("unavailable", v)
+			return last, files
 		}
-		return event("state", v), files
+		e := newEvent("state", v)
+		if changes && e.id != last.id {
+			now := decode(encoded(v))
+			if was != nil {
+				ops := encoded(patch([]operation{}, "", was, now))
+				if len(ops) < len(e.data) {
+					e.changes, e.since = message(e.id, "changes", ops), last.id
+				}
+			}
+			last, was = e, now
+		}
+		return e, files
 	})
+}
+
+// decode decodes JSON of ours, and keeps its numbers as they are.
+func decode(data []byte) (v any) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	_ = dec.Decode(&v)
+	return v
 }

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,11 +25,17 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// subscribe asks for a stream and returns a function that reads its next event but beats: its name and its data.
-func subscribe(t *testing.T, ctx context.Context, client *http.Client, url string) func() (name, data string) {
+// received is a server-sent event.
+type received struct{ id, name, data string }
+
+// stream asks for a stream and returns a function that reads its next event.
+func stream(t *testing.T, ctx context.Context, client *http.Client, url, last string) func() received {
 	t.Helper()
 	r := test.Must(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))
 	r.Header.Set("Accept", "text/event-stream")
+	if last != "" {
+		r.Header.Set("Last-Event-ID", last)
+	}
 	answer, err := client.Do(r)
 	test.OK(t, err)
 	t.Cleanup(func() { answer.Body.Close() })
@@ -35,18 +43,33 @@ func subscribe(t *testing.T, ctx context.Context, client *http.Client, url strin
 		t.Fatal(answer.Status, kind)
 	}
 	lines := bufio.NewReader(answer.Body)
-	line := func() string {
-		text := test.Must(lines.ReadString('\n'))
-		return strings.TrimSuffix(text, "\n")
-	}
-	return func() (name, data string) {
-		for !t.Failed() {
-			name, data = strings.TrimPrefix(line(), "event: "), strings.TrimPrefix(line(), "data: ")
-			if line(); name != "beat" {
-				break
+	return func() (e received) {
+		for {
+			line := strings.TrimSuffix(test.Must(lines.ReadString('\n')), "\n")
+			switch field, value, _ := strings.Cut(line, ": "); field {
+			case "id":
+				e.id = value
+			case "event":
+				e.name = value
+			case "data":
+				e.data = value
+			case "":
+				return e
 			}
 		}
-		return name, data
+	}
+}
+
+// subscribe is stream for a new client, which skips beats.
+func subscribe(t *testing.T, ctx context.Context, client *http.Client, url string) func() (name, data string) {
+	t.Helper()
+	next := stream(t, ctx, client, url, "")
+	return func() (name, data string) {
+		e := next()
+		for e.name == "beat" {
+			e = next()
+		}
+		return e.name, e.data
 	}
 }
 
@@ -64,10 +87,10 @@ func TestOneRenderingForAll(t *testing.T) {
 	write("a")
 	var renderings atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.follow(w, r, func(context.Context) ([]byte, []string) {
+		if err := s.follow(w, r, func(context.Context) (event, []string) {
 			renderings.Add(1)
 			data, _ := os.ReadFile(path)
-			return event("page", string(data)), []string{path}
+			return newEvent("page", string(data)), []string{path}
 		}); err != nil {
 			t.Error(err)
 		}
@@ -106,9 +129,9 @@ func TestStreamLimits(t *testing.T) {
 	s.feeds.patience = 50 * time.Millisecond
 	server := &http.Server{ConnState: newConnections(1).track, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n := 0
-		_ = s.follow(w, r, func(context.Context) ([]byte, []string) {
+		_ = s.follow(w, r, func(context.Context) (event, []string) {
 			n++
-			return event("page", strings.Repeat(strconv.Itoa(n%10), 8<<20)), nil
+			return newEvent("page", strings.Repeat(strconv.Itoa(n%10), 8<<20)), nil
 		})
 	})}
 	l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
@@ -208,4 +231,56 @@ func TestScripts(t *testing.T) {
 	if len(sums) > 0 || lines > 100 {
 		t.Errorf("missing: %v; %d lines of scripts", sums, lines)
 	}
+}
+
+// A client of changes gets the state once and then patches of it. One that connects again gets what it has missed, and nothing twice.
+func TestChanges(t *testing.T) {
+	s, dir, _ := withWorkspace(t)
+	address := "http://" + s.listeners[0].Addr().String() + "/api/v1/events"
+	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(dir, "web", "state", "state.db")))
+	defer db.Close()
+	retry := func(attempt int) {
+		test.Must(db.ExecContext(t.Context(), "UPDATE claims SET attempt = ? WHERE identifier = 'ABC-1'", attempt))
+	}
+	test.Must(db.ExecContext(t.Context(), "DELETE FROM claims WHERE status = 'running'")) // their time changes the state
+	test.Must(db.ExecContext(t.Context(), "DELETE FROM runs WHERE settled = 0"))
+	retry(5)
+	next := stream(t, t.Context(), http.DefaultClient, address+"?project=web&changes=true", "")
+	first := next()
+	test.Equal(t, "the first event", first.name, "state")
+	state := decode([]byte(first.data))
+	attempt := func() string {
+		return fmt.Sprint(state.(map[string]any)["retrying"].([]any)[0].(map[string]any)["attempt"])
+	}
+	test.Equal(t, "the attempt", attempt(), "5")
+	var last, before received
+	for wanted := 6; wanted <= 7; wanted++ {
+		for retry(wanted); attempt() != fmt.Sprint(wanted); {
+			if e := next(); e.name == "changes" {
+				var ops []operation
+				test.OK(t, json.Unmarshal([]byte(e.data), &ops))
+				state, before, last = applied(state, ops), last, e
+				if len(e.data) > len(first.data)/4 {
+					t.Errorf("%d bytes of %d: %s", len(e.data), len(first.data), e.data)
+				}
+			} else {
+				test.Equal(t, "the event", e.name, "beat")
+			}
+		}
+	}
+	for id, want := range map[string]string{before.id: last.data, "of another time": ""} {
+		again := stream(t, t.Context(), http.DefaultClient, address+"?project=web&changes=true", id)
+		test.Equal(t, "the first event of one that was here", again().name, "beat")
+		if got := again(); got.id != last.id || want != "" && got.data != want || want == "" && got.name != "state" {
+			t.Errorf("after %s: %+v", id, got)
+		}
+	}
+	again := stream(t, t.Context(), http.DefaultClient, address+"?project=web&changes=true", last.id)
+	test.Equal(t, "the first event of one that has missed nothing", again().name, "beat")
+	retry(8)
+	e := again()
+	for e.name == "beat" {
+		e = again()
+	}
+	test.Contains(t, "the next event", e.name+e.data, "changes", `"path":"/retrying/0/attempt","value":8`)
 }

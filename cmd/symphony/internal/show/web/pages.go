@@ -31,7 +31,7 @@ func (s *Server) page(draw drawPage) func(http.ResponseWriter, *http.Request) er
 	return func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Add("Vary", "Accept")
 		if r.Method == http.MethodGet && r.Header.Get("Accept") == "text/event-stream" {
-			return s.follow(w, r, func(ctx context.Context) ([]byte, []string) { return s.pageEvent(r.WithContext(ctx), draw) })
+			return s.follow(w, r, func(ctx context.Context) (event, []string) { return s.pageEvent(r.WithContext(ctx), draw) })
 		}
 		p, _, err := draw(r)
 		if err != nil {
