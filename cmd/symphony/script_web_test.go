@@ -135,7 +135,9 @@ func examplesCmd(ts *testscript.TestScript, neg bool, args []string) {
 				})
 			}
 			ts.Check(ts.Exec("sh", "-c", "SERVER=$URL; "+line))
-			if out = ts.ReadFile("stdout"); strings.TrimSpace(out) == "" || strings.HasPrefix(out, `{"error"`) && !strings.HasPrefix(m[2], `{"error"`) {
+			out = ts.ReadFile("stdout")
+			failed := strings.HasPrefix(out, `{"error"`) && !strings.HasPrefix(m[2], `{"error"`)
+			if failed || strings.TrimSpace(out) == "" || out == "null\n" {
 				ts.Fatalf("%s printed %s", line, out)
 			}
 			ran++

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // compressed answers GET requests of clients that accept it with gzip. No answer has a secret beside words of others, which its length
@@ -24,20 +23,12 @@ func compressed(next http.Handler) http.Handler {
 }
 
 func acceptsGzip(r *http.Request) bool {
-	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
-		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
-		if strings.EqualFold(name, "gzip") {
-			return weight == "" || strings.Trim(weight, "q=0.") != ""
-		}
-	}
-	return false
+	accepted := strings.ReplaceAll(strings.ToLower(r.Header.Get("Accept-Encoding")), " ", "")
+	return strings.Contains(accepted, "gzip") && !strings.Contains(accepted, "gzip;q=0")
 }
 
 // zippedKinds are the types of answers that are compressed. Events are not: each has to arrive at once.
-var zippedKinds = []string{"application/json", "text/html", "text/plain", "text/css", "text/javascript", "image/svg+xml"}
-
-// zippers are unused writers, which are large.
-var zippers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+var zippedKinds = []string{"application/json", "application/jsonl", "text/html", "text/plain", "text/css", "text/javascript"}
 
 // gzipAnswer compresses an answer if its type is one of zippedKinds.
 type gzipAnswer struct {
@@ -54,8 +45,7 @@ func (a *gzipAnswer) WriteHeader(status int) {
 	if !a.begun && whole && slices.Contains(zippedKinds, kind) {
 		h.Set("Content-Encoding", "gzip")
 		h.Del("Content-Length")
-		a.zipper, _ = zippers.Get().(*gzip.Writer)
-		a.zipper.Reset(a.ResponseWriter)
+		a.zipper = gzip.NewWriter(a.ResponseWriter)
 	}
 	a.begun = true
 	a.ResponseWriter.WriteHeader(status)
@@ -78,6 +68,5 @@ func (a *gzipAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (a *gzipAnswer) end() {
 	if a.zipper != nil {
 		_ = a.zipper.Close() // the client may have gone
-		zippers.Put(a.zipper)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
@@ -21,9 +22,22 @@ func (s *Server) issueLog(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	text := textAnswer{w: w}
-	o := logs.Options{Whole: true, Run: r.URL.Query().Get("run")}
-	err = logs.Print(r.Context(), &term.Env{Env: *p.Env, Stdout: &text}, p, r.PathValue("identifier"), o)
+	return answerLog(w, r, p, logs.Options{Whole: true}, "text/plain; charset=utf-8")
+}
+
+// issueEvents answers GET /api/v1/{identifier}/log with what symphony logs --raw prints: a JSON object on each line.
+func (s *Server) issueEvents(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.target(r, r.PathValue("identifier"))
+	if err != nil {
+		return err
+	}
+	return answerLog(w, r, p, logs.Options{Raw: true}, "application/jsonl")
+}
+
+func answerLog(w http.ResponseWriter, r *http.Request, p *project.Project, o logs.Options, kind string) error {
+	text := textAnswer{w: w, kind: kind}
+	o.Run = r.URL.Query().Get("run")
+	err := logs.Print(r.Context(), &term.Env{Env: *p.Env, Stdout: &text}, p, r.PathValue("identifier"), o)
 	if err != nil && !text.written {
 		return err
 	}
@@ -31,16 +45,17 @@ func (s *Server) issueLog(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// textAnswer makes an answer text with the first write, so that an error before it still has its status.
+// textAnswer gives an answer its type with the first write, so that an error before it still has its status.
 type textAnswer struct {
 	w       http.ResponseWriter
+	kind    string
 	written bool
 }
 
 // Write implements io.Writer.
 func (t *textAnswer) Write(b []byte) (int, error) {
 	if !t.written {
-		t.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		t.w.Header().Set("Content-Type", t.kind)
 		t.written = true
 	}
 	return t.w.Write(b)
@@ -54,18 +69,49 @@ const (
 
 // issueDiff answers GET /issues/{project}/{identifier}/diff.
 func (s *Server) issueDiff(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("project")
+	p, err := s.source.project(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	d, err := s.readDiff(r, p)
+	if err != nil {
+		return err
+	}
+	shown := page.Diff{Project: name, Name: d.Identifier, Text: d.Diff, Cut: d.Cut, MayAct: s.access.mayAct(r)}
+	s.write(w, r, http.StatusOK, shown.Page())
+	return nil
+}
+
+// diffJSON is the answer of GET /api/v1/{identifier}/diff.
+type diffJSON struct {
+	Identifier string `json:"issue_identifier"`
+	Diff       string `json:"diff"`
+	Cut        bool   `json:"cut"` // it is only the beginning
+}
+
+// diff answers GET /api/v1/{identifier}/diff.
+func (s *Server) diff(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.target(r, r.PathValue("identifier"))
+	var d diffJSON
+	if err == nil {
+		d, err = s.readDiff(r, p)
+	}
+	if err != nil {
+		return err
+	}
+	return answer(w, d)
+}
+
+// readDiff reads at most maxDiff bytes of the diff of an issue.
+func (s *Server) readDiff(r *http.Request, p *project.Project) (diffJSON, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
 	select {
 	case s.diffs <- struct{}{}:
 		defer func() { <-s.diffs }()
 	case <-ctx.Done():
-		return reconcile.NewError("busy", fmt.Sprintf("%d other diffs are being made", maxAtOnce), "try again")
-	}
-	name := r.PathValue("project")
-	p, err := s.source.project(ctx, name)
-	if err != nil {
-		return err
+		return diffJSON{}, reconcile.NewError("busy", fmt.Sprintf("%d other diffs are being made", maxAtOnce), "try again")
 	}
 	var text limitedText
 	identifier, err := detail.WriteDiff(ctx, p, r.PathValue("identifier"), &text)
@@ -73,13 +119,11 @@ func (s *Server) issueDiff(w http.ResponseWriter, r *http.Request) error {
 	case err != nil && text.full: // git has ended because the text took no more
 		identifier = r.PathValue("identifier")
 	case errors.Is(err, context.DeadlineExceeded):
-		return snapshotError(err)
+		return diffJSON{}, snapshotError(err)
 	case err != nil:
-		return err
+		return diffJSON{}, err
 	}
-	diff := page.Diff{Project: name, Name: identifier, Text: text.String(), Cut: text.full, MayAct: s.access.mayAct(r)}
-	s.write(w, r, http.StatusOK, diff.Page())
-	return nil
+	return diffJSON{identifier, text.String(), text.full}, nil
 }
 
 // limitedText takes the first maxDiff bytes.

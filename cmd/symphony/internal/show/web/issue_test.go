@@ -3,6 +3,8 @@ package web
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -60,6 +62,10 @@ func TestDiffLimits(t *testing.T) {
 	}
 	test.OK(t, os.WriteFile(filepath.Join(dir, "small.txt"), []byte("a small file\n"), 0o600))
 	test.Lacks(t, "a small diff", check("small", time.Minute, http.StatusOK, "a small file"), "only the beginning")
+	var asked diffJSON
+	test.OK(t, json.Unmarshal(get(t, s, "/api/v1/"+issue+"/diff?project=web", time.Minute).Body.Bytes(), &asked))
+	test.Contains(t, "the diff as JSON", asked.Diff, "small.txt", "+a small file")
+	test.Equal(t, "its issue, and whether it is cut", asked.Identifier+fmt.Sprint(asked.Cut), issue+"false")
 	line := strings.Repeat("x", 99) + "\n"
 	test.OK(t, os.WriteFile(filepath.Join(dir, "large.txt"), []byte(strings.Repeat(line, maxDiff/len(line)+1)), 0o600))
 	if body := check("large", time.Minute, http.StatusOK, "only the beginning of the diff"); len(body) > 2*maxDiff {
@@ -85,8 +91,8 @@ func TestDetailsNeedTheToken(t *testing.T) {
 	const hint = `To read logs and diffs <a href="/login">enter the token</a>`
 	test.Contains(t, "the page without the token", visit(s, "GET", address, "").Body.String(), hint)
 	test.Lacks(t, "the page with it", get(t, s, address, time.Minute).Body.String(), hint)
-	for _, path := range []string{"/log", "/diff"} {
-		test.Equal(t, path+" without the token", visit(s, "GET", address+path, "").Code, http.StatusUnauthorized)
+	for _, path := range []string{address + "/log", address + "/diff", "/api/v1/" + issue + "/log", "/api/v1/" + issue + "/diff"} {
+		test.Equal(t, path+" without the token", visit(s, "GET", path, "").Code, http.StatusUnauthorized)
 	}
 	socket, _ := serve(t, Options{Listen: "unix:" + filepath.Join(t.TempDir(), "s")})
 	for who, c := range map[string]struct {

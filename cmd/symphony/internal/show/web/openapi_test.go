@@ -2,10 +2,15 @@ package web
 
 import (
 	"encoding/json"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // The OpenAPI document has the addresses of the server that are for programs, and no others.
@@ -31,10 +36,59 @@ func TestOpenAPI(t *testing.T) {
 		}
 	}
 	for path, operations := range doc.Paths {
+		for method, o := range operations {
+			if o, ok := o.(map[string]any); ok {
+				checkNamedErrors(t, method, path, slices.Sorted(maps.Keys(o["responses"].(map[string]any))))
+			}
+		}
 		for method := range operations {
 			if method != "parameters" && !served[method+" "+path] {
 				t.Errorf("the server has no %s %s", method, path)
 			}
 		}
+	}
+}
+
+// checkNamedErrors checks that an operation has the statuses of the errors that it can meet.
+func checkNamedErrors(t *testing.T, method, path string, statuses []string) {
+	t.Helper()
+	want := []string{"421", "default"}
+	switch {
+	case method == "post":
+		want = append(want, "400", "401", "403", "404", "409", "413", "500", "502", "503", "504")
+	case strings.Contains(path, "{identifier}"):
+		want = append(want, "401", "404", "409", "500", "503")
+	case path == "/api/v1/events":
+		want = append(want, "401", "503")
+	case path != "/healthz" && path != "/api/v1/openapi.json":
+		want = append(want, "401", "404", "500", "503")
+	}
+	slices.Sort(want)
+	errors := slices.DeleteFunc(statuses, func(s string) bool { return strings.HasPrefix(s, "2") })
+	test.Equal(t, "errors of "+method+" "+path, errors, want)
+}
+
+// Each code that has a status of its own is named where the document describes that status.
+func TestNamedCodes(t *testing.T) {
+	var doc struct {
+		Components struct {
+			Responses map[string]struct{ Description string }
+		}
+	}
+	test.OK(t, json.Unmarshal(document(), &doc))
+	responses := map[int]string{
+		400: "BadRequest", 401: "Unauthorized", 403: "OtherSite", 404: "NotFound", 405: "Error", 409: "Conflict", 413: "TooLarge", 421: "OtherHost",
+		503: "Unavailable", 504: "TimedOut",
+	}
+	_, source, _ := strings.Cut(string(test.Must(os.ReadFile("api.go"))), "func statusCode(")
+	source, _, _ = strings.Cut(source, "switch reconcile.ClassOf")
+	codes := regexp.MustCompile(`"[a-z_]+"`).FindAllString(source, -1)
+	if len(codes) < 20 {
+		t.Error("statusCode has only", codes)
+	}
+	for _, code := range append(codes, "usage") {
+		code = strings.Trim(code, `"`)
+		status := statusCode(reconcile.NewError(code, "", ""))
+		test.Contains(t, responses[status], doc.Components.Responses[responses[status]].Description, code)
 	}
 }

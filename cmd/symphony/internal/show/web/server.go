@@ -179,6 +179,8 @@ func (s *Server) table() []route {
 		{"GET", "/api/v1/events", needReading, s.events},
 		{"GET", "/api/v1/openapi.json", needNothing, serveOpenAPI},
 		{"GET", "/api/v1/{identifier}", needReading, s.issue},
+		{"GET", "/api/v1/{identifier}/log", needDetails, s.issueEvents},
+		{"GET", "/api/v1/{identifier}/diff", needDetails, s.diff},
 	})
 }
 

@@ -75,6 +75,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	single, several, none := serve(t, one), serve(t, one, other), serve(t, empty)
 	answer, text := send(t, test.Must(http.NewRequestWithContext(t.Context(), "GET", single+"/api/v1/openapi.json", nil))) //nolint:bodyclose // send has closed it
 	test.Equal(t, "status", answer.StatusCode, 200)
+	openapi3filter.RegisterBodyDecoder("application/jsonl", openapi3filter.FileBodyDecoder)
 	document := test.Must(openapi3.NewLoader().LoadFromData(text))
 	document.Servers = nil                          // any address
 	router := test.Must(legacy.NewRouter(document)) // which validates the document
@@ -95,6 +96,12 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{several, "GET", "/api/v1/ABC-10?project=web", "", "", 200, `"timeline":[`},
 		{single, "GET", "/api/v1/ABC-9999", "", "", 404, `"issue_not_found"`},
 		{none, "GET", "/api/v1/ABC-1", "", "", 503, `"snapshot_unavailable"`},
+		{single, "GET", "/api/v1/ABC-2/diff", "", "", 401, `"unauthorized"`},
+		{single, "GET", "/api/v1/ABC-2/diff", "", token, 404, `"workspace_not_found"`},
+		{single, "GET", "/api/v1/ABC-2/log", "", "", 401, `"unauthorized"`},
+		{single, "GET", "/api/v1/ABC-2/log", "", token, 200, ""},
+		{single, "GET", "/api/v1/ABC-2/log?run=none", "", token, 404, `"run_not_found"`},
+		{several, "GET", "/api/v1/ABC-2/log", "", token, 409, `"issue_ambiguous"`},
 		{single, "GET", "/api/v1/openapi.json", "", "", 200, `"3.1.0"`},
 		{single, "GET", "/healthz", "", "", 200, `"ok"`},
 		{single, "GET", "/metrics", "", "", 200, "# TYPE "},
