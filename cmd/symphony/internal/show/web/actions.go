@@ -213,9 +213,9 @@ func (p *parameters) readForm(form url.Values) (err error) {
 	return nil
 }
 
-// target is the project of a command: the one that ?project= names, the only one, or that of the issue.
+// target is the project of a request about an issue or a project: the one that the address names, the only one, or that of the issue.
 func (s *Server) target(r *http.Request, issue string) (*project.Project, error) {
-	name := r.URL.Query().Get("project")
+	name := cmp.Or(r.PathValue("project"), r.URL.Query().Get("project"))
 	named, err := s.source.named(r.Context(), name)
 	if err != nil && name == view.AgentsProject {
 		if theirs := agents.AsProject(s.source.env); theirs != nil {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
@@ -65,9 +64,7 @@ func answer(w http.ResponseWriter, v any) error { return answerWith(w, http.Stat
 func answerWith(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // the client has gone
+	_, _ = w.Write(encoded(v)) // the client may have gone
 	return nil
 }
 

@@ -32,17 +32,18 @@ func patch(ops []operation, path string, was, now any) []operation {
 }
 
 func patchObject(ops []operation, path string, was, now map[string]any) []operation {
-	for _, name := range slices.Sorted(maps.Keys(was)) {
-		if _, stays := now[name]; !stays {
-			ops = append(ops, operation{"op": "remove", "path": path + "/" + escapeName.Replace(name)})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		at := path + "/" + escapeName.Replace(name)
-		if old, had := was[name]; had {
-			ops = patch(ops, at, old, now[name])
-		} else {
-			ops = append(ops, operation{"op": "add", "path": at, "value": now[name]})
+	names := slices.AppendSeq(slices.Collect(maps.Keys(was)), maps.Keys(now))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		old, had := was[name]
+		v, has := now[name]
+		switch at := path + "/" + escapeName.Replace(name); {
+		case !has:
+			ops = append(ops, operation{"op": "remove", "path": at})
+		case !had:
+			ops = append(ops, operation{"op": "add", "path": at, "value": v})
+		default:
+			ops = patch(ops, at, old, v)
 		}
 	}
 	return ops

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -166,7 +167,7 @@ func (s *Server) table() []route {
 	return slices.Concat(s.actions(), s.mcpRoutes(), []route{
 		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
 		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.issuePage)},
-		{"GET", "/issues/{project}/{identifier}/log", needDetails, s.issueLog},
+		{"GET", "/issues/{project}/{identifier}/log", needDetails, s.issueLog(logs.Options{Whole: true}, "text/plain; charset=utf-8")},
 		{"GET", "/issues/{project}/{identifier}/diff", needDetails, s.issueDiff},
 		{"GET", "/assets/{name}", needNothing, serveAsset},
 		{"GET", "/favicon.ico", needNothing, serveFavicon},
@@ -179,8 +180,8 @@ func (s *Server) table() []route {
 		{"GET", "/api/v1/events", needReading, s.events},
 		{"GET", "/api/v1/openapi.json", needNothing, serveOpenAPI},
 		{"GET", "/api/v1/{identifier}", needReading, s.issue},
-		{"GET", "/api/v1/{identifier}/log", needDetails, s.issueEvents},
-		{"GET", "/api/v1/{identifier}/diff", needDetails, s.diff},
+		{"GET", "/api/v1/{identifier}/log", needDetails, s.issueLog(logs.Options{Raw: true}, "application/jsonl")},
+		{"GET", "/api/v1/{identifier}/diff", needDetails, s.issueDiff},
 	})
 }
 

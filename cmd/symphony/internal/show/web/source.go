@@ -74,15 +74,6 @@ func (s source) overviews(ctx context.Context, name string, o view.Options) ([]v
 	return all, nil
 }
 
-// project finds a project by its name.
-func (s source) project(ctx context.Context, name string) (*project.Project, error) {
-	found, err := s.named(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return found[0].Project, nil
-}
-
 // issue reads an issue of the project, or of the one that knows it if name is empty, with the last lines of its log. The tracker is
 // not asked.
 func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.Issue, error) {
