@@ -10,20 +10,20 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// WriteDiff writes what has changed in the workspace of an issue since its base commit, as git diff does, and returns the issue's
-// identifier. Nothing that the repository names is run.
-func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer) (identifier string, err error) {
+// WriteDiff writes what has changed in the workspace of an issue since its base commit, as git diff does, and returns the run whose
+// workspace it is. Nothing that the repository names is run.
+func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer) (run reconcile.Run, err error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
-		return "", err
+		return run, err
 	}
 	defer db.Close()
-	run, err := lastRun(ctx, db, ref)
+	run, err = lastRun(ctx, db, ref)
 	if err != nil {
-		return "", err
+		return run, err
 	}
 	if run.Host == reconcile.CommandHost {
-		return run.Identifier, project.RefuseElsewhere(ctx, db, run.IssueID, "diff")
+		return run, project.RefuseElsewhere(ctx, db, run.IssueID, "diff")
 	}
 	var found bool
 	err = project.Visit(ctx, p, db, run.Host, func(ctx context.Context, m host.Machine) error {
@@ -34,7 +34,7 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer)
 		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+run.WorkspaceWhere(),
 			"symphony show "+run.Identifier+" says what is there")
 	}
-	return run.Identifier, err
+	return run, err
 }
 
 // lastRun is the last run of an issue, or of an agent without one, which has a workspace.

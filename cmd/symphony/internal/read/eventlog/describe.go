@@ -77,6 +77,15 @@ func (l Line) Mark() string {
 	return cmp.Or(signs[l.Kind], "·")
 }
 
+// Reasoning is what the agent thought; empty for other lines.
+func (l Line) Reasoning() string {
+	said, found := strings.CutPrefix(l.Text, string(agent.ItemReasoning)+": ")
+	if !found || !l.Minor || l.Kind != Note {
+		return ""
+	}
+	return said
+}
+
 // Reader describes the events of one run in the order of the log. Paths below Workspace are shortened.
 type Reader struct {
 	Workspace string
@@ -231,7 +240,7 @@ func (r *Reader) describeItem(i *agent.Item, message string) (Line, bool) {
 	case agent.ItemFileChange:
 		l.Kind, l.Text = Change, cmp.Or(r.changes(i.Changes), message)
 		for _, c := range i.Changes {
-			l.Detail = append(append(l.Detail, strings.TrimSpace(c.Kind+" "+r.short(c.Path))), linesOf(asDiff(c))...)
+			l.Detail = append(append(l.Detail, strings.TrimSpace(c.Kind+" "+r.short(c.Path))), linesOf(AsDiff(c))...)
 		}
 	case agent.ItemTool, agent.ItemMCPTool:
 		l.Kind, l.Text, l.Detail = Call, strings.TrimSpace(i.Tool+" "+i.Call), linesOf(plainError(i.Result))
@@ -263,7 +272,7 @@ func (r *Reader) changes(changes []agent.FileChange) string {
 	var names []string
 	for _, c := range changes {
 		added, removed := 0, 0
-		for _, line := range linesOf(asDiff(c)) {
+		for _, line := range linesOf(AsDiff(c)) {
 			switch {
 			case strings.HasPrefix(line, "+"):
 				added++
@@ -291,8 +300,8 @@ func (r *Reader) short(path string) string {
 	return strings.ReplaceAll(path, r.Workspace+string(filepath.Separator), "")
 }
 
-// asDiff turns the text of an added or deleted file, which codex sends without signs, into a diff.
-func asDiff(c agent.FileChange) string {
+// AsDiff turns the text of an added or deleted file, which codex sends without signs, into a diff.
+func AsDiff(c agent.FileChange) string {
 	sign := map[string]string{"add": "+", "delete": "-"}[c.Kind]
 	if sign == "" || c.Diff == "" || strings.HasPrefix(c.Diff, "@@") || strings.Contains(c.Diff, "\n@@") {
 		return c.Diff

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,6 +66,17 @@ func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bo
 		t.Lines[i], _ = t.Lines[i].Short()
 	}
 	return t, nil
+}
+
+// ReadRun returns the whole log of a run, without minor lines other than what the agent thought. ended is set if the run has ended.
+func ReadRun(stateDir string, run reconcile.Run, now time.Time, ended bool) (lines []Line, err error) {
+	r := Reader{Workspace: run.WorkspacePath}
+	_, err = eachOfLast(Path(stateDir, run.ID), math.MaxInt64, func(data []byte) {
+		if l, ok := r.Read(data); ok && (!l.Minor || l.Reasoning() != "") {
+			lines = append(lines, l)
+		}
+	})
+	return append(lines, r.Running(now, ended)...), err
 }
 
 // eachOfLast shows the whole lines in the last window bytes of a log and of the file that it has replaced. whole reports that there

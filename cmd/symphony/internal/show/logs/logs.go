@@ -77,6 +77,26 @@ func Print(ctx context.Context, w *term.Env, p *project.Project, ref string, o O
 	return nil
 }
 
+// Read returns a run of an issue with its whole log. id is the beginning of the run's id, or empty for the newest run of an agent.
+func Read(ctx context.Context, p *project.Project, ref, id string) (run reconcile.Run, lines []eventlog.Line, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return run, nil, err
+	}
+	defer db.Close()
+	pr := &printer{p: p, db: db, o: Options{Run: id}}
+	if err := pr.findIssue(ctx, ref); err != nil {
+		return run, nil, err
+	}
+	runs, err := pr.runs(ctx)
+	if err != nil {
+		return run, nil, err
+	}
+	run, dead := project.ConfirmDead(ctx, p, db.Runs, runs[0])
+	lines, err = eventlog.ReadRun(p.StateDir, run, p.Env.Now(), run.Outcome != "" || dead)
+	return run, lines, err
+}
+
 // FollowRun prints the events of one run until it has ended.
 func FollowRun(ctx context.Context, w *term.Env, p *project.Project, runID string) error {
 	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)

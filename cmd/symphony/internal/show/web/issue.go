@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,21 +9,34 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// issueLog returns the handler that answers with the log of an issue; ?run= names a run other than the newest. The rotation of logs bounds
-// its size.
+// issueLog returns the handler that answers with the log of an issue. ?run= names a run other than the newest, and ?line= asks for the
+// whole output of one line of the page of the run. The rotation of logs bounds its size.
 func (s *Server) issueLog(o logs.Options, kind string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
+		text, o := textAnswer{w: w, kind: kind}, o
+		if id := r.URL.Query().Get("line"); id != "" && !o.Raw {
+			_, lines, err := s.readRun(r)
+			if err != nil {
+				return err
+			}
+			found, ok := page.Detail(lines, id)
+			if !ok {
+				return reconcile.NewError("event_not_found", "the log has no such line", "load the page again")
+			}
+			_, _ = text.Write([]byte(found)) // the client has gone
+			return nil
+		}
 		p, err := s.target(r, r.PathValue("identifier"))
 		if err != nil {
 			return err
 		}
-		text, o := textAnswer{w: w, kind: kind}, o
 		o.Run = r.URL.Query().Get("run")
 		err = logs.Print(r.Context(), &term.Env{Env: *p.Env, Stdout: &text}, p, r.PathValue("identifier"), o)
 		if err != nil && !text.written {
@@ -55,6 +69,46 @@ const (
 	maxAtOnce = 2       // how many are made at the same time
 )
 
+// largeAnswer waits until fewer than maxAtOnce large answers are being made. The caller calls done in the end.
+func (s *Server) largeAnswer(r *http.Request) (ctx context.Context, done func(), err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	select {
+	case s.large <- struct{}{}:
+		return ctx, func() { <-s.large; cancel() }, nil
+	case <-ctx.Done():
+		cancel()
+		return nil, nil, reconcile.NewError("busy", fmt.Sprintf("%d other diffs or logs are being read", maxAtOnce), "try again")
+	}
+}
+
+// readRun reads the log of a run, which ?run= names unless it is the newest.
+func (s *Server) readRun(r *http.Request) (run reconcile.Run, lines []eventlog.Line, err error) {
+	ctx, done, err := s.largeAnswer(r)
+	if err != nil {
+		return run, nil, err
+	}
+	defer done()
+	p, err := s.target(r, r.PathValue("identifier"))
+	if err != nil {
+		return run, nil, err
+	}
+	return logs.Read(ctx, p, r.PathValue("identifier"), r.URL.Query().Get("run"))
+}
+
+// runPage draws /issues/{project}/{identifier}/run.
+func (s *Server) runPage(r *http.Request) (p page.Page, files []string, err error) {
+	run, lines, err := s.readRun(r)
+	if err != nil {
+		return p, nil, err
+	}
+	v, files, err := s.readIssue(r, 1)
+	if err != nil {
+		return p, nil, err
+	}
+	q := r.URL.Query()
+	return page.Run{Of: v, RunID: run.ID, Lines: lines, Query: q.Get("q"), Failures: q.Get("only") == "failures"}.Page(), files, nil
+}
+
 // diffJSON is the diff of the workspace of an issue.
 type diffJSON struct {
 	Identifier string `json:"issue_identifier"`
@@ -62,37 +116,47 @@ type diffJSON struct {
 	Cut        bool   `json:"cut"` // it is only the beginning
 }
 
-// issueDiff answers GET /issues/{project}/{identifier}/diff with a page, and GET /api/v1/{identifier}/diff with JSON.
+// issueDiff answers GET /api/v1/{identifier}/diff.
 func (s *Server) issueDiff(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
-	defer cancel()
-	select {
-	case s.diffs <- struct{}{}:
-		defer func() { <-s.diffs }()
-	case <-ctx.Done():
-		return reconcile.NewError("busy", fmt.Sprintf("%d other diffs are being made", maxAtOnce), "try again")
-	}
-	p, err := s.target(r, r.PathValue("identifier"))
+	diff, _, err := s.readDiff(r)
 	if err != nil {
 		return err
 	}
+	return answer(w, diff)
+}
+
+// diffPage draws /issues/{project}/{identifier}/diff.
+func (s *Server) diffPage(r *http.Request) (page.Page, []string, error) {
+	d, files, err := s.readDiff(r)
+	if err != nil {
+		return page.Page{}, files, err
+	}
+	diff := page.Diff{Project: r.PathValue("project"), Name: d.Identifier, Text: d.Diff, Cut: d.Cut, MayAct: s.access.mayAct(r)}
+	return diff.Page(), files, nil
+}
+
+// readDiff returns the diff, and the files that change with it.
+func (s *Server) readDiff(r *http.Request) (diff diffJSON, files []string, err error) {
+	ctx, done, err := s.largeAnswer(r)
+	if err != nil {
+		return diff, nil, err
+	}
+	defer done()
+	p, err := s.target(r, r.PathValue("identifier"))
+	if err != nil {
+		return diff, nil, err
+	}
 	var text limitedText
-	identifier, err := detail.WriteDiff(ctx, p, r.PathValue("identifier"), &text)
+	run, err := detail.WriteDiff(ctx, p, r.PathValue("identifier"), &text)
+	files = []string{eventlog.Path(p.StateDir, run.ID)}
 	switch {
 	case err != nil && text.full: // git has ended because the text took no more
-		identifier = r.PathValue("identifier")
 	case errors.Is(err, context.DeadlineExceeded):
-		return snapshotError(err)
+		return diff, files, snapshotError(err)
 	case err != nil:
-		return err
+		return diff, files, err
 	}
-	name := r.PathValue("project")
-	if name == "" {
-		return answer(w, diffJSON{identifier, text.String(), text.full})
-	}
-	diff := page.Diff{Project: name, Name: identifier, Text: text.String(), Cut: text.full, MayAct: s.access.mayAct(r)}
-	s.write(w, r, http.StatusOK, diff.Page())
-	return nil
+	return diffJSON{cmp.Or(run.Identifier, r.PathValue("identifier")), text.String(), text.full}, files, nil
 }
 
 // limitedText takes the first maxDiff bytes.

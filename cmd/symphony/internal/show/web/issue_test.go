@@ -71,17 +71,17 @@ func TestDiffLimits(t *testing.T) {
 	if body := check("large", time.Minute, http.StatusOK, "only the beginning of the diff"); len(body) > 2*maxDiff {
 		t.Error(len(body), "bytes")
 	}
-	s.diffs <- struct{}{}
+	s.large <- struct{}{}
 	check("beside another one", time.Minute, http.StatusOK, "xxx")
-	s.diffs <- struct{}{}
+	s.large <- struct{}{}
 	check("beside two others", 10*time.Millisecond, http.StatusServiceUnavailable, `"busy"`)
-	<-s.diffs
-	<-s.diffs
+	<-s.large
+	<-s.large
 	t.Setenv("PATH", t.TempDir()+":"+os.Getenv("PATH"))
 	slow, _, _ := strings.Cut(os.Getenv("PATH"), ":")
 	test.OK(t, os.WriteFile(filepath.Join(slow, "git"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700))
 	check("slow", 200*time.Millisecond, http.StatusServiceUnavailable, `"snapshot_timeout"`)
-	test.Equal(t, "diffs under way", len(s.diffs), 0)
+	test.Equal(t, "diffs under way", len(s.large), 0)
 }
 
 // Another account of the machine reads no log, no diff and no patch.
@@ -91,9 +91,14 @@ func TestDetailsNeedTheToken(t *testing.T) {
 	const hint = `To read logs and diffs <a href="/login">enter the token</a>`
 	test.Contains(t, "the page without the token", visit(s, "GET", address, "").Body.String(), hint)
 	test.Lacks(t, "the page with it", get(t, s, address, time.Minute).Body.String(), hint)
-	for _, path := range []string{address + "/log", address + "/diff", "/api/v1/" + issue + "/log", "/api/v1/" + issue + "/diff"} {
+	for _, path := range []string{
+		address + "/log", address + "/log?line=line-1-1", address + "/run", address + "/run?only=failures", address + "/diff",
+		"/api/v1/" + issue + "/log", "/api/v1/" + issue + "/diff",
+	} {
 		test.Equal(t, path+" without the token", visit(s, "GET", path, "").Code, http.StatusUnauthorized)
 	}
+	test.Contains(t, "a line that the log does not have", get(t, s, address+"/log?line=line-1-1", time.Minute).Body.String(), "event_not_found")
+	test.Contains(t, "a run that there is not", get(t, s, address+"/run?run=nothing", time.Minute).Body.String(), "run_not_found")
 	socket, _ := serve(t, Options{Listen: "unix:" + filepath.Join(t.TempDir(), "s")})
 	for who, c := range map[string]struct {
 		server *Server

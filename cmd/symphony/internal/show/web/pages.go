@@ -68,17 +68,26 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 
 // issuePage draws /issues/{project}/{identifier}.
 func (s *Server) issuePage(r *http.Request) (p page.Page, files []string, err error) {
-	name := r.PathValue("project")
-	v, err := s.source.issue(r.Context(), name, r.PathValue("identifier"), page.LogLines)
+	i, files, err := s.readIssue(r, page.LogLines)
 	if err != nil {
 		return p, nil, err
+	}
+	return i.Page(), files, nil
+}
+
+// readIssue reads the issue of the address with so many lines of its log, without what the reader may not see.
+func (s *Server) readIssue(r *http.Request, lines int) (i page.Issue, files []string, err error) {
+	name := r.PathValue("project")
+	v, err := s.source.issue(r.Context(), name, r.PathValue("identifier"), lines)
+	if err != nil {
+		return i, nil, err
 	}
 	files = filesOf(v.Project)
 	if v.LogDir != nil {
 		files = append(files, eventlog.File(*v.LogDir))
 	}
 	s.access.withhold(r, &v)
-	return page.Issue{Project: name, Issue: v, MayAct: s.access.mayAct(r), Details: s.access.permit(r, needDetails) == nil}.Page(), files, nil
+	return page.Issue{Project: name, Issue: v, MayAct: s.access.mayAct(r), Details: s.access.permit(r, needDetails) == nil}, files, nil
 }
 
 // themes are what a reader can choose beside the theme of the system.

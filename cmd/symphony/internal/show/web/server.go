@@ -30,7 +30,7 @@ type Server struct {
 	ownToken  bool
 	commands  *commands
 	feeds     *feeds
-	diffs     chan struct{} // one for each diff that is being made
+	large     chan struct{} // one for each diff that is being made, and for each log that is read whole
 }
 
 // Options are the projects to serve, the address, and the token.
@@ -57,7 +57,7 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 	}
 	s := &Server{
 		source: source{w, o.Places}, mcp: o.MCP, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken,
-		commands: newCommands(), diffs: make(chan struct{}, maxAtOnce), feeds: newFeeds(), listeners: []net.Listener{listener},
+		commands: newCommands(), large: make(chan struct{}, maxAtOnce), feeds: newFeeds(), listeners: []net.Listener{listener},
 	}
 	var kept Token
 	if o.OwnToken {
@@ -168,7 +168,8 @@ func (s *Server) table() []route {
 		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
 		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.issuePage)},
 		{"GET", "/issues/{project}/{identifier}/log", needDetails, s.issueLog(logs.Options{Whole: true}, "text/plain; charset=utf-8")},
-		{"GET", "/issues/{project}/{identifier}/diff", needDetails, s.issueDiff},
+		{"GET", "/issues/{project}/{identifier}/run", needDetails, s.page(s.runPage)},
+		{"GET", "/issues/{project}/{identifier}/diff", needDetails, s.page(s.diffPage)},
 		{"GET", "/assets/{name}", needNothing, serveAsset},
 		{"GET", "/favicon.ico", needNothing, serveFavicon},
 		{"GET", "/login", needNothing, s.loginPage},

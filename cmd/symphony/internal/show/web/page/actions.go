@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -100,23 +99,6 @@ func (r RequestForm) Asks() string {
 		return ""
 	}
 	return r.Summary
-}
-
-// diffLines divides a diff into lines.
-func diffLines(diff string) (list []diffLine) {
-	for line := range strings.Lines(diff) {
-		l := diffLine{Text: strings.TrimSuffix(line, "\n")}
-		switch {
-		case strings.HasPrefix(line, "@@"):
-			l.Kind = "hunk"
-		case strings.HasPrefix(line, "+"):
-			l.Kind = "add"
-		case strings.HasPrefix(line, "-"):
-			l.Kind = "del"
-		}
-		list = append(list, l)
-	}
-	return list
 }
 
 // Issue is what an operator can do about an issue of this status. undelivered: its claim has commits that are not delivered.

@@ -2,6 +2,8 @@ package page
 
 import (
 	"fmt"
+	"hash/fnv"
+	"path"
 	"strconv"
 	"strings"
 )
@@ -38,28 +40,33 @@ type diffFile struct {
 	Hidden         int // lines that are not shown
 }
 
+// Dir and Base are the two parts of the path.
+func (f diffFile) Dir() string  { return path.Dir(f.Path) }
+func (f diffFile) Base() string { return path.Base(f.Path) }
+
+// Blocks divide the lines.
+func (f diffFile) Blocks() []diffBlock { return blocksOf(f.Lines) }
+
+// Split reports whether the two sides of the file can stand side by side.
+func (f diffFile) Split() bool { return f.Added > 0 && f.Removed > 0 }
+
+// Open reports whether the file is shown at once.
+func (f diffFile) Open() bool { return len(f.Lines) <= longFile }
+
 // diffLine is a line of a diff.
 type diffLine struct {
 	Kind     string // add, del, hunk, note or empty
 	Old, New int    // its numbers; 0 where it has none
-	Text     string
-}
-
-// Numbers are the numbers of the line in columns of the same width.
-func (l diffLine) Numbers() string {
-	number := func(n int) string {
-		if n == 0 {
-			return ""
-		}
-		return strconv.Itoa(n)
-	}
-	return fmt.Sprintf("%5s %5s", number(l.Old), number(l.New))
+	Text     string // without the sign
+	// Before and Marked are in front of Text in a line that another replaces: Marked is what differs.
+	Before, Marked string
 }
 
 // The limits of a diff on a page.
 const (
 	mostLinesOfFile = 2000
 	mostLines       = 10_000
+	longFile        = 400
 )
 
 // parseDiff reads a diff as git writes it. Its content is not trusted: the numbers of lines in the heads of hunks decide which lines
@@ -134,15 +141,15 @@ func (p *diffParser) content(line string) {
 	l := diffLine{Text: line}
 	switch {
 	case strings.HasPrefix(line, "+"):
-		l.Kind, l.New = "add", p.new
+		l.Kind, l.New, l.Text = "add", p.new, line[1:]
 		f.Added++
 		p.new, p.newLeft = p.new+1, p.newLeft-1
 	case strings.HasPrefix(line, "-"):
-		l.Kind, l.Old = "del", p.old
+		l.Kind, l.Old, l.Text = "del", p.old, line[1:]
 		f.Removed++
 		p.old, p.oldLeft = p.old+1, p.oldLeft-1
 	default:
-		l.Old, l.New = p.old, p.new
+		l.Old, l.New, l.Text = p.old, p.new, strings.TrimPrefix(line, " ")
 		p.old, p.oldLeft, p.new, p.newLeft = p.old+1, p.oldLeft-1, p.new+1, p.newLeft-1
 	}
 	p.add(l)
@@ -169,5 +176,14 @@ func pathOf(both string) string {
 	return strings.TrimPrefix(half, "a/")
 }
 
-// Anchor is the name of the file's place in the page.
-func (f diffFile) Anchor(n int) string { return fmt.Sprintf("file-%d", n+1) }
+// Anchor is the name of the file's place in the page, the same while other files come and go.
+func (f diffFile) Anchor() string {
+	hash := fnv.New32a()
+	hash.Write([]byte(f.Path))
+	return fmt.Sprintf("file-%08x", hash.Sum32())
+}
+
+// lineBody is the data of the template "diff-lines". split puts old and new lines side by side where the window is wide.
+func lineBody(label string, blocks []diffBlock, split bool) map[string]any {
+	return map[string]any{"Label": label, "Blocks": blocks, "Split": split}
+}

@@ -21,7 +21,8 @@ func functions() template.FuncMap {
 	return template.FuncMap{
 		"visible":  text.Visible, // text of agents and trackers without control characters
 		"lines":    text.VisibleLines,
-		"diff":     diffLines,
+		"diff":     changeBlocks,
+		"lineBody": lineBody,
 		"icon":     icon,
 		"when":     when,
 		"count":    text.Count,

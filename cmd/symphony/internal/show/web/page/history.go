@@ -25,7 +25,7 @@ type event struct {
 type runItem struct {
 	view.RunRow
 	Took   string // empty while it runs
-	Log    string // the address of its log
+	Log    string // the address of its page
 	Errors []string
 	Turns  []turnItem
 }
@@ -79,7 +79,7 @@ func decided(result string) string {
 }
 
 func (i Issue) runEvent(r view.RunRow) event {
-	e := event{At: r.StartedAt, Title: "Run", Tone: "active", Run: &runItem{RunRow: r, Log: i.LogPath(r.RunID)}}
+	e := event{At: r.StartedAt, Title: "Run", Tone: "active", Run: &runItem{RunRow: r, Log: i.RunPath(r.RunID)}}
 	switch {
 	case r.Kind != reconcile.AgentRun:
 		e.Title = "Delivery without an agent"

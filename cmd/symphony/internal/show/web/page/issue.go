@@ -39,8 +39,11 @@ func (i Issue) Name() string { return i.Issue.Issue.Identifier }
 // Path is the address of the page.
 func (i Issue) Path() string { return IssueAddress(i.Project, i.Name()) }
 
-// LogPath is the address of the whole log of a run.
+// LogPath is the address of the whole log of a run as text.
 func (i Issue) LogPath(runID string) string { return i.Path() + "/log?run=" + url.QueryEscape(runID) }
+
+// RunPath is the address of the page of a run.
+func (i Issue) RunPath(runID string) string { return i.Path() + "/run?run=" + url.QueryEscape(runID) }
 
 // headline shows at a glance whether the issue needs a person.
 type headline struct{ Tone, Icon, Text string }

@@ -23,8 +23,8 @@ import (
 const evil = "<script>alert(1)</script> \"><img src=x onerror=alert(2)> {{.}} \x1b[31mred\x1b[0m \u202etxt.exe \x00 \u2028 \xff &amp;"
 
 // elements are all elements that the pages of an issue and a diff have.
-var elements = strings.Fields(`a article button code dd details div dl dt fieldset form h1 h2 h3 header input label legend li nav ol p path pre rect section span
-	strong summary svg textarea time ul`)
+var elements = strings.Fields(`a article blockquote button code dd details div dl dt em fieldset form h1 h2 h3 header hr input label legend li mark nav ol p path pre rect s section span
+	strong summary svg textarea time title ul`)
 
 // checkHTML fails if the page has an element that is not of ours, an attribute that runs a script or opens an address that is not of
 // the web, or a control character. It returns the text.
@@ -151,27 +151,27 @@ deleted file mode 100644
 	for _, f := range files {
 		fmt.Fprintf(&got, "%s %q +%d -%d\n", f.What, f.Path, f.Added, f.Removed)
 		for _, l := range f.Lines {
-			fmt.Fprintf(&got, "%-4s%s %s\n", l.Kind, l.Numbers(), l.Text)
+			fmt.Fprintf(&got, "%-4s %d %d %s\n", l.Kind, l.Old, l.New, l.Text)
 		}
 	}
 	const want = `changed "src/a.go" +3 -2
-hunk            @@ -8,3 +8,4 @@ func a() {
-        8     8  same
-del     9       --- b
-del    10       -diff --git a/x b/x
-add           9 +++ <script>alert(1)</script>
-add          10 +@@ -1 +1 @@
-add          11 +three
-note            No newline at end of file
+hunk 0 0 @@ -8,3 +8,4 @@ func a() {
+     8 8 same
+del  9 0 -- b
+del  10 0 diff --git a/x b/x
+add  0 9 ++ <script>alert(1)</script>
+add  0 10 @@ -1 +1 @@
+add  0 11 three
+note 0 0 No newline at end of file
 added "ä\t.txt" +0 -0
-note            a binary file
+note 0 0 a binary file
 deleted "gone" +0 -1
-hunk            @@ -1 +0,0 @@
-del     1       -last
+hunk 0 0 @@ -1 +0,0 @@
+del  1 0 last
 `
 	test.Equal(t, "the diff", got.String(), want)
 	seen := checkHTML(t, Diff{Project: "web", Name: evil, Text: diff + "diff --git a/" + evil + " b/" + evil + "\n@@ -0,0 +1 @@\n+" + evil + "\n"}.Page())
-	test.Contains(t, "the page", seen, "+"+text.Visible(evil), "4 files changed")
+	test.Contains(t, "the page", seen, text.Visible(evil), "4 files changed")
 }
 
 // A page shows the beginning of a long diff and shows how much it leaves out.

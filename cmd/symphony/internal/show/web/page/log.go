@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"html/template"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -25,34 +26,58 @@ type logLine struct {
 	Took   string // empty while it runs
 	Text   string
 	Ending string
-	Detail string // several lines
+	Detail string        // several lines
+	Words  template.HTML // of the agent, instead of Text
+
+	// On the page of a run:
+	Blocks []diffBlock // Detail as a diff
+	Open   bool        // it shows its detail at once
+	Lines  int         // of the whole detail
+	More   bool        // there are more than those shown
+
+	line eventlog.Line
+	hits []string // lines of the detail that were searched for
+}
+
+// lineIDs give each line of a log an id that stays the same while the log grows.
+type lineIDs map[time.Time]int
+
+func (ids lineIDs) of(l eventlog.Line) string {
+	ids[l.At]++
+	return fmt.Sprintf("line-%d-%d", l.At.UnixNano(), ids[l.At])
 }
 
 // LogItems are the last lines of the log.
 func (i Issue) LogItems() (items []logLine) {
-	at := map[time.Time]int{}
+	ids := lineIDs{}
 	for _, l := range i.Log {
-		at[l.At]++
-		item := logLine{
-			ID: fmt.Sprintf("line-%d-%d", l.At.UnixNano(), at[l.At]), Mark: l.Mark(), At: l.At,
-			Class: strings.TrimSpace(string(l.Kind) + " " + string(l.Status)),
-			Text:  shorten(l.Text, longestText), Ending: shorten(l.Ending, longestDetail),
-		}
-		if l.DurationMS != nil && l.Status != eventlog.Running {
-			item.Took = text.Took(*l.DurationMS)
-		}
-		if l.Status == eventlog.Unended {
-			item.Ending = "did not end"
-		}
-		for n, line := range l.Detail {
-			if n > 0 {
-				item.Detail += "\n"
-			}
-			item.Detail += shorten(line, longestDetail)
-		}
+		item := newLogLine(ids.of(l), l, longestText)
+		item.Detail = detailText(l.Detail)
 		items = append(items, item)
 	}
 	return items
+}
+
+func newLogLine(id string, l eventlog.Line, most int) logLine {
+	item := logLine{
+		ID: id, Mark: l.Mark(), At: l.At, line: l, Class: strings.TrimSpace(string(l.Kind) + " " + string(l.Status)),
+		Text: shorten(l.Text, longestText), Ending: shorten(l.Ending, longestDetail),
+	}
+	if l.DurationMS != nil && l.Status != eventlog.Running {
+		item.Took = text.Took(*l.DurationMS)
+	}
+	if l.Status == eventlog.Unended {
+		item.Ending = "did not end"
+	}
+	if l.Kind == eventlog.Words {
+		item.Words = markdown(shorten(l.Text, most))
+	}
+	return item
+}
+
+// detailText joins lines, each of which it cuts.
+func detailText(lines []string) string {
+	return strings.Join(text.Map(lines, func(line string) string { return shorten(line, longestDetail) }), "\n")
 }
 
 // LogZone is the time zone of the lines, which is that of symphony logs in a terminal of the server; empty if there are none.

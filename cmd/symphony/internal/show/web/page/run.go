@@ -1,0 +1,160 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// The limits of a run's page. What it leaves out is in the log as text, and a search finds it.
+const (
+	mostItems   = 1000
+	shownChange = 60 // lines of a change of files
+	shownLines  = 10 // lines of anything else
+
+	longestWords = 20_000 // bytes of a message
+)
+
+// Run is the page of one run: what its agent said and did, as a document, below the times of all runs of the issue.
+type Run struct {
+	Of       Issue // with its newest runs
+	RunID    string
+	Lines    []eventlog.Line
+	Query    string // only what contains this
+	Failures bool   // only what failed
+}
+
+// Page draws it.
+func (r Run) Page() Page {
+	items, earlier := r.items()
+	return Page{Title: r.Of.Name() + " run " + r.RunID, Requests: len(r.Of.Requests), MayAct: r.Of.MayAct, Main: mainOf("run.html", struct {
+		Run
+		*axis
+		Items   []logLine
+		Earlier int
+	}{r, r.axis(), items, earlier})}
+}
+
+// items are the last lines that the reader wants, and how many are before them.
+func (r Run) items() (list []logLine, earlier int) {
+	query := strings.ToLower(r.Query)
+	ids := lineIDs{}
+	for _, l := range r.Lines {
+		item := logLine{ID: ids.of(l), line: l}
+		if r.Failures && l.Status != eventlog.Failed && l.Status != eventlog.Unended && l.Kind != eventlog.Fault {
+			continue
+		}
+		if query != "" {
+			item.hits = text.Filter(l.Detail, func(line string) bool { return strings.Contains(strings.ToLower(line), query) })
+		}
+		if len(item.hits) > 0 || strings.Contains(strings.ToLower(l.Text), query) {
+			list = append(list, item)
+		}
+	}
+	earlier = max(0, len(list)-mostItems)
+	for i, item := range list[earlier:] {
+		list[earlier+i] = newLogLine(item.ID, item.line, longestWords)
+		list[earlier+i].fold(item.hits)
+	}
+	return list[earlier:], earlier
+}
+
+// fold decides what of a line's detail the page has: what was searched, a change, the beginning of a prompt, or the end of an output.
+func (l *logLine) fold(hits []string) {
+	all := l.line.Detail
+	shown := all[max(0, len(all)-shownLines):]
+	switch {
+	case len(hits) > 0:
+		shown = hits[:min(len(hits), shownLines)]
+	case l.line.Kind == eventlog.Prompt:
+		shown = all[:min(len(all), shownLines)]
+	case l.line.Kind == eventlog.Change:
+		shown = all[:min(len(all), shownChange)]
+		l.Blocks = blocksOf(diffLines(shorten(strings.Join(shown, "\n"), longestWords)))
+	}
+	l.Open = len(hits) > 0 || l.line.Kind == eventlog.Change || l.line.Status == eventlog.Failed
+	l.Detail, l.Lines, l.More = detailText(shown), len(all), len(all) > len(shown)
+	if thought := l.line.Reasoning(); thought != "" {
+		l.Text, l.Detail = "reasoning", shorten(thought, longestText)
+	}
+}
+
+// Detail is the whole detail of one line of a run's log as text; false if there is no such line.
+func Detail(lines []eventlog.Line, id string) (string, bool) {
+	ids := lineIDs{}
+	at := slices.IndexFunc(lines, func(l eventlog.Line) bool { return ids.of(l) == id })
+	if at < 0 {
+		return "", false
+	}
+	return text.VisibleLines(strings.Join(lines[at].Detail, "\n")), true
+}
+
+// axis is the time of all runs that are shown: their turns, the waits between them, requests, and the commands of this run.
+type axis struct {
+	From, To time.Time
+	Runs     []event
+	bars     strings.Builder
+}
+
+// axis is drawn above the document.
+func (r Run) axis() *axis {
+	a := &axis{}
+	for _, run := range slices.Backward(r.Of.Runs) {
+		a.Runs = append(a.Runs, r.Of.runEvent(run))
+		a.From = cmp.Or(a.From, run.StartedAt)
+		a.To = later(later(a.To, run.StartedAt), text.OrEmpty(run.EndedAt))
+	}
+	for _, l := range r.Lines {
+		a.To = later(a.To, l.At)
+	}
+	before := a.From
+	for _, e := range a.Runs {
+		if e.At.After(before) {
+			a.add(0, "wait", "waited", before, e.At)
+		}
+		before = cmp.Or(text.OrEmpty(e.Run.EndedAt), a.To)
+		a.add(0, e.Tone, e.Title, e.At, before)
+	}
+	for _, m := range r.Of.Timeline {
+		until := cmp.Or(text.OrEmpty(m.Until), a.To)
+		if m.Kind == detail.MomentTurn {
+			a.add(1, map[string]string{"completed": "good", "": "active"}[m.Result], m.Name+" "+m.Result, m.At, until)
+		}
+		if m.Kind == detail.MomentRequest {
+			a.add(3, "warn", m.Name+" "+decided(m.Result), m.At, until)
+		}
+	}
+	tones := map[eventlog.Status]string{eventlog.Running: "active", eventlog.Succeeded: "good"}
+	for _, l := range r.Lines {
+		if took := text.OrEmpty(l.DurationMS); l.Status == eventlog.Failed || l.Status == eventlog.Succeeded {
+			a.add(2, tones[l.Status], l.Text, l.At.Add(-time.Duration(took)*time.Millisecond), l.At)
+		} else if l.Status != "" {
+			a.add(2, tones[l.Status], l.Text, l.At, a.To)
+		}
+	}
+	return a
+}
+
+// add draws a bar, where the whole axis is 1000 wide.
+func (a *axis) add(row int, class, title string, from, until time.Time) {
+	whole := float64(max(a.To.Sub(a.From), time.Millisecond))
+	x := min(max(1000*float64(from.Sub(a.From))/whole, 0), 998)
+	title = text.Short(text.OneLine(title), 60) + ", " + text.Duration(until.Sub(from))
+	fmt.Fprintf(&a.bars, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="7"><title>%s</title></rect>`, cmp.Or(class, "bad"),
+		x, 9*row, min(max(1000*float64(until.Sub(from))/whole, 2), 1000-x), template.HTMLEscapeString(text.Visible(title)))
+}
+
+// Bars are the drawing of the axis.
+func (a *axis) Bars() template.HTML { return template.HTML(a.bars.String()) } //nolint:gosec // numbers, classes of ours and escaped text
+
+// Shown is the run in the history of the issue; a run that is no longer listed has none.
+func (r Run) Shown(runs []event) *runItem {
+	return text.First(runs, func(e event) bool { return e.Run.RunID == r.RunID }).Run
+}
