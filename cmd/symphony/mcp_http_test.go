@@ -107,7 +107,8 @@ func TestMCPOverHTTPRefuses(t *testing.T) {
 		r := test.Must(http.NewRequestWithContext(ctx, method, url, strings.NewReader(body)))
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		r.Header.Set("Content-Type", "application/json")
-		resp := test.Must((&http.Client{Transport: withHeaders(headers)}).Do(r))
+		resp, err := (&http.Client{Transport: withHeaders(headers)}).Do(r)
+		test.OK(t, err)
 		defer resp.Body.Close()
 		return resp.StatusCode, string(test.Must(io.ReadAll(resp.Body))), resp.Header.Get("Mcp-Session-Id")
 	}
