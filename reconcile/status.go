@@ -23,7 +23,12 @@ const (
 )
 
 // Label is the status as people read it.
-func (s Status) Label() string { return strings.ReplaceAll(string(s), "_", " ") }
+func (s Status) Label() string {
+	if s == StatusNeedsAnswer {
+		return "needs an answer"
+	}
+	return strings.ReplaceAll(string(s), "_", " ")
+}
 
 // IssueStatus is the status of the claim's issue. asking is set if its run has an open request, stopped if nothing starts at present,
 // whatever the issue: then none waits for a slot.

@@ -106,6 +106,7 @@ type ClaimRow struct {
 	Runs      int                 `json:"runs_since_change"`
 
 	ErrorCode string `json:"-"` // of Error
+	HeldNext  bool   `json:"-"` // it is held when its run has ended
 }
 
 // WorkspaceRow is the workspace of the newest run that had one.
@@ -364,7 +365,7 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	}
 	row := &ClaimRow{
 		Status: c.Status, Attempt: c.Attempt, Delivery: text.OrNull(c.Delivery),
-		ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs,
+		ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs, HeldNext: c.HoldNext,
 	}
 	if c.Status != reconcile.Running {
 		code, message := c.Fault()

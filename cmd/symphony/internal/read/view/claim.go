@@ -44,6 +44,7 @@ type RunningRow struct {
 	StartedAt     time.Time       `json:"started_at"`
 	LastEventAt   *time.Time      `json:"last_event_at"`
 	Tokens        Tokens          `json:"tokens"`
+	Cost          *Cost           `json:"cost"` // of these tokens; null without agent.prices
 	RunID         string          `json:"run_id"`
 	PID           *int            `json:"pid"`
 	Attempt       int             `json:"attempt"` // 0 for the first run
@@ -183,6 +184,9 @@ func (f *Facts) Claims() Claims {
 				StopReason: text.OrNull(r.StopReason), HeartbeatAt: text.OrNull(r.HeartbeatAt), ThreadID: text.OrNull(r.ThreadID),
 				WorkspacePath: text.OrNull(r.WorkspacePath), Host: text.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.Project.StateDir, r.ID),
 				HeldNext: c.HoldNext, WaitsFor: []string{}, Run: r,
+			}
+			if f.Config != nil {
+				row.Cost = Spend(f.Config.Agent.Prices, reconcile.ModelUse{Model: r.Model, Tokens: r.Tokens}).Cost
 			}
 			row.lost = r.Lost(f.Now)
 			row.Verdict = verdictLive

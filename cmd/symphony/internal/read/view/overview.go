@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -64,6 +65,9 @@ type Overview struct {
 	// Issues are the identifiers or ids that the overview was confined to, as the caller gave them.
 	Issues []string `json:"-"`
 }
+
+// LastScheduled is when the last pass of a schedule began; nil if there was none. Passes of workers and operators may have run since.
+func (v Overview) LastScheduled() *time.Time { return text.OrNull(v.scheduledAt) }
 
 // SkippedRow is a candidate that the last pass that fetched candidates did not start.
 type SkippedRow struct {

@@ -25,6 +25,7 @@ type Row struct {
 	At          *time.Time `json:"at"` // since when it has the status; of a claim that waits, when it is due
 	Turn        int        `json:"turn_count"`
 	Tokens      int64      `json:"total_tokens"` // of the present or the ended run
+	Cost        *Cost      `json:"cost"`         // of these tokens; null without agent.prices
 	// Text is what the agent does now: its last command or sentence. For an issue without a run it is the reason why it has none.
 	Text string `json:"text"`
 
@@ -32,6 +33,27 @@ type Row struct {
 	// SkippedRow or RunRow.
 	Detail any `json:"-"`
 	place  int // in the queue for a slot
+	paused bool
+}
+
+// Label is the status as people read it. An issue that waits while the project is paused is paused.
+func (r Row) Label() string {
+	if r.paused {
+		return "paused"
+	}
+	return r.Status.Label()
+}
+
+// HeldNext reports whether the issue is held when its run has ended.
+func (r Row) HeldNext() bool {
+	running, ok := r.Detail.(RunningRow)
+	return ok && running.HeldNext
+}
+
+// LastSign is when the agent of a run was last heard of; nil for an issue without a run.
+func (r Row) LastSign() *time.Time {
+	running, _ := r.Detail.(RunningRow)
+	return running.LastEventAt
 }
 
 // Undelivered reports whether the issue is held with commits that are not pushed yet.
@@ -95,7 +117,7 @@ func (v Overview) rows() []Row {
 		outcome, reason := r.Ending()
 		list = append(list, Row{
 			Status: StatusEnded, Identifier: r.Identifier, IssueID: r.issueID, Title: r.Title, URL: r.IssueURL, At: r.EndedAt, Turn: r.Turns,
-			Tokens: r.Tokens.Total, Text: strings.TrimSuffix(outcome+": "+reason, ": "), Detail: r,
+			Tokens: r.Tokens.Total, Cost: r.Cost, Text: strings.TrimSuffix(outcome+": "+reason, ": "), Detail: r,
 		})
 	}
 	pulls := map[string]string{}
@@ -104,9 +126,13 @@ func (v Overview) rows() []Row {
 	}
 	for i := range list {
 		list[i].Project, list[i].PullRequest = v.Project.Name, text.OrNull(pulls[list[i].IssueID])
+		list[i].paused = v.Paused && list[i].Status == reconcile.StatusWaiting
 	}
 	return list
 }
+
+// HeldNextText begins the text of a row whose issue is held when its run has ended.
+const HeldNextText = "held after this run"
 
 // row makes a row of one of the lists.
 func (h IssueHead) row(status Status, at *time.Time, text string, detail any) Row {
@@ -117,12 +143,12 @@ func (h IssueHead) row(status Status, at *time.Time, text string, detail any) Ro
 
 func (v Overview) runningRow(r RunningRow) Row {
 	row := r.row(reconcile.StatusRunning, &r.StartedAt, r.doing(), r)
-	row.State, row.Turn, row.Tokens = &r.State, r.TurnCount, r.Tokens.Total
+	row.State, row.Turn, row.Tokens, row.Cost = &r.State, r.TurnCount, r.Tokens.Total, r.Cost
 	if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
 		row.Status, row.At, row.Text = reconcile.StatusNeedsAnswer, &v.Requests[i].AskedAt, v.Requests[i].Summary
 	}
 	if r.HeldNext {
-		row.Text = "held after this run; " + row.Text
+		row.Text = HeldNextText + "; " + row.Text
 	}
 	return row
 }
@@ -177,10 +203,7 @@ func (r RunningRow) doing() string {
 	case r.StopReason != nil:
 		return "is stopping (" + *r.StopReason + ")"
 	}
-	doing := cmp.Or(r.Activity, strings.ReplaceAll(string(r.Phase), "_", " "))
-	if r.Activity == "" && r.Phase == reconcile.StreamingTurn {
-		doing = "works; its agent has said nothing yet"
-	}
+	doing := cmp.Or(r.Activity, words.Phase(r.Phase))
 	if host != "" {
 		doing = "on " + host + ": " + doing
 	}

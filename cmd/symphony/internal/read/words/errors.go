@@ -95,16 +95,20 @@ var RunErrors = []struct{ Codes, Next string }{
 
 // Hint returns the next step after a run of the issue ended with an error, empty where there is none to name.
 func Hint(code, identifier string) string {
+	return strings.ReplaceAll(MarkedHint(code, identifier), "`", "")
+}
+
+// MarkedHint is Hint with commands and keys between backquotes.
+func MarkedHint(code, identifier string) string {
 	if code == string(agent.CodeSandboxUnavailable) {
 		return confine.SandboxHint() // for this system
 	}
 	for _, e := range RunErrors {
 		if slices.Contains(strings.Split(e.Codes, ", "), code) {
-			next := strings.ReplaceAll(e.Next, "`", "")
-			if identifier != "" {
-				next = strings.ReplaceAll(next, "ISSUE", text.Visible(identifier))
+			if identifier == "" {
+				return e.Next
 			}
-			return next
+			return strings.ReplaceAll(e.Next, "ISSUE", text.ShellQuote(text.Visible(identifier)))
 		}
 	}
 	return ""

@@ -4,6 +4,7 @@ package words
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -58,6 +59,14 @@ func Skip(s reconcile.Skip) string {
 		return "the project is paused"
 	}
 	return s.Message
+}
+
+// Phase describes what a run does before its agent has said or done anything.
+func Phase(p reconcile.Phase) string {
+	if p == reconcile.StreamingTurn {
+		return "works; its agent has said nothing yet"
+	}
+	return strings.ReplaceAll(string(p), "_", " ")
 }
 
 // Endings describe how a run ended, after its subject.

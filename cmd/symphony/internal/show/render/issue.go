@@ -39,7 +39,7 @@ var statusWords = map[string]struct{ word, colour string }{
 	"worker_lost":                       {"worker lost", term.ColourStuck},
 	"stopping":                          {"stopping", term.ColourWaits},
 	string(reconcile.Delivering):        {"delivering", term.ColourRuns},
-	string(reconcile.StatusNeedsAnswer): {"needs answer", term.ColourWaits},
+	string(reconcile.StatusNeedsAnswer): {"needs an answer", term.ColourWaits},
 	string(reconcile.StatusHeld):        {"held", term.ColourStuck},
 	string(reconcile.StatusUndelivered): {"not delivered", term.ColourStuck},
 	string(reconcile.StatusRunning):     {"running", term.ColourRuns},

@@ -211,7 +211,7 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 	for _, r := range rows {
 		cells, links := make([]string, len(t.Head)), make([]string, len(t.Head))
 		cells[columnIssue], links[columnIssue] = r.Identifier, text.OrEmpty(r.URL)
-		cells[columnStatus], cells[columnTitle], cells[columnNow] = r.Status.Label(), r.Title, r.Text
+		cells[columnStatus], cells[columnTitle], cells[columnNow] = r.Label(), r.Title, r.Text
 		d, _ := r.Detail.(view.RunningRow)
 		if r.Status == reconcile.StatusRunning && d.LastEventAt != nil && now.Sub(*d.LastEventAt) >= time.Minute {
 			cells[columnNow] += ", " + text.Age(now, *d.LastEventAt) + " ago" // the last sign of life

@@ -34,6 +34,7 @@ func (s *Server) actions() []route {
 		{"POST", "/api/v1/pause", needActing, s.command(aboutProject(reconcile.VerbPause))},
 		{"POST", "/api/v1/resume", needActing, s.command(aboutProject(reconcile.VerbResume))},
 		{"POST", "/api/v1/unblock", needActing, s.command(aboutProject(reconcile.VerbUnblock))},
+		{"POST", "/api/v1/retry", needActing, s.command(aboutProject(reconcile.VerbRetry))},
 		{"POST", "/api/v1/{identifier}/stop", needActing, s.command(s.stop)},
 		{"POST", "/api/v1/{identifier}/retry", needActing, s.command(aboutIssue(reconcile.VerbRetry))},
 		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue(reconcile.VerbHold))},

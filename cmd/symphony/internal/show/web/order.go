@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -53,6 +54,9 @@ type outcome struct {
 
 // carryOut carries out an order by the functions of the command.
 func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error) {
+	if o.verb == reconcile.VerbRetry && o.ref == "" {
+		return retryHeld(ctx, p)
+	}
 	var r operate.Result
 	var err error
 	if o.verb == verbPass {
@@ -71,6 +75,39 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 		return outcome{}, err
 	}
 	return outcome{lines: r.Lines(p.Env.Now()), document: r.JSON(), pending: r.Err() != nil}, nil
+}
+
+// retried is what became of an issue that was held.
+type retried struct {
+	Identifier string           `json:"issue_identifier"`
+	Error      *reconcile.Error `json:"error"`
+}
+
+// retryHeld retries each held issue of the project. One that fails keeps no other from its retry; if all fail, the last error is returned.
+func retryHeld(ctx context.Context, p *project.Project) (out outcome, err error) {
+	v, err := view.Read(ctx, p, view.Options{})
+	if err != nil {
+		return out, err
+	}
+	list, applied := []retried{}, 0
+	for _, held := range v.Held {
+		row := retried{Identifier: held.Identifier}
+		r, failed := operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbRetry, Issue: held.IssueID})
+		if failed != nil {
+			err, row.Error = failed, exit.From(failed)
+			out.lines = append(out.lines, held.Identifier+": "+row.Error.Error())
+		} else {
+			applied++
+			out.pending = out.pending || r.Err() != nil
+		}
+		list = append(list, row)
+	}
+	if applied > 0 {
+		err = nil
+	}
+	out.lines = append(out.lines, fmt.Sprintf("%d of %d held issues are due again", applied, len(list)))
+	out.document = map[string]any{"issues": list}
+	return out, err
 }
 
 // shown are the lines of an outcome that have a text.

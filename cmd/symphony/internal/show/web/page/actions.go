@@ -31,6 +31,7 @@ func (i Issue) Forms() Forms { return Forms{i.Project, i.Path(), i.MayAct} }
 func (i Issue) Form() IssueForm {
 	undelivered := i.Claim != nil && i.Claim.Delivery != nil && i.Claim.Delivery.Due
 	form := i.Forms().Issue(i.Name(), i.Status, i.Claim != nil, undelivered)
+	form.HeldNext = i.Claim != nil && i.Claim.HeldNext
 	form.Refused = i.Claim != nil && i.Claim.Delivery != nil && i.Claim.Delivery.Handover.Refused()
 	return form
 }
@@ -103,7 +104,7 @@ func (r RequestForm) Asks() string {
 
 // Issue is what an operator can do about an issue of this status. undelivered: its claim has commits that are not delivered.
 func (f Forms) Issue(identifier string, status view.Status, claimed, undelivered bool) IssueForm {
-	return IssueForm{f, identifier, status, claimed, undelivered, false}
+	return IssueForm{Forms: f, Identifier: identifier, Status: status, Claimed: claimed, Undelivered: undelivered}
 }
 
 // IssueForm is the data of the template "issue-actions".
@@ -113,6 +114,7 @@ type IssueForm struct {
 	Status               view.Status
 	Claimed, Undelivered bool
 	Refused              bool // verify has failed for what its agent has handed over
+	HeldNext             bool // it is held when its run has ended
 }
 
 // Address is the address of stop, retry, hold, deliver or verify.
@@ -128,9 +130,10 @@ func (i IssueForm) Can(verb string) bool {
 	case "stop":
 		return running
 	case "retry":
-		return i.Claimed && is(reconcile.StatusHeld, reconcile.StatusQueued, reconcile.StatusWaiting, reconcile.StatusUndelivered)
+		return i.HeldNext && running ||
+			i.Claimed && is(reconcile.StatusHeld, reconcile.StatusQueued, reconcile.StatusWaiting, reconcile.StatusUndelivered)
 	case "hold":
-		return running || is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped,
+		return running && !i.HeldNext || is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped,
 			detail.StatusReady)
 	case "deliver":
 		return is(reconcile.StatusUndelivered) || i.Undelivered && is(reconcile.StatusHeld)
@@ -154,6 +157,13 @@ type ProjectForm struct {
 
 // Overview is what an operator can do about the project.
 func (f Forms) Overview(paused, blocked bool) ProjectForm { return ProjectForm{f, paused, blocked} }
+
+// ProjectButton is a command about the project at the end of a notice: refresh, unblock, resume, or retry for all held issues.
+type ProjectButton struct {
+	Forms
+	Verb string
+	Held int // of retry
+}
 
 // Notice is what the last command of the reader said.
 type Notice struct {

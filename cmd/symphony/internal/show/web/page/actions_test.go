@@ -86,6 +86,10 @@ func TestIssueForm(t *testing.T) {
 			t.Errorf("%s: %s", status, html)
 		}
 	}
+	stays := Forms{MayAct: true}.Issue("A-1", reconcile.StatusRunning, true, false)
+	stays.HeldNext = true
+	test.Equal(t, "held after its run", strings.Join(stays.Possible(), " "), "stop retry")
+	test.Contains(t, "the button", string(draw("issue-actions", stays)), "Do not hold")
 	held := Forms{MayAct: true}.Issue("A-1", reconcile.StatusHeld, true, true)
 	test.Equal(t, "held with undelivered commits", strings.Join(held.Possible(), " "), "retry deliver")
 	for _, paused := range []bool{true, false} {

@@ -7,8 +7,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// command is what a terminal does and the page does not.
-type command struct{ Purpose, Line string }
+// terminalCommand is what a terminal does and the page does not.
+type terminalCommand struct{ Purpose, Line string }
 
 // inFull is a command of symphony as it can be typed in any folder.
 func inFull(p view.ProjectRow, line string) string {
@@ -19,8 +19,8 @@ func inFull(p view.ProjectRow, line string) string {
 }
 
 // projectCommands answer what the overview leaves open about a project.
-func projectCommands(p view.ProjectRow) (list []command) {
-	for _, c := range []command{
+func projectCommands(p view.ProjectRow) (list []terminalCommand) {
+	for _, c := range []terminalCommand{
 		{"What would the next pass do?", "tick --dry-run"},
 		{"Stop everything now", "stop --all"},
 		{"Cost by label", "report --by label --since 30d"},
@@ -29,16 +29,16 @@ func projectCommands(p view.ProjectRow) (list []command) {
 		{"Is WORKFLOW.md right?", "check"},
 		{"Remove what is done", "prune"},
 	} {
-		list = append(list, command{c.Purpose, inFull(p, c.Line)})
+		list = append(list, terminalCommand{c.Purpose, inFull(p, c.Line)})
 	}
 	remove := strings.Join([]string{
 		inFull(p, "stop --all"), inFull(p, "schedule remove"), "symphony projects remove " + text.ShellQuote(p.StateDir) + " --workspaces",
 	}, " && ")
-	return append(list, command{"Remove symphony: the project, after the last one also the program", remove})
+	return append(list, terminalCommand{"Remove symphony: the project, after the last one also the program", remove})
 }
 
 // InTerminal is what else can be done about the issue.
-func (i Issue) InTerminal() []command {
+func (i Issue) InTerminal() []terminalCommand {
 	p, name := i.Issue.Project, text.ShellQuote(i.Name())
-	return []command{{"Next prompt", inFull(p, "prompt "+name)}, {"Take over", inFull(p, "takeover "+name)}}
+	return []terminalCommand{{"Next prompt", inFull(p, "prompt "+name)}, {"Take over", inFull(p, "takeover "+name)}}
 }

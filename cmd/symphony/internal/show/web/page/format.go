@@ -27,6 +27,9 @@ func functions() template.FuncMap {
 		"when":     when,
 		"count":    text.Count,
 		"plural":   text.Plural,
+		"elapsed":  elapsed,
+		"command":  command,
+		"marked":   marked,
 		"seconds":  func(s float64) string { return text.Duration(time.Duration(s * float64(time.Second))) },
 		"words":    func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },
 		"sentence": func(s string) string { return sentence(text.Visible(s)) },
@@ -35,6 +38,7 @@ func functions() template.FuncMap {
 		"dayOf":           dayOf,
 		"dayPlots":        dayPlots,
 		"issueAddress":    IssueAddress,
+		"linked":          linked,
 		"latest":          slices.Backward[[]view.ResultDay],
 		"levelClass":      func(v view.Overview) string { return levelClasses[v.Verdict().Level] },
 		"meter":           meter,
@@ -70,6 +74,53 @@ func when(v any) template.HTML {
 		t.Format("2 Jan 15:04") + ` UTC</time>`) // digits only
 }
 
+// elapsed is how long something has taken since a moment, as when is.
+func elapsed(v any) template.HTML {
+	since := strings.Replace(string(when(v)), "relative", `relative="for"`, 1)
+	return template.HTML(strings.Replace(since, ">", ">since ", 1)) //nolint:gosec // ours
+}
+
+// command is a command of symphony with a button that copies it, which needs the script.
+func command(line string) template.HTML {
+	shown := template.HTMLEscapeString(text.Visible(line))
+	return template.HTML(`<code>` + shown + `</code><button type="button" class="copy quiet" title="Copy" aria-label="Copy ` + shown + `">` +
+		string(icon("copy")) + `</button>`) //nolint:gosec // escaped
+}
+
+// marked is a text of ours with commands and keys between backquotes.
+func marked(s string) template.HTML {
+	var b strings.Builder
+	for n, part := range strings.Split(s, "`") {
+		shown := template.HTMLEscapeString(text.Visible(part))
+		switch {
+		case n%2 == 0:
+			b.WriteString(shown)
+		case strings.Contains(part, " "):
+			b.WriteString(string(command(part)))
+		default:
+			b.WriteString("<code>" + shown + "</code>")
+		}
+	}
+	return template.HTML(b.String()) //nolint:gosec // escaped
+}
+
+// word is a word of a text with the address of the issue that it names; empty if it names none.
+type word struct{ Before, Text, After, Address string }
+
+// linked divides a text into words, which name issues of these lists.
+func linked(project, s string, known map[string]bool) (list []word) {
+	for w := range strings.SplitSeq(s, " ") {
+		name := strings.Trim(w, ",;()")
+		at := strings.Index(w, name)
+		l := word{Before: w[:at], Text: name, After: w[at+len(name):] + " "}
+		if known[project+" "+name] {
+			l.Address = IssueAddress(project, name)
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
 // icons returns the lines of pictures of 16 by 16.
 var icons = sync.OnceValue(func() map[string]string {
 	return map[string]string{
@@ -77,6 +128,7 @@ var icons = sync.OnceValue(func() map[string]string {
 		"auto":   "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
 		"check":  "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM5.5 8.2l1.8 1.8 3.4-3.8",
 		"clock":  "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 4.8V8l2.2 1.6",
+		"copy":   "M6 6h7v7H6zM10 6V3H3v7h3",
 		"diff":   "M8 2.5v6M5 5.5h6M5 12.5h6",
 		"info":   "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 7.5v3.3M8 5.1v.1",
 		"link":   "M9 3h4v4M13 3 7.5 8.5M11 9.5V13H3V5h3.5",
@@ -101,14 +153,21 @@ func (p Page) Icon() template.URL {
 
 // Picture is the SVG of the page in the tab of a browser. It shows how many requests wait for a person.
 func (p Page) Picture() string {
-	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><g fill="#3d8bfd"><rect x="2" y="12" width="5" height="8" rx="2.5"/>` +
+	colour, number := "#3d8bfd", ""
+	if p.alarmed() {
+		colour, number = "#e5484d", "!"
+	}
+	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><g fill="` + colour + `">` +
+		`<rect x="2" y="12" width="5" height="8" rx="2.5"/>` +
 		`<rect x="10" y="4" width="5" height="24" rx="2.5"/>` +
 		`<rect x="18" y="9" width="5" height="14" rx="2.5"/><rect x="26" y="13" width="5" height="6" rx="2.5"/></g>`
-	if p.Requests > 0 {
-		number := "9+"
-		if p.Requests < 10 {
-			number = fmt.Sprint(p.Requests)
-		}
+	switch {
+	case p.Requests > 9:
+		number = "9+"
+	case p.Requests > 0:
+		number = fmt.Sprint(p.Requests)
+	}
+	if number != "" {
 		svg += `<circle cx="21" cy="21" r="11" fill="#c4231c"/>` +
 			`<text x="21" y="26.5" text-anchor="middle" font-family="sans-serif" font-weight="700" font-size="15" fill="#fff">` + number + `</text>`
 	}
@@ -129,8 +188,11 @@ func rowOutcome(r view.Row) reconcile.Outcome {
 	return ""
 }
 
-// rowText is the row's text without its outcome, which the page shows beside it.
+// rowText is the row's text without its outcome and its hold, which the page shows beside it.
 func rowText(r view.Row) string {
+	if r.HeldNext() {
+		return strings.TrimPrefix(r.Text, view.HeldNextText+"; ")
+	}
 	if run, ended := r.Detail.(view.RunRow); ended {
 		outcome, reason := run.Ending()
 		if outcome == string(rowOutcome(r)) {

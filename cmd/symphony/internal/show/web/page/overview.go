@@ -89,6 +89,7 @@ type overview struct {
 	Tabs      []tab
 	Results   *view.Results
 	Limits    []accountLimits
+	Held      []ProjectButton // of projects with several held issues
 }
 
 // Page draws it.
@@ -106,7 +107,9 @@ func (o Overview) Page() Page {
 	case o.Project != "":
 		title = o.Project
 	}
-	return Page{Title: title, Requests: requests, MayAct: o.MayAct, Query: o.Query, Main: mainOf("overview.html", new(o.data()))}
+	watch := NewWatch(o.Projects, o.Agents, o.Address(), o.MayAct)
+	watch.InPlace = !o.Lists() && o.Project == ""
+	return Page{Title: title, Requests: requests, MayAct: o.MayAct, Query: o.Query, Main: mainOf("overview.html", new(o.data())), Watch: watch}
 }
 
 func (o Overview) data() overview {
@@ -124,12 +127,15 @@ func (o Overview) data() overview {
 	d.Shown, rows, _ = selection.Select(of)
 	for _, v := range d.Shown {
 		if !o.Lists() {
-			d.Obstacles = append(d.Obstacles, obstaclesOf(v, len(o.Projects) > 1)...)
+			d.Obstacles = append(d.Obstacles, obstaclesOf(v, o.Forms(v.Project.Name), len(o.Projects) > 1)...)
 		}
 		if o.Status == "" || o.Status == reconcile.StatusNeedsAnswer {
 			d.Requests = append(d.Requests, v.Requests...)
 		}
 		d.addLimits(v)
+		if n := v.Counts.Held; n > 1 {
+			d.Held = append(d.Held, ProjectButton{o.Forms(v.Project.Name), "retry", n})
+		}
 	}
 	joined := view.Join(d.Shown)
 	if o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == reconcile.StatusNeedsAnswer) {
@@ -174,13 +180,11 @@ var listed = []struct {
 	status view.Status
 	rows   int
 }{
-	{reconcile.StatusNeedsAnswer, 100},
 	{reconcile.StatusRunning, 100},
 	{reconcile.StatusQueued, 10},
 	{reconcile.StatusBlocked, 5},
 	{reconcile.StatusWaiting, 10},
 	{reconcile.StatusSkipped, 5},
-	{view.StatusEnded, 10},
 }
 
 const pageRows = 100
@@ -193,6 +197,7 @@ type list struct {
 	Next     string // the address of further rows
 	Previous string
 	Several  bool // the page shows several projects
+	Known    map[string]bool
 }
 
 // tab is a choice of the list.
@@ -205,8 +210,9 @@ type tab struct {
 
 // addRows makes lists of the rows, and tabs that choose among them.
 func (d *overview) addRows(rows []view.Row) {
-	by := map[view.Status][]view.Row{}
+	by, known := map[view.Status][]view.Row{}, map[string]bool{}
 	for _, r := range rows {
+		known[r.Project+" "+r.Identifier] = true
 		by[r.Status] = append(by[r.Status], r)
 	}
 	first := tab{"At work", d.WithStatus(""), 0, d.Status == ""}
@@ -226,7 +232,7 @@ func (d *overview) addRows(rows []view.Row) {
 		}
 		from := min(d.From, len(rows))
 		until := min(from+pageRows, len(rows))
-		l := list{Status: d.Status, Rows: rows[from:until], More: len(rows) - until, Several: several}
+		l := list{Status: d.Status, Rows: rows[from:until], More: len(rows) - until, Several: several, Known: known}
 		if l.More > 0 {
 			l.Next = d.At(until)
 		}
@@ -242,7 +248,7 @@ func (d *overview) addRows(rows []view.Row) {
 	for _, kind := range listed {
 		if all := by[kind.status]; len(all) > 0 {
 			n := min(kind.rows, len(all))
-			l := list{Status: kind.status, Rows: all[:n], More: len(all) - n, Several: several}
+			l := list{Status: kind.status, Rows: all[:n], More: len(all) - n, Several: several, Known: known}
 			if l.More > 0 {
 				l.Next = d.WithStatus(kind.status)
 			}
@@ -331,21 +337,24 @@ func verdictOf(all []view.Overview, joined view.Joined) verdict {
 
 // obstacle is a notice about a project: what keeps it from starting runs, or what went wrong.
 type obstacle struct {
-	Class, Icon string
-	Project     string // empty with one project
-	Title, Text string
-	Hint        string
-	Code        string
-	Began, Ends string     // what was at At, and what is at Until
-	At, Until   *time.Time // nil where no time is known
+	Class, Icon   string
+	Project       string // empty with one project
+	Title, Text   string
+	Hint          string
+	Code          string
+	Began, Ends   string     // what was at At, and what is at Until
+	At, Until     *time.Time // nil where no time is known
+	ProjectButton            // what to do about it; without a verb where there is nothing to do but to wait
+	Alarm         bool       // it stops the whole project until a person acts
 }
 
 const noSchedule = "No schedule is active"
 
 // obstaclesOf are the notices of a project, the worst first.
-func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
+func obstaclesOf(v view.Overview, forms Forms, several bool) (list []obstacle) {
 	level := v.Verdict().Level
-	add := func(o obstacle) {
+	add := func(o obstacle, verb string) {
+		o.ProjectButton = ProjectButton{Forms: forms, Verb: verb}
 		if several {
 			o.Project = v.Project.Name
 		}
@@ -356,40 +365,46 @@ func obstaclesOf(v view.Overview, several bool) (list []obstacle) {
 	}
 	if e := v.Error; e != nil {
 		if e.Code != "no_state" { // see the template's empty state
-			add(obstacle{Class: "bad", Icon: "stop", Title: "The project can't be read", Text: e.Message, Hint: e.Hint, Code: e.Code})
+			add(obstacle{Class: "bad", Icon: "stop", Title: "The project can't be read", Text: e.Message, Hint: e.Hint, Code: e.Code}, "")
 		}
 		return list
 	}
 	if !v.Schedule {
-		add(unscheduled(v, several))
+		o := unscheduled(v, several)
+		o.Alarm = true
+		add(o, "refresh")
 	}
 	if v.ProjectBlock != nil {
-		add(blockOf(v))
+		o := blockOf(v)
+		o.Alarm = o.Class == "bad" && level != view.LevelOK
+		add(o, "unblock")
 	}
 	if p := v.LastPass; p != nil {
 		for _, e := range p.Errors {
 			if v.ProjectBlock == nil || v.ProjectBlock.Reason != e.Code {
-				add(obstacle{Class: "bad", Icon: "stop", Title: "The last pass failed", Text: e.Message, Hint: e.Hint, Code: e.Code, At: &p.StartedAt})
+				add(obstacle{
+					Class: "bad", Icon: "stop", Title: "The last pass failed", Text: e.Message, Hint: e.Hint, Code: e.Code, At: &p.StartedAt,
+				}, "refresh")
 			}
 		}
 	}
 	for _, h := range v.Hosts {
 		if !h.Usable() {
-			add(obstacle{Class: "warn", Icon: "alert", Title: h.Name + " gets no further runs", Text: h.Message})
+			add(obstacle{Class: "warn", Icon: "alert", Title: h.Name + " gets no further runs", Text: h.Message}, "unblock")
 		}
 	}
 	if b := v.Budget; b != nil && b.Reached {
 		add(obstacle{
 			Class: "warn", Icon: "clock", Title: "Nothing new starts: the budget of today is used up", Text: *b.Message,
-			Hint: "raise agent.budget_per_day, or start one issue with symphony run", Ends: "ends", Until: &b.Until,
-		})
+			Hint: "raise `agent.budget_per_day`, or start one issue with `symphony run`", Ends: "ends", Until: &b.Until,
+		}, "")
 	}
 	if v.LowUntil != nil {
 		const title = "Nothing new starts: less than a tenth of the tracker's allowance is left"
-		add(obstacle{Class: "warn", Icon: "clock", Title: title, Ends: "ends", Until: v.LowUntil})
+		add(obstacle{Class: "warn", Icon: "clock", Title: title, Ends: "ends", Until: v.LowUntil}, "")
 	}
 	if v.Paused {
-		add(obstacle{Class: "warn", Icon: "pause", Title: "Paused", Text: "Nothing new starts before you resume it."})
+		add(obstacle{Class: "warn", Icon: "pause", Title: "Paused", Text: "Nothing new starts before you resume it."}, "resume")
 	}
 	return list
 }
@@ -402,10 +417,10 @@ func unscheduled(v view.Overview, several bool) obstacle {
 	}
 	o := obstacle{
 		Class: "bad", Icon: "alert", Title: noSchedule, Text: "No new run starts, and nothing settles the runs that end.",
-		Hint: "install a schedule: " + command + " schedule install; or run one pass: " + command + " tick",
+		Hint: "install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
 	}
-	if v.LastPass != nil {
-		o.Began, o.At = "last pass", &v.LastPass.StartedAt
+	if o.At = v.LastScheduled(); o.At != nil {
+		o.Began = "its last pass was"
 	}
 	return o
 }
@@ -414,7 +429,7 @@ func unscheduled(v view.Overview, several bool) obstacle {
 func blockOf(v view.Overview) obstacle {
 	b := v.ProjectBlock
 	o := obstacle{
-		Class: "bad", Icon: "stop", Title: "Nothing new starts", Text: b.Message, Hint: words.Hint(b.Reason, ""), Code: b.Reason,
+		Class: "bad", Icon: "stop", Title: "Nothing new starts", Text: b.Message, Hint: words.MarkedHint(b.Reason, ""), Code: b.Reason,
 		Began: "began", At: &b.Since, Ends: "ends", Until: b.Until,
 	}
 	if reconcile.ClassOf(&reconcile.Error{Code: b.Reason}) == reconcile.ClassTracker {
@@ -434,6 +449,13 @@ func unstarted(v view.Overview) bool { return v.Error != nil && v.Error.Code == 
 
 // today is the last day of results.
 func today(r *view.Results) view.ResultDay { return r.Days[len(r.Days)-1] }
+
+// RowForm is what an operator can do about the issue of a row.
+func (f Forms) RowForm(r view.Row) IssueForm {
+	form := f.Issue(r.Identifier, r.Status, r.Claimed(), r.Undelivered())
+	form.HeldNext = r.HeldNext()
+	return form
+}
 
 // window is the length of a limit's window.
 func window(l view.LimitRow) string {

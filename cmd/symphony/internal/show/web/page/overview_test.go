@@ -21,7 +21,7 @@ func shop(name string) view.Overview {
 		return view.Row{Project: name, Status: status, IssueID: identifier, Identifier: identifier, Title: title, Text: text, At: &moment, Turn: 2, Tokens: 31_900}
 	}
 	ended := row(view.StatusEnded, "ABC-1", "Fix the footer", "succeeded")
-	ended.Detail = view.RunRow{RunID: "run-1", Outcome: new(reconcile.Succeeded)}
+	ended.Detail = view.RunRow{RunID: "run-1", Outcome: new(reconcile.Succeeded), EndedAt: &moment}
 	v := view.Overview{
 		Counts:      reconcile.Counts{Running: 2, NeedsAnswer: 1, Held: 1, Waiting: 1},
 		GeneratedAt: moment, Schedule: true, Project: view.ProjectRow{Name: name, WorkflowPath: "/srv/" + name + "/WORKFLOW.md", StateDir: "/state/" + name},
@@ -71,13 +71,62 @@ func TestOverview(t *testing.T) {
 	main := string(p.Main)
 	contains(t, main, "Needs you", "1 request to answer", "1 held", "2 running (1 needs an answer), 1 waiting", "next pass",
 		`id="needs"`, "wants to run a command", `action="/api/v1/requests/ABC-5.1/approve?project=web"`, "&lt;script&gt;alert(1)&lt;/script&gt;", "/api/v1/ABC-3/retry",
-		`id="issues"`, `href="/issues/web/ABC-6"`, "npm test", "ABC-7", "succeeded",
+		`id="issues"`, `href="/issues/web/ABC-6"`, "npm test", "ABC-7",
 		"Health", "cron, every 5m", "counts as dead after 15m", "1 of them with an error", "2 of 4 used", "5.57 USD of 20 USD", "/state/web", "doctor -v -w /srv/web/WORKFLOW.md",
 		"Remove symphony", "schedule remove -w /srv/web/WORKFLOW.md &amp;&amp; symphony projects remove /state/web --workspaces", "5 hours", "42 % used",
 		"Results", "Handed over today", "13", "13.00 USD", "8m 21s", "Tokens per day: 91.0M in 14 days", "succeeded 91")
 	test.Lacks(t, "the page", main, "\u202e", "\x1b", "<script>", "style=", "ZgotmplZ")
 	test.Equal(t, "the requests", p.Requests, 1)
 	test.Equal(t, "the title", p.Title, "Overview")
+	test.Lacks(t, "the list of what is at work", main, `id="row-web-ABC-5`, `id="row-web-ABC-3`, `id="row-web-ABC-1`) // they are above, or in the results
+}
+
+// A running issue has its cost and how long it runs, one that waits is paused or blocked by an issue, and several held ones are rows.
+func TestRows(t *testing.T) {
+	v := shop("web")
+	v.Paused, v.Counts.Held = true, 6
+	running := view.RunningRow{HeldNext: true, LastEventAt: &moment}
+	v.Rows = []view.Row{
+		{Project: "web", Status: reconcile.StatusRunning, Identifier: "R-1", At: &moment, Text: "held after this run; npm test", Tokens: 9, Cost: &view.Cost{Currency: "USD", Amount: 0.25}, Detail: running},
+		{Project: "web", Status: reconcile.StatusBlocked, Identifier: "B-1", Text: "it waits for R-1, X-9"},
+	}
+	for n := range 6 {
+		v.Rows = append(v.Rows, view.Row{Project: "web", Status: reconcile.StatusHeld, Identifier: fmt.Sprint("H-", n), Text: "2 runs failed", Detail: view.HeldRow{}})
+	}
+	main := string(Overview{Projects: []view.Overview{v}, MayAct: true}.Page().Main)
+	contains(t, main, `action="/api/v1/retry?project=web"`, "All 6 held issues", `class="card items folded"`, `<details id="why-web-H-0"><summary class="soft cut">2 runs failed`, "/api/v1/H-5/retry",
+		`>running</span> <span class="badge held">held after this run`, `<div class="soft now">npm test`, "0.25 USD", `data-relative="for"`, `>since 24 Feb 09:00 UTC`, "heard <time",
+		`>blocked</span>`, `it waits for <a href="/issues/web/R-1">R-1</a>, X-9 `)
+	v.Rows, v.Counts.Held = v.Rows[:3], 1
+	test.Lacks(t, "the page with one held issue", string(Overview{Projects: []view.Overview{v}, MayAct: true}.Page().Main), "folded", "/api/v1/retry?")
+}
+
+// A dead schedule and a blocked project are in the title, the icon, a strip and the news of every page; requests are news, too.
+func TestAlarms(t *testing.T) {
+	dead, blocked := shop("web"), shop("api")
+	dead.Schedule = false
+	blocked.ProjectBlock = &project.BlockedRow{Reason: "agent_auth", Message: "log in"}
+	all := []view.Overview{dead, blocked}
+	p := Page{Title: "ABC-1", Watch: NewWatch(all, nil, "/issues/web/ABC-1", true)}
+	contains(t, string(p.Document()), "<title>⚠ web: No schedule is active · ABC-1 · symphony", "%23e5484d", "%3E%21%3C", `id="alarm"`, "web: No schedule is active", "/api/v1/refresh?project=web",
+		`name="back" value="/issues/web/ABC-1"`, "Run a pass now", "api: Nothing new starts", "agent_auth", "/api/v1/unblock?project=api")
+	test.Equal(t, "the news", fmt.Sprint(p.Changes().News), "[{request-web-ABC-5.1 ABC-5 wants to run a command} {web: No schedule is active web: No schedule is active}"+
+		" {request-api-ABC-5.1 ABC-5 wants to run a command} {api: Nothing new starts api: Nothing new starts}]")
+	test.Equal(t, "the strip of the overview, whose notices have it", Overview{Projects: all}.Page().Strip(), "")
+	contains(t, string(Overview{Projects: all, Choice: Choice{Query: "ABC-7"}}.Page().Strip()), "No schedule", `href="/login"`)
+	calm := shop("web")
+	calm.ProjectBlock = &project.BlockedRow{Reason: "agent_quota", Until: &moment} // it ends by itself
+	calm.Paused = true
+	test.Equal(t, "the alarms of a used-up limit", len(NewWatch([]view.Overview{calm}, nil, "/", true).Alarms), 0)
+}
+
+// What is written about a schedule that is dead is about its passes, not about those that others ran.
+func TestDeadSchedule(t *testing.T) {
+	v := shop("web")
+	v.Schedule, v.LastPass.Trigger = false, "manual"
+	main := string(Overview{Projects: []view.Overview{v}, MayAct: true}.Page().Main)
+	contains(t, main, "No schedule is active", "<code>symphony schedule install</code><button", `aria-label="Copy symphony tick"`, "/api/v1/refresh?", "no schedule</span>", "it was cron; newest pass", "(manual)")
+	test.Lacks(t, "the page", main, "Its last pass", "every 5m", "counts as dead")
 }
 
 // What keeps a project from starting runs is a notice with the next step.
@@ -92,25 +141,25 @@ func TestObstacles(t *testing.T) {
 		change func(*view.Overview)
 		parts  []string
 	}{
-		"dead schedule": {func(v *view.Overview) { v.Schedule = false }, []string{`bad notice`, "No schedule is active", "nothing settles", "symphony schedule install"}},
+		"dead schedule": {func(v *view.Overview) { v.Schedule = false }, []string{`bad notice`, "No schedule is active", "nothing settles", "symphony schedule install", "/api/v1/refresh?", "Run a pass now"}},
 		"overdue":       {func(v *view.Overview) { v.GeneratedAt = moment.Add(7 * time.Minute) }, []string{"a pass is overdue", ", due <time"}},
 		"limit": {
 			blocked(project.BlockedRow{Reason: "agent_quota", Since: moment, Until: &moment}),
-			[]string{"notice warn", "the limit of codex is used up", "ends <time"},
+			[]string{"notice warn", "the limit of codex is used up", "ends <time", "/api/v1/unblock?"},
 		},
 		"tracker": {
 			blocked(project.BlockedRow{Reason: "tracker_unavailable", Message: "HTTP 503", NextTry: moment.Add(time.Minute)}),
-			[]string{"notice bad", "Nothing new starts: the tracker can", "next try <time", "HTTP 503", "tracker_unavailable"},
+			[]string{"notice bad", "Nothing new starts: the tracker can", "next try <time", "HTTP 503", "tracker_unavailable", "/api/v1/unblock?"},
 		},
 		"pass": {
 			func(v *view.Overview) {
 				v.LastPass.Errors = []reconcile.Error{{Code: "invalid_config", Message: "no key", Hint: "set it"}}
 			},
-			[]string{"The last pass failed", "no key", "set it", "invalid_config"},
+			[]string{"The last pass failed", "no key", "set it", "invalid_config", "/api/v1/refresh?"},
 		},
 		"budget": {func(v *view.Overview) { v.Budget.Reached, v.Budget.Message = true, new("used up") }, []string{"the budget of today is used up", "agent.budget_per_day"}},
 		"low":    {func(v *view.Overview) { v.LowUntil = &moment }, []string{"less than a tenth of the tracker"}},
-		"paused": {func(v *view.Overview) { v.Paused = true }, []string{"Paused", "resume", "/api/v1/resume?project=web"}},
+		"paused": {func(v *view.Overview) { v.Paused = true }, []string{"Paused", "before you resume it", "/api/v1/resume?project=web", `id="needs"`}},
 		"unreadable": {
 			unread(reconcile.Error{Code: "state_io", Message: "disk", Hint: "look"}),
 			[]string{"1 unreadable project", "can&#39;t be read", "disk", "look", "state_io"},
@@ -167,8 +216,8 @@ func TestChoice(t *testing.T) {
 	}
 	rows := func(query string) int { return strings.Count(page(query), `<tr id="row-`) }
 	for query, want := range map[string]int{
-		"": 9, "status=skipped": 100, "status=skipped&from=450": 50, "status=held": 1, "q=UPGRADE": 1, "q=many&status=skipped": 100,
-		"q=none": 0, "status=bad&from=-1": 9, "status=skipped&from=999999": 0,
+		"": 7, "status=skipped": 100, "status=skipped&from=450": 50, "status=held": 1, "q=UPGRADE": 1, "q=many&status=skipped": 100,
+		"q=none": 0, "status=bad&from=-1": 7, "status=skipped&from=999999": 0,
 	} {
 		test.Equal(t, fmt.Sprint(query), rows(query), want)
 	}

@@ -64,11 +64,15 @@ type Page struct {
 	Path  string // of the page, with its query
 	Theme string // light or dark; empty for that of the reader's system
 	Live  bool   // it changes while it is open
+	Watch *Watch // nil for a page that shows nothing of the projects
 }
 
 // Heading is what the tab of a browser shows.
 func (p Page) Heading() string {
 	heading := text.Visible(p.Title) + " · symphony"
+	if p.alarmed() {
+		heading = "⚠ " + text.Visible(p.Watch.Alarms[0].Brief()) + " · " + heading
+	}
 	if p.Requests > 0 {
 		return fmt.Sprintf("(%d) %s", p.Requests, heading)
 	}
@@ -90,10 +94,18 @@ type Changes struct {
 	Title   string       `json:"title"`
 	Icon    template.URL `json:"icon"`
 	Main    string       `json:"main"`
+	Alarm   string       `json:"alarm"`
+	News    []News       `json:"news"`
 }
 
 // Changes returns the present values.
-func (p Page) Changes() Changes { return Changes{p.Version(), p.Heading(), p.Icon(), string(p.Main)} }
+func (p Page) Changes() Changes {
+	c := Changes{Version: p.Version(), Title: p.Heading(), Icon: p.Icon(), Main: string(p.Main), Alarm: string(p.Strip()), News: []News{}}
+	if p.Watch != nil {
+		c.News = p.Watch.News
+	}
+	return c
+}
 
 // Document is the page as HTML.
 func (p Page) Document() []byte { return draw("layout.html", p) }

@@ -29,4 +29,13 @@
     e.preventDefault();
     keys[key]();
   });
+
+  document.addEventListener("click", (e) => {
+    const button = e.target.closest("button.copy");
+    if (!button) return;
+    const code = button.previousElementSibling;
+    const done = () => (button.classList.add("done"), setTimeout(() => button.classList.remove("done"), 2000));
+    const select = () => getSelection().selectAllChildren(code); // over plain HTTP a page cannot write to the clipboard
+    navigator.clipboard ? navigator.clipboard.writeText(code.textContent).then(done, select) : select();
+  });
 }

@@ -2,7 +2,7 @@
 // left alone while a reader uses it, and details stay open.
 "use strict";
 {
-  const [lost, main, live] = ["lost", "main", "live"].map((id) => document.getElementById(id));
+  const [lost, main, live, alarm, notify] = ["lost", "main", "live", "alarm", "notify"].map((id) => document.getElementById(id));
   let stream, timer;
   let delay = 1000;
   const later = (then, ms) => {
@@ -47,15 +47,35 @@
       beforeAttributeUpdated: (name, e) => name !== "open" || e.nodeName !== "DETAILS",
     };
     Idiomorph.morph(main, page.main, { morphStyle: "innerHTML", callbacks });
+    Idiomorph.morph(alarm, page.alarm, { morphStyle: "innerHTML", callbacks });
     tell();
+    announce(page.news);
   };
+
+  // Notifications need the reader's click, here and in the browser. What was there when the page was opened is not announced.
+  let announced;
+  const announce = (news) => {
+    for (const { id, text } of announced && notify.checked ? news.filter((n) => !announced.has(n.id)) : []) {
+      const shown = new Notification("symphony", { body: text, tag: id }); // several tabs: one notification
+      shown.onclick = () => window.focus();
+    }
+    announced = new Set(news.map((n) => n.id));
+  };
+  if ("Notification" in window && window.isSecureContext) {
+    document.getElementById("notify-choice").hidden = false;
+    notify.checked = Notification.permission === "granted" && localStorage.getItem("notify") === "on";
+    notify.onchange = async () => {
+      if (notify.checked && (await Notification.requestPermission()) !== "granted") notify.checked = false;
+      localStorage.setItem("notify", notify.checked ? "on" : "off");
+    };
+  }
 
   const tell = () => {
     for (const e of document.querySelectorAll("time[data-relative]")) {
       const seconds = (Date.now() - new Date(e.dateTime)) / 1000;
       const [unit, size] = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]].find(([, n]) => Math.abs(seconds) >= n) ?? ["s", 1];
       const span = Math.floor(Math.abs(seconds) / size) + " " + unit;
-      const text = seconds < 0 ? "in " + span : span + " ago";
+      const text = e.dataset.relative === "for" ? span : seconds < 0 ? "in " + span : span + " ago";
       if (e.textContent !== text) e.textContent = text;
       e.title ||= new Date(e.dateTime).toLocaleString();
     }
