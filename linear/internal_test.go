@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/parser"
+
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/linear/internal/graphql"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
 
@@ -41,7 +43,7 @@ func FuzzAskForIDs(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, query string) {
 		doc, err := parseOperation(query)
-		if err != nil || doc.Operations[0].Type != "mutation" {
+		if err != nil || doc.Operations[0].Operation != ast.Mutation {
 			t.Skip()
 		}
 		in := input{query: query, doc: doc}
@@ -49,7 +51,7 @@ func FuzzAskForIDs(f *testing.F) {
 		if len(asked) == 0 && more != query {
 			t.Errorf("%q became %q", query, more)
 		}
-		again, err := graphql.Parse(more, 2*maxTokens)
+		again, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: more}, 2*maxTokens)
 		if err != nil {
 			t.Fatalf("%q became %q: %v", query, more, err)
 		}

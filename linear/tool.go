@@ -11,11 +11,14 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/parser"
 
 	"github.com/symphony-cron/symphony/internal/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
-	"github.com/symphony-cron/symphony/linear/internal/graphql"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -88,9 +91,9 @@ func summary(args json.RawMessage) string {
 	}
 	op, fields := in.doc.Operations[0], strings.Join(in.rootFields(), ", ")
 	if op.Name == "" {
-		return op.Type + " " + fields
+		return string(op.Operation) + " " + fields
 	}
-	return op.Type + " " + op.Name + " (" + fields + ")"
+	return string(op.Operation) + " " + op.Name + " (" + fields + ")"
 }
 
 // describes reports whether the call may change the description of issue.
@@ -158,15 +161,36 @@ func (c *Client) execute(ctx context.Context, query string, variables json.RawMe
 type input struct {
 	query     string
 	variables json.RawMessage // an object, or nil
-	doc       graphql.Document
+	doc       *ast.QueryDocument
 }
 
-func (in input) mutates() bool { return in.doc.Operations[0].Type == "mutation" }
-
-func (in input) fields() []graphql.Selection { return in.doc.Fields(in.doc.Operations[0].Selections) }
+func (in input) mutates() bool { return in.doc.Operations[0].Operation == ast.Mutation }
 
 func (in input) rootFields() []string {
-	return text.Map(in.fields(), func(f graphql.Selection) string { return f.Name })
+	return text.Map(in.fields(in.doc.Operations[0].SelectionSet), func(f *ast.Field) string { return f.Name })
+}
+
+// fields lists the fields of a selection set, those of fragments included. Each fragment is included once, even if it contains itself.
+func (in input) fields(set ast.SelectionSet) (fields []*ast.Field) {
+	entered := map[string]bool{}
+	var collect func(ast.SelectionSet)
+	collect = func(set ast.SelectionSet) {
+		for _, s := range set {
+			switch s := s.(type) {
+			case *ast.Field:
+				fields = append(fields, s)
+			case *ast.InlineFragment:
+				collect(s.SelectionSet)
+			case *ast.FragmentSpread:
+				if f := in.doc.Fragments.ForName(s.Name); f != nil && !entered[s.Name] {
+					entered[s.Name] = true
+					collect(f.SelectionSet)
+				}
+			}
+		}
+	}
+	collect(set)
+	return fields
 }
 
 // readInput parses and checks the agent's arguments. The error is for the agent.
@@ -212,14 +236,14 @@ func readObject(args json.RawMessage) (query string, variables json.RawMessage, 
 }
 
 // parseOperation accepts a document with exactly one query or mutation.
-func parseOperation(query string) (doc graphql.Document, err error) {
+func parseOperation(query string) (doc *ast.QueryDocument, err error) {
 	if strings.TrimSpace(query) == "" {
 		return doc, errors.New("query must not be empty")
 	}
 	if len(query) > maxQuery {
 		return doc, fmt.Errorf("query is longer than %d bytes", maxQuery)
 	}
-	if doc, err = graphql.Parse(query, maxTokens); err != nil {
+	if doc, err = parser.ParseQueryWithTokenLimit(&ast.Source{Input: query}, maxTokens); err != nil {
 		return doc, fmt.Errorf("query is not valid GraphQL: %w", err)
 	}
 	switch n := len(doc.Operations); {
@@ -228,7 +252,7 @@ func parseOperation(query string) (doc graphql.Document, err error) {
 	case n > 1:
 		return doc, fmt.Errorf("query contains %d operations: send one per call", n)
 	}
-	if op := doc.Operations[0].Type; op == "subscription" {
+	if doc.Operations[0].Operation == ast.Subscription {
 		return doc, errors.New("subscription operations are not supported: use a query or a mutation")
 	}
 	return doc, nil
@@ -251,17 +275,49 @@ const idsAlias = "symphonyCreated"
 // askForIDs adds to a mutation the selection of the ids that it creates. asked maps the keys of the answer that will contain them
 // to the kind of entity. Nothing is added to a field in which the agent uses the alias itself.
 func askForIDs(in input) (query string, asked map[string]string) {
-	used := func(s graphql.Selection) bool { return s.Alias == idsAlias || s.Name == idsAlias }
-	fields := slices.DeleteFunc(in.fields(), func(f graphql.Selection) bool {
-		return f.Body == 0 || creators[f.Name] == "" || slices.ContainsFunc(in.doc.Fields(f.Selections), used)
-	})
-	slices.SortFunc(fields, func(a, b graphql.Selection) int { return b.Body - a.Body }) // from the end, because insertions shift what follows
+	used := func(s *ast.Field) bool { return s.Alias == idsAlias || s.Name == idsAlias }
 	query, asked = in.query, map[string]string{}
-	for _, f := range fields {
-		query = query[:f.Body] + " " + idsAlias + ": " + creators[f.Name] + " { id }" + query[f.Body:]
-		asked[f.Alias] = strings.TrimSuffix(creators[f.Name], "s")
+	insertions := map[int]string{}
+	for _, f := range in.fields(in.doc.Operations[0].SelectionSet) {
+		at := placeIn(query, f.SelectionSet)
+		if at > 0 && creators[f.Name] != "" && !slices.ContainsFunc(in.fields(f.SelectionSet), used) {
+			insertions[at] = " " + idsAlias + ": " + creators[f.Name] + " { id } "
+			asked[f.Alias] = strings.TrimSuffix(creators[f.Name], "s")
+		}
+	}
+	for _, at := range slices.Backward(slices.Sorted(maps.Keys(insertions))) { // insertions shift what follows
+		query = query[:at] + insertions[at] + query[at:]
 	}
 	return query, asked
+}
+
+// placeIn returns the offset in query at which a selection set can have one field more; 0 if there is none.
+func placeIn(query string, set ast.SelectionSet) int {
+	for _, s := range set {
+		switch s := s.(type) {
+		case *ast.Field:
+			return offset(query, s.Position, s.Alias)
+		case *ast.InlineFragment:
+			return placeIn(query, s.SelectionSet)
+		case *ast.FragmentSpread: // its position is that of the name, which its directives follow
+			if at := offset(query, s.Position, s.Name); at > 0 && len(s.Directives) == 0 {
+				return at + len(s.Name)
+			}
+		}
+	}
+	return 0
+}
+
+// offset converts a position, which counts runes, to bytes. It returns 0 if the word is not there, because the parser counted differently.
+func offset(query string, p *ast.Position, word string) (at int) {
+	for range p.Start {
+		_, size := utf8.DecodeRuneInString(query[at:])
+		at += size
+	}
+	if !strings.HasPrefix(query[at:], word) {
+		return 0
+	}
+	return at
 }
 
 // withoutData returns the errors of an answer that has no data.
