@@ -31,6 +31,7 @@ package linear
 
 import (
 	"context"
+	"embed"
 	"net/http"
 	"strings"
 	"sync"
@@ -55,6 +56,12 @@ var service = transport.Service{
 	Endless:       "linear_missing_end_cursor", Narrow: "narrow tracker.active_states or move old issues out of the project",
 	Limited: "Linear's allowance is used up", Separate: "key",
 }
+
+//go:embed query
+var queries embed.FS
+
+// document is a request with the fragments that it uses, as the folder query has them.
+func document(names ...string) string { return transport.Document(queries, names...) }
 
 // Options configure a Client.
 type Options struct {
@@ -106,12 +113,12 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 
 // connect returns a client without a project.
 func connect(o Options) (c *Client, err error) {
-	c = &Client{fields: issueFields + relationFields}
+	c = &Client{fields: document("issue_fields", "relation_fields")}
 	if c.Client, err = service.Connect(o.Options, c.readBudget); err != nil {
 		return nil, err
 	}
 	if o.Assignee {
-		c.fields = strings.Replace(c.fields, "{\n", "{\n  ...AssigneeFields\n", 1) + assigneeFields
+		c.fields = strings.Replace(c.fields, "{\n", "{\n  ...AssigneeFields\n", 1) + document("assignee")
 	}
 	if !strings.HasPrefix(c.Key, "lin_oauth_") { // Linear refuses personal keys with "Bearer", and OAuth tokens without it
 		c.Authorization = c.Key

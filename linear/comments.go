@@ -3,7 +3,6 @@ package linear
 import (
 	"cmp"
 	"context"
-	_ "embed" // the queries
 	"errors"
 	"strings"
 	"time"
@@ -11,17 +10,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
-)
-
-var (
-	//go:embed query/comment_fields.graphql
-	commentFields string
-	//go:embed query/comments.graphql
-	commentsQuery string
-	//go:embed query/comment_create.graphql
-	commentCreateQuery string
-	//go:embed query/comment_update.graphql
-	commentUpdateQuery string
 )
 
 const (
@@ -56,7 +44,7 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 			Issue struct {
 				Comments list[wireComment] `json:"comments"`
 			} `json:"issue"`
-		}](ctx, c, commentsQuery+commentFields, vars)
+		}](ctx, c, document("comments", "comment_fields"), vars)
 		switch {
 		case errors.Is(err, reconcile.ErrGone):
 			return page, c.missing(issueID)
@@ -100,7 +88,7 @@ func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comm
 		Create struct {
 			Comment wireComment `json:"comment"`
 		} `json:"commentCreate"`
-	}](ctx, c, commentCreateQuery+commentFields, map[string]any{"issueId": issueID, "body": body})
+	}](ctx, c, document("comment_create", "comment_fields"), map[string]any{"issueId": issueID, "body": body})
 	if err != nil {
 		return reconcile.Comment{}, err
 	}
@@ -114,7 +102,7 @@ func (c *Client) Edit(ctx context.Context, _, commentID, body string) (string, e
 			Success bool        `json:"success"`
 			Comment wireComment `json:"comment"`
 		} `json:"commentUpdate"`
-	}](ctx, c, commentUpdateQuery+commentFields, map[string]any{"id": commentID, "body": body})
+	}](ctx, c, document("comment_update", "comment_fields"), map[string]any{"id": commentID, "body": body})
 	switch {
 	case err != nil:
 		return "", err

@@ -154,13 +154,15 @@ func integer(raw json.RawMessage) *int {
 
 // labels returns the names of all labels, in lower case; none if the record's labels have a wrong type.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
-	all, err := innerPages(ctx, c, w, "labels", moreLabelsQuery, func(w *wireIssue) list[wireName] { return text.OrEmpty(w.Labels.value) })
+	all, err := innerPages(ctx, c, w, "labels", document("more_labels"), func(w *wireIssue) list[wireName] {
+		return text.OrEmpty(w.Labels.value)
+	})
 	return text.Unique(text.Map(all, func(n wireName) string { return strings.ToLower(n.Name) })), err
 }
 
 // blockers returns the issues that block this one.
 func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.BlockerRef, error) {
-	query := moreRelationsQuery + relationFields
+	query := document("more_relations", "relation_fields")
 	all, err := innerPages(ctx, c, w, "relations", query, func(w *wireIssue) list[wireRelation] { return text.OrEmpty(w.Relations.value) })
 	blocking := text.Filter(all, func(n wireRelation) bool { return strings.EqualFold(strings.TrimSpace(n.Type), "blocks") })
 	return text.Map(blocking, func(n wireRelation) reconcile.BlockerRef {

@@ -3,7 +3,6 @@ package linear
 import (
 	"cmp"
 	"context"
-	_ "embed" // the queries
 	"errors"
 	"fmt"
 	"slices"
@@ -21,30 +20,6 @@ const (
 	// commentBatch is how many issues are asked for their last comments at once, the most that Linear returns in a page.
 	commentBatch = 250
 	innerPage    = 100 // labels or relations in a further page of one issue
-)
-
-// The requests. The fragments that a request uses are appended to it.
-var (
-	//go:embed query/issue_fields.graphql
-	issueFields string
-	//go:embed query/relation_fields.graphql
-	relationFields string
-	//go:embed query/candidates.graphql
-	candidatesQuery string
-	//go:embed query/assignee.graphql
-	assigneeFields string
-	//go:embed query/by_ids.graphql
-	byIDsQuery string
-	//go:embed query/archived.graphql
-	archivedQuery string
-	//go:embed query/last_comments.graphql
-	lastCommentsQuery string
-	//go:embed query/by_identifier.graphql
-	byIdentifierQuery string
-	//go:embed query/more_labels.graphql
-	moreLabelsQuery string
-	//go:embed query/more_relations.graphql
-	moreRelationsQuery string
 )
 
 // Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. Without states no request is made.
@@ -72,7 +47,7 @@ func (c *Client) candidates(ctx context.Context, slug string, states []string) (
 	vars := map[string]any{"projectSlug": slug, "stateNames": states, "first": pageSize}
 	issues = []reconcile.Issue{}
 	seen := map[string]bool{} // an issue that changes between two requests may be on both pages
-	err = c.eachIssue(ctx, "candidates", candidatesQuery+c.fields, vars, func(w *wireIssue) error {
+	err = c.eachIssue(ctx, "candidates", document("candidates")+c.fields, vars, func(w *wireIssue) error {
 		found = true
 		issue, err := c.issue(ctx, w)
 		if m := (*malformed)(nil); errors.As(err, &m) {
@@ -95,10 +70,10 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	ids = text.Unique(ids)
 	found := make(map[string]reconcile.Issue, len(ids))
 	for some := range slices.Chunk(ids, batch) {
-		err := c.read(ctx, byIDsQuery, some, found, false)
+		err := c.read(ctx, document("by_ids"), some, found, false)
 		missing := slices.DeleteFunc(slices.Clone(some), func(id string) bool { _, has := found[id]; return has })
 		if err == nil && len(missing) > 0 {
-			err = optional(c.read(ctx, archivedQuery, missing, found, true))
+			err = optional(c.read(ctx, document("archived"), missing, found, true))
 		}
 		if err != nil {
 			return nil, err
@@ -139,7 +114,7 @@ func (c *Client) read(ctx context.Context, query string, ids []string, found map
 // lastComments adds the times of the last comments to issues.
 func (c *Client) lastComments(ctx context.Context, ids []string, found map[string]reconcile.Issue) error {
 	vars := map[string]any{"ids": ids, "first": commentBatch}
-	return c.eachIssue(ctx, "last comments", lastCommentsQuery, vars, func(w *wireIssue) error {
+	return c.eachIssue(ctx, "last comments", document("last_comments"), vars, func(w *wireIssue) error {
 		issue, known := found[text.OrEmpty(w.ID.value)]
 		for _, n := range text.OrEmpty(w.Comments.value).Nodes {
 			issue.LastCommentAt = text.Time(text.OrEmpty(n.CreatedAt))
@@ -167,7 +142,7 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 		Issue struct {
 			ID string `json:"id"`
 		} `json:"issue"`
-	}](ctx, c, byIdentifierQuery, map[string]any{"id": identifier})
+	}](ctx, c, document("by_identifier"), map[string]any{"id": identifier})
 	if err != nil && !errors.Is(err, reconcile.ErrGone) {
 		return nil, err
 	}

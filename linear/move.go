@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	_ "embed" // the queries
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,15 +12,6 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-)
-
-var (
-	//go:embed query/state.graphql
-	stateQuery string
-	//go:embed query/issue_update.graphql
-	issueUpdateQuery string
-	//go:embed query/state_names.graphql
-	stateNamesQuery string
 )
 
 // wireState is a state with the id by which a mutation names it.
@@ -43,7 +33,7 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 				States list[wireState] `json:"states"` // the first ones, also for the message
 			} `json:"team"`
 		} `json:"issue"`
-	}](ctx, c, stateQuery, map[string]any{"id": issueID, "name": strings.TrimSpace(state)})
+	}](ctx, c, document("state"), map[string]any{"id": issueID, "name": strings.TrimSpace(state)})
 	switch {
 	case errors.Is(err, reconcile.ErrGone):
 		return c.missing(issueID)
@@ -64,7 +54,7 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 		Update struct {
 			Success bool `json:"success"`
 		} `json:"issueUpdate"`
-	}](ctx, c, issueUpdateQuery, map[string]any{"id": issueID, "stateId": to.ID})
+	}](ctx, c, document("issue_update"), map[string]any{"id": issueID, "stateId": to.ID})
 	if err == nil && !done.Update.Success {
 		err = c.Fail("linear_unknown_payload", "Linear did not move the issue")
 	}
@@ -96,7 +86,7 @@ func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.Raw
 	}
 	data, err := ask[struct {
 		States list[wireState] `json:"workflowStates"`
-	}](ctx, t.client, stateNamesQuery, map[string]any{"ids": ids})
+	}](ctx, t.client, document("state_names"), map[string]any{"ids": ids})
 	if err != nil {
 		return nil, err
 	}

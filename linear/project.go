@@ -3,7 +3,6 @@ package linear
 import (
 	"cmp"
 	"context"
-	_ "embed" // the queries
 	"fmt"
 	"net/url"
 	"slices"
@@ -12,13 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
-)
-
-var (
-	//go:embed query/projects.graphql
-	projectsQuery string
-	//go:embed query/project.graphql
-	projectQuery string
 )
 
 const (
@@ -70,7 +62,7 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 		data, err := ask[struct {
 			Viewer   wireUser                       `json:"viewer"`
 			Projects list[reconcile.TrackerProject] `json:"projects"`
-		}](ctx, c, projectsQuery, vars)
+		}](ctx, c, document("projects"), vars)
 		if err != nil {
 			return page, err
 		}
@@ -92,7 +84,7 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 // ids; its hint lists similar ones.
 func (c *Client) project(ctx context.Context, slugs []string, withStates bool, names reconcile.TrackerNames) (*wireProject, error) {
 	states, labels := text.Unique(names.States), text.Unique(names.Labels)
-	data, err := ask[wireProject](ctx, c, projectQuery, map[string]any{
+	data, err := ask[wireProject](ctx, c, document("project"), map[string]any{
 		"slugs":      slugs,
 		"withStates": withStates, "states": anyOf(states),
 		"withLabels": len(labels) > 0, "labels": anyOf(labels),

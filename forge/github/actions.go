@@ -58,7 +58,6 @@ func (h hub) download(ctx context.Context, a transport.Answer, to io.Writer) err
 	return err
 }
 
-// rerun implements reconcile.Forge.
 func (h hub) rerun(ctx context.Context, run int64) error {
 	_, err := h.do(ctx, runActions, http.MethodPost, fmt.Sprintf("/actions/runs/%d/rerun-failed-jobs", run), nil)
 	if err != nil && strings.Contains(err.Error(), "already running") {

@@ -116,7 +116,6 @@ func (h hub) gone(right, message string) error {
 	return h.explain(&reconcile.Error{Code: "forge_graphql_errors", Message: h.Scrub(message), Err: reconcile.ErrGone}, right)
 }
 
-// number implements reconcile.Forge.
 func (h hub) number(address string) int {
 	path, digits, _ := strings.Cut(address, "/pull/")
 	n, err := strconv.Atoi(digits)

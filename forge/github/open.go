@@ -58,7 +58,7 @@ func send[T any](ctx context.Context, h hub, method, path string, body any) (v T
 
 // find returns the open pull request of a branch, or else the newest that was merged or closed when the branch was at the commit.
 func (h hub) find(ctx context.Context, branch, commit string) (found string, err error) {
-	fields, err := h.query(ctx, writePulls, branchQuery, map[string]any{"branch": branch})
+	fields, err := h.query(ctx, writePulls, document("branch"), map[string]any{"branch": branch})
 	if err != nil {
 		return "", err
 	}
@@ -81,9 +81,8 @@ func (h hub) find(ctx context.Context, branch, commit string) (found string, err
 	return found, err
 }
 
-// comment implements reconcile.Forge.
 func (h hub) comment(ctx context.Context, number int, marker, body string) error {
-	fields, err := h.query(ctx, writePulls, commentsQuery, map[string]any{"number": number})
+	fields, err := h.query(ctx, writePulls, document("comments"), map[string]any{"number": number})
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package github
 import (
 	"cmp"
 	"context"
-	_ "embed" // the queries
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,19 +21,11 @@ const (
 	maxAddress = 2048 // bytes of the address of a check
 )
 
-// The queries. The fragments that a query uses are appended to it.
-var (
-	//go:embed query/pull.graphql
-	pullFields string
-	//go:embed query/checks.graphql
-	checkFields string
-	//go:embed query/commit.graphql
-	commitQuery string
-	//go:embed query/branch.graphql
-	branchQuery string
-	//go:embed query/comments.graphql
-	commentsQuery string
-)
+//go:embed query
+var queries embed.FS
+
+// document is a request with the fragments that it uses, as the folder query has them.
+func document(names ...string) string { return transport.Document(queries, names...) }
 
 // commit is a commit with its checks.
 type commit struct {
@@ -105,7 +97,6 @@ func (c *check) value() reconcile.Check {
 	return c.Check
 }
 
-// read implements reconcile.Forge.
 func (h hub) read(ctx context.Context, numbers []int) (map[int]reconcile.Pull, error) {
 	found := make(map[int]reconcile.Pull, len(numbers))
 	for part := range slices.Chunk(numbers, batch) {
@@ -124,7 +115,7 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 		fmt.Fprintf(&body, "    p%d: pullRequest(number: %d) { ...Pull }\n", n, n)
 	}
 	fields, err := h.query(ctx, readPulls, "query SymphonyPulls($owner: String!, $name: String!, $reviews: Int!) {\n"+
-		"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n"+body.String()+"  }\n}\n"+pullFields+checkFields,
+		"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n"+body.String()+"  }\n}\n"+document("pull", "checks"),
 		map[string]any{"reviews": reviews})
 	e, _ := errors.AsType[*reconcile.Error](err)
 	switch half := len(numbers) / 2; {
@@ -187,7 +178,6 @@ func (r review) value() reconcile.Review {
 	return v
 }
 
-// readChecks implements reconcile.Forge.
 func (h hub) readChecks(ctx context.Context, ref string) (reconcile.Checks, error) {
 	c, err := h.readCommit(ctx, ref, nil)
 	if err != nil {
@@ -203,7 +193,7 @@ func (h hub) readCommit(ctx context.Context, ref string, after any) (*commit, er
 	if !commitID().MatchString(ref) {
 		ref = "refs/heads/" + ref
 	}
-	fields, err := h.query(ctx, readPulls, commitQuery+checkFields, map[string]any{"ref": ref, "after": after})
+	fields, err := h.query(ctx, readPulls, document("commit", "checks"), map[string]any{"ref": ref, "after": after})
 	if err != nil {
 		return nil, err
 	}

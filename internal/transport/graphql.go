@@ -2,11 +2,24 @@ package transport
 
 import (
 	"cmp"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 )
+
+// Document returns files of the folder query of an adapter, one after the other: a request, and the fragments that it uses.
+func Document(queries embed.FS, names ...string) (document string) {
+	for _, name := range names {
+		data, err := queries.ReadFile("query/" + name + ".graphql")
+		if err != nil {
+			panic(err) // a name in the code is wrong
+		}
+		document += string(data)
+	}
+	return document
+}
 
 // GraphQLError is one of the errors in an answer.
 type GraphQLError struct {

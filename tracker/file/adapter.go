@@ -92,7 +92,6 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 // patience is how long ByIDs looks for an issue that is missing, pause the time between two looks or attempts.
 var patience, pause = 200 * time.Millisecond, 20 * time.Millisecond
 
-// ByIDs implements reconcile.Tracker.
 func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" })
 	if len(ids) == 0 {

@@ -26,6 +26,7 @@ package github
 import (
 	"cmp"
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"net/url"
@@ -59,6 +60,12 @@ var service = transport.Service{
 	Endless:       "github_unknown_payload", Narrow: "close or move old ones",
 	Limited: "GitHub accepts no more requests of this account", Separate: "account",
 }
+
+//go:embed query
+var queries embed.FS
+
+// document is a request with the fragments that it uses, as the folder query has them.
+func document(names ...string) string { return transport.Document(queries, names...) }
 
 // Options configure a Client.
 type Options struct {
@@ -168,7 +175,7 @@ func queryIssues[T any](ctx context.Context, c *requests, build func() (query st
 	for {
 		query, vars := build()
 		data, missing, err := graphQL[T](ctx, c, query, vars)
-		if errors.Is(err, githubapi.ErrUnknownField) && !strings.Contains(query, issueFieldsPlain) {
+		if errors.Is(err, githubapi.ErrUnknownField) && !strings.Contains(query, document("issue_fields_plain")) {
 			c.mu.Lock()
 			c.plain = true
 			c.mu.Unlock()
@@ -183,8 +190,8 @@ func queryIssues[T any](ctx context.Context, c *requests, build func() (query st
 func (c *requests) issueFields() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.plain {
-		return issueFieldsPlain
+	if c.plain { // it does not know dependencies between issues
+		return document("issue_fields_plain")
 	}
-	return issueFields
+	return document("issue_fields")
 }

@@ -87,7 +87,6 @@ type label struct {
 	Name string `json:"name"`
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (l *label) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &l.Name) == nil {
 		return nil

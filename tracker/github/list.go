@@ -109,7 +109,7 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 				Name   string                 `json:"nameWithOwner"`
 				Issues nodes[json.RawMessage] `json:"issues"`
 			} `json:"repository"`
-		}](ctx, c.requests, func() (string, map[string]any) { return issuesQuery + c.issueFields(), vars })
+		}](ctx, c.requests, func() (string, map[string]any) { return document("issues") + c.issueFields(), vars })
 		switch {
 		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Repository == nil:
 			return page, c.noRepository(repo, "")

@@ -49,9 +49,8 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 		return err
 	}
 	for _, next := range changes {
-		var e *reconcile.Error
 		_, err := c.Do(ctx, next.method, next.path, nil, next.body)
-		if errors.As(err, &e) && e.Status == http.StatusNotFound { // the issue was there: GitHub hides what the token may not change
+		if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Status == http.StatusNotFound { // the issue was there: GitHub hides what the token may not change
 			e.Hint, e.Err = c.CheckKey, nil
 		}
 		if err != nil {

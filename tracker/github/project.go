@@ -62,7 +62,7 @@ func (c *Client) noBoard() error {
 
 // board reads the issues on the project's board that belong to the repositories of the workflow.
 func (c *Client) board(ctx context.Context) (records []record, me string, err error) {
-	query, vars := c.forBoard(boardQuery)
+	query, vars := c.forBoard(document("board"))
 	vars["field"] = c.o.StatusField
 	seen := map[ref]bool{} // an item that moves between two requests is on both pages
 	err = transport.Pages(c.api, "items of the project", vars, func() (page nodes[json.RawMessage], err error) {
@@ -73,7 +73,7 @@ func (c *Client) board(ctx context.Context) (records []record, me string, err er
 					Items nodes[json.RawMessage] `json:"items"`
 				} `json:"projectV2"`
 			} `json:"owner"`
-		}](ctx, c.requests, func() (string, map[string]any) { return query + c.issueFields() + columnFields, vars })
+		}](ctx, c.requests, func() (string, map[string]any) { return query + c.issueFields() + document("column"), vars })
 		switch {
 		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Owner.Project == nil:
 			return page, c.noBoard()
@@ -176,7 +176,7 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 				Labels    nodes[json.RawMessage] `json:"labels"`
 				Users     nodes[account]         `json:"assignableUsers"`
 			} `json:"repository"`
-		}](ctx, c.requests, repositoryQuery, vars)
+		}](ctx, c.requests, document("repository"), vars)
 		switch {
 		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Repository == nil:
 			return page, c.noRepository(repo, "")
@@ -224,7 +224,7 @@ func (f boardField) names() []string {
 
 // statusField reads the project with the field of its columns.
 func (c *Client) statusField(ctx context.Context, project *reconcile.TrackerProject) (field boardField, err error) {
-	query, vars := c.forBoard(projectQuery)
+	query, vars := c.forBoard(document("project"))
 	data, _, err := graphQL[struct {
 		Owner struct {
 			Project *struct {

@@ -3,7 +3,6 @@ package github
 import (
 	"cmp"
 	"context"
-	_ "embed" // the queries
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -15,27 +14,6 @@ import (
 
 // batch is how many issues one request reads by their numbers.
 const batch = 50
-
-// The requests. The fragments that a request uses are appended to it.
-var (
-	//go:embed query/issue_fields.graphql
-	issueFields string
-	// issueFieldsPlain is for servers that do not know dependencies between issues.
-	//go:embed query/issue_fields_plain.graphql
-	issueFieldsPlain string
-	//go:embed query/pull_fields.graphql
-	pullFields string
-	//go:embed query/column.graphql
-	columnFields string
-	//go:embed query/issues.graphql
-	issuesQuery string
-	//go:embed query/board.graphql
-	boardQuery string
-	//go:embed query/repository.graphql
-	repositoryQuery string
-	//go:embed query/project.graphql
-	projectQuery string
-)
 
 // ByIDs implements reconcile.Tracker.
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
@@ -200,10 +178,10 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 	}
 	query := "query SymphonyNumbers(" + strings.Join(params, ", ") + ") {\n  viewer { login }\n" + body.String() + "}\n" + c.issueFields()
 	if strings.Contains(query, "...Column") {
-		query += columnFields
+		query += document("column")
 	}
 	if strings.Contains(query, "...PullFields") {
-		query += pullFields
+		query += document("pull_fields")
 	}
 	return query, vars
 }
