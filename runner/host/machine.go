@@ -17,10 +17,10 @@ const CodeDiskFull = "disk_full"
 const CodeUntrusted = "workspace_untrusted"
 
 // WithCode adds the code to an error caused by the machine: a full disk or a limit of the system. It returns other errors unchanged.
+// What stores, prints or sends an error calls it, since any operation of a machine may meet these.
 func WithCode(err error) error {
-	var known *reconcile.Error
 	switch {
-	case err == nil, errors.As(err, &known):
+	case err == nil, errors.As(err, new(*reconcile.Error)):
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return &reconcile.Error{Code: CodeDiskFull, Message: err.Error(), Hint: "free some space; no work is lost", Err: err}
 	case LimitReached(err):

@@ -61,7 +61,6 @@ type run struct {
 
 // Open implements host.Run. It opens the files that identify the run's processes, once.
 func (r *run) Open(context.Context) (err error) {
-	defer func() { err = host.WithCode(err) }()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tree != nil {
@@ -99,9 +98,7 @@ func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 	}
 }
 
-// Prepare implements host.Run.
 func (r *run) Prepare(ctx context.Context, q host.PrepareRequest) (answer host.PrepareAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.Open(ctx); err != nil {
 		return answer, err
 	}
@@ -145,9 +142,7 @@ func endPrevious(ctx context.Context, space *workspace.Workspace, guard *git.Gua
 	return answer, err
 }
 
-// Confirm implements host.Run.
 func (r *run) Confirm(_ context.Context, q host.ConfirmRequest) (err error) {
-	defer func() { err = host.WithCode(err) }()
 	switch err := r.held(); {
 	case err != nil:
 		return err
@@ -157,16 +152,13 @@ func (r *run) Confirm(_ context.Context, q host.ConfirmRequest) (err error) {
 	return r.space.Ready()
 }
 
-// Verify implements host.Run.
 func (r *run) Verify(context.Context) error {
-	err := r.held()
-	if err == nil {
-		err = r.space.Verify()
+	if err := r.held(); err != nil {
+		return err
 	}
-	return host.WithCode(err)
+	return r.space.Verify()
 }
 
-// MakeHome implements host.Run.
 func (r *run) MakeHome(_ context.Context, q host.HomeRequest) error {
 	if r.machine.PrepareHome == nil {
 		return errors.New("no agents are started here")
@@ -174,9 +166,7 @@ func (r *run) MakeHome(_ context.Context, q host.HomeRequest) error {
 	return host.WithCode(r.machine.PrepareHome(q.Operators, q.Agents))
 }
 
-// GuardGit implements host.Run.
 func (r *run) GuardGit(ctx context.Context, q host.GuardGitRequest) (err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.held(); err != nil {
 		return err
 	}
@@ -192,13 +182,12 @@ func (r *run) GuardGit(ctx context.Context, q host.GuardGitRequest) (err error) 
 
 // RestoreGit implements host.Run. Without a workspace it does nothing.
 func (r *run) RestoreGit(ctx context.Context) (restored host.GitRestored, err error) {
-	if r.space != nil {
-		restored, err = r.guard.Undo(ctx)
+	if r.space == nil {
+		return restored, nil
 	}
-	return restored, host.WithCode(err)
+	return r.guard.Undo(ctx)
 }
 
-// Finish implements host.Run.
 func (r *run) Finish(context.Context) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,12 +199,10 @@ func (r *run) Finish(context.Context) (err error) {
 	}
 	err = errors.Join(err, r.tree.Close(), r.removeParts())
 	r.tree, r.procs, r.space, r.guard = nil, nil, nil, nil
-	return host.WithCode(err)
+	return err
 }
 
-// PrepareRemoval implements host.Run.
 func (r *run) PrepareRemoval(ctx context.Context, q host.RemovalRequest) (answer host.RemovalAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.Open(ctx); err != nil {
 		return answer, err
 	}
@@ -236,9 +223,7 @@ func (r *run) PrepareRemoval(ctx context.Context, q host.RemovalRequest) (answer
 	return answer, err
 }
 
-// Remove implements host.Run.
 func (r *run) Remove(ctx context.Context) (answer host.RemoveAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.held(); err != nil {
 		return answer, err
 	}
@@ -249,7 +234,6 @@ func (r *run) Remove(ctx context.Context) (answer host.RemoveAnswer, err error) 
 
 // Facts implements host.Machine.
 func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.FactsAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if r.Account {
 		answer.Account = m.Account
 	}

@@ -28,7 +28,6 @@ const (
 	killBound = 4 * time.Second // for the processes of one run
 )
 
-// Start implements host.Run.
 func (r *run) Start(_ context.Context, q host.StartRequest) (host.Process, error) {
 	var lease *os.File
 	if r.space != nil {
@@ -40,7 +39,7 @@ func (r *run) Start(_ context.Context, q host.StartRequest) (host.Process, error
 func startCommand(q host.StartRequest, lease, marker *os.File) (host.Process, error) {
 	child, err := tree.Start(q, lease, marker)
 	if err != nil {
-		return nil, host.WithCode(err)
+		return nil, err
 	}
 	return process{child}, nil
 }
@@ -49,7 +48,7 @@ func startCommand(q host.StartRequest, lease, marker *os.File) (host.Process, er
 func (Machine) StartMarked(_ context.Context, mark string, q host.StartRequest) (host.Process, error) {
 	marker, err := tree.OpenTree(mark)
 	if err != nil {
-		return nil, host.WithCode(err)
+		return nil, err
 	}
 	defer marker.Close()
 	return startCommand(q, nil, marker)
@@ -65,13 +64,10 @@ type process struct{ *tree.Child }
 
 var _ host.Process = process{}
 
-// Descendants implements host.Process.
 func (p process) Descendants(context.Context) ([]reconcile.Process, error) {
-	below, err := proc.Descendants(p.Process().PID)
-	return below, host.WithCode(err)
+	return proc.Descendants(p.Process().PID)
 }
 
-// Environ implements host.Process.
 func (p process) Environ(ctx context.Context) ([]string, error) {
 	below, err := p.Descendants(ctx)
 	errs := []error{err}
@@ -87,17 +83,15 @@ func (p process) Environ(ctx context.Context) ([]string, error) {
 			vars[name] = entry
 		}
 	}
-	return slices.Sorted(maps.Values(vars)), host.WithCode(errors.Join(errs...))
+	return slices.Sorted(maps.Values(vars)), errors.Join(errs...)
 }
 
-// KillThread implements host.Process.
 func (p process) KillThread(ctx context.Context, threadID string) (host.LeftAnswer, error) {
 	return kill(ctx, "thread "+threadID, tree.Owner{ThreadID: threadID, Spare: p.Process().PID}, killGrace)
 }
 
 // Observe implements host.Run. A run that is not open has started nothing.
 func (r *run) Observe(ctx context.Context) (answer host.ObserveAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.procs == nil {
@@ -163,7 +157,7 @@ func (m Machine) Left(_ context.Context, q host.LeftRequest) (answer host.LeftAn
 	if err == nil {
 		answer.Processes, err = tree.Find(o)
 	}
-	return answer, host.WithCode(err)
+	return answer, err
 }
 
 // End implements host.Machine. It takes at most killBound, even if ctx lasts longer.
@@ -182,7 +176,7 @@ func (m Machine) End(ctx context.Context, q host.LeftRequest) (answer host.LeftA
 		}
 	}
 	if err != nil {
-		return answer, host.WithCode(err)
+		return answer, err
 	}
 	return kill(ctx, "run "+q.RunID, o, killGrace)
 }
@@ -195,7 +189,7 @@ func (r *run) Kill(ctx context.Context, q host.KillRequest) (answer host.LeftAns
 	}
 	o, err := m.owner(host.LeftRequest{RunID: r.id, ThreadID: q.ThreadID, Root: q.Root})
 	if err != nil {
-		return answer, host.WithCode(err)
+		return answer, err
 	}
 	o.Below = r.tree != nil
 	return kill(ctx, "run "+r.id, o, killGrace)
@@ -207,7 +201,7 @@ func kill(ctx context.Context, whose string, o tree.Owner, grace time.Duration) 
 	if answer.Processes, err = tree.Kill(ctx, o, grace); err != nil {
 		err = fmt.Errorf("ending processes of %s: %w", whose, err)
 	}
-	return answer, host.WithCode(err)
+	return answer, err
 }
 
 // killAll ends the processes of an owner, even if ctx has ended, and fails if a process is left.
@@ -216,9 +210,7 @@ func killAll(ctx context.Context, runID string, o tree.Owner) error {
 	return errors.Join(err, host.Leftover("run "+runID, answer.Processes))
 }
 
-// RunHook implements host.Run.
 func (r *run) RunHook(ctx context.Context, q host.HookRequest) (answer host.HookAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.held(); err != nil {
 		return answer, err
 	}
@@ -240,7 +232,6 @@ const terminalGrace = 3 * time.Second
 
 // RunInTerminal implements host.Run. The files that mark the run's processes are inherited, too.
 func (r *run) RunInTerminal(ctx context.Context, argv, env []string, io host.Stdio, observe func(context.Context)) (code int, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
 		return 0, err
 	}

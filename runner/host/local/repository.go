@@ -18,9 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-// Clone implements host.Run.
 func (r *run) Clone(ctx context.Context, q host.CloneRequest) (answer host.CloneAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
@@ -34,9 +32,7 @@ func (r *run) Clone(ctx context.Context, q host.CloneRequest) (answer host.Clone
 	})
 }
 
-// Fetch implements host.Run.
 func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.FetchAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
@@ -46,7 +42,6 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 	})
 }
 
-// Deliver implements host.Run.
 func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.DeliverAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
@@ -136,9 +131,7 @@ func (r *run) file(name string) string {
 	return filepath.Join(host.RunDir(r.machine.StateDir, r.id), name)
 }
 
-// ReadTips implements host.RepositorySteps.
 func (r *run) ReadTips(ctx context.Context, q host.TipsRequest) (answer host.TipsAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
@@ -154,19 +147,16 @@ func (r *run) ReadTips(ctx context.Context, q host.TipsRequest) (answer host.Tip
 	return answer, err
 }
 
-// AddToBundle implements host.RepositorySteps.
 func (r *run) AddToBundle(_ context.Context, p host.Part) error {
 	f, err := os.OpenFile(r.file(bundleFile), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err == nil {
 		_, err = f.WriteAt(p.Data, p.Offset)
 		err = errors.Join(err, f.Close())
 	}
-	return host.WithCode(err)
+	return err
 }
 
-// CloneBundle implements host.RepositorySteps.
 func (r *run) CloneBundle(ctx context.Context, q host.BundleRequest) (err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
 		return err
 	}
@@ -178,9 +168,7 @@ func (r *run) CloneBundle(ctx context.Context, q host.BundleRequest) (err error)
 	return err
 }
 
-// FetchBundle implements host.RepositorySteps.
 func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer host.FetchAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
@@ -197,9 +185,7 @@ func (r *run) removeParts() (err error) {
 	return err
 }
 
-// MakePack implements host.RepositorySteps.
 func (r *run) MakePack(ctx context.Context, q host.PackRequest) (answer host.PackAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
@@ -214,9 +200,7 @@ func (r *run) MakePack(ctx context.Context, q host.PackRequest) (answer host.Pac
 	return answer, errors.Join(err, f.Close())
 }
 
-// ReadPack implements host.RepositorySteps.
 func (r *run) ReadPack(_ context.Context, offset int64) (p host.Part, err error) {
-	defer func() { err = host.WithCode(err) }()
 	f, err := os.Open(r.file(packFile))
 	if err != nil {
 		return p, err
@@ -230,12 +214,11 @@ func (r *run) ReadPack(_ context.Context, offset int64) (p host.Part, err error)
 	return p, err
 }
 
-// RecordDelivered implements host.RepositorySteps.
 func (r *run) RecordDelivered(ctx context.Context, q host.DeliveredRequest) error {
 	err := r.Verify(ctx)
 	if err == nil {
 		_ = git.SetRemoteBranch(r.space.Path, q.Branch, q.Commit) // if this fails, the workspace is kept as unsaved
 		err = r.moveOrigin(q.Address)
 	}
-	return host.WithCode(err)
+	return err
 }

@@ -20,7 +20,6 @@ import (
 
 // Purge implements host.Roots.
 func (Machine) Purge(ctx context.Context, r host.RootRequest) (answer host.PurgeAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	root, err := workspace.OpenRoot(r.Root)
 	if err != nil {
 		return answer, err
@@ -37,7 +36,6 @@ func trash(r host.RootRequest) workspace.Trash {
 
 // Root implements host.Roots.
 func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	answer.FreeBytes = -1
 	if free, err := workspace.FreeBytes(r.Root); err == nil {
 		answer.FreeBytes = free
@@ -84,23 +82,21 @@ func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer hos
 	if err == nil && found && r.Commits > 0 {
 		answer.Commits, err = git.Log(ctx, r.Path, r.Commits)
 	}
-	return answer, host.WithCode(err)
+	return answer, err
 }
 
 // Diff implements host.Roots.
-func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (found bool, err error) {
-	found, err = git.Diff(ctx, r.Path, w)
-	return found, host.WithCode(err)
+func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (bool, error) {
+	return git.Diff(ctx, r.Path, w)
 }
 
 // TryRoot implements host.Roots.
 func (Machine) TryRoot(_ context.Context, r host.RootRequest) error {
-	return host.WithCode(workspace.TryRoot(r.Root))
+	return workspace.TryRoot(r.Root)
 }
 
 // Examine implements host.Roots.
 func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.ExamineAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	root, _, err := workspace.FindRoot(r.Root)
 	if err != nil {
 		return answer, err
@@ -118,7 +114,6 @@ func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.
 
 // RemoveWorkspace implements host.Roots.
 func (Machine) RemoveWorkspace(ctx context.Context, r host.RemovalRequest) (answer host.RemoveAnswer, err error) {
-	defer func() { err = host.WithCode(err) }()
 	root, owner, err := openOwned(r.PrepareRequest, "by-hand")
 	if err != nil {
 		return answer, err
@@ -128,7 +123,6 @@ func (Machine) RemoveWorkspace(ctx context.Context, r host.RemovalRequest) (answ
 
 // ListTrash implements host.Roots.
 func (Machine) ListTrash(ctx context.Context, r host.RootRequest) (list []host.Removed, err error) {
-	defer func() { err = host.WithCode(err) }()
 	root, found, err := workspace.FindRoot(r.Root)
 	if err != nil || !found {
 		return nil, err
@@ -151,16 +145,16 @@ func (Machine) Restore(_ context.Context, r host.TrashRequest) (answer host.Rest
 	if err == nil {
 		answer.Path, err = root.Restore(r.Path)
 	}
-	return answer, host.WithCode(err)
+	return answer, err
 }
 
 // DeleteTrash implements host.Roots.
 func (Machine) DeleteTrash(ctx context.Context, r host.TrashRequest) error {
 	root, err := workspace.OpenRoot(r.Root)
-	if err == nil {
-		err = root.DeleteTrash(ctx, r.Path)
+	if err != nil {
+		return err
 	}
-	return host.WithCode(err)
+	return root.DeleteTrash(ctx, r.Path)
 }
 
 // Leave implements host.Roots.
@@ -172,7 +166,7 @@ func (Machine) Leave(ctx context.Context, r host.LeaveRequest) error {
 	if err == nil && found && r.Dissolve {
 		err = root.Dissolve(ctx)
 	}
-	return host.WithCode(err)
+	return err
 }
 
 // diskUsage returns the bytes that a path occupies on disk. Files that vanish or can't be read count as empty.

@@ -213,8 +213,8 @@ func (g *Guard) judge(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	var known *reconcile.Error
-	if errors.As(files.Failed(err, "check the git files of %s", g.Tree), &known) && known.Code != files.CodeFailed {
+	failed := files.Failed(err, "check the git files of %s", g.Tree)
+	if known, ok := errors.AsType[*reconcile.Error](failed); ok && known.Code != files.CodeFailed {
 		return known
 	}
 	return reconcile.NewError(host.CodeUntrusted, fmt.Sprintf("no hook runs in %s: %v", g.Tree, err),

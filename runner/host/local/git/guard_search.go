@@ -357,8 +357,7 @@ func (g *Guard) treeHooks(
 	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.hooksPath")
 	cmd.Dir, cmd.Env, cmd.WaitDelay = g.Tree, env, time.Second
 	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.As(err, new(*exec.ExitError)) && !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if value := strings.TrimRight(string(out), "\n"); value != "" && writable(absolute(g.Tree, value)) {
