@@ -165,8 +165,7 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	}
 	err = confine.TrySandbox(ctx, g.session, g.space.Path, host.RunDir(g.StateDir, g.run.ID), policy)
 	var known *reconcile.Error
-	var exited *agent.Error
-	if explained := g.explain(ctx, err); errors.As(explained, &exited) && exited.Code == agent.CodePortExit && !g.killed() {
+	if exited, ok := errors.AsType[*agent.Error](g.explain(ctx, err)); ok && exited.Code == agent.CodePortExit && !g.killed() {
 		err = reconcile.NewError(string(agent.CodeSandboxUnavailable), "the agent can't try its sandbox: "+exited.Message, confine.SandboxHint())
 	}
 	switch {

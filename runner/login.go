@@ -76,8 +76,7 @@ func (j *job) makeHome(ctx context.Context) error {
 		return nil
 	}
 	err := j.host.MakeHome(ctx, host.HomeRequest{Agents: c.AgentHome, Operators: c.LoginHome})
-	var known *reconcile.Error
-	if err != nil && ctx.Err() == nil && !errors.As(err, &known) {
+	if err != nil && ctx.Err() == nil && !errors.As(err, new(*reconcile.Error)) {
 		return incompatible("codex home of agents: "+err.Error(), "correct the file in the message, so that codex can use it too")
 	}
 	return err

@@ -116,8 +116,7 @@ func (j *job) conclude(run context.Context) error {
 // RecordFault records a fault of the machine in the alive file if that is why a run did not start or its outcome was not stored.
 // The pass that settles the run then does not charge it to the issue.
 func RecordFault(alive Alive, err error) error {
-	var known *reconcile.Error
-	if errors.As(host.WithCode(err), &known) && reconcile.MachineFault(known.Code) {
+	if known, ok := errors.AsType[*reconcile.Error](host.WithCode(err)); ok && reconcile.MachineFault(known.Code) {
 		return alive.Refuse(known.Code)
 	}
 	return nil

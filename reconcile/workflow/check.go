@@ -35,7 +35,6 @@ func newChecker(file string) *checker {
 // dictionary collects the names of filters.
 type dictionary map[string]bool
 
-// AddFilter implements filters.FilterDictionary.
 func (d dictionary) AddFilter(name string, _ any) { d[name] = true }
 
 // shape is what is known of a value: the fields of an object, the items of a list, neither of a plain value.

@@ -344,9 +344,8 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 		// The command can't fail and prints nothing, so any failure or output is the sandbox's.
 		"command": []string{"/bin/sh", "-c", ":"}, "cwd": cwd, "sandboxPolicy": policy, "timeoutMs": probeTimeout.Milliseconds(),
 	}})
-	var late *agent.Error
-	var refusal *wireError
-	if errors.As(err, &late) && late.Code == agent.CodeResponseTimeout || errors.As(err, &refusal) {
+	late, ok := errors.AsType[*agent.Error](err)
+	if ok && late.Code == agent.CodeResponseTimeout || errors.As(err, new(*wireError)) {
 		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(err.Error(), errorLength))
 	} else if err != nil {
 		return err

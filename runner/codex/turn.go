@@ -98,7 +98,6 @@ type turnRequest struct {
 	Effort         string          `json:"effort,omitempty"`
 }
 
-// RunTurn implements agent.Session.
 func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, error) {
 	t, err := th.begin(p)
 	if err != nil {
@@ -215,7 +214,6 @@ func (th *thread) endError(t *turn) error {
 	return &agent.Error{Code: cmp.Or(cause.class(), agent.CodeTurnFailed), Message: text}
 }
 
-// Steer implements agent.Session.
 func (th *thread) Steer(ctx context.Context, input []agent.Input) error {
 	t := th.current()
 	if t == nil {

@@ -19,7 +19,6 @@ type usage struct {
 	latest string                    // id of the limit that RateLimits returns
 }
 
-// Usage implements agent.Session.
 func (u *usage) Usage() agent.Usage {
 	var sum agent.Usage
 	for _, of := range u.UsageByThread() {
@@ -32,7 +31,6 @@ func (u *usage) Usage() agent.Usage {
 	return sum
 }
 
-// UsageByThread implements agent.Session.
 func (u *usage) UsageByThread() map[string]agent.Usage {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -70,7 +68,6 @@ func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	return now, true
 }
 
-// Model implements agent.Session.
 func (u *usage) Model() string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -86,7 +83,6 @@ func (u *usage) usesModel(model string) {
 	}
 }
 
-// RateLimits implements agent.Session.
 func (u *usage) RateLimits() json.RawMessage {
 	u.mu.Lock()
 	defer u.mu.Unlock()

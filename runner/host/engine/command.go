@@ -59,14 +59,13 @@ func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 		return "", err
 	}
 	defer context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })() // it may have ended
-	var exited *exec.ExitError
 	err := cmd.Wait()
 	switch name := filepath.Base(cmd.Path); {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a process that it has left has its stdout open
 		return out.String(), nil
 	case ctx.Err() != nil:
 		return "", reconcile.NewError(CodeUnreachable, name+" did not end in time: "+Said(said), "try it")
-	case errors.As(err, &exited):
+	case errors.As(err, new(*exec.ExitError)):
 		return "", reconcile.NewError(CodeUnusable, cmp.Or(Said(said), name+": "+err.Error()), "correct that, then symphony unblock")
 	}
 	return "", err

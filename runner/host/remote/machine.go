@@ -67,43 +67,34 @@ func (m Machine) Purge(ctx context.Context, r host.RootRequest) (host.PurgeAnswe
 	return ask[host.PurgeAnswer](ctx, m.Client, "Purge", r)
 }
 
-// Prepare implements host.Run.
 func (r run) Prepare(ctx context.Context, q host.PrepareRequest) (host.PrepareAnswer, error) {
 	return ask[host.PrepareAnswer](ctx, r.Client, "Prepare", q)
 }
 
-// Open implements host.Run.
 func (r run) Open(ctx context.Context) error { return tell(ctx, r.Client, "Open", nothing{}) }
 
-// Confirm implements host.Run.
 func (r run) Confirm(ctx context.Context, q host.ConfirmRequest) error {
 	return tell(ctx, r.Client, "Confirm", q)
 }
 
-// Verify implements host.Run.
 func (r run) Verify(ctx context.Context) error { return tell(ctx, r.Client, "Verify", nothing{}) }
 
-// Login implements host.Run.
 func (r run) Login(ctx context.Context, q host.LoginRequest) (host.LoginAnswer, error) {
 	return ask[host.LoginAnswer](ctx, r.Client, "Login", q)
 }
 
-// MakeHome implements host.Run.
 func (r run) MakeHome(ctx context.Context, q host.HomeRequest) error {
 	return tell(ctx, r.Client, "MakeHome", q)
 }
 
-// RunHook implements host.Run.
 func (r run) RunHook(ctx context.Context, q host.HookRequest) (host.HookAnswer, error) {
 	return ask[host.HookAnswer](ctx, r.Client, "RunHook", q)
 }
 
-// GuardGit implements host.Run.
 func (r run) GuardGit(ctx context.Context, q host.GuardGitRequest) error {
 	return tell(ctx, r.Client, "GuardGit", q)
 }
 
-// RestoreGit implements host.Run.
 func (r run) RestoreGit(ctx context.Context) (host.GitRestored, error) {
 	return ask[host.GitRestored](ctx, r.Client, "RestoreGit", nothing{})
 }
@@ -114,25 +105,20 @@ func (run) RunInTerminal(context.Context, []string, []string, host.Stdio, func(c
 		"log in to that machine and work in the workspace there")
 }
 
-// Observe implements host.Run.
 func (r run) Observe(ctx context.Context) (host.ObserveAnswer, error) {
 	return ask[host.ObserveAnswer](ctx, r.Client, "Observe", nothing{})
 }
 
-// Kill implements host.Run.
 func (r run) Kill(ctx context.Context, q host.KillRequest) (host.LeftAnswer, error) {
 	return ask[host.LeftAnswer](ctx, r.Client, "Kill", q)
 }
 
-// Finish implements host.Run.
 func (r run) Finish(ctx context.Context) error { return tell(ctx, r.Client, "Finish", nothing{}) }
 
-// PrepareRemoval implements host.Run.
 func (r run) PrepareRemoval(ctx context.Context, q host.RemovalRequest) (host.RemovalAnswer, error) {
 	return ask[host.RemovalAnswer](ctx, r.Client, "PrepareRemoval", q)
 }
 
-// Remove implements host.Run.
 func (r run) Remove(ctx context.Context) (host.RemoveAnswer, error) {
 	return ask[host.RemoveAnswer](ctx, r.Client, "Remove", nothing{})
 }
@@ -189,19 +175,11 @@ func (p *process) awaitUrged(w *call) (answer, error) {
 	return p.client.await(ctx, w)
 }
 
-// Process implements host.Process.
 func (p *process) Process() reconcile.Process { return p.process }
+func (p *process) Stdin() io.WriteCloser      { return stdin{p} }
+func (p *process) Stdout() io.Reader          { return p.outputs[0] }
+func (p *process) Stderr() io.Reader          { return p.outputs[1] }
 
-// Stdin implements host.Process.
-func (p *process) Stdin() io.WriteCloser { return stdin{p} }
-
-// Stdout implements host.Process.
-func (p *process) Stdout() io.Reader { return p.outputs[0] }
-
-// Stderr implements host.Process.
-func (p *process) Stderr() io.Reader { return p.outputs[1] }
-
-// Wait implements host.Process.
 func (p *process) Wait(ctx context.Context) error {
 	return unlessClosed(tell(ctx, p.client, "Wait", p.childCall))
 }
@@ -214,19 +192,16 @@ func unlessClosed(err error) error {
 	return err
 }
 
-// Descendants implements host.Process.
 func (p *process) Descendants(ctx context.Context) ([]reconcile.Process, error) {
 	list, err := ask[host.LeftAnswer](ctx, p.client, "Descendants", p.childCall)
 	return list.Processes, unlessClosed(err)
 }
 
-// Environ implements host.Process.
 func (p *process) Environ(ctx context.Context) ([]string, error) {
 	env, err := ask[[]string](ctx, p.client, "Environ", p.childCall)
 	return env, unlessClosed(err)
 }
 
-// KillThread implements host.Process.
 func (p *process) KillThread(ctx context.Context, threadID string) (host.LeftAnswer, error) {
 	left, err := ask[host.LeftAnswer](ctx, p.client, "KillThread", childCall{Child: p.Child, ThreadID: threadID})
 	return left, unlessClosed(err)

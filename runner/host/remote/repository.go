@@ -25,7 +25,6 @@ func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, 
 	})
 }
 
-// Fetch implements host.Run.
 func (r run) Fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, error) {
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", func(ctx context.Context) (host.FetchAnswer, error) {
 		var answer host.FetchAnswer

@@ -23,7 +23,6 @@ type holding struct {
 	warn    func(string)
 }
 
-// ByIDs implements reconcile.Tracker.
 func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	found, err := h.Tracker.ByIDs(ctx, ids)
 	if err != nil {

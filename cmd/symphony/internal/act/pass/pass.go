@@ -357,11 +357,8 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 // handsOff are the runners of a pass that must not use its workspace root: they watch runs, but remove nothing in the root.
 type handsOff struct{ reconcile.Runners }
 
-// Workspaces implements reconcile.Runners.
 func (handsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { return nil, nil }
-
-// TrashDue implements reconcile.Runners.
-func (handsOff) TrashDue(time.Time, int64) (bool, error) { return false, nil }
+func (handsOff) TrashDue(time.Time, int64) (bool, error)                   { return false, nil }
 
 // dryRun plans a pass and changes nothing: no lock, no directory, no row.
 func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error) (r Result, err error) {
@@ -401,7 +398,6 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 // emptyStore is the store of a dry run before the first pass. A dry run calls nothing but State.
 type emptyStore struct{ reconcile.Store }
 
-// State implements reconcile.Store.
 func (emptyStore) State(context.Context) (reconcile.State, error) { return reconcile.State{}, nil }
 
 func workflowWarnings(cfg *workflow.Config) []string {

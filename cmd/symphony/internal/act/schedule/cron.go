@@ -21,13 +21,9 @@ type cron struct {
 	crontab, was string // the crontab and its line, where that is installed
 }
 
-// options implements scheduler.
-func (cron) options() Options { return Options{Cron: true} }
-
-// installed implements scheduler.
+func (cron) options() Options    { return Options{Cron: true} }
 func (c cron) installed() string { return c.was }
 
-// remove implements scheduler.
 func (c cron) remove(ctx context.Context) error {
 	changed, line := withLine(c.crontab, "", c.mark())
 	err := writeCrontab(ctx, c.caller.Env, changed)
@@ -37,7 +33,6 @@ func (c cron) remove(ctx context.Context) error {
 	return err
 }
 
-// addStatus implements scheduler.
 func (c cron) addStatus(_ context.Context, out *Status) {
 	out.Cron = &CronStatus{c.was, cronRuns()}
 	if runs := out.Cron.Daemon; runs != nil && !*runs {
@@ -68,7 +63,6 @@ func cronWord(word string) string { return strings.ReplaceAll(text.ShellQuote(wo
 // mark is the end of our line.
 func (c cron) mark() string { return " # " + c.name() }
 
-// refuse implements scheduler.
 func (cron) refuse(context.Context, time.Duration) error {
 	if _, err := exec.LookPath("crontab"); err == nil {
 		return nil
@@ -115,7 +109,6 @@ func withLine(crontab, line, mark string) (text, was string) {
 	return b.String(), was
 }
 
-// install implements scheduler.
 func (c cron) install(ctx context.Context) error {
 	w := c.caller.Env
 	line, err := c.text()

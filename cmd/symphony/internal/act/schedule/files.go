@@ -57,7 +57,6 @@ func (s *files) read() error {
 
 func fileError(err error) error { return failed("check the permissions of its directory", "%v", err) }
 
-// installed implements scheduler.
 func (s *files) installed() (text string) {
 	for _, f := range s.list {
 		text += f.text
@@ -79,7 +78,6 @@ func (s *files) wanted() (list []file) {
 	return list
 }
 
-// text implements scheduler.
 func (s *files) text() (string, error) {
 	texts := text.Map(s.wanted(), func(f file) string { return "## " + f.path + "\n" + f.text })
 	return strings.Join(texts, "\n"), nil

@@ -55,10 +55,8 @@ func (l *launchd) unload(ctx context.Context) error {
 	return err
 }
 
-// options implements scheduler.
 func (*launchd) options() Options { return Options{} }
 
-// remove implements scheduler.
 func (l *launchd) remove(ctx context.Context) error {
 	if err := l.unload(ctx); err != nil {
 		return err
@@ -69,7 +67,6 @@ func (l *launchd) remove(ctx context.Context) error {
 // plistString is a text in a property list.
 func plistString(s string) string { return "<string>" + html.EscapeString(s) + "</string>" }
 
-// refuse implements scheduler.
 func (l *launchd) refuse(ctx context.Context, _ time.Duration) error {
 	if _, err := l.launchctl(ctx, "print", domain()); err != nil {
 		return reconcile.NewError("no_scheduler", "launchd has no session of this account: "+exit.From(err).Message,
@@ -122,7 +119,6 @@ type LaunchdStatus struct {
 	Exit *int `json:"last_exit_code"`
 }
 
-// addStatus implements scheduler.
 func (l *launchd) addStatus(ctx context.Context, out *Status) {
 	said, err := l.launchctl(ctx, "print", l.service())
 	row := &LaunchdStatus{Label: l.name(), Path: l.list[0].path, Loaded: err == nil}

@@ -169,7 +169,6 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	return out, cmp.Or(aliveErr, lastErr, err)
 }
 
-// addStatus implements scheduler.
 func (t *timer) addStatus(ctx context.Context, out *Status) {
 	row := TimerStatus{Unit: t.name() + ".timer", Manager: "user", RunAs: ownAccount(t.p.Env).name}
 	lingering, install, journal := lingers(row.RunAs), "symphony schedule install", "journalctl --user -u "

@@ -29,7 +29,6 @@ func newTimer(s *plan, system bool) *timer {
 	return &timer{files{s, []file{{path: path + ".service"}, {path: path + ".timer"}}, system}}
 }
 
-// options implements scheduler.
 func (t *timer) options() Options {
 	return Options{System: t.system, RunAs: lineAfter(t.installed(), "User=")}
 }
@@ -84,7 +83,6 @@ func argumentWord(word string) string { return strings.ReplaceAll(unitWord(word)
 // managerPatience is how long install waits for a user instance of systemd that loginctl enable-linger has just started.
 const managerPatience = 10 * time.Second
 
-// refuse implements scheduler.
 func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 	w, name := t.caller.Env, t.account.name
 	switch {

@@ -194,7 +194,6 @@ const (
 	statusFail
 )
 
-// MarshalText implements encoding.TextMarshaler.
 func (s status) MarshalText() ([]byte, error) {
 	return []byte([...]string{"ok", "warn", "fail"}[s]), nil
 }

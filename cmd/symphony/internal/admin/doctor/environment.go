@@ -211,8 +211,7 @@ func (e *environment) shellIn(ctx context.Context, env func() []string, script s
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("%s: %w", script, ctx.Err())
 	}
-	var failed *exec.ExitError
-	if err != nil && !errors.As(err, &failed) {
+	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		return "", fmt.Errorf("bash -c: %w", err)
 	}
 	answer, _, _ := strings.Cut(string(out), "\n")
