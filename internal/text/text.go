@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // Within returns the longest prefix of s of at most n bytes that does not end inside a character.
@@ -109,7 +111,7 @@ func Nearest(name string, known []string) []string {
 	var matches []match
 	for _, k := range known {
 		have := strings.ToLower(k)
-		far, longer := editDistance([]rune(want), []rune(have)), max(utf8.RuneCountInString(want), utf8.RuneCountInString(have))
+		far, longer := levenshtein.ComputeDistance(want, have), max(utf8.RuneCountInString(want), utf8.RuneCountInString(have))
 		near := far <= 1 || longer > 3 && far <= max(2, longer/3) // two swapped letters are two edits
 		if near || partOf(want, have) || partOf(have, want) {
 			matches = append(matches, match{k, far})
@@ -123,27 +125,6 @@ func Nearest(name string, known []string) []string {
 		}
 	}
 	return names
-}
-
-// editDistance counts the characters to change, insert or delete to get from one word to another (Levenshtein).
-func editDistance(from, to []rune) int {
-	row := make([]int, len(to)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range from {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range to {
-			change := diagonal
-			if from[i] != to[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(to)]
 }
 
 // DidYouMean returns `, did you mean "name"?` for the most similar known name, or an empty string. format formats the name, for

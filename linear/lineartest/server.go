@@ -74,8 +74,6 @@ func (s *Server) Specified() {
 // Entry is one GraphQL request that was received. The key is not in it.
 type Entry struct {
 	Operation string // its name
-	Query     string
-	Variables map[string]any
 }
 
 // maxLog bounds the log of a server that runs for a long time.

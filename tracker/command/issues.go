@@ -11,14 +11,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-type candidatesRequest struct {
-	States []string `json:"states"`
-}
-
-type byIDsRequest struct {
-	IDs []string `json:"ids"`
-}
-
 // Candidates implements reconcile.Tracker. The program may return issues in other states, which are left out. Without states it is not run.
 func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	found := []reconcile.Issue{}
@@ -30,7 +22,7 @@ func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	for _, s := range asked {
 		normal[reconcile.NormalizeState(s)] = true
 	}
-	err := c.issues(ctx, verbCandidates, candidatesRequest{asked}, func(path string, i reconcile.Issue, err error) error {
+	err := c.issues(ctx, verbCandidates, map[string][]string{"states": asked}, func(path string, i reconcile.Issue, err error) error {
 		if err != nil {
 			id := cmp.Or(i.ID, path)
 			found = append(found, reconcile.Issue{ID: id, Identifier: cmp.Or(i.Identifier, id), Malformed: c.Redact(err.Error())})
@@ -53,7 +45,7 @@ func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	if len(ids) == 0 {
 		return found, nil
 	}
-	err := c.issues(ctx, verbByIDs, byIDsRequest{ids}, func(path string, i reconcile.Issue, err error) error {
+	err := c.issues(ctx, verbByIDs, map[string][]string{"ids": ids}, func(path string, i reconcile.Issue, err error) error {
 		switch {
 		case err != nil && i.Identifier != "":
 			return fmt.Errorf("%w (issue %q)", err, i.Identifier)

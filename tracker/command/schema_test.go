@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // schema returns a part of docs/tracker.schema.json, with a pattern instead of each format, which the library does not check.
@@ -89,16 +91,25 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 
 // What the adapter sends is what the schema describes.
 func TestRequestsFollowTheSchema(t *testing.T) {
-	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	for def, request := range map[string]any{
-		"candidates.request": candidatesRequest{[]string{"Todo"}}, "by-ids.request": byIDsRequest{[]string{"1"}},
-		"tool.request":    toolRequest{toolIssue{"1", "A-1", "t", "Todo"}, updateName, toolUpdate{"Done"}},
-		"move.request":    moveRequest{"1", "Done"},
-		"comment.request": commentRequest{Action: "list", IssueID: "1", Since: &since},
-	} {
+	sent := map[string][]byte{}
+	c := &client{Options: Options{
+		Command: []string{"./x"}, Timeout: time.Minute, Redact: func(s string) string { return s },
+		Run: func(_ context.Context, argv []string, stdin []byte, _ int) (Output, error) {
+			sent[argv[1]] = stdin
+			return Output{Stdout: []byte(`{"issues": [], "comments": []}`)}, nil
+		},
+	}}
+	ctx := t.Context()
+	_ = test.Must(c.Candidates(ctx, []string{"Todo"}))
+	_ = test.Must(c.ByIDs(ctx, []string{"1"}))
+	test.OK(t, c.move(ctx, "1", "Done"))
+	_, _, err := c.updateTool().Do(ctx, reconcile.Issue{ID: "1", Identifier: "A-1", Title: "t", State: "Todo"}, "Done")
+	test.OK(t, err)
+	_ = test.Must(c.comments(ctx, "1", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)))
+	for _, verb := range []string{verbCandidates, verbByIDs, verbTool, verbMove, verbComment} {
 		var instance any
-		test.OK(t, json.Unmarshal(test.Must(json.Marshal(request)), &instance))
-		test.OK(t, schema(t, def).Validate(instance))
+		test.OK(t, json.Unmarshal(sent[verb], &instance))
+		test.OK(t, schema(t, verb+".request").Validate(instance))
 	}
 }
 

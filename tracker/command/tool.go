@@ -95,33 +95,10 @@ func (c *client) edit(ctx context.Context, issueID, commentID, body string) (str
 	return body, err
 }
 
-type moveRequest struct {
-	IssueID string `json:"issue_id"`
-	State   string `json:"state"`
-}
-
 // move changes the state of an issue. The program compares the names of states.
 func (c *client) move(ctx context.Context, issueID, state string) error {
-	_, err := c.ask(ctx, verbMove, moveRequest{issueID, strings.TrimSpace(state)})
+	_, err := c.ask(ctx, verbMove, map[string]string{"issue_id": issueID, "state": strings.TrimSpace(state)})
 	return err
-}
-
-type toolRequest struct {
-	Issue     toolIssue  `json:"issue"`
-	Tool      string     `json:"tool"`
-	Arguments toolUpdate `json:"arguments"`
-}
-
-// toolIssue is the issue of the run that calls the tool.
-type toolIssue struct {
-	ID         string `json:"id"`
-	Identifier string `json:"identifier"`
-	Title      string `json:"title"`
-	State      string `json:"state"`
-}
-
-type toolUpdate struct {
-	State string `json:"state"`
 }
 
 const updateName = "issue_update"
@@ -133,8 +110,10 @@ func (c *client) updateTool() agenttool.Change {
 		Description: `Move the issue that you work on to another state. Example: {"state": "In Progress"}`,
 		Argument:    "state", Meaning: "The name of the new state.", ReadOnly: c.ReadOnly,
 		Do: func(ctx context.Context, i reconcile.Issue, state string) (string, *reconcile.Created, error) {
-			request := toolRequest{toolIssue{i.ID, i.Identifier, i.Title, i.State}, updateName, toolUpdate{state}}
-			answer, err := c.ask(ctx, verbTool, request)
+			answer, err := c.ask(ctx, verbTool, map[string]any{
+				"issue": map[string]string{"id": i.ID, "identifier": i.Identifier, "title": i.Title, "state": i.State},
+				"tool":  updateName, "arguments": map[string]string{"state": state},
+			})
 			if err != nil {
 				return "", nil, err
 			}
