@@ -59,19 +59,15 @@ func (t *tick) trackerHalf(ctx, work context.Context) {
 	if tracked == nil && !t.snapshot.DryRun {
 		return
 	}
+	atWork := func(c Claim) bool {
+		return c.Status == Running && t.snapshot.concerns(c.IssueID) && !t.snapshot.Liveness[c.RunID].dead()
+	}
 	// While the pass waited, an agent may have moved its issue. The row of its run shows that.
-	if t.anyAtWork() && !t.load(work) {
+	if slices.ContainsFunc(t.snapshot.Claims, atWork) && !t.load(work) {
 		return
 	}
 	t.snapshot.Tracker = tracked
 	t.planAndApply(work)
-}
-
-// anyAtWork reports whether a worker may have changed a row that concerns the pass.
-func (t *tick) anyAtWork() bool {
-	return slices.ContainsFunc(t.snapshot.Claims, func(c Claim) bool {
-		return c.Status == Running && t.snapshot.concerns(c.IssueID) && !t.snapshot.Liveness[c.RunID].dead()
-	})
 }
 
 // load reads the database, then probes the workers. A worker may record its outcome and exit between the two. So if a worker is

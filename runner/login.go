@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -170,10 +169,4 @@ func noShell(err error) error {
 // incompatible returns the error for settings with which codex can't be used.
 func incompatible(message, hint string) error {
 	return reconcile.NewError(string(agent.CodeIncompatible), message, hint)
-}
-
-func sameDir(a, b string) bool {
-	one, err := os.Stat(a)
-	other, otherErr := os.Stat(b)
-	return err == nil && otherErr == nil && os.SameFile(one, other)
 }

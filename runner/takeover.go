@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -99,7 +100,7 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Std
 	switch own := t.step.Config.AgentHome; {
 	case own == "" && home != "":
 		t.step.Config.CodexHome = home
-	case own != "" && home != "" && !sameDir(home, own):
+	case own != "" && home != "" && !paths.SameDir(home, own):
 		thread = "" // the thread is in a home with the operator's rights
 	}
 	command, err := t.command(ctx, thread)

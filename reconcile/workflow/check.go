@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/osteele/liquid/filters"
 	"github.com/osteele/liquid/render"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -24,12 +23,6 @@ type checker struct {
 
 	line   int      // the line of the current tag
 	tokens []string // the rest of its arguments
-}
-
-func newChecker(file string) *checker {
-	c := &checker{file: file, filters: dictionary{}, vars: map[string]*shape{"issue": issueShape(), "attempt": plain, "null": plain}}
-	filters.AddStandardFilters(c.filters)
-	return c
 }
 
 // dictionary collects the names of filters.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/osteele/liquid"
 	"github.com/osteele/liquid/expressions"
+	"github.com/osteele/liquid/filters"
 	"github.com/osteele/liquid/parser"
 	"github.com/osteele/liquid/render"
 
@@ -74,7 +75,8 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	if bad != nil {
 		return nil, fault(CodeTemplateParse, file, max(bad.LineNumber(), firstLine), liquidMessage(bad), templateHint)
 	}
-	c := newChecker(file)
+	c := &checker{file: file, filters: dictionary{}, vars: map[string]*shape{"issue": issueShape(), "attempt": plain, "null": plain}}
+	filters.AddStandardFilters(c.filters)
 	c.nodes([]render.Node{template.GetRoot()})
 	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
 	return &Prompt{file: file, template: template, problems: c.problems, lists: c.lists}, nil

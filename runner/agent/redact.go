@@ -140,9 +140,7 @@ func (r *Redactor) Split(data []byte) (clean, held []byte) {
 	if end == 0 && len(data) > maxHeld {
 		// A very long line: hold back its last two words, which may be "Bearer" and its token.
 		end = bytes.LastIndexByte(bytes.TrimRight(data[:bytes.LastIndexByte(data, ' ')+1], " "), ' ') + 1
-		if end == 0 {
-			end = len(data)
-		}
+		end = cmp.Or(end, len(data))
 	}
 	if r != nil {
 		text := string(data[:end])

@@ -118,7 +118,8 @@ func describeItem(i *wireItem, ended bool) string {
 		return "command " + state + ": " + shellText(i.Command)
 	case "fileChange":
 		if len(i.Changes) > 0 {
-			return join(text.Plural(len(i.Changes), "file change")+" "+state, baseNames(i.Changes))
+			names := text.Map(i.Changes, func(c wireChange) string { return path.Base(c.Path) })
+			return join(text.Plural(len(i.Changes), "file change")+" "+state, strings.Join(names, ", "))
 		}
 	case "dynamicToolCall":
 		return "tool " + i.Tool + " " + state
@@ -145,9 +146,4 @@ func words(name string) string {
 		b.WriteRune(r)
 	}
 	return b.String()
-}
-
-// baseNames lists the names of changed files without their directories.
-func baseNames(changes []wireChange) string {
-	return strings.Join(text.Map(changes, func(c wireChange) string { return path.Base(c.Path) }), ", ")
 }

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -51,9 +52,7 @@ func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	}
 	unmarshal(raw, &wire)
 	now := agent.Usage(wire.Total)
-	if now.Total == 0 {
-		now.Total = now.Input + now.Output
-	}
+	now.Total = cmp.Or(now.Total, now.Input+now.Output)
 	if now == (agent.Usage{}) {
 		return now, false
 	}

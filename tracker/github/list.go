@@ -120,11 +120,7 @@ func (c *Client) all(ctx context.Context, repo string, withClosed bool, since ti
 		c.rename(repo, data.Repository.Name)
 		for i, raw := range data.Repository.Issues.Nodes {
 			r := fromGraphQL(repo, "", raw)
-			key := r.Number
-			if key == 0 {
-				key = -1 - len(records) - i
-			}
-			records[key] = r
+			records[cmp.Or(r.Number, -1-len(records)-i)] = r
 		}
 		return data.Repository.Issues, nil
 	})

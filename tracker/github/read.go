@@ -113,9 +113,10 @@ func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]str
 	for i, at := range refs {
 		n := slices.Index(repos, at.repo)
 		raw, there := answers[n][fmt.Sprint("i", i)]
+		path := []any{fmt.Sprint("r", n), fmt.Sprint("i", i)}
 		switch {
 		case string(raw) != "null" && there:
-		case slices.ContainsFunc(missing, func(e graphqlError) bool { return isAt(e, fmt.Sprint("r", n), fmt.Sprint("i", i)) }):
+		case slices.ContainsFunc(missing, func(e graphqlError) bool { return slices.Equal(e.Path, path) }):
 			if err := each(at, nil, c.me(me)); err != nil {
 				return err
 			}
@@ -184,11 +185,6 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 		query += document("pull_fields")
 	}
 	return query, vars
-}
-
-// isAt reports whether an error is about the entity with this path.
-func isAt(e graphqlError, path ...string) bool {
-	return slices.EqualFunc(e.Path, path, func(a any, b string) bool { return a == b })
 }
 
 // inPulls reports whether an error is about pull requests, which the token may not read.

@@ -1,6 +1,7 @@
 package trackertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,12 +49,7 @@ type backend struct {
 // add creates an issue in the first active state, if i names none, and returns its id.
 func (b *backend) add(i Issue) string {
 	b.Helper()
-	if i.Title == "" {
-		i.Title = "Some work"
-	}
-	if i.State == "" {
-		i.State = b.Active[0]
-	}
+	i.Title, i.State = cmp.Or(i.Title, "Some work"), cmp.Or(i.State, b.Active[0])
 	return b.Add(b.T, i)
 }
 
@@ -108,9 +104,7 @@ func (b *backend) wantError(err error, code string, class reconcile.Class) {
 	if !errors.As(err, &e) {
 		b.Fatalf("error %v (%T), want the code %s", err, err, code)
 	}
-	if class == "" {
-		class = reconcile.ClassTracker
-	}
+	class = cmp.Or(class, reconcile.ClassTracker)
 	// An issue that does not exist may be the operator's mistake.
 	if e.Code != code || reconcile.ClassOf(err) != class && code != issueNotFound {
 		b.Errorf("error %v of class %q, want the code %s of class %q", e, reconcile.ClassOf(err), code, class)

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -177,12 +178,9 @@ func (t *timer) remove(ctx context.Context) error {
 
 // systemctl calls systemctl for the system instance or the user instance of systemd.
 func (t *timer) systemctl(ctx context.Context, args ...string) (string, error) {
-	manager, runtime := "--user", t.caller.Env.Getenv("XDG_RUNTIME_DIR")
+	manager, runtime := "--user", cmp.Or(t.caller.Env.Getenv("XDG_RUNTIME_DIR"), "/run/user/"+strconv.Itoa(os.Geteuid()))
 	if t.system {
 		manager = "--system"
-	}
-	if runtime == "" {
-		runtime = "/run/user/" + strconv.Itoa(os.Geteuid())
 	}
 	env := []string{"XDG_RUNTIME_DIR=" + runtime, "TZ=UTC"} // show prints local times
 	return runProgram(ctx, t.caller.Env, "", env, "systemctl", append([]string{manager, "--no-pager", "--no-ask-password"}, args...)...)

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -214,9 +215,7 @@ func (s *starter) findRoot(context.Context) error {
 	if root == "" {
 		other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 		name := strings.Join(strings.FieldsFunc(strings.ToLower(s.project.Name), other), "-")
-		if name == "" {
-			name = s.project.Slug
-		}
+		name = cmp.Or(name, s.project.Slug)
 		root = "~/" + project.RootsFolder + "/" + name
 		for n := 2; project.Exists(s.expand(root)); n++ {
 			root = fmt.Sprintf("~/%s/%s-%d", project.RootsFolder, name, n)

@@ -34,9 +34,7 @@ func (s *starter) findRemote(ctx context.Context) error {
 	if s.answers.Endpoint = cmp.Or(s.options.Endpoint, api); s.answers.Endpoint == s.tracker.Endpoint {
 		s.answers.Endpoint = ""
 	}
-	if s.options.Repository == "" {
-		s.options.Repository = remote
-	}
+	s.options.Repository = cmp.Or(s.options.Repository, remote)
 	set := func(_ context.Context, written string) error {
 		if owner, name, ok := strings.Cut(written, "/"); !ok || owner == "" || name == "" || strings.ContainsAny(name, "/ ") {
 			return exit.Usage("init: %q is not the name of a repository: write OWNER/NAME", written)

@@ -260,11 +260,7 @@ func (s *starter) write(ctx context.Context, source []byte) error {
 	if err == nil {
 		return nil
 	}
-	return notWritten(errors.Join(err, undo()))
-}
-
-func notWritten(err error) error {
-	if exit.From(err).Code != "internal" {
+	if err = errors.Join(err, undo()); exit.From(err).Code != "internal" {
 		return err // a full disk has a code of its own
 	}
 	return reconcile.NewError("init_failed", "nothing was written: "+err.Error(), "check the permissions of that directory")
