@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 )
 
 // Failure makes requests fail. Each server has its own kinds of failures.
@@ -35,14 +36,17 @@ type Failure struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// Failures are those that a test has ordered. They apply in the order in which they were added.
+// Failures are those that a test has ordered. They apply in the order in which they were added. Their methods are safe for concurrent use.
 type Failures struct {
 	Kinds []string // that the server knows
+	mu    sync.Mutex
 	list  []*Failure
 }
 
-// Add adds a failure. An unknown kind is an error.
-func (l *Failures) Add(f Failure) error {
+// Fail adds a failure. An unknown kind is an error.
+func (l *Failures) Fail(f Failure) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if !slices.Contains(l.Kinds, f.Kind) {
 		return fmt.Errorf("unknown kind of failure %q", f.Kind)
 	}
@@ -51,11 +55,17 @@ func (l *Failures) Add(f Failure) error {
 	return nil
 }
 
-// Clear ends all failures.
-func (l *Failures) Clear() { l.list = nil }
+// ClearFailures ends all failures.
+func (l *Failures) ClearFailures() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list = nil
+}
 
 // Next returns the failure that applies to a request, and counts it; nil for none.
 func (l *Failures) Next(applies func(*Failure) bool) *Failure {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for i, f := range l.list {
 		if !applies(f) {
 			continue

@@ -30,23 +30,9 @@ var failKinds = []string{FailStatus, FailGraphQL, FailRateLimit, FailHang, FailC
 // Failure makes requests fail.
 type Failure = graphqltest.Failure
 
-// Fail adds a failure. An unknown kind is an error.
-func (s *Server) Fail(f Failure) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failures.Add(f)
-}
-
-// ClearFailures ends all failures.
-func (s *Server) ClearFailures() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failures.Clear()
-}
-
 // failureOf returns the failure that applies to a request, and counts it; nil for none.
 func (s *Server) failureOf(q *query) *Failure {
-	return s.failures.Next(func(f *Failure) bool {
+	return s.Next(func(f *Failure) bool {
 		isRoot := func(field *ast.Field) bool { return field.Name == f.Operation }
 		return f.Operation == "" || f.Operation == q.Name || slices.ContainsFunc(q.fields(q.SelectionSet), isRoot)
 	})

@@ -39,6 +39,7 @@ type Config struct {
 
 // Server is a Linear workspace behind HTTP. Its methods are safe for concurrent use.
 type Server struct {
+	graphqltest.Failures
 	config Config
 	ctx    context.Context //nolint:containedctx // the server's life
 	cancel context.CancelFunc
@@ -47,7 +48,6 @@ type Server struct {
 	mu       sync.Mutex
 	w        *workspace
 	log      []Entry
-	failures graphqltest.Failures
 	requests allowance
 	points   allowance
 	strict   bool                      // Specified was called
@@ -86,7 +86,7 @@ func New(c Config) *Server {
 		c.Now = time.Now
 	}
 	s := &Server{
-		config: c, failures: graphqltest.Failures{Kinds: failKinds},
+		config: c, Failures: graphqltest.Failures{Kinds: failKinds},
 		requests: newAllowance(cmp.Or(c.RequestsPerHour, 5000)), points: newAllowance(cmp.Or(c.ComplexityPerHour, 3_000_000)),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

@@ -60,10 +60,7 @@ func (b *board) column(name string) int {
 // Place puts an issue on the board, or moves it there. Without a column it is on the board in none. GitHub does not count this as a
 // change of the issue.
 func (s *Server) Place(ref, column string) error {
-	return s.onIssue(ref, func(i *Issue) error {
-		s.place(i, column)
-		return nil
-	})
+	return s.onIssue(ref, func(i *Issue) error { s.place(i, column); return nil })
 }
 
 func (s *Server) place(i *Issue, column string) {
@@ -87,10 +84,7 @@ func (b *board) find(i *Issue) *item {
 
 // Archive hides an issue from the board, as people do with finished ones.
 func (s *Server) Archive(ref string) error {
-	return s.onIssue(ref, func(i *Issue) error {
-		s.board.find(i).archived = true
-		return nil
-	})
+	return s.onIssue(ref, func(i *Issue) error { s.board.find(i).archived = true; return nil })
 }
 
 // Unplace removes an issue from the board.

@@ -63,14 +63,14 @@ func (s *Server) Fail(f Failure) error {
 		s.hide = true
 		return nil
 	}
-	return s.failures.Add(f)
+	return s.failures.Fail(f)
 }
 
 // ClearFailures ends all failures and limits.
 func (s *Server) ClearFailures() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failures.Clear()
+	s.failures.ClearFailures()
 	s.hide = false
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
