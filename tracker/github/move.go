@@ -50,7 +50,8 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	}
 	for _, next := range changes {
 		_, err := c.Do(ctx, next.method, next.path, nil, next.body)
-		if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Status == http.StatusNotFound { // the issue was there: GitHub hides what the token may not change
+		// The issue was there: GitHub hides what the token may not change.
+		if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Status == http.StatusNotFound {
 			e.Hint, e.Err = c.CheckKey, nil
 		}
 		if err != nil {

@@ -253,7 +253,7 @@ func (r *run) RunInTerminal(ctx context.Context, argv, env []string, io host.Std
 		return status.ExitCode(), nil
 	}
 	if ctx.Err() != nil {
-		return 0, nil // it was ended because ctx was
+		return 0, nil //nolint:nilerr // it was ended because ctx was
 	}
 	return 0, err
 }
