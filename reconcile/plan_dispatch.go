@@ -42,7 +42,7 @@ func (p *planner) dispatch() {
 	began, obstacle := d.taken, cmp.Or(d.obstacle, d.block, d.budget)
 	for _, c := range d.contenders() {
 		reason, subject, message := d.refuse(c)
-		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Title: c.issue.Title}
+		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Title: c.issue.Title, Labels: c.issue.Labels}
 		skip.Reason, skip.Subject, skip.Message = reason, subject, message
 		if c.issue.URL != nil {
 			skip.URL = *c.issue.URL

@@ -328,14 +328,15 @@ func (a Action) LogValue() slog.Value {
 
 // Skip is the reason why a candidate or a due retry is not started.
 type Skip struct {
-	IssueID    string `json:"issue_id"`
-	Identifier string `json:"issue_identifier"`
-	Reason     string `json:"reason"` // a code, see the Skip constants
-	Message    string `json:"message"`
-	Title      string `json:"title"` // of the issue; empty where only its record is known
-	URL        string `json:"url"`   // the same
-	Subject    string `json:"-"`     // what a label, an assignee, a blocker or a pull request is called; empty for other reasons
-	Place      int    `json:"place"` // in the queue for a slot, from 1 on; 0 if the issue does not wait for one
+	IssueID    string   `json:"issue_id"`
+	Identifier string   `json:"issue_identifier"`
+	Reason     string   `json:"reason"` // a code, see the Skip constants
+	Message    string   `json:"message"`
+	Title      string   `json:"title"` // of the issue; empty where only its record is known
+	URL        string   `json:"url"`   // the same
+	Labels     []string `json:"-"`
+	Subject    string   `json:"-"`     // what a label, an assignee, a blocker or a pull request is called; empty for other reasons
+	Place      int      `json:"place"` // in the queue for a slot, from 1 on; 0 if the issue does not wait for one
 }
 
 // The reasons of a skip.

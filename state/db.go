@@ -142,7 +142,7 @@ var migrations embed.FS
 
 const (
 	// schemaVersion is the number of the last migration.
-	schemaVersion = 15
+	schemaVersion = 16
 	// oldestWriter is the oldest schema whose programs may still write after the database was migrated to schemaVersion.
 	oldestWriter = 1
 )

@@ -209,8 +209,8 @@ func (v Views) Results(ctx context.Context, since time.Time) (r Results, err err
 		r.Handovers, errs[0] = rows(t, func(h *Handover) []any { return []any{stampOf(&h.ClaimedAt), stampOf(&h.At)} },
 			`SELECT claimed_at, released_at FROM releases WHERE released_at >= ? AND `+handedOver, stamp(since))
 		r.Outcomes, errs[1] = rows(t, func(o *DayOutcome) []any { return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)} },
-			`SELECT date(ended_at / 1000, 'unixepoch'), outcome, count(*), sum(runtime_ms) FROM runs
-			WHERE kind = 'agent' AND ended_at >= ? GROUP BY 1, 2`, stamp(since))
+			`SELECT date(ended_at / 86400000 * 86400, 'unixepoch'), outcome, count(*), sum(runtime_ms) FROM runs
+			WHERE kind = 'agent' AND ended_at >= ? GROUP BY ended_at / 86400000, outcome`, stamp(since))
 		r.Days, errs[2] = readDays(t, since, time.Time{})
 		return cmp.Or(errs[:]...)
 	})
@@ -245,15 +245,19 @@ type Release struct {
 	Models     []reconcile.ModelUse `json:"-"`
 	Links      []reconcile.Link     `json:"links"`
 	Created    map[string]int       `json:"created"` // how many objects the agents created in the tracker, by kind
+	Labels     []string             `json:"labels"`
+	Words      string               `json:"last_words"` // the result that the last agent has reported, or the first line of its last message
+	Commits    int                  `json:"commits"`    // that its run has delivered
 }
 
 const releaseColumns = `issue_id, identifier, title, url, branch, reason, from_state, to_state, claimed_at, released_at,
-	runs, runtime_ms, usage, links, created`
+	runs, runtime_ms, usage, links, created, labels, words, commits`
 
 func releaseFields(r *Release) []any {
 	return []any{
 		&r.IssueID, &r.Identifier, &r.Title, nilOf(&r.URL), nilOf(&r.Branch), &r.Reason, &r.From, nilOf(&r.To), stampOf(&r.ClaimedAt),
 		stampOf(&r.At), &r.Runs, millisOf(&r.Runtime), jsonOf(&r.Models), jsonOf(&r.Links), jsonOf(&r.Created),
+		jsonOf(&r.Labels), &r.Words, &r.Commits,
 	}
 }
 
@@ -265,24 +269,38 @@ func (v Views) Releases(ctx context.Context, issueID string, limit int) ([]Relea
 
 // recordRelease records the release of a claim, unless the claim had no run.
 func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) error {
+	r, err := releaseOf(t, now, c, gone)
+	if err != nil || r.Runs == 0 {
+		return err
+	}
+	return t.run(`INSERT INTO releases (`+releaseColumns+`) VALUES (`+marks(releaseColumns)+`)`, releaseFields(&r)...)
+}
+
+// releaseOf sums up the runs of a claim.
+func releaseOf(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) (Release, error) {
 	type part struct {
 		reconcile.ModelUse
-		runtime time.Duration
-		links   []reconcile.Link
-		state   string
-	}
-	runs, err := rows(t, func(p *part) []any {
-		return append([]any{&p.Model, millisOf(&p.runtime), jsonOf(&p.links), &p.state}, tokenFields(&p.Tokens)...)
-	}, `SELECT model, runtime_ms, links, issue ->> '$.state', tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
-		FROM runs WHERE issue_id = ? AND kind = 'agent' AND started_at >= ? ORDER BY id`, c.IssueID, stamp(c.ClaimedAt))
-	if err != nil || len(runs) == 0 {
-		return err
+		runtime  time.Duration
+		links    []reconcile.Link
+		state    string
+		words    string
+		delivery reconcile.DeliveryResult
 	}
 	r := Release{
 		IssueID: c.IssueID, Identifier: c.Identifier, Title: c.Issue.Title, URL: c.Issue.URL, Branch: c.Issue.BranchName,
-		Reason: gone.Reason, From: runs[0].state, To: &gone.State, ClaimedAt: c.ClaimedAt, At: now,
-		Runs: len(runs), Links: []reconcile.Link{}, Created: map[string]int{},
+		Reason: gone.Reason, From: c.Issue.State, To: &gone.State, ClaimedAt: c.ClaimedAt, At: now,
+		Links: []reconcile.Link{}, Created: map[string]int{}, Labels: append([]string{}, c.Issue.Labels...),
 	}
+	runs, err := rows(t, func(p *part) []any {
+		return append([]any{&p.Model, millisOf(&p.runtime), jsonOf(&p.links), &p.state, &p.words, jsonOf(&p.delivery)}, tokenFields(&p.Tokens)...)
+	}, `SELECT model, runtime_ms, links, issue ->> '$.state', words, delivery,
+		tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
+		FROM runs WHERE issue_id = ? AND kind = 'agent' AND started_at >= ? ORDER BY id`, c.IssueID, stamp(c.ClaimedAt))
+	if err != nil || len(runs) == 0 {
+		return r, err
+	}
+	last := runs[len(runs)-1]
+	r.From, r.Runs, r.Words, r.Commits = runs[0].state, len(runs), last.words, last.delivery.Commits
 	for _, run := range runs {
 		r.Runtime += run.runtime
 		r.Links = reconcile.MergeLinks(r.Links, run.links)
@@ -294,13 +312,10 @@ func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) 
 	}
 	kinds, err := rows(t, itself[string], `SELECT c.kind FROM runs JOIN created c ON c.run_id = runs.id
 		WHERE runs.issue_id = ? AND runs.kind = 'agent' AND runs.started_at >= ?`, c.IssueID, stamp(c.ClaimedAt))
-	if err != nil {
-		return err
-	}
 	for _, kind := range kinds {
 		r.Created[kind]++
 	}
-	return t.run(`INSERT INTO releases (`+releaseColumns+`) VALUES (`+marks(releaseColumns)+`)`, releaseFields(&r)...)
+	return r, err
 }
 
 // Outage is a period in which a fault of the machine, the agent or the tracker blocked all issues.

@@ -64,7 +64,7 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 			{Kind: "attachment", URL: "https://example.com/3"},
 			{Kind: "attachment", URL: "https://example.com/4"},
 		},
-		Created: map[string]int{"comment": 3},
+		Created: map[string]int{"comment": 3}, Labels: []string{"bug"},
 	}}
 	test.Equal(t, "releases before the first", len(reported(t, db, epoch, at).Releases), 0)
 	uses := test.Must(db.Runs.UseOf(ctx, c.IssueID)) // of the earlier claim, too

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -89,20 +90,29 @@ func (r Runs) IDs(ctx context.Context) (map[string]bool, error) {
 	return setOf(list), err
 }
 
-// Ended returns the newest settled runs, at most limit of them, of the issues with these ids, or of all issues if there
-// are no ids. It sets only the fields that a list shows: of the issue, which is most of a row, only title, state and URL.
-func (r Runs) Ended(ctx context.Context, issueIDs []string, limit int) ([]reconcile.Run, error) {
-	return readAll(ctx, r.conn, "read the last runs", func(r *reconcile.Run) []any {
+// EndedRun is a run with only the fields that a list shows: of the issue, which is most of a row, only title, state, labels and URL.
+type EndedRun struct {
+	reconcile.Run
+	Found string // the text in which Search looks
+}
+
+// Ended returns the newest settled runs that match, at most limit of them, of the issues with these ids, or of all issues if there
+// are no ids.
+func (r Runs) Ended(ctx context.Context, issueIDs []string, search Search, limit int) ([]EndedRun, error) {
+	condition, args := search.condition("found", "labels")
+	return readAll(ctx, r.conn, "read the last runs", func(r *EndedRun) []any {
 		r.Settled = true
 		return append([]any{
 			&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Issue.URL, &r.Issue.Title, &r.Issue.State, &r.Outcome,
 			&r.ErrorCode, &r.ErrorText, &r.AfterRunError, jsonOf(&r.Delivery), &r.Turns, stampOf(&r.StartedAt), stampOf(&r.EndedAt),
+			jsonOf(&r.Issue.Labels), &r.Found,
 		}, tokenFields(&r.Tokens)...)
 	}, `SELECT id, kind, issue_id, identifier, issue ->> '$.url', coalesce(issue ->> '$.title', ''), coalesce(issue ->> '$.state', ''),
-		outcome, error_code, error_text, after_run_error, delivery, turns, started_at, ended_at,
+		outcome, error_code, error_text, after_run_error, delivery, turns, started_at, ended_at, labels, found,
 		tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
-		FROM runs WHERE settled = 1 AND (json_array_length(?1) = 0 OR issue_id IN (SELECT value FROM json_each(?1)))
-		ORDER BY id DESC LIMIT ?2`, jsonOf(append([]string{}, issueIDs...)), limit)
+		FROM runs WHERE id IN (SELECT id FROM runs WHERE settled = 1 AND (json_array_length(?1) = 0
+			OR issue_id IN (SELECT value FROM json_each(?1)))`+condition+` ORDER BY id DESC LIMIT ?)
+		ORDER BY id DESC`, slices.Concat([]any{jsonOf(append([]string{}, issueIDs...))}, args, []any{limit})...)
 }
 
 // Totals returns what all settled runs of the project have used.

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -254,7 +254,7 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 		}
 		next[skip.IssueID] = StoredSkip{skip, since}
 	}
-	if maps.Equal(stored, next) {
+	if reflect.DeepEqual(stored, next) {
 		return nil
 	}
 	return s.update(ctx, "save the skips", full, func(t tx) error {

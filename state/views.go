@@ -96,10 +96,10 @@ type StoredSkip struct {
 	Since time.Time `json:"since"`
 }
 
-const skipColumns = `issue_id, identifier, reason, message, since, title, url, place`
+const skipColumns = `issue_id, identifier, reason, message, since, title, url, place, labels`
 
 func skipFields(s *StoredSkip) []any {
-	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since), &s.Title, &s.URL, &s.Place}
+	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since), &s.Title, &s.URL, &s.Place, jsonOf(&s.Labels)}
 }
 
 // Skips returns the skips of the last pass that fetched candidates, sorted by identifier.

@@ -29,7 +29,7 @@ func jsonFlagsOf(documents []jsonDocument, more ...cli.Flag) []cli.Flag {
 	)
 }
 
-// jsonDocument is what a command prints with --json if its first argument is verb; an empty verb stands for any other one.
+// jsonDocument is what a command prints with --json if its first argument or a flag is verb; an empty verb stands for any other one.
 type jsonDocument struct {
 	verb string
 	typ  reflect.Type
@@ -140,6 +140,11 @@ func selectJSON(c *cli.Context, w *term.Env) (err error) {
 	verb := c.Args().First()
 	if takesSeveral(w, c) {
 		verb = severalName
+	}
+	for _, d := range v.documents {
+		if flag, isFlag := strings.CutPrefix(d.verb, "--"); isFlag && c.IsSet(strings.Fields(flag)[0]) {
+			verb = d.verb
+		}
 	}
 	known := v.document(verb).fields()
 	for _, field := range v.fields {

@@ -28,7 +28,8 @@ In a pipe, each row is a line of exact values, separated by tabs; all other text
 kind of the row, not its status: request, running, waiting, held, kept, skipped, ended or agents. The second is the issue,
 the last its title, with --project all its project.
 
---filter KEY=VALUE keeps the issues with that status, in that project, or with that text in identifier, title or NOW.
+--filter KEY=VALUE keeps the issues with that status, label, or project, or with that text in identifier, title or NOW; of
+ended runs also in error and last words. With --all, text and label find the newest N of all recorded runs (-n).
 Filters with the same key are alternatives; filters with different keys must all match. --sort takes status, issue,
 title, time (oldest first) or tokens (most first); a leading - reverses the order.
 
@@ -119,7 +120,7 @@ func newOverviewOptions(c *cli.Context) (o render.OverviewOptions, err error) {
 // overviewReader returns the function that reads the overview of the project, or those of all projects.
 func overviewReader(w *term.Env, c *cli.Context, out render.OverviewOptions) (func() ([]view.Overview, error), error) {
 	issues, positional := issuesAndWorkflow(w, c.Args().Slice())
-	o := view.Options{All: c.Bool("all") || out.Selection.Needs(), Ended: c.Int("n"), Issues: issues}
+	o := view.Options{All: c.Bool("all") || out.Selection.Needs(), Ended: c.Int("n"), Search: out.Selection.Search(), Issues: issues}
 	if out.Projects {
 		if c.NArg() > 0 || c.IsSet("workflow") || c.IsSet("state-dir") {
 			return nil, exit.Usage("ps: --project all takes no issue and no workflow; --filter text=ABC-7 finds an issue")

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"math"
+	"net/url"
+	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 )
@@ -24,13 +29,23 @@ those of other issues the runs that ended in the period.
 Symphony keeps handed-over issues, outages and tokens by day forever. It keeps runs and passes for 30 days, and the last 20
 runs of each issue. An older report tells from which time its runs are complete.
 
+With --list it lists results instead, one for each time that an issue was handed over or released and for each issue that is
+held or could not be delivered, as far back as the records go or from --since on, the latest first. --filter KEY=VALUE keeps
+those with that outcome (handed_over, merged, held, undelivered or released), with that label, or with that text in
+identifier, title, last words of the agent or error. Filters with the same key are alternatives; filters with different
+keys must all match. A merged issue is handed over, too.
+
 With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per_day limits the usage of a day.
 
-` + exampleText("symphony report --since 2026-01-31", "symphony report --by label --since 30d"),
-		Flags: workflowFlags(jsonFlags[report.Report](
+` + exampleText("symphony report --since 2026-01-31", "symphony report --by label --since 30d",
+			"symphony report --list --since 7d --filter label=bug --filter outcome=merged"),
+		Flags: workflowFlags(jsonFlagsOf(
+			[]jsonDocument{{"", reflect.TypeFor[report.Report]()}, {"--list", reflect.TypeFor[report.ResultList]()}},
 			&cli.StringFlag{Name: "since", Usage: "from `TIME` on: 12h or 7d (ago), a day, or 2026-01-31T18:00:00Z", DefaultText: "12h"},
 			&cli.StringFlag{Name: "until", Usage: "up to `TIME`; a day counts to its end", DefaultText: "now"},
 			&cli.StringFlag{Name: "by", Usage: "only the usage, by `WHAT`: issue, label or day"},
+			&cli.BoolFlag{Name: "list", Usage: "list the results of issues"},
+			&cli.StringSliceFlag{Name: "filter", Usage: "with --list: only results with `KEY=VALUE`; keys: outcome, label, text"},
 			&cli.IntFlag{Name: "n", Usage: "at most `N` rows of each table", DefaultText: "10 on a terminal"},
 			&cli.BoolFlag{Name: "all", Usage: "every row"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
@@ -39,6 +54,9 @@ With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per
 			o, err := newReportOptions(w, c)
 			if err != nil {
 				return err
+			}
+			if c.Bool("list") {
+				return listResults(w, c, p, o)
 			}
 			period, err := report.ParsePeriod(c.String("since"), c.String("until"), w.Now())
 			if err != nil {
@@ -53,11 +71,39 @@ With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per
 	}
 }
 
+// listResults prints the results that the flags choose.
+func listResults(w *term.Env, c *cli.Context, p *project.Project, o render.ReportOptions) error {
+	values := url.Values{"since": {c.String("since")}, "until": {c.String("until")}}
+	for _, filter := range c.StringSlice("filter") {
+		key, value, _ := strings.Cut(filter, "=")
+		if value == "" || !slices.Contains([]string{"outcome", "label", "text"}, key) {
+			return exit.Usage("report: --filter needs KEY=VALUE with one of the keys outcome, label, text, not %q", filter)
+		}
+		values.Add(key, value)
+	}
+	q, err := report.ParseQuery(values, w.Now())
+	if q.Limit = o.Rows; o.Rows == 0 {
+		q.Limit = math.MaxInt32
+	}
+	if err != nil {
+		return err
+	}
+	r, err := report.List(c.Context, []view.Named{{Project: p}}, q)
+	if err != nil {
+		return err
+	}
+	return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Results(w, r) })
+}
+
 // newReportOptions refuses flags that would have no effect.
 func newReportOptions(w *term.Env, c *cli.Context) (o render.ReportOptions, err error) {
 	o = render.ReportOptions{By: c.String("by"), Rows: c.Int("n")}
 	switch {
-	case w.JSON && (c.IsSet("by") || c.IsSet("n") || c.Bool("all")):
+	case c.IsSet("filter") && !c.Bool("list"):
+		return o, exit.Usage("report: --filter works only with --list")
+	case c.IsSet("by") && c.Bool("list"):
+		return o, exit.Usage("report: --by and --list cannot be combined")
+	case w.JSON && !c.Bool("list") && (c.IsSet("by") || c.IsSet("n") || c.Bool("all")):
 		return o, exit.Usage("report: --by, -n and --all are for tables: --json has all rows, by issue, label and day")
 	case c.IsSet("by") && !slices.Contains([]string{render.ByIssue, render.ByLabel, render.ByDay}, o.By):
 		return o, exit.Usage("report: --by must be issue, label or day, not %q", o.By)

@@ -25,6 +25,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -84,7 +85,7 @@ func checkServedSchemas(t *testing.T) {
 	s := schemaWriter{t: t, defs: map[string]any{}, types: map[string]reflect.Type{}}
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[view.Joined](), reflect.TypeFor[view.Overview](), reflect.TypeFor[detail.Issue](), reflect.TypeFor[pass.ResultJSON](),
-		reflect.TypeFor[operate.StopJSON](), reflect.TypeFor[requests.JSON](), reflect.TypeFor[term.ErrorJSON](),
+		reflect.TypeFor[operate.StopJSON](), reflect.TypeFor[requests.JSON](), reflect.TypeFor[term.ErrorJSON](), reflect.TypeFor[report.ResultList](),
 	} {
 		s.schema(typ, false)
 	}

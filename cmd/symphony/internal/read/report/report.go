@@ -119,7 +119,7 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
 	})
 	for _, released := range s.Releases {
-		slices.SortStableFunc(released.Links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) }) // pull requests first
+		sortLinks(released.Links)
 		row := ReleasedRow{Release: released, Seconds: released.Runtime.Seconds(), Spent: view.Spend(prices, released.Models...)}
 		if p, found := s.PullRequests[released.IssueID]; found {
 			row.PullRequest = &p
@@ -154,6 +154,11 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 	r.addUses(s.Uses, prices)
 	r.addDays(s.Days, prices)
 	return r
+}
+
+// sortLinks puts pull requests first.
+func sortLinks(links []reconcile.Link) {
+	slices.SortStableFunc(links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) })
 }
 
 // addAccountBlock adds what stops all projects of the account now: another project may have recorded it.

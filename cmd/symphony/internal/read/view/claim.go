@@ -26,10 +26,11 @@ type IssueHead struct {
 	Identifier string  `json:"issue_identifier"`
 	IssueURL   *string `json:"issue_url"`
 	Title      string  `json:"title"`
+	labels     []string
 }
 
 func (f *Facts) headOf(c reconcile.Claim) IssueHead {
-	return IssueHead{f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title}
+	return IssueHead{f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.Issue.Labels}
 }
 
 // RunningRow is a claim whose run is not settled.

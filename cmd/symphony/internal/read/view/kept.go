@@ -23,6 +23,7 @@ type KeptRow struct {
 	Unsaved    string    `json:"unsaved"`
 	Since      time.Time `json:"kept_since"`
 	CheckedAt  time.Time `json:"checked_at"`
+	labels     []string
 }
 
 // Kept lists the workspaces of a project's unclaimed issues that the last removal kept because of unsaved work. It reads their
@@ -55,6 +56,7 @@ func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile
 func (f *Facts) KeptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
 	return KeptRow{
 		f.Name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, w.Where(), w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC(),
+		last.Issue.Labels,
 	}
 }
 

@@ -14,11 +14,12 @@ import (
 
 // Options say how much of an overview to read.
 type Options struct {
-	All    bool     // also skipped candidates, ended runs, the health and the results
-	Health bool     // the health, also without All
-	Ended  int      // how many ended runs; 0: the usual number
-	Issues []string // identifiers or ids to confine the rows to; empty for all
-	Name   string   // of the project; empty for that of its folder
+	All    bool         // also skipped candidates, ended runs, the health and the results
+	Health bool         // the health, also without All
+	Ended  int          // how many ended runs; 0: the usual number
+	Search state.Search // which ended runs
+	Issues []string     // identifiers or ids to confine the rows to; empty for all
+	Name   string       // of the project; empty for that of its folder
 }
 
 // Read reads the overview of a project.
@@ -164,8 +165,12 @@ func (v *Overview) addEnded(ctx context.Context, f Facts, o Options) error {
 	if !o.All {
 		return nil
 	}
-	runs, err := f.DB.Runs.Ended(ctx, f.Only, cmp.Or(o.Ended, project.PastRuns))
-	v.Ended = text.Map(runs, f.RunRow)
+	runs, err := f.DB.Runs.Ended(ctx, f.Only, o.Search, cmp.Or(o.Ended, project.PastRuns))
+	v.Ended = text.Map(runs, func(r state.EndedRun) RunRow {
+		row := f.RunRow(r.Run)
+		row.found = r.Found
+		return row
+	})
 	var resultsErr error
 	v.Results, resultsErr = f.results(ctx)
 	return errors.Join(err, resultsErr)

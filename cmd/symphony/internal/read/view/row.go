@@ -34,6 +34,8 @@ type Row struct {
 	Detail any `json:"-"`
 	place  int // in the queue for a slot
 	paused bool
+	labels []string
+	found  string // more text in which a search looks
 }
 
 // Label is the status as people read it. An issue that waits while the project is paused is paused.
@@ -100,7 +102,7 @@ func (v Overview) rows() []Row {
 		list = append(list, v.retryingRow(r))
 	}
 	for _, r := range v.Kept {
-		head := IssueHead{v.Project.Name, r.IssueID, r.Identifier, r.IssueURL, r.Title}
+		head := IssueHead{v.Project.Name, r.IssueID, r.Identifier, r.IssueURL, r.Title, r.labels}
 		list = append(list, head.row(StatusKept, &r.Since, r.Unsaved, r))
 	}
 	for _, r := range v.Skipped {
@@ -118,6 +120,7 @@ func (v Overview) rows() []Row {
 		list = append(list, Row{
 			Status: StatusEnded, Identifier: r.Identifier, IssueID: r.issueID, Title: r.Title, URL: r.IssueURL, At: r.EndedAt, Turn: r.Turns,
 			Tokens: r.Tokens.Total, Cost: r.Cost, Text: strings.TrimSuffix(outcome+": "+reason, ": "), Detail: r,
+			labels: r.labels, found: r.found,
 		})
 	}
 	pulls := map[string]string{}
@@ -138,6 +141,7 @@ const HeldNextText = "held after this run"
 func (h IssueHead) row(status Status, at *time.Time, text string, detail any) Row {
 	return Row{
 		Status: status, IssueID: h.IssueID, Identifier: h.Identifier, Title: h.Title, URL: h.IssueURL, At: at, Text: text, Detail: detail,
+		labels: h.labels,
 	}
 }
 
@@ -168,7 +172,7 @@ func (v Overview) retryingRow(r RetryingRow) Row {
 func (v Overview) skippedRow(r SkippedRow) Row {
 	row := Row{
 		Status: r.IssueStatus(v.obstacle != ""), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: text.OrNull(r.URL),
-		At: &r.Since, Text: words.Skip(r.Skip), Detail: r,
+		At: &r.Since, Text: words.Skip(r.Skip), Detail: r, labels: r.Labels,
 	}
 	if r.Reason == reconcile.SkipNoSlot || r.Reason == reconcile.SkipNoSlotInState {
 		v.addQueue(&row, r.Place)

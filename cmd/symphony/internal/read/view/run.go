@@ -45,13 +45,16 @@ type RunRow struct {
 	Cost      *Cost                     `json:"cost"` // of these tokens; null without agent.prices
 	ThreadID  *string                   `json:"thread_id"`
 	issueID   string
+	labels    []string
+	found     string // the text in which a search looks; empty unless the run has ended
 }
 
 func (f *Facts) RunRow(r reconcile.Run) RunRow {
 	row := RunRow{
-		Project: f.Name, RunID: r.ID, issueID: r.IssueID, Identifier: r.Identifier, IssueURL: r.Issue.URL, Title: r.Issue.Title,
-		Kind: r.Kind, Attempt: r.Attempt, Phase: r.Phase, Outcome: text.OrNull(r.Outcome), Delivery: text.OrNull(r.Delivery),
-		Error: ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: text.OrNull(r.AfterRunError),
+		Project: f.Name, RunID: r.ID, issueID: r.IssueID, labels: r.Issue.Labels, Identifier: r.Identifier, IssueURL: r.Issue.URL,
+		Title: r.Issue.Title, Kind: r.Kind, Attempt: r.Attempt, Phase: r.Phase, Outcome: text.OrNull(r.Outcome),
+		Delivery: text.OrNull(r.Delivery),
+		Error:    ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: text.OrNull(r.AfterRunError),
 		StartedAt: r.StartedAt, EndedAt: text.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: text.OrNull(r.ThreadID),
 	}
 	if f.Config != nil {

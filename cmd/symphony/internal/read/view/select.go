@@ -10,6 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // Selection chooses the rows of overviews to keep, and their order. The zero value keeps all rows in their order.
@@ -22,7 +23,7 @@ type Selection struct {
 
 // FilterKeys are the keys of a filter; SortKeys those of an order.
 var (
-	FilterKeys = []string{"status", "project", "text"}
+	FilterKeys = []string{"status", "project", "label", "text"}
 	SortKeys   = []string{"status", "issue", "title", "time", "tokens"}
 )
 
@@ -63,6 +64,11 @@ func (s Selection) Needs() bool {
 	return slices.ContainsFunc(s.filters["status"], func(status string) bool {
 		return slices.Contains(requestedOnly, Status(status))
 	})
+}
+
+// Search finds the ended runs that the selection may keep.
+func (s Selection) Search() state.Search {
+	return state.Search{Texts: s.filters["text"], Labels: s.filters["label"]}
 }
 
 // Select returns the overviews confined to the issues that the selection keeps, the rows of all of them in the selection's order,
@@ -111,8 +117,10 @@ func (s Selection) keeps(r Row) bool {
 				return r.Status == Status(value)
 			case "project":
 				return strings.EqualFold(r.Project, value)
+			case "label":
+				return slices.ContainsFunc(r.labels, func(label string) bool { return strings.EqualFold(label, value) })
 			}
-			all := strings.ToLower(strings.Join([]string{r.Identifier, r.Title, r.Text}, "\n"))
+			all := strings.ToLower(strings.Join([]string{r.Identifier, r.Title, r.Text, r.found}, "\n"))
 			return strings.Contains(all, strings.ToLower(value))
 		}) {
 			return false

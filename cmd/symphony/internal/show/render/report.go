@@ -197,6 +197,31 @@ func (p *reportPage) released(title string, rows []report.ReleasedRow) {
 	p.table(title, t)
 }
 
+// Results prints a list of results, with --json as JSON. On a narrow terminal the last words give way first, then the title.
+func Results(w *term.Env, r report.ResultList) error {
+	if w.JSON {
+		w.PrintJSON(r)
+		return nil
+	}
+	p := &reportPage{Env: w, Report: report.Report{GeneratedAt: r.GeneratedAt}}
+	t := newTable([]string{"ISSUE", "OUTCOME", "TITLE", "LABELS", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "COMMITS", "LOOK AT", "LAST WORDS"},
+		step{"LAST WORDS", 24}, step{"LABELS", 0}, step{"COMMITS", 0}, step{"TITLE", 24}, step{"LAST WORDS", 0}, step{"RUNS", 0},
+		step{"LOOK AT", 24}, step{"TIME", 0}, step{"TITLE", 16}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8})
+	t.Figures, t.Optional = []int{5, 6, 7, 8, 9}, []int{10, 11}
+	for _, row := range r.Results {
+		lookAt, address := p.lookAt(report.ReleasedRow{Release: row.Release, PullRequest: row.PullRequest})
+		said := text.OneLine(cmp.Or(row.Message, row.Words))
+		t.Add(row.Identifier, row.Outcome, row.Title, strings.Join(row.Labels, ","), p.ago(row.At), strconv.Itoa(row.Runs),
+			secondsText(w, row.Seconds), countText(w, row.Tokens.Total), costText(row.Cost), strconv.Itoa(row.Commits), lookAt, said)
+		t.Links = append(t.Links, []string{text.OrEmpty(row.URL), 10: address, 11: ""})
+	}
+	w.PrintTable("RESULTS", t)
+	if w.Width > 0 {
+		p.paragraph(term.ColourOver, fmt.Sprintf("%d of %s", len(r.Results), text.Plural(r.Total, "result")))
+	}
+	return nil
+}
+
 // lookAt is where the work on an issue can be seen: its pull request, the links that its agents left, or else the issue itself.
 func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
 	if p.Width == 0 {

@@ -56,6 +56,8 @@ func checkNamedErrors(t *testing.T, method, path string, statuses []string) {
 	switch {
 	case method == "post":
 		want = append(want, "400", "401", "403", "404", "409", "413", "500", "502", "503", "504")
+	case path == "/api/v1/results":
+		want = append(want, "400", "401", "404", "500", "503")
 	case strings.Contains(path, "{identifier}"):
 		want = append(want, "401", "404", "409", "500", "503")
 	case path == "/api/v1/events":

@@ -58,7 +58,8 @@ func (s *Server) watch(r *http.Request, p *page.Page) {
 
 // overviewPage draws /: all projects.
 func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err error) {
-	all, err := s.source.overviews(r.Context(), "", view.Options{All: true})
+	choice := page.NewChoice(r.URL.Query())
+	all, err := s.source.overviews(r.Context(), "", choice.Options())
 	if err != nil {
 		return p, nil, err
 	}
@@ -76,7 +77,7 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 	if theirs := agents.AsProject(s.source.env); theirs != nil {
 		files = append(files, filesOf(view.ProjectRow{StateDir: theirs.StateDir})...)
 	}
-	return page.Overview{Projects: all, Agents: asked, Choice: page.NewChoice(r.URL.Query()), MayAct: s.access.mayAct(r)}.Page(), files, nil
+	return page.Overview{Projects: all, Agents: asked, Choice: choice, MayAct: s.access.mayAct(r)}.Page(), files, nil
 }
 
 // issuePage draws /issues/{project}/{identifier}.

@@ -166,6 +166,7 @@ type route struct {
 func (s *Server) table() []route {
 	return slices.Concat(s.actions(), s.mcpRoutes(), []route{
 		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
+		{"GET", "/results", needReading, s.resultsPage},
 		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.issuePage)},
 		{"GET", "/issues/{project}/{identifier}/log", needDetails, s.issueLog(logs.Options{Whole: true}, "text/plain; charset=utf-8")},
 		{"GET", "/issues/{project}/{identifier}/run", needDetails, s.page(s.runPage)},
@@ -178,6 +179,7 @@ func (s *Server) table() []route {
 		{"GET", "/healthz", needNothing, s.healthz},
 		{"GET", "/metrics", needReading, s.metrics},
 		{"GET", "/api/v1/state", needReading, s.state},
+		{"GET", "/api/v1/results", needReading, s.results},
 		{"GET", "/api/v1/events", needReading, s.events},
 		{"GET", "/api/v1/openapi.json", needNothing, serveOpenAPI},
 		{"GET", "/api/v1/{identifier}", needReading, s.issue},

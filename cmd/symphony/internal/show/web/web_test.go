@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/state/statetest"
 )
 
 // serve starts a server without projects and returns it with its address.
@@ -101,6 +102,33 @@ func TestAccess(t *testing.T) {
 			test.Equal(t, "the beginning of Content-Security-Policy", policy, "default-src 'none'")
 		})
 	}
+}
+
+// The results of several projects are one list with pages, and a search on the overview reaches all recorded runs.
+func TestResults(t *testing.T) {
+	var places []Place
+	for _, name := range []string{"web", "api"} {
+		dir := filepath.Join(t.TempDir(), name)
+		p := Place{filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state")}
+		test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{Claims: 50, Runs: 1000, Passes: 2}))
+		test.OK(t, os.WriteFile(p.Workflow, []byte("---\ntracker: {kind: file, provider: {path: "+dir+"/tasks}}\n---\nWork.\n"), 0o600))
+		places = append(places, p)
+	}
+	s, _ := serve(t, Options{Places: places})
+	body := func(path string) string {
+		answer := get(t, s, path, time.Minute)
+		test.Equal(t, path, answer.Code, http.StatusOK)
+		return answer.Body.String()
+	}
+	test.Contains(t, "the first page", body("/results"), "1 to 100 of 258", `href="/results?from=100"`)
+	last := body("/results?from=200")
+	test.Contains(t, "the last page", last, "201 to 258 of 258", `href="/results?from=100"`)
+	test.Lacks(t, "the last page", last, "earlier")
+	test.Contains(t, "a project", body("/results?project=api&outcome=held&label=BUG"), "1 to 4 of 4")
+	test.Contains(t, "a search", body("/results?q=abc-10008"), "1 to 2 of 2", "First I look at the tests.")
+	test.Contains(t, "nothing", body("/results?q=%25"), "No result matches")
+	test.Equal(t, "a wrong day", get(t, s, "/results?since=x", time.Minute).Code, http.StatusBadRequest)
+	test.Contains(t, "the oldest runs", body("/?q=first+i+look&status=ended&project=web&from=300"), "100 more")
 }
 
 // The link lets one browser keep the token, and that browser may open it again.

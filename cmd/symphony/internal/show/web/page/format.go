@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // functions are those of the templates.
@@ -48,14 +49,23 @@ func functions() template.FuncMap {
 		"passPlot":        passPlot,
 		"passTook":        durationOf,
 		"projectCommands": projectCommands,
-		"rowOutcome":      rowOutcome,
-		"rowRun":          rowRun,
-		"rowText":         rowText,
-		"shares":          shares,
-		"slotMeter":       slotMeter,
-		"today":           today,
-		"unstarted":       unstarted,
-		"window":          window,
+		"endedWith": func(project string, o reconcile.Outcome) string {
+			return Choice{Project: project, Status: view.StatusEnded, Query: string(o) + ":"}.Address()
+		},
+		"said":   func(s string) string { return text.Within(text.VisibleLines(s), mostSaid) },
+		"pullOf": pullOf,
+		"resultsOf": func(project, day string) string {
+			return ResultChoice{Project: project, Outcome: state.ResultHandedOver, Since: day, Until: day}.Address()
+		},
+		"resultsWith": func(project, query string) string { return ResultChoice{Project: project, Query: query}.Address() },
+		"rowOutcome":  rowOutcome,
+		"rowRun":      rowRun,
+		"rowText":     rowText,
+		"shares":      shares,
+		"slotMeter":   slotMeter,
+		"today":       today,
+		"unstarted":   unstarted,
+		"window":      window,
 	}
 }
 

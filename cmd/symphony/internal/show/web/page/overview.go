@@ -66,6 +66,28 @@ func (c Choice) At(from int) string {
 	return c.Address()
 }
 
+// mostEnded is how many ended runs a list of issues has at most.
+const mostEnded = 500
+
+// Options are those of the overviews that the page needs. A search reaches all recorded runs.
+func (c Choice) Options() view.Options {
+	o := view.Options{All: true}
+	if c.Lists() {
+		o.Ended, o.Search = mostEnded, c.selection().Search()
+	}
+	return o
+}
+
+// selection keeps the issues that the search finds.
+func (c Choice) selection() view.Selection {
+	var filters []string
+	if c.Query != "" {
+		filters = append(filters, "text="+c.Query)
+	}
+	s, _ := view.NewSelection(filters, "", 0) // the key is known
+	return s
+}
+
 // Lists reports whether the page is a list of issues that match, and nothing else.
 func (c Choice) Lists() bool { return c.Query != "" || c.Status != "" }
 
@@ -118,13 +140,8 @@ func (o Overview) data() overview {
 	if o.Project != "" {
 		of = slices.DeleteFunc(of, func(v view.Overview) bool { return v.Project.Name != o.Project })
 	}
-	var filters []string
-	if o.Query != "" {
-		filters = append(filters, "text="+o.Query)
-	}
-	selection, _ := view.NewSelection(filters, "", 0) // the key is known
 	var rows []view.Row
-	d.Shown, rows, _ = selection.Select(of)
+	d.Shown, rows, _ = o.selection().Select(of)
 	for _, v := range d.Shown {
 		if !o.Lists() {
 			d.Obstacles = append(d.Obstacles, obstaclesOf(v, o.Forms(v.Project.Name), len(o.Projects) > 1)...)
@@ -141,7 +158,7 @@ func (o Overview) data() overview {
 	if o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == reconcile.StatusNeedsAnswer) {
 		d.Requests, joined.Requests = append(d.Requests, o.Agents...), append(joined.Requests, o.Agents...)
 	}
-	d.Verdict, d.Results = verdictOf(d.Shown, joined), joined.Results
+	d.Verdict, d.Results = verdictOf(o.Choice, d.Shown, joined), joined.Results
 	if d.Verdict.Class == "good" && len(d.Obstacles) > 0 {
 		d.Verdict.Class, d.Verdict.Icon, d.Verdict.Title = "", "clock", "Nothing needs you"
 	}
@@ -274,15 +291,18 @@ func (d *overview) HasHealth() bool {
 // verdict tells whether projects need a person.
 type verdict struct {
 	Class, Icon, Title string
-	Reasons            []string
+	Reasons            []reason
 	Activity           string
 	Next               *view.NextPass
 	Overdue            bool      // Next was more than a minute ago
 	Dead               *obstacle // the only project has no schedule; nil otherwise
 }
 
+// reason is a part of a verdict, and the address of the list that it counts; empty if there is none.
+type reason struct{ Text, Address string }
+
 // verdictOf is the verdict on all projects that the page shows. The notices have details on what stops them.
-func verdictOf(all []view.Overview, joined view.Joined) verdict {
+func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	d := verdict{Class: "good", Icon: "check", Title: "All is well", Next: joined.NextPass}
 	d.Overdue = d.Next != nil && joined.GeneratedAt.Sub(d.Next.At) > time.Minute
 	judged := view.Judge(all)
@@ -311,17 +331,17 @@ func verdictOf(all []view.Overview, joined view.Joined) verdict {
 		}
 	}
 	if unreadable > 0 {
-		d.Reasons = append(d.Reasons, text.Plural(unreadable, "unreadable project"))
+		d.Reasons = append(d.Reasons, reason{text.Plural(unreadable, "unreadable project"), ""})
 	}
 	if without > 0 {
-		d.Reasons = append(d.Reasons, text.Plural(without, "project")+" without a pass")
+		d.Reasons = append(d.Reasons, reason{text.Plural(without, "project") + " without a pass", ""})
 	}
 	if n := len(joined.Requests); n > 0 {
-		d.Reasons = append(d.Reasons, text.Plural(n, "request")+" to answer")
+		d.Reasons = append(d.Reasons, reason{text.Plural(n, "request") + " to answer", "#needs"})
 	}
 	for _, s := range []view.Status{reconcile.StatusHeld, reconcile.StatusUndelivered, view.StatusKept} {
 		if counts[s] > 0 {
-			d.Reasons = append(d.Reasons, fmt.Sprintf("%d %s", counts[s], s))
+			d.Reasons = append(d.Reasons, reason{fmt.Sprintf("%d %s", counts[s], s), c.WithStatus(s)})
 		}
 	}
 	var goes []string

@@ -1,0 +1,138 @@
+package report
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Query chooses results of projects.
+type Query struct {
+	state.ResultFilter
+	Project string // a name; empty for all
+}
+
+// Limits of a list of results: what it has without a limit, and at most.
+const (
+	usualLimit = 100
+	mostLimit  = 1000
+)
+
+// ParseQuery reads the query of an address: text, label and outcome, each of which may be repeated, project, since, until, from and limit.
+// Days are those of the zone of now.
+func ParseQuery(values url.Values, now time.Time) (q Query, err error) {
+	given := func(key string) (list []string) {
+		for _, v := range values[key] {
+			if v = strings.TrimSpace(v); v != "" {
+				list = append(list, v)
+			}
+		}
+		return list
+	}
+	q = Query{Project: values.Get("project"), ResultFilter: state.ResultFilter{
+		Search: state.Search{Texts: append(given("q"), given("text")...), Labels: given("label")}, Outcomes: given("outcome"), Limit: usualLimit,
+	}}
+	for _, o := range q.Outcomes {
+		if !slices.Contains(state.ResultOutcomes, o) {
+			return q, exit.Usage("no result has the outcome %q%s: the outcomes are %s", o,
+				text.DidYouMean(o, state.ResultOutcomes, "%q"), strings.Join(state.ResultOutcomes, ", "))
+		}
+	}
+	for key, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		if s := strings.TrimSpace(values.Get(key)); s != "" {
+			if *at, err = ParseTime("results", key, s, now, map[string]int{"until": 1}[key]); err != nil {
+				return q, err
+			}
+		}
+	}
+	for key, n := range map[string]*int{"from": &q.From, "limit": &q.Limit} {
+		if s := values.Get(key); s != "" {
+			if *n, err = strconv.Atoi(s); err != nil || *n < 0 || key == "limit" && *n > mostLimit {
+				return q, exit.Usage("results: %s must be a number from 0 on, and limit at most %d, not %q", key, mostLimit, s)
+			}
+		}
+	}
+	return q, nil
+}
+
+// ResultList are some of the results that match a query, the latest first.
+type ResultList struct {
+	GeneratedAt time.Time `json:"generated_at"`
+	Total       int       `json:"total"` // how many match
+	From        int       `json:"from"`  // the number of the first one here
+	Next        *int      `json:"next"`  // that of the first one after these; null if there are no more
+	// Counts are the numbers of results by outcome, whatever outcomes the query names. A merged result is handed over, too.
+	Counts  map[string]int `json:"counts"`
+	Results []ResultRow    `json:"results"`
+}
+
+// ResultRow is what the work on an issue came to.
+type ResultRow struct {
+	Project string `json:"project"`
+	state.Result
+	Seconds float64 `json:"seconds_running"`
+	view.Spent
+}
+
+// List reads the results of projects. A project without a pass has none.
+func List(ctx context.Context, projects []view.Named, q Query) (ResultList, error) {
+	r := ResultList{From: q.From, Counts: map[string]int{}, Results: []ResultRow{}}
+	for _, o := range state.ResultOutcomes {
+		r.Counts[o] = 0
+	}
+	from, limit := q.From, q.Limit
+	if len(projects) > 1 { // the first ones of all may be those of one project
+		q.From, q.Limit = 0, from+limit
+	}
+	for _, p := range projects {
+		r.GeneratedAt = p.Env.Now().UTC()
+		f := view.Facts{Project: p.Project, Name: p.Name, Now: r.GeneratedAt}
+		err := f.Open(ctx)
+		if err != nil && len(projects) > 1 && exit.From(err).Code == "no_state" {
+			continue
+		}
+		if err == nil {
+			err = r.add(ctx, &f, q.ResultFilter)
+		}
+		if err != nil {
+			return r, err
+		}
+	}
+	if len(projects) > 1 {
+		slices.SortStableFunc(r.Results, func(a, b ResultRow) int { return b.At.Compare(a.At) })
+		r.Results = r.Results[min(from, len(r.Results)):]
+		r.Results = r.Results[:min(limit, len(r.Results))]
+	}
+	if next := from + len(r.Results); next < r.Total {
+		r.Next = &next
+	}
+	return r, nil
+}
+
+// add adds the results of a project, whose database it closes.
+func (r *ResultList) add(ctx context.Context, f *view.Facts, filter state.ResultFilter) error {
+	defer f.DB.Close()
+	found, err := f.DB.Views.FindResults(ctx, filter)
+	var prices reconcile.Prices
+	if cfg, invalid := f.Project.ConfigWithoutKey(); invalid == nil {
+		prices = cfg.Agent.Prices
+	}
+	r.Total += found.Total
+	for outcome, n := range found.Counts {
+		r.Counts[outcome] += n
+	}
+	for _, one := range found.List {
+		sortLinks(one.Links)
+		r.Results = append(r.Results, ResultRow{f.Name, one, one.Runtime.Seconds(), view.Spend(prices, one.Models...)})
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package page
+
+import (
+	"net/url"
+	"path"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// ResultChoice is what a reader of the results has chosen: the query of the address, as it was written.
+type ResultChoice struct {
+	Query   string `key:"q"`
+	Outcome string `key:"outcome"`
+	Label   string `key:"label"`
+	Project string `key:"project"`
+	Since   string `key:"since"`
+	Until   string `key:"until"`
+	From    string `key:"from"`
+}
+
+// NewResultChoice reads the query of an address.
+func NewResultChoice(q url.Values) (c ResultChoice) {
+	fields := reflect.ValueOf(&c).Elem()
+	for i := range fields.NumField() {
+		fields.Field(i).SetString(strings.TrimSpace(q.Get(fields.Type().Field(i).Tag.Get("key"))))
+	}
+	return c
+}
+
+// Address is the address of the page with this choice.
+func (c ResultChoice) Address() string {
+	q, fields := url.Values{}, reflect.ValueOf(c)
+	for i := range fields.NumField() {
+		if value := fields.Field(i).String(); value != "" {
+			q.Set(fields.Type().Field(i).Tag.Get("key"), value)
+		}
+	}
+	return strings.TrimSuffix("/results?"+q.Encode(), "?")
+}
+
+// At is the address of the results from a number on.
+func (c ResultChoice) At(from int) string {
+	if c.From = ""; from > 0 {
+		c.From = strconv.Itoa(from)
+	}
+	return c.Address()
+}
+
+// WithOutcome is the address of the results with an outcome, or of all.
+func (c ResultChoice) WithOutcome(o string) string {
+	c.Outcome, c.From = o, ""
+	return c.Address()
+}
+
+// WithLabel is the address of the results with a label.
+func (c ResultChoice) WithLabel(label string) string {
+	c.Label, c.From = label, ""
+	return c.Address()
+}
+
+// OfDay is the address of the results of a day.
+func (c ResultChoice) OfDay(day string) string {
+	c.Since, c.Until, c.From = day, day, ""
+	return c.Address()
+}
+
+// Results is the page of the results.
+type Results struct {
+	Choice   ResultChoice
+	Found    report.ResultList
+	Projects []string // the names of all
+}
+
+// mostSaid is how many bytes of an agent's last words a row shows.
+const mostSaid = 400
+
+// Page draws it.
+func (r Results) Page() Page {
+	return Page{Title: "Results", Query: r.Choice.Query, Main: mainOf("results.html", r)}
+}
+
+// Tabs choose an outcome.
+func (r Results) Tabs() []tab {
+	all := 0
+	for _, o := range state.ResultOutcomes {
+		if o != state.ResultMerged { // it is handed over, too
+			all += r.Found.Counts[o]
+		}
+	}
+	tabs := []tab{{"All", r.Choice.WithOutcome(""), all, r.Choice.Outcome == ""}}
+	for _, o := range state.ResultOutcomes {
+		name := strings.ReplaceAll(o, "_", " ")
+		tabs = append(tabs, tab{strings.ToUpper(name[:1]) + name[1:], r.Choice.WithOutcome(o), r.Found.Counts[o], r.Choice.Outcome == o})
+	}
+	return tabs
+}
+
+// First and Last are the numbers of the rows on the page, from 1 on.
+func (r Results) First() int { return min(r.Found.From+1, r.Found.Total) }
+
+// Last is the number of the last row.
+func (r Results) Last() int { return r.Found.From + len(r.Found.Results) }
+
+// Previous is the address of the rows before these; empty if there are none.
+func (r Results) Previous() string {
+	if r.Found.From == 0 {
+		return ""
+	}
+	return r.Choice.At(max(r.Found.From-pageRows, 0))
+}
+
+// Next is the address of the rows after these; empty if there are none.
+func (r Results) Next() string {
+	if r.Found.Next == nil {
+		return ""
+	}
+	return r.Choice.At(*r.Found.Next)
+}
+
+// pull is a pull request in a row: its address, its name, and what is known of it.
+type pull struct{ URL, Name, Text string }
+
+// pullOf returns the pull request of a result, or what an agent has linked as one; nil without either.
+func pullOf(r report.ResultRow) *pull {
+	if p := r.PullRequest; p != nil {
+		word := p.State
+		if p.Checks != "" {
+			word += ", checks " + p.Checks
+		}
+		return &pull{p.URL, "#" + path.Base(p.URL), word}
+	}
+	for _, l := range r.Links {
+		if l.Kind == "pull_request" {
+			return &pull{l.URL, "#" + path.Base(l.URL), ""}
+		}
+	}
+	return nil
+}
