@@ -204,7 +204,9 @@ func Results(w *term.Env, r report.ResultList) error {
 		return nil
 	}
 	p := &reportPage{Env: w, Report: report.Report{GeneratedAt: r.GeneratedAt}}
-	t := newTable([]string{"ISSUE", "OUTCOME", "TITLE", "LABELS", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "COMMITS", "LOOK AT", "LAST WORDS"},
+	t := newTable([]string{
+		"ISSUE", "OUTCOME", "TITLE", "LABELS", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "COMMITS", "LOOK AT", "LAST WORDS",
+	},
 		step{"LAST WORDS", 24}, step{"LABELS", 0}, step{"COMMITS", 0}, step{"TITLE", 24}, step{"LAST WORDS", 0}, step{"RUNS", 0},
 		step{"LOOK AT", 24}, step{"TIME", 0}, step{"TITLE", 16}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8})
 	t.Figures, t.Optional = []int{5, 6, 7, 8, 9}, []int{10, 11}
