@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -41,15 +42,6 @@ type conversation struct {
 type liveCodex struct {
 	*agentProcess
 	server agent.Server
-}
-
-func (g *liveCodex) hasExited() bool {
-	select {
-	case <-g.session.Done():
-		return true
-	default:
-		return false
-	}
 }
 
 // runningTurn is the turn of a conversation. done is closed when its end is stored.
@@ -159,12 +151,14 @@ func (c *conversation) endOutdated(ctx context.Context) error {
 func (c *conversation) ensure(ctx context.Context) (*liveCodex, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.live != nil && !c.live.hasExited() {
-		return c.live, nil
-	}
 	if c.live != nil {
-		c.live.end(context.WithoutCancel(ctx))
-		c.live = nil
+		select {
+		case <-c.live.session.Done(): // it has exited
+			c.live.end(context.WithoutCancel(ctx))
+			c.live = nil
+		default:
+			return c.live, nil
+		}
 	}
 	var err error
 	if c.flags, err = c.profiles(ctx); err != nil {
@@ -264,7 +258,9 @@ func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error)
 	}
 	g.beginTurn()
 	turn, err := g.session.RunTurn(ctx, params)
-	if turn.ID == "" && ctx.Err() == nil && g.hasExited() { // before it took the turn, but this was not known yet
+	if lost, is := errors.AsType[*agent.Error](err); is && lost.Code == agent.CodePortExit && turn.ID == "" && ctx.Err() == nil {
+		// It exited before it took the turn, which was not known yet.
+		c.stop(context.WithoutCancel(ctx))
 		if g, err = c.ensure(ctx); err != nil {
 			return TurnResult{}, err
 		}
