@@ -272,8 +272,8 @@ func (b Block) Tried(now time.Time) Block {
 	return b
 }
 
-// Unstepped corrects times that are so far ahead that the clock must have been set back since. The next try is then due now.
-func (b Block) Unstepped(now time.Time) Block {
+// Clamped returns the block with now in place of times that lie so far ahead that the clock must have been set back after they were stored.
+func (b Block) Clamped(now time.Time) Block {
 	if b.Since.After(now) {
 		b.Since = now
 	}

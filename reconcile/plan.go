@@ -216,25 +216,25 @@ func (p *planner) otherProjects() {
 	}
 }
 
-// clock corrects times that are so far ahead that the clock must have been set back since. It comes first, because other steps
-// compare with them.
+// clock corrects times that lie so far ahead that the clock must have been set back after they were stored. It comes first, because
+// other steps compare times with the clock.
 func (p *planner) clock() {
-	if b := p.s.AgentBlock; b != nil && b.Unstepped(p.s.Now) != *b {
-		next := b.Unstepped(p.s.Now)
+	if b := p.s.AgentBlock; b != nil && b.Clamped(p.s.Now) != *b {
+		next := b.Clamped(p.s.Now)
 		p.s.AgentBlock = &next
 		p.update(&Change{AgentBlock: &next})
 	}
 	for _, host := range slices.Sorted(maps.Keys(p.s.RemoteBlocks)) {
 		b := p.s.RemoteBlocks[host]
-		if next := b.Unstepped(p.s.Now); next != b {
+		if next := b.Clamped(p.s.Now); next != b {
 			p.update(&Change{RemoteBlocks: p.s.setRemoteBlock(host, next)})
 		}
 	}
-	p.dueBy(p.s.Now.Add(max(p.s.Policy.MaxRetryBackoff, firstBackoff)), p.byAge())
+	p.makeDueBy(p.s.Now.Add(max(p.s.Policy.MaxRetryBackoff, firstBackoff)), p.byAge())
 }
 
-// dueBy makes claims that wait longer than until a time due then.
-func (d *draft) dueBy(latest time.Time, claims []*Claim) {
+// makeDueBy moves the due time of each waiting claim to latest, unless it is earlier.
+func (d *draft) makeDueBy(latest time.Time, claims []*Claim) {
 	for _, c := range claims {
 		if c.Status == Waiting && c.DueAt.After(latest) {
 			next := *c
@@ -281,7 +281,7 @@ func (d *draft) setPaused(cmd Command) {
 // unblock ends the blocks of the project, and the waiting of every claim, even in a pass for one issue, because that pass deletes
 // the command. The blocks of the account are not the planner's.
 func (p *planner) unblock(cmd Command) {
-	p.dueBy(p.s.Now, p.everyClaim())
+	p.makeDueBy(p.s.Now, p.everyClaim())
 	change := &Change{AgentBlock: &Block{}, TrackerBlock: &Block{}, Unblocked: p.s.Now, Commands: []int64{cmd.ID}}
 	if len(p.s.RemoteBlocks) > 0 {
 		change.RemoteBlocks = map[string]Block{}

@@ -106,7 +106,7 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 		s.Over = time.Time{} // the clock was ahead
 	}
 	if rec.Block != nil {
-		b := rec.Block.Unstepped(now)
+		b := rec.Block.Clamped(now)
 		s.Block, s.Probe, s.Since = &b, rec.Block.Probe, rec.Block.Since
 	}
 	return s, err
@@ -267,7 +267,7 @@ func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block
 		if rec.Block == nil || rec.Block.Tries != read.Tries {
 			return false
 		}
-		b := rec.Block.Unstepped(now)
+		b := rec.Block.Clamped(now)
 		b.Since = b.Since.Truncate(time.Millisecond) // as the run's start is stored
 		if tried = !b.NextTry.After(now) || read.NextTry.IsZero(); tried {
 			rec.Block = &accountBlock{Block: b.Tried(now.UTC()), Probe: alive}
