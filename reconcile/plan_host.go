@@ -19,10 +19,10 @@ const (
 func IsEngine(host string) bool { return host == SlurmHost || host == CommandHost }
 
 // Runs on other machines. Each belongs to one host, where its processes and its workspace are; its worker, which decides, is here. A run
-// whose worker has died may still be at work there. That it has ended only its host may say, or an operator.
+// whose worker has died may still be at work there: only its host, or an operator, can confirm that it has ended.
 
 const (
-	// silenceBound is how long workers may hear nothing from their host before it gets no further runs. After Policy.LostAfter it ends them.
+	// silenceBound is how long workers may hear nothing from a host before it gets no further runs. It ends its runs after LostAfter.
 	silenceBound = 30 * time.Second
 	// endPause is the time between two workers that try to end a run on its host.
 	endPause = 10 * time.Second
@@ -69,7 +69,7 @@ func (r Run) Lost(now time.Time) time.Duration {
 	return silence
 }
 
-// LostHosts returns the shortest silence of the workers of each host of which none hears anything.
+// LostHosts returns the hosts from which none of their workers hears anything, each with the shortest silence among its workers.
 func LostHosts(runs []Run, now time.Time) map[string]time.Duration {
 	lost := map[string]time.Duration{}
 	for _, r := range runs {
@@ -203,13 +203,13 @@ func (s *Snapshot) setRemoteBlock(host string, b Block) map[string]Block {
 	return map[string]Block{host: b}
 }
 
-// hostIsGone carries out the operator's command: the workspace of the issue on its host counts as abandoned, and a run that the host does
-// not confirm as ended. The next plan settles that run.
+// hostIsGone carries out the command retry --host-is-gone: the issue's workspace on its host counts as abandoned, and a run whose end the
+// host has not confirmed counts as ended. The next plan settles that run.
 func (p *planner) hostIsGone(cmd Command) {
 	change, message := &Change{}, ""
-	c, there := p.claims[cmd.IssueID], p.s.remoteWorkspace(cmd.IssueID).Host
-	if c != nil && there == "" && c.Delivery.Due {
-		there = c.Delivery.Host // perhaps it is not in the workflow any more
+	c, host := p.claims[cmd.IssueID], p.s.remoteWorkspace(cmd.IssueID).Host
+	if c != nil && host == "" && c.Delivery.Due {
+		host = c.Delivery.Host // perhaps it is not in the workflow any more
 	}
 	for _, r := range p.runs {
 		// A worker that only ends it may be alive.
@@ -217,8 +217,8 @@ func (p *planner) hostIsGone(cmd Command) {
 			change.HostGone, message = r.ID, "its run on "+r.Host+" counts as ended"
 		}
 	}
-	if message == "" && there != "" && c != nil && c.Status == Waiting {
-		change, message = p.put(p.s.startElsewhere(*c)), "its workspace on "+there+" is given up"
+	if message == "" && host != "" && c != nil && c.Status == Waiting {
+		change, message = p.put(p.s.startElsewhere(*c)), "its workspace on "+host+" is given up"
 	}
 	if change.Commands = []int64{cmd.ID}; message == "" {
 		p.update(change)
@@ -233,7 +233,7 @@ func (s *Snapshot) startElsewhere(c Claim) Claim {
 	return s.freshStart(c, Requested)
 }
 
-// giveUpHost adds a change because of which nothing on the host of an issue counts any more.
+// giveUpHost plans a change, after which the issue's workspaces on hosts count as abandoned.
 func (p *planner) giveUpHost(issueID, identifier, message string, change *Change) {
 	change.Abandon = issueID
 	p.plan.Actions = append(p.plan.Actions, Action{
