@@ -138,11 +138,11 @@ func (d *draft) update(c *Change) {
 // drop removes the claim from the working copy and returns the change that deletes it.
 func (d *draft) drop(c Claim, reason string) *Change {
 	delete(d.claims, c.IssueID)
-	gone := Gone{Reason: reason}
+	release := Release{Reason: reason}
 	if d.s.Tracker != nil {
-		gone.State = d.s.Tracker.ByID[c.IssueID].State
+		release.State = d.s.Tracker.ByID[c.IssueID].State
 	}
-	return &Change{Claim: &c, Delete: true, Gone: &gone}
+	return &Change{Claim: &c, Delete: true, Release: &release}
 }
 
 func (d *draft) act(kind ActionKind, c Claim, reason, message string, change *Change) {

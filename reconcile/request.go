@@ -237,9 +237,9 @@ func DeliveryAttention(c Claim) (Attention, bool) {
 }
 
 // ReadyAttention returns the notification of an issue that was handed over in a state that is not terminal; false for other releases.
-func ReadyAttention(c Claim, gone Gone, now time.Time) (Attention, bool) {
-	text := fmt.Sprintf("%s was handed over: it is in %s; symphony show %s has the details", c.Identifier, gone.State, c.Identifier)
-	return issueAttention(AttentionReady, c.IssueID, c.Identifier, now, text), gone.Reason == StopInactive
+func ReadyAttention(c Claim, release Release, now time.Time) (Attention, bool) {
+	text := fmt.Sprintf("%s was handed over: it is in %s; symphony show %s has the details", c.Identifier, release.State, c.Identifier)
+	return issueAttention(AttentionReady, c.IssueID, c.Identifier, now, text), release.Reason == StopInactive
 }
 
 // OutageAttention returns the notification of a fault of the tracker, whatever its code; false until it has lasted 5 minutes.

@@ -276,8 +276,8 @@ type Action struct {
 	GiveUp  bool    // of a reap: the run is settled even if processes remain
 }
 
-// Gone is the reason why a claim was released.
-type Gone struct {
+// Release is the reason why a claim was released.
+type Release struct {
 	Reason string // a reason to stop, or to skip
 	State  string // the issue's state; empty if the tracker was not asked or no longer returns the issue
 }
@@ -286,7 +286,7 @@ type Gone struct {
 type Change struct {
 	Claim                                  *Claim    // the new content, with the Version that it replaces (0 inserts); nil leaves claims alone
 	Delete                                 bool      // the claim is deleted instead
-	Gone                                   *Gone     // why a deleted claim was released
+	Release                                *Release  // why a deleted claim was released
 	Insert                                 *Run      // a new run, which the claim now waits for
 	Settle                                 string    // the id of the run to settle; its totals are added in the same transaction
 	Commands                               []int64   // the ids of the commands to delete

@@ -268,8 +268,8 @@ func (v Views) Releases(ctx context.Context, issueID string, limit int) ([]Relea
 }
 
 // recordRelease records the release of a claim, unless the claim had no run.
-func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) error {
-	r, err := releaseOf(t, now, c, gone)
+func recordRelease(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) error {
+	r, err := releaseOf(t, now, c, release)
 	if err != nil || r.Runs == 0 {
 		return err
 	}
@@ -277,7 +277,7 @@ func recordRelease(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) 
 }
 
 // releaseOf sums up the runs of a claim.
-func releaseOf(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) (Release, error) {
+func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) (Release, error) {
 	type part struct {
 		reconcile.ModelUse
 		runtime  time.Duration
@@ -288,7 +288,7 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) (Rel
 	}
 	r := Release{
 		IssueID: c.IssueID, Identifier: c.Identifier, Title: c.Issue.Title, URL: c.Issue.URL, Branch: c.Issue.BranchName,
-		Reason: gone.Reason, From: c.Issue.State, To: &gone.State, ClaimedAt: c.ClaimedAt, At: now,
+		Reason: release.Reason, From: c.Issue.State, To: &release.State, ClaimedAt: c.ClaimedAt, At: now,
 		Links: []reconcile.Link{}, Created: map[string]int{}, Labels: append([]string{}, c.Issue.Labels...),
 	}
 	runs, err := rows(t, func(p *part) []any {

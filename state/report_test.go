@@ -48,10 +48,10 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	ranFor(t, db, c, 4, epoch.Add(3*time.Hour), "gpt-b", reconcile.Succeeded)
 	at := epoch.Add(4 * time.Hour)
 	idle := claim(t, db, 2) // no run: nothing was done
-	gone := &reconcile.Gone{Reason: reconcile.StopInactive, State: "Human Review"}
-	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Gone: gone}))
-	gone = &reconcile.Gone{Reason: reconcile.StopLabel, State: "Todo"}
-	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &idle, Delete: true, Gone: gone}))
+	release := &reconcile.Release{Reason: reconcile.StopInactive, State: "Human Review"}
+	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Release: release}))
+	release = &reconcile.Release{Reason: reconcile.StopLabel, State: "Todo"}
+	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &idle, Delete: true, Release: release}))
 
 	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
 	want := []Release{{
@@ -100,7 +100,7 @@ func TestHandovers(t *testing.T) {
 	}
 	release := func(c reconcile.Claim, reason string) {
 		at = at.Add(time.Minute)
-		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Gone: &reconcile.Gone{Reason: reason, State: "Human Review"}}))
+		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Release: &reconcile.Release{Reason: reason, State: "Human Review"}}))
 	}
 	claimed := func(n int) reconcile.Claim {
 		c := claim(t, db, n)

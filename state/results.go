@@ -151,7 +151,7 @@ func (r *Result) readClaim(t tx, issueID string, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	r.Release, err = releaseOf(t, at, c, reconcile.Gone{Reason: c.HoldReason})
+	r.Release, err = releaseOf(t, at, c, reconcile.Release{Reason: c.HoldReason})
 	if r.Message = c.HoldMessage; c.Status != reconcile.Held {
 		r.Reason, r.Message = c.Delivery.Code, c.Delivery.Message
 	}

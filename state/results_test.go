@@ -25,7 +25,7 @@ func TestFindResults(t *testing.T) {
 	}
 	release := func(c reconcile.Claim, reason string) {
 		at = at.Add(time.Minute)
-		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Gone: &reconcile.Gone{Reason: reason, State: "Review"}}))
+		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Release: &reconcile.Release{Reason: reason, State: "Review"}}))
 	}
 	merged := issue(1, "Mend the gate", "bug", `odd "label"`)
 	run(merged, reconcile.DeliveryResult{Commits: 2}, "first")

@@ -132,11 +132,11 @@ func settled(t *testing.T, db *DB, i int) {
 	if i == 4 {
 		c.Status, c.HoldReason, c.HoldMessage, c.HeldAt, c.HoldCommentAt = reconcile.Held, reconcile.HoldMaxFailures, "Too often.", epoch, epoch
 	}
-	var gone *reconcile.Gone
+	var release *reconcile.Release
 	if i == 5 {
-		gone = &reconcile.Gone{Reason: reconcile.StopTerminal, State: "Done"}
+		release = &reconcile.Release{Reason: reconcile.StopTerminal, State: "Done"}
 	}
-	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Gone: gone}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Release: release}))
 }
 
 // dump returns the whole database as SQL statements.

@@ -154,8 +154,8 @@ func commit(t tx, now time.Time, c reconcile.Change) (err error) {
 func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 	switch {
 	case c.Delete:
-		if c.Gone != nil {
-			if err := errors.Join(recordRelease(t, now, *c.Claim, *c.Gone), addReady(t, now, *c.Claim, *c.Gone)); err != nil {
+		if c.Release != nil {
+			if err := errors.Join(recordRelease(t, now, *c.Claim, *c.Release), addReady(t, now, *c.Claim, *c.Release)); err != nil {
 				return err
 			}
 		}
@@ -181,13 +181,13 @@ func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 }
 
 // addReady adds the notification of an issue that its agent, and no person, has moved to where it is.
-func addReady(t tx, now time.Time, c reconcile.Claim, gone reconcile.Gone) error {
-	a, ready := reconcile.ReadyAttention(c, gone, now)
+func addReady(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) error {
+	a, ready := reconcile.ReadyAttention(c, release, now)
 	if !ready {
 		return nil
 	}
 	byAgent, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs WHERE issue_id = ? AND started_at >= ? AND handoff_at IS NOT NULL
-		AND handoff_state IN ('', ?))`, c.IssueID, stamp(c.ClaimedAt), gone.State)
+		AND handoff_state IN ('', ?))`, c.IssueID, stamp(c.ClaimedAt), release.State)
 	if err != nil || !byAgent {
 		return err
 	}

@@ -347,8 +347,8 @@ func (r *issueReader) knownIssue() KnownIssue {
 		return row
 	}
 	row.Title, row.State, row.URL, row.Source = &r.issue.Title, &r.issue.State, r.issue.URL, &r.source
-	if gone := r.released; r.source == SourceRun && gone != nil && gone.To != nil && gone.At.After(r.runs[0].StartedAt) {
-		row.State, row.Source = gone.To, new(SourceRelease)
+	if release := r.released; r.source == SourceRun && release != nil && release.To != nil && release.At.After(r.runs[0].StartedAt) {
+		row.State, row.Source = release.To, new(SourceRelease)
 	}
 	row.Labels = append(row.Labels, r.issue.Labels...)
 	for _, b := range r.issue.BlockedBy {

@@ -96,12 +96,12 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	}
 	w, _, err := r.DB.Watch(ctx, r.id)
 	list, errs = append(list, pullMoments(w)...), append(errs, err)
-	for _, gone := range r.releases {
-		m := Moment{At: gone.At, Kind: MomentReleased, Name: "released", Text: cmp.Or(words.Releases[gone.Reason], gone.Reason)}
-		if gone.Reason == reconcile.StopTerminal || gone.Reason == reconcile.StopInactive {
-			m.Kind, m.Name, m.Text = MomentHandover, "handed over", gone.From+" → "+text.OrEmpty(gone.To)
+	for _, release := range r.releases {
+		m := Moment{At: release.At, Kind: MomentReleased, Name: "released", Text: cmp.Or(words.Releases[release.Reason], release.Reason)}
+		if release.Reason == reconcile.StopTerminal || release.Reason == reconcile.StopInactive {
+			m.Kind, m.Name, m.Text = MomentHandover, "handed over", release.From+" → "+text.OrEmpty(release.To)
 		}
-		list = append(list, m, Moment{At: gone.ClaimedAt, Kind: MomentClaim, Name: "claimed"})
+		list = append(list, m, Moment{At: release.ClaimedAt, Kind: MomentClaim, Name: "claimed"})
 	}
 	if n := len(r.runs); n == shownRuns { // what is older than the runs that are shown is left out
 		list = slices.DeleteFunc(list, func(m Moment) bool { return m.At.Before(r.runs[n-1].StartedAt) })

@@ -138,17 +138,17 @@ func (r *issueReader) isReleased(f forecast) bool {
 }
 
 func (r *issueReader) explainRelease(v *Issue, f forecast) {
-	gone := r.released
-	v.Status, v.Since = StatusHandedOver, &gone.At
-	moved := gone.From
-	if gone.To != nil && *gone.To != gone.From {
-		moved += " → " + *gone.To
+	release := r.released
+	v.Status, v.Since = StatusHandedOver, &release.At
+	moved, state := release.From, text.OrEmpty(v.Issue.State)
+	if release.To != nil && *release.To != release.From {
+		moved += " → " + *release.To
 	}
 	v.Why = Why{whyHandedOver, moved}
-	if reason := words.Releases[gone.Reason]; reason != "" {
+	if reason := words.Releases[release.Reason]; reason != "" {
 		v.Status, v.Why = StatusReleased, Why{whyReleased, reason}
 	}
-	if state := text.OrEmpty(v.Issue.State); r.source == SourceTracker && state != "" && state != text.OrEmpty(cmp.Or(gone.To, &gone.From)) {
+	if last := cmp.Or(release.To, &release.From); r.source == SourceTracker && state != "" && state != *last {
 		v.Why.Message += "; its state is now " + state
 	}
 	v.Next.Message = "nothing to do"
