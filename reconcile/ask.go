@@ -44,7 +44,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		known := t.fail("tracker_error", err)
 		t.blockTracker(work, known, resetOf(err))
 		t.report.Obstacle = &Obstacle{Reason: known.Code, Message: known.Message, Until: resetOf(err)}
-	} else if requested := len(tracked.Asked) > 0 || tracked.Fetched; requested && t.snapshot.TrackerBlock != nil {
+	} else if requested := len(tracked.Refreshed) > 0 || tracked.Fetched; requested && t.snapshot.TrackerBlock != nil {
 		t.store(work, Change{TrackerBlock: &Block{}})
 	}
 	if refreshErr != nil {
@@ -66,9 +66,9 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 func (t *tick) request(ctx context.Context, ids []string, candidates bool) (tracked *Tracked, refreshErr, candidatesErr error) {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
-	tracked = &Tracked{Asked: make(map[string]bool, len(ids)), Fetched: candidates}
+	tracked = &Tracked{Refreshed: make(map[string]bool, len(ids)), Fetched: candidates}
 	for _, id := range ids {
-		tracked.Asked[id] = true
+		tracked.Refreshed[id] = true
 	}
 	var wg sync.WaitGroup
 	if len(ids) > 0 {
@@ -97,7 +97,7 @@ func (t *tick) readPulls(ctx context.Context, tracked *Tracked) error {
 		var ids []string
 		for _, skip := range compute(s).plan.Skips {
 			if skip.Reason == SkipPullRequest && skip.Subject == "" && len(ids) < pullsAtOnce {
-				ids, tracked.Asked[skip.IssueID] = append(ids, skip.IssueID), true
+				ids, tracked.Refreshed[skip.IssueID] = append(ids, skip.IssueID), true
 			}
 		}
 		if len(ids) == 0 {

@@ -107,16 +107,16 @@ func (l *life) snapshot(t *rapid.T) Snapshot {
 		return s
 	}
 	s.SweepDue = rarely(t, "sweep")
-	s.Tracker = &Tracked{Asked: map[string]bool{}, ByID: map[string]Issue{}, Fetched: !s.DispatchOff && !rarely(t, "not fetched"), Low: rarely(t, "low")}
+	s.Tracker = &Tracked{Refreshed: map[string]bool{}, ByID: map[string]Issue{}, Fetched: !s.DispatchOff && !rarely(t, "not fetched"), Low: rarely(t, "low")}
 	for _, c := range s.Claims {
-		s.Tracker.Asked[c.IssueID] = true
+		s.Tracker.Refreshed[c.IssueID] = true
 	}
 	for _, w := range s.Workspaces {
-		s.Tracker.Asked[w.IssueID] = s.Tracker.Asked[w.IssueID] || s.SweepDue
+		s.Tracker.Refreshed[w.IssueID] = s.Tracker.Refreshed[w.IssueID] || s.SweepDue
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.issues)) {
 		i := l.issues[id]
-		if s.Tracker.Asked[id] {
+		if s.Tracker.Refreshed[id] {
 			s.Tracker.ByID[id] = i
 		}
 		if s.Tracker.Fetched && s.Policy.Active(i.State) {

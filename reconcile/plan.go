@@ -207,7 +207,7 @@ func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 func (p *planner) otherProjects() {
 	for _, c := range p.byAge() {
 		switch {
-		case c.Project == p.s.Policy.Project || !p.s.Tracker.Asked[c.IssueID]:
+		case c.Project == p.s.Policy.Project || !p.s.Tracker.Refreshed[c.IssueID]:
 		case c.Status == Running:
 			p.stop(*c, StopProject, nil)
 		default:

@@ -146,7 +146,7 @@ func (d *dispatch) contenders() []contender {
 		if seen[issue.ID] || p.claims[issue.ID] != nil || !p.s.concerns(issue.ID) {
 			continue
 		}
-		if p.s.Tracker.Asked[issue.ID] {
+		if p.s.Tracker.Refreshed[issue.ID] {
 			// The two requests may have seen the issue at different moments. What the refresh released must not start here.
 			refreshed, visible := p.s.Tracker.ByID[issue.ID]
 			if !visible || refreshed.Elsewhere {

@@ -9,7 +9,7 @@ import (
 // refresh compares every claim with the tracker's record of its issue (specification 8.5, part B).
 func (p *planner) refresh() {
 	for _, c := range p.byAge() {
-		if !p.s.Tracker.Asked[c.IssueID] {
+		if !p.s.Tracker.Refreshed[c.IssueID] {
 			continue
 		}
 		issue, visible := p.s.Tracker.ByID[c.IssueID]

@@ -199,7 +199,7 @@ func TestProjectChange(t *testing.T) {
 	const want = "settle A-4 succeeded; stop A-1 project_change; release A-2 project_change; release A-3 project_change; " +
 		"release A-4 project_change; dispatch A-6 backoff"
 	s.same()
-	delete(s.Tracker.Asked, "id-5") // the allowance was low
+	delete(s.Tracker.Refreshed, "id-5") // the allowance was low
 	equal(t, "plan", story(Compute(s.Snapshot)), want)
 }
 

@@ -118,13 +118,13 @@ func (s *scene) command(verb Verb, i Issue) *scene {
 func (s *scene) answer(visible ...Issue) *scene {
 	t := s.tracked()
 	for _, c := range s.Claims {
-		t.Asked[c.IssueID] = true
+		t.Refreshed[c.IssueID] = true
 	}
 	for _, w := range s.Workspaces {
-		t.Asked[w.IssueID] = true
+		t.Refreshed[w.IssueID] = true
 	}
 	for _, i := range visible {
-		t.Asked[i.ID], t.ByID[i.ID] = true, i
+		t.Refreshed[i.ID], t.ByID[i.ID] = true, i
 	}
 	return s
 }
@@ -145,7 +145,7 @@ func (s *scene) candidates(list ...Issue) *scene {
 
 func (s *scene) tracked() *Tracked {
 	if s.Tracker == nil {
-		s.Tracker = &Tracked{Asked: map[string]bool{}, ByID: map[string]Issue{}}
+		s.Tracker = &Tracked{Refreshed: map[string]bool{}, ByID: map[string]Issue{}}
 	}
 	return s.Tracker
 }

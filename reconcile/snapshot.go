@@ -95,8 +95,8 @@ type Process struct {
 
 // Tracked is what the tracker answered in this pass.
 type Tracked struct {
-	Asked      map[string]bool  // the ids of the refreshed issues
-	ByID       map[string]Issue // those of them that are visible
+	Refreshed  map[string]bool  // the ids of the issues for which the refresh asked
+	ByID       map[string]Issue // those of them that the tracker returned
 	Candidates []Issue          // in the tracker's order
 	Fetched    bool             // the candidates were read; they are not if nothing could start
 	Low        bool             // less than a tenth of the tracker's allowance is left, so that nothing is started

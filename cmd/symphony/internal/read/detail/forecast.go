@@ -89,7 +89,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 		Workspaces: slices.Concat(workspaces, r.Recorded.RemoteWorkspaces),
 		Liveness:   map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
 		Tracker: &reconcile.Tracked{
-			Asked: map[string]bool{r.id: true}, ByID: map[string]reconcile.Issue{r.id: *r.issue},
+			Refreshed: map[string]bool{r.id: true}, ByID: map[string]reconcile.Issue{r.id: *r.issue},
 			Candidates: []reconcile.Issue{*r.issue}, Fetched: true,
 		},
 	}
