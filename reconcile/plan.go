@@ -42,7 +42,7 @@ func compute(s Snapshot) *planner {
 	p.deliveries() // after every other change of a claim, because the id of the run is not known yet
 	if s.Tracker != nil {
 		if s.DispatchOff {
-			p.plan.Obstacle = p.newDispatch().later()
+			p.plan.Obstacle = p.newDispatch().laterObstacle()
 		} else {
 			p.dispatch()
 		}

@@ -23,8 +23,8 @@ type dispatch struct {
 	onHost  map[string]int           // the agents of each host
 	noHost  *Obstacle                // why no host can take a run; nil if that is not known
 	lost    map[string]time.Duration // of LostHosts
-	// obstacle keeps every issue from starting. The block of the agent or the account, and the budget of the day, keep all but those
-	// that an operator asks for. Each is nil if it is not in the way.
+	// obstacle keeps every issue from starting. The block of the agent or the account, and the budget of the day, keep all but those that
+	// a person wants (isWanted). Each is nil if it is not in the way.
 	obstacle, block, budget *Obstacle
 	candidates              map[string]Issue // by id; nil until a candidate is blocked
 }
@@ -162,14 +162,14 @@ func (d *dispatch) contenders() []contender {
 	}
 	slices.SortStableFunc(list, func(a, b contender) int { return CompareIssues(a.issue, b.issue) })
 	for _, b := range p.dispatchBlocks() {
-		slices.SortStableFunc(list, func(x, y contender) int { return x.probed(*b).Compare(y.probed(*b)) })
+		slices.SortStableFunc(list, func(x, y contender) int { return x.lastProbe(*b).Compare(y.lastProbe(*b)) })
 	}
 	return list
 }
 
-// probed is when the contender's last probe of the block failed, zero if it has made none. Contenders take turns, because one
+// lastProbe is when the contender's last probe of the block failed, zero if it has made none. Contenders take turns, because one
 // of them may itself cause the fault.
-func (c contender) probed(b Block) (at time.Time) {
+func (c contender) lastProbe(b Block) (at time.Time) {
 	if c.claim != nil && c.claim.Kind == Blocked && c.claim.DueAt.After(b.Since) {
 		at = c.claim.DueAt
 	}
@@ -225,18 +225,18 @@ func (s *Snapshot) budget() *Obstacle {
 	return &Obstacle{Reason: SkipBudget, Message: b.Text(s.Now), Until: DayEnd(s.Now)}
 }
 
-// later returns what keeps a later pass from starting a run, nil for nothing.
-func (d *dispatch) later() *Obstacle {
-	asked := func(c *Claim) bool { return c.Status == Waiting && d.s.insists(contender{issue: c.Issue, claim: c}) }
-	if d.obstacle == nil && slices.ContainsFunc(d.byAge(), asked) {
+// laterObstacle is what would keep the next pass from starting runs, for a pass that starts none itself; nil for nothing.
+func (d *dispatch) laterObstacle() *Obstacle {
+	wanted := func(c *Claim) bool { return c.Status == Waiting && d.s.isWanted(contender{issue: c.Issue, claim: c}) }
+	if d.obstacle == nil && slices.ContainsFunc(d.byAge(), wanted) {
 		return nil
 	}
 	return cmp.Or(d.obstacle, d.block, d.budget)
 }
 
-// insists reports whether an operator asks for this run. It starts in spite of a budget that is used up, and in spite of a block,
-// and tests whether that is over.
-func (s *Snapshot) insists(c contender) bool {
+// isWanted reports whether a person wants this run now: by symphony run or retry, or by what ended a hold, such as a comment. Neither a
+// used-up budget nor a block keeps such a run from starting; it tests whether the block is over.
+func (s *Snapshot) isWanted(c contender) bool {
 	return s.atOnce(c.issue.ID) || c.claim != nil && c.claim.Kind == Requested
 }
 
@@ -272,9 +272,9 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return SkipWorkspaceBusy, "", "its old workspace is being removed"
 	case d.unverifiedHost(issue.ID) != "":
 		return SkipUnverified, "", "its last run may still be at work on " + d.unverifiedHost(issue.ID)
-	case d.block != nil && !s.insists(c):
+	case d.block != nil && !s.isWanted(c):
 		return d.block.Reason, "", d.block.Message
-	case d.budget != nil && !s.insists(c):
+	case d.budget != nil && !s.isWanted(c):
 		return d.budget.Reason, "", d.budget.Message
 	case !anySlot && d.taken >= pol.MaxConcurrent:
 		return SkipNoSlot, "", takenText(pol.MaxConcurrent, "")
@@ -392,7 +392,7 @@ func (d *dispatch) start(c contender) {
 	var probed *Block
 	if b := s.Account.Block; b != nil && host == "" {
 		next, read := b.Tried(s.Now), *b
-		if s.insists(c) {
+		if s.isWanted(c) {
 			read.NextTry = time.Time{} // whenever the next try is due
 		}
 		s.Account.Block, probed, reason = &next, &read, "probe"

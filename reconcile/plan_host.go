@@ -126,7 +126,7 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	switch {
 	case home.Host != "":
 		hosts = []string{home.Host}
-	case d.noHost != nil && !d.s.insists(c): // in this pass no host becomes free
+	case d.noHost != nil && !d.s.isWanted(c): // in this pass no host becomes free
 		return "", d.noHost.Reason, d.noHost.Message
 	}
 	hostsByObstacle := map[string][]string{}
@@ -147,7 +147,7 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 		}
 		hostsByObstacle[obstacle] = append(hostsByObstacle[obstacle], h)
 	}
-	if host == "" && d.s.insists(c) {
+	if host == "" && d.s.isWanted(c) {
 		host = blocked
 	}
 	if host != "" {
