@@ -64,17 +64,17 @@ func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 
 // afterWork returns the claim after the end of an agent's run, whose worker may have pushed the commits or may have failed to.
 func (s *Snapshot) afterWork(c Claim, r Run) Claim {
-	ended, before := endOf(r, s.Now), c.Delivery.Handover // an agent that has worked since may have changed what it was about
+	ended := endOf(r, s.Now)
 	if r.Turns > 0 || r.Delivery.Done {
 		c.Delivery.Host, c.Delivery.Root = r.Host, r.WorkspaceRoot
 	}
-	if c.Delivery.Handover = r.Delivery.Handover; r.Turns == 0 {
-		c.Delivery.Handover = cmp.Or(r.Delivery.Handover, before)
+	if r.Turns > 0 || r.Delivery.Handover != nil { // an agent that has worked may have changed what an earlier handover was about
+		c.Delivery.Handover = r.Delivery.Handover
 	}
 	switch d := r.Delivery; {
 	case r.Remote == RemoteGone:
 		c.Delivery = Delivery{}
-	case !s.Policy.Deliver && !c.Delivery.Handover.Waits(): // what waits is delivered once the workflow delivers again
+	case !s.Policy.Deliver && !c.Delivery.Handover.Waits(): // what is due stays due until the workflow delivers again
 	case d.Done:
 		c.Delivery = c.Delivery.done()
 	case d.Code != "":
