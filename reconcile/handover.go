@@ -79,13 +79,13 @@ func (d *DeliveryResult) Verification() *Verification {
 	return d.Handover.Verification
 }
 
-// Asked reports whether an agent has asked for it. Otherwise it is only a verification.
+// Asked reports whether an agent has asked for the handover. One without an agent is only a verification, for which an operator has asked.
 func (h *Handover) Asked() bool { return h != nil && (h.Summary != "" || h.Blocked != "") }
 
-// Waits reports whether symphony has to finish it: the agent has asked for it, and verify has not refused it.
+// Waits reports whether symphony has to finish the handover: the agent has asked for it, and verify has not failed for it.
 func (h *Handover) Waits() bool { return h.Asked() && !h.Refused() }
 
-// Refused reports whether verify has failed for it.
+// Refused reports whether verify has failed for the handover, and no user has decided to hand over nevertheless.
 func (h *Handover) Refused() bool {
 	return h != nil && h.Verification != nil && !h.Verification.Passed() && !h.Verification.Unusable() && h.Unverified == ""
 }
@@ -111,8 +111,8 @@ func (h *Handover) Proof(commit string) string {
 	return ""
 }
 
-// again returns the handover for a delivery run that an operator has asked for; nil if nothing is to be handed over or verified.
-func (h *Handover) again(cmd Command) *Handover {
+// forCommand returns the handover for the delivery run of the command deliver or verify; nil if nothing is to be handed over or verified.
+func (h *Handover) forCommand(cmd Command) *Handover {
 	switch {
 	case h == nil && cmd.Verb != VerbVerify:
 		return nil
@@ -132,8 +132,8 @@ func (h *Handover) again(cmd Command) *Handover {
 	return &next
 }
 
-// afresh returns it with all its rounds before it.
-func (h *Handover) afresh() *Handover {
+// withoutRounds returns the handover as if verify had not failed for it before: all rounds that the workflow allows are left.
+func (h *Handover) withoutRounds() *Handover {
 	if !h.Refused() {
 		return h
 	}

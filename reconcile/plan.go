@@ -198,7 +198,7 @@ func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 	if c.Delivery.Code == CodeWorkspaceGone {
 		c.Delivery = Delivery{}
 	}
-	c.Delivery.Handover = c.Delivery.Handover.afresh()
+	c.Delivery.Handover = c.Delivery.Handover.withoutRounds()
 	return c
 }
 

@@ -52,7 +52,7 @@ func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 		return Claim{}, false
 	}
 	next := *c
-	next.Delivery.Handover = c.Delivery.Handover.again(cmd)
+	next.Delivery.Handover = c.Delivery.Handover.forCommand(cmd)
 	if !p.s.Policy.Deliver && next.Delivery.Handover == nil {
 		return Claim{}, false
 	}
