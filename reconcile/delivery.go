@@ -19,7 +19,7 @@ type Delivery struct {
 
 // runsOn is the host on which a delivery run works: that of the workspace, unless nothing of it is needed any more.
 func (d Delivery) runsOn() string {
-	if h := d.Handover; h != nil && !h.Delivers && !h.Unproven("") {
+	if h := d.Handover; h != nil && !h.Delivers && !h.NeedsVerify("") {
 		return ""
 	}
 	return d.Host

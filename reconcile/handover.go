@@ -90,8 +90,8 @@ func (h *Handover) Refused() bool {
 	return h != nil && h.Verification != nil && !h.Verification.Passed() && !h.Verification.Unusable() && h.Unverified == ""
 }
 
-// Unproven reports whether verify must still pass for a commit; with an empty commit, for any.
-func (h *Handover) Unproven(commit string) bool {
+// NeedsVerify reports whether verify must still pass for a commit; with an empty commit, for any.
+func (h *Handover) NeedsVerify(commit string) bool {
 	if !h.Verifies || h.Blocked != "" || h.Unverified != "" {
 		return false
 	}
@@ -99,8 +99,8 @@ func (h *Handover) Unproven(commit string) bool {
 	return !v.Passed() || commit != "" && v.Commit != commit
 }
 
-// Proof says in a sentence what is known of a commit that is handed over; empty if nothing is to be said.
-func (h *Handover) Proof(commit string) string {
+// VerifiedText says in a sentence how a commit that is handed over was verified; empty if nothing is to be said about that.
+func (h *Handover) VerifiedText(commit string) string {
 	switch {
 	case h == nil:
 	case h.Unverified != "":

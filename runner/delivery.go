@@ -164,14 +164,14 @@ func (w *workspaceStep) deliverSince(
 // wantsPullRequest reports whether a pull request is to be opened for what was pushed last. With handoff.state it is part of a handover.
 func (w *workspaceStep) wantsPullRequest(last reconcile.Delivered) bool {
 	h := w.rec.get().Delivery.Handover
-	ready := w.Config.Handoff.State == "" || h.Waits() && h.Blocked == "" && !w.unproven(h, last.Commit)
+	ready := w.Config.Handoff.State == "" || h.Waits() && h.Blocked == "" && !w.needsVerify(h, last.Commit)
 	return ready && w.Forge != nil && last.Branch != "" && last.PullRequest == ""
 }
 
 // openPullRequest opens a pull request for what was delivered, unless there is one, and stores its address.
 func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Delivered, env []string) (address string, err error) {
 	run := w.rec.get()
-	body := pullRequestBody(run.Issue, run.Delivery.Handover.Proof(last.Commit))
+	body := pullRequestBody(run.Issue, run.Delivery.Handover.VerifiedText(last.Commit))
 	request := reconcile.NewPull{
 		Branch: last.Branch, Commit: last.Commit, Base: w.Config.Repository.Base,
 		Title: w.Redactor.Text(pullRequestTitle(run.Issue)), Body: w.Redactor.Text(body),
@@ -214,13 +214,13 @@ func pullRequestTitle(issue reconcile.Issue) string {
 }
 
 // pullRequestBody contains nothing from outside but the address of the issue, without characters that have a meaning in Markdown.
-func pullRequestBody(issue reconcile.Issue, proof string) string {
+func pullRequestBody(issue reconcile.Issue, verified string) string {
 	body := "Opened by symphony"
 	u, err := url.Parse(text.OrEmpty(issue.URL))
 	if err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && !strings.ContainsAny(u.String(), "<>()[]`\\\"") {
 		body += " for <" + u.String() + ">"
 	}
-	return strings.TrimSpace(body + ".\n\n" + proof)
+	return strings.TrimSpace(body + ".\n\n" + verified)
 }
 
 // deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the agent has asked for it. A failure does not change
@@ -265,7 +265,7 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 	case h != nil && h.Delivers:
 		return reconcile.NewError(host.CodeDeliveryFailed, "its commits have to be pushed before the handover, and the workflow pushes none now",
 			"set repository.url again, without deliver: none; or move the issue yourself")
-	case !w.unproven(h, ""): // only the issue is to be handed over
+	case !w.needsVerify(h, ""): // only the issue is to be handed over
 		return w.deliverAndHandOver(ctx, false)
 	}
 	answer, err := w.host.Prepare(ctx, w.prepareRequest())

@@ -146,8 +146,8 @@ func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover, head
 	case head != "" && head != last.Commit: // nothing was pushed, because the base contains it
 		last = reconcile.Delivered{Commit: head}
 	}
-	if w.unproven(&h, last.Commit) {
-		return notProven(h, last.Commit)
+	if w.needsVerify(&h, last.Commit) {
+		return notVerified(h, last.Commit)
 	}
 	issue, visible, err := w.readIssue(ctx)
 	if err != nil || !visible {
@@ -225,8 +225,8 @@ func handoverText(h reconcile.Handover, last reconcile.Delivered) string {
 	if last.PullRequest != "" {
 		words += "\n\nPull request: " + last.PullRequest
 	}
-	if proof := h.Proof(last.Commit); proof != "" {
-		words += "\n\n" + proof
+	if verified := h.VerifiedText(last.Commit); verified != "" {
+		words += "\n\n" + verified
 	}
 	return words + quotation(h.Summary)
 }

@@ -145,8 +145,8 @@ func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 		case err != nil && wish.Blocked == "":
 			t.Log.Info("the work has changed since the agent handed it over") // it is told when it does so again
 			t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
-		case wish.Unproven(""):
-			if more, err := t.prove(ctx, *wish); !more || err != nil {
+		case wish.NeedsVerify(""):
+			if more, err := t.verifyHandover(ctx, *wish); !more || err != nil {
 				return false, err
 			}
 		default:

@@ -74,7 +74,7 @@ func (j *job) verify(ctx context.Context, g *agentProcess) (reconcile.Verificati
 	return ran, err
 }
 
-// committed returns the commit of the workspace. If something there is not committed, the result is a failed one.
+// committed returns a verification that has only the commit of the workspace; a failed one if something there is not committed.
 func (j *job) committed(ctx context.Context) (v reconcile.Verification, err error) {
 	found, err := j.Machine.Inspect(ctx, host.WorkspaceRequest{Path: j.space.Path})
 	if err != nil || found.Git == nil {
@@ -137,8 +137,8 @@ func (j *job) useProfile(ctx context.Context) error {
 	return err
 }
 
-// prove runs verify for what the agent hands over. It reports whether the agent has to go on, with the output in its next turn.
-func (t *turnLoop) prove(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
+// verifyHandover runs verify for what the agent hands over. It reports whether the agent has to go on, with the output in its next turn.
+func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	before := t.refused
 	if h := t.job.run.Delivery.Handover; before.Round == 0 && h.Refused() && h.Verification.Round > 0 {
 		before = *h.Verification // of an earlier run
@@ -167,9 +167,9 @@ func (t *turnLoop) prove(ctx context.Context, wish reconcile.Handover) (more boo
 	return false, &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: why + "; " + v.String()}
 }
 
-// unproven reports whether verify must still pass for a commit that is to be handed over; with an empty commit, for any.
-func (w *workspaceStep) unproven(h *reconcile.Handover, commit string) bool {
-	return h != nil && w.Config.Verify.Command != "" && h.Unproven(commit)
+// needsVerify reports whether verify must still pass for a commit that is to be handed over; with an empty commit, for any.
+func (w *workspaceStep) needsVerify(h *reconcile.Handover, commit string) bool {
+	return h != nil && w.Config.Verify.Command != "" && h.NeedsVerify(commit)
 }
 
 // verifyAgain runs verify without a turn, if it must still pass for what the agent has handed over.
@@ -178,7 +178,7 @@ func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) 
 	if err != nil {
 		return err
 	}
-	if !w.unproven(h, now.Commit) {
+	if !w.needsVerify(h, now.Commit) {
 		return nil
 	}
 	if err := w.guardGit(ctx); err != nil {
@@ -224,8 +224,8 @@ func (w *workspaceStep) verifyAlone(ctx context.Context) (v reconcile.Verificati
 	return v, err
 }
 
-// notProven is the error of a handover whose verification is missing.
-func notProven(h reconcile.Handover, commit string) error {
+// notVerified is the error of a handover whose verification is missing.
+func notVerified(h reconcile.Handover, commit string) error {
 	if v := h.Verification; v.Unusable() {
 		return reconcile.NewError(codeVerifyUnusable, fmt.Sprintf("verify.command can't be run (exit code %d): %s", v.Exit,
 			text.Visible(text.OneLine(agent.LastWords(v.Output)))), "correct verify.command in WORKFLOW.md, or install what it needs")
