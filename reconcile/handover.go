@@ -21,8 +21,8 @@ type Handover struct {
 	Commented bool `json:"commented,omitempty"`
 	// Verification is how verify has ended last; nil if it was not run yet.
 	Verification *Verification `json:"verification,omitempty"`
-	// Unverified is the account whose user hands the issue over without it; empty for none.
-	Unverified string `json:"unverified,omitempty"`
+	// UnverifiedBy is the account whose user hands the issue over although verify has not passed; empty for none.
+	UnverifiedBy string `json:"unverified,omitempty"`
 }
 
 // Verification is how the workflow's verify command has ended in the workspace of an issue.
@@ -87,12 +87,12 @@ func (h *Handover) Waits() bool { return h.Asked() && !h.Refused() }
 
 // Refused reports whether verify has failed for the handover, and no user has decided to hand over nevertheless.
 func (h *Handover) Refused() bool {
-	return h != nil && h.Verification != nil && !h.Verification.Passed() && !h.Verification.Unusable() && h.Unverified == ""
+	return h != nil && h.Verification != nil && !h.Verification.Passed() && !h.Verification.Unusable() && h.UnverifiedBy == ""
 }
 
 // NeedsVerify reports whether verify must still pass for a commit; with an empty commit, for any.
 func (h *Handover) NeedsVerify(commit string) bool {
-	if !h.Verifies || h.Blocked != "" || h.Unverified != "" {
+	if !h.Verifies || h.Blocked != "" || h.UnverifiedBy != "" {
 		return false
 	}
 	v := h.Verification
@@ -103,8 +103,8 @@ func (h *Handover) NeedsVerify(commit string) bool {
 func (h *Handover) VerifiedText(commit string) string {
 	switch {
 	case h == nil:
-	case h.Unverified != "":
-		return "Not verified, as " + h.Unverified + " has decided."
+	case h.UnverifiedBy != "":
+		return "Not verified, as " + h.UnverifiedBy + " has decided."
 	case h.Verification.Passed() && (commit == "" || h.Verification.Commit == commit):
 		return "V" + strings.TrimPrefix(h.Verification.String(), "v") + "."
 	}
@@ -120,8 +120,8 @@ func (h *Handover) forCommand(cmd Command) *Handover {
 		return &Handover{At: cmd.CreatedAt, Verifies: true}
 	}
 	next := *h
-	if next.Unverified = cmd.Unverified; h.At.After(cmd.CreatedAt) {
-		next.Unverified = "" // the operator has decided about another one
+	if next.UnverifiedBy = cmd.UnverifiedBy; h.At.After(cmd.CreatedAt) {
+		next.UnverifiedBy = "" // the operator has decided about another one
 	}
 	if cmd.Verb == VerbVerify {
 		next.Verifies = true

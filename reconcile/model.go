@@ -238,8 +238,8 @@ type Command struct {
 	Verb                Verb
 	IssueID, Identifier string
 	CreatedAt           time.Time
-	// Unverified is the account whose user hands the issue over without verify, by the command deliver; empty for others.
-	Unverified string
+	// UnverifiedBy is the account whose user hands the issue over without verify, by symphony deliver --unverified; empty for others.
+	UnverifiedBy string
 }
 
 // Block is a fault of the machine that keeps runs from starting.

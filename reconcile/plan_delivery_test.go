@@ -222,12 +222,12 @@ func TestVerifyRefuses(t *testing.T) {
 	equal(t, "after the last round", state(compute(newScene().running(one, failed).Snapshot), one), "held verify_failed runs=1")
 	for verb, want := range map[Verb]Handover{
 		VerbVerify:  {Summary: "done", Verifies: true},
-		VerbDeliver: {Summary: "done", Verifies: true, Unverified: "me"},
+		VerbDeliver: {Summary: "done", Verifies: true, UnverifiedBy: "me"},
 	} {
 		held := newScene().held(one, HoldVerifyFailed).command(verb, one).edit(func(s *Snapshot) {
 			s.Claims[0].Delivery.Handover = refused
 			if verb == VerbDeliver {
-				s.Commands[0].Unverified = "me"
+				s.Commands[0].UnverifiedBy = "me"
 			}
 		})
 		plan := Compute(held.Snapshot)

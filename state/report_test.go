@@ -137,7 +137,7 @@ func TestHandovers(t *testing.T) {
 	run(asks, reconcile.Succeeded, reconcile.Handover{Blocked: "a key"})
 	release(asks, reconcile.StopInactive)
 	decided := claimed(5)
-	run(decided, reconcile.Succeeded, reconcile.Handover{Verification: failed, Unverified: "ann"})
+	run(decided, reconcile.Succeeded, reconcile.Handover{Verification: failed, UnverifiedBy: "ann"})
 	release(decided, reconcile.StopInactive)
 	taken := claimed(6)
 	run(taken, reconcile.Canceled, reconcile.Handover{})

@@ -182,7 +182,7 @@ func requestEnded(r reconcile.Request) error {
 const commandColumns = `id, verb, issue_id, identifier, created_at, unverified`
 
 func commandFields(c *reconcile.Command) []any {
-	return []any{&c.ID, &c.Verb, &c.IssueID, &c.Identifier, stampOf(&c.CreatedAt), &c.Unverified}
+	return []any{&c.ID, &c.Verb, &c.IssueID, &c.Identifier, stampOf(&c.CreatedAt), &c.UnverifiedBy}
 }
 
 // AddCommand stores an operator's command until a pass consumes it, and returns its id. The id of cmd is ignored.

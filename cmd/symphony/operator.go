@@ -158,7 +158,7 @@ func deliverCommand(w *term.Env) *cli.Command {
 		}
 		u, err := user.Current()
 		if err == nil {
-			command.Unverified = u.Username
+			command.UnverifiedBy = u.Username
 		}
 		return command, err
 	}

@@ -25,11 +25,11 @@ type Command struct {
 	Verb  reconcile.Verb
 	Issue string // empty for a command about the project
 	Fresh bool   // of a retry: the agent starts a new thread
-	// Unverified is of deliver: the account whose user hands the issue over although verify has not passed; empty for others.
-	Unverified string
-	Model      string            // of run: instead of the workflow's; empty for that
-	NoWait     bool              // of stop and deliver, in Do and Each: do not wait until the run has ended
-	Decision   requests.Decision // of approve, deny and answer, whose Issue names a request
+	// UnverifiedBy is of deliver: the account whose user hands the issue over although verify has not passed; empty for others.
+	UnverifiedBy string
+	Model        string            // of run: instead of the workflow's; empty for that
+	NoWait       bool              // of stop and deliver, in Do and Each: do not wait until the run has ended
+	Decision     requests.Decision // of approve, deny and answer, whose Issue names a request
 }
 
 func (c Command) delivers() bool {
@@ -145,7 +145,7 @@ func operate(ctx context.Context, p *project.Project, c Command, do func(*operat
 	if err != nil {
 		return r, project.NoState(p, err)
 	}
-	o := &operation{p: p, db: db, asked: c, cmd: reconcile.Command{Verb: c.Verb, Unverified: c.Unverified}, only: pass.NoIssue}
+	o := &operation{p: p, db: db, asked: c, cmd: reconcile.Command{Verb: c.Verb, UnverifiedBy: c.UnverifiedBy}, only: pass.NoIssue}
 	switch {
 	case c.Issue != "":
 		if o.cmd.IssueID, o.cmd.Identifier, err = project.FindIssue(ctx, p, db, c.Issue); err != nil {
@@ -370,7 +370,7 @@ func undeliverable(ctx context.Context, o *operation) error {
 		return err
 	case o.cmd.Verb == reconcile.VerbVerify && cfg.Verify.Command == "":
 		e.Message, e.Hint = "this workflow verifies nothing", "set verify.command in WORKFLOW.md"
-	case o.cmd.Unverified != "" && !c.Delivery.Handover.Asked():
+	case o.cmd.UnverifiedBy != "" && !c.Delivery.Handover.Asked():
 		e.Message = "no agent has handed " + identifier + " over"
 	case o.cmd.Verb == reconcile.VerbDeliver && !cfg.Repository.Delivers() && c.Delivery.Handover == nil:
 		e.Message, e.Hint = "this workflow delivers nothing", "set repository.url in WORKFLOW.md, without deliver: none"
