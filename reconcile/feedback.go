@@ -27,16 +27,16 @@ type Watch struct {
 	Claim      ClaimStatus `json:"-"` // the status of the issue's claim; empty if there is none
 	Blocked    bool        `json:"-"` // its agent waits for a person, whose review is the only cause then
 
-	Pull    Pull      `json:"pull"` // as it was read last
-	Rounds  int       `json:"rounds,omitempty"`
-	Told    []string  `json:"told,omitempty"`  // the causes that have brought the issue back: each does so once
-	Rerun   string    `json:"rerun,omitempty"` // the commit whose failed jobs were run again
-	RerunAt time.Time `json:"rerun_at,omitzero"`
-	Rework  *Rework   `json:"rework,omitempty"`  // what the issue has come back for, until it is handed over again
-	History []Round   `json:"history,omitempty"` // all rounds, the oldest first
-	Seen    []Sight   `json:"seen,omitempty"`    // what has happened to the pull request, the oldest first
-	Held    string    `json:"held,omitempty"`    // the reason for which the issue was held; empty if it was not, or is not any more
-	Ended   bool      `json:"ended,omitempty"`   // nothing more is expected of the pull request
+	Pull    Pull          `json:"pull"` // as it was read last
+	Rounds  int           `json:"rounds,omitempty"`
+	Handled []string      `json:"told,omitempty"`  // the causes that bring the issue back no more: each does so once
+	Rerun   string        `json:"rerun,omitempty"` // the commit whose failed jobs were run again
+	RerunAt time.Time     `json:"rerun_at,omitzero"`
+	Rework  *Rework       `json:"rework,omitempty"`  // what the issue has come back for, until it is handed over again
+	History []Round       `json:"history,omitempty"` // all rounds, the oldest first
+	Seen    []Observation `json:"seen,omitempty"`    // what has happened to the pull request, the oldest first
+	Held    string        `json:"held,omitempty"`    // the reason for which the issue was held; empty if it was not, or is not any more
+	Ended   bool          `json:"ended,omitempty"`   // nothing more is expected of the pull request
 }
 
 // Round is one return of an issue.
@@ -45,8 +45,8 @@ type Round struct {
 	Causes string    `json:"causes"`
 }
 
-// Sight is when a pass has first read that all checks of a commit have ended, or that the pull request has.
-type Sight struct {
+// Observation is the first time that a pass has read that all checks of a commit have ended, or that the pull request has.
+type Observation struct {
 	At     time.Time `json:"at"`
 	Commit string    `json:"commit"`
 	What   string    `json:"what"` // CheckSuccess, CheckFailure, PullMerged or PullClosed
@@ -119,7 +119,7 @@ const (
 const (
 	reviewQuiet  = 2 * time.Minute // since the newest review, whose author may write more
 	rerunSettles = 2 * time.Minute // until the forge shows that jobs run again
-	mostTold     = 200
+	mostHandled  = 200
 )
 
 // Failed lists the checks that have failed, once all checks of the pushed commit have ended.
@@ -127,7 +127,7 @@ func (w *Watch) Failed(f Feedback) []Check {
 	c := w.Pull.Checks
 	all := c.all()
 	pending := slices.ContainsFunc(all, func(one Check) bool { return one.State == CheckPending })
-	if !f.Checks || w.Blocked || pending || c.Commit != w.Delivered.Commit || w.told("checks "+c.Commit) {
+	if !f.Checks || w.Blocked || pending || c.Commit != w.Delivered.Commit || w.handled("checks "+c.Commit) {
 		return nil
 	}
 	return slices.DeleteFunc(all, func(one Check) bool { return one.State != CheckFailure })
@@ -152,8 +152,8 @@ func OwnFailures(failed []Check, base Checks) []Check {
 	})
 }
 
-// Excuse makes the failures of the commit count no more, because the base has them, too.
-func (w *Watch) Excuse() { w.Told = append(w.Told, "checks "+w.Pull.Head) }
+// IgnoreFailures marks the failed checks of the newest commit as handled, because the base has the same failures.
+func (w *Watch) IgnoreFailures() { w.Handled = append(w.Handled, "checks "+w.Pull.Head) }
 
 // Asks reports whether something may have to be done about the issue of the pull request.
 func (w *Watch) Asks(f Feedback, now time.Time) bool {
@@ -172,7 +172,7 @@ func (w *Watch) NewReviews(f Feedback, now time.Time) (list []Review) {
 	}
 	for _, r := range w.Pull.Reviews {
 		asks := r.State == reviewChanges || r.State == reviewComment && (r.Body != "" || len(r.Comments) > 0)
-		if !asks || w.told("review "+r.ID) || !f.listensTo(r) {
+		if !asks || w.handled("review "+r.ID) || !f.listensTo(r) {
 			continue
 		}
 		if now.Sub(r.At) < reviewQuiet {
@@ -192,7 +192,7 @@ func (f Feedback) listensTo(r Review) bool {
 	return slices.ContainsFunc(f.Reviewers, func(name string) bool { return SameUser(name, r.Author) })
 }
 
-func (w *Watch) told(cause string) bool { return slices.Contains(w.Told, cause) }
+func (w *Watch) handled(cause string) bool { return slices.Contains(w.Handled, cause) }
 
 // Ours reports whether the newest commit of the pull request is the one that symphony has pushed last.
 func (w *Watch) Ours() bool { return w.Pull.Head == w.Delivered.Commit }
@@ -205,7 +205,7 @@ func (w *Watch) Causes(f Feedback, failed []Check, now time.Time) *Rework {
 	conflict := "conflict " + w.Pull.Head
 	r := &Rework{
 		Round: w.Rounds + 1, Rounds: f.Rounds, At: now, Number: w.Pull.Number, Commit: w.Pull.Head, Checks: failed, Reviews: w.NewReviews(f, now),
-		Conflict: f.Conflicts && !w.Blocked && w.Pull.Mergeable == pullConflicts && !w.told(conflict),
+		Conflict: f.Conflicts && !w.Blocked && w.Pull.Mergeable == pullConflicts && !w.handled(conflict),
 	}
 	if len(r.Checks)+len(r.Reviews) == 0 && !r.Conflict {
 		return nil
@@ -231,22 +231,22 @@ func (w *Watch) Settling(now time.Time) bool {
 	return w.Rerun == w.Pull.Head && now.Sub(w.RerunAt).Abs() < rerunSettles
 }
 
-// See takes over the present state of the pull request.
-func (w *Watch) See(p Pull, now time.Time) {
+// Update takes over the present state of the pull request, and notes when its checks have ended, or the pull request itself.
+func (w *Watch) Update(p Pull, now time.Time) {
 	w.Pull = p
 	if c := p.Checks; c.Commit == w.Delivered.Commit && (c.State == CheckSuccess || c.State == CheckFailure) {
-		w.note(Sight{now, c.Commit, c.State})
+		w.note(Observation{now, c.Commit, c.State})
 	}
 	if p.State == PullMerged || p.State == PullClosed {
-		w.note(Sight{now, p.Head, p.State})
+		w.note(Observation{now, p.Head, p.State})
 	}
 	if slices.ContainsFunc(p.Checks.all(), func(c Check) bool { return c.State == CheckPending }) {
 		w.RerunAt = time.Time{} // the forge shows that jobs run again
 	}
 }
 
-func (w *Watch) note(s Sight) {
-	if !slices.ContainsFunc(w.Seen, func(o Sight) bool { return o.Commit == s.Commit && o.What == s.What }) {
+func (w *Watch) note(s Observation) {
+	if !slices.ContainsFunc(w.Seen, func(o Observation) bool { return o.Commit == s.Commit && o.What == s.What }) {
 		w.Seen = append(w.Seen, s)
 	}
 }
@@ -273,20 +273,20 @@ func (w *Watch) AllCauses() string {
 	return strings.Join(list, "; ")
 }
 
-// Take starts a round: its causes bring the issue back once.
-func (w *Watch) Take(r *Rework) {
+// BeginRound begins a round: it marks the causes that bring the issue back now as handled.
+func (w *Watch) BeginRound(r *Rework) {
 	w.Rounds, w.Rework = r.Round, r
 	w.History = append(w.History, Round{r.At, r.Causes()})
 	if len(r.Checks) > 0 {
-		w.Told = append(w.Told, "checks "+r.Commit)
+		w.Handled = append(w.Handled, "checks "+r.Commit)
 	}
 	for _, v := range r.Reviews {
-		w.Told = append(w.Told, "review "+v.ID)
+		w.Handled = append(w.Handled, "review "+v.ID)
 	}
 	if r.Conflict {
-		w.Told = append(w.Told, "conflict "+r.Commit)
+		w.Handled = append(w.Handled, "conflict "+r.Commit)
 	}
-	w.Told = w.Told[max(0, len(w.Told)-mostTold):]
+	w.Handled = w.Handled[max(0, len(w.Handled)-mostHandled):]
 }
 
 // Summary describes the pull request in the words of views.

@@ -89,7 +89,7 @@ func TestCauses(t *testing.T) {
 				if r == nil {
 					return ""
 				}
-				w.Take(r)
+				w.BeginRound(r)
 				return r.Causes()
 			}
 			equal(t, "causes", causes(), row.want)
@@ -108,9 +108,9 @@ func TestReruns(t *testing.T) {
 	equal(t, "again", len(w.Reruns(failed)), 0)
 	equal(t, "just now", w.Settling(noon.Add(time.Minute)), true)
 	equal(t, "never seen at work", w.Settling(noon.Add(3*time.Minute)), false)
-	w.See(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckPending}}}}, noon)
+	w.Update(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckPending}}}}, noon)
 	equal(t, "at work", w.Settling(noon.Add(time.Minute)), false)
-	w.See(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}}, noon)
+	w.Update(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}}, noon)
 	equal(t, "and has ended", w.Settling(noon.Add(time.Minute)), false)
 	w.Pull.Head = "b"
 	equal(t, "of the next commit", len(w.Reruns(failed)), 2)
@@ -155,8 +155,8 @@ func TestFirstChecks(t *testing.T) {
 		{"a", "a", CheckFailure, "open", CheckFailure, 5}, // a check came late
 	} {
 		at, w.Delivered.Commit = at.Add(time.Minute), row.ours
-		w.See(Pull{State: row.state, Head: row.commit, Checks: Checks{Commit: row.commit, State: row.checks}}, at)
+		w.Update(Pull{State: row.state, Head: row.commit, Checks: Checks{Commit: row.commit, State: row.checks}}, at)
 		equal(t, fmt.Sprint(row), fmt.Sprint(w.FirstChecks(), len(w.Seen)), fmt.Sprint(row.want, row.seen))
 	}
-	equal(t, "when", w.Seen[0], Sight{noon.Add(4 * time.Minute), "a", CheckSuccess})
+	equal(t, "when", w.Seen[0], Observation{noon.Add(4 * time.Minute), "a", CheckSuccess})
 }

@@ -14,8 +14,8 @@ const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHE
 	CASE WHEN w.pull_request IS NULL THEN '' WHEN ` + same + ` THEN w.watch
 		ELSE json_object('told', json_extract(w.watch, '$.told')) END`
 
-// same holds if what is known is about the present pull request. After a push its address is not known again yet. What was told about
-// another one of the issue is known, because that may be opened again.
+// same holds if what is known is about the present pull request. After a push its address is not known again yet. The handled causes of
+// another one of the issue stay known, because that may be opened again.
 const same = `d.pull_request IN ('', w.pull_request)`
 
 func watchFields(w *reconcile.Watch) []any {

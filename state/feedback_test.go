@@ -23,7 +23,7 @@ func TestWatches(t *testing.T) {
 	test.Equal(t, "a new one", addresses(), []string{"id p/1 "})
 	w, found, err := db.Watch(ctx, "id")
 	test.Equal(t, "found", []any{found, err}, []any{true, nil})
-	w.Take(&reconcile.Rework{Round: 1, Rounds: 3, At: epoch, Commit: "1", Conflict: true})
+	w.BeginRound(&reconcile.Rework{Round: 1, Rounds: 3, At: epoch, Commit: "1", Conflict: true})
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Watch: &w}))
 	test.Equal(t, "after a round", addresses(), []string{"id p/1 it conflicts with its base"})
 
@@ -41,5 +41,5 @@ func TestWatches(t *testing.T) {
 	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
 	test.Equal(t, "another one", addresses(), []string{"id p/2 "})
 	w, _, err = db.Watch(ctx, "id") // the branch may get its first one again
-	test.Equal(t, "what is told once for all", []any{w.Told, w.Rounds, err}, []any{[]string{"conflict 1"}, 0, nil})
+	test.Equal(t, "what is told once for all", []any{w.Handled, w.Rounds, err}, []any{[]string{"conflict 1"}, 0, nil})
 }

@@ -110,7 +110,7 @@ func TestHandovers(t *testing.T) {
 	watch := func(issueID, state string, first string, rounds int) {
 		w := reconcile.Watch{IssueID: issueID, Pull: reconcile.Pull{State: state}, History: make([]reconcile.Round, rounds)}
 		if first != "" {
-			w.Seen = []reconcile.Sight{{Commit: "a", What: first}}
+			w.Seen = []reconcile.Observation{{Commit: "a", What: first}}
 		}
 		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Watch: &w}))
 	}

@@ -335,11 +335,11 @@ func (c *checker) rounds(ctx context.Context) (list []round) {
 		var now reconcile.Watch
 		stage.Must(json.Unmarshal([]byte(w[3]), &now))
 		for _, cause := range told[k] {
-			if !slices.Contains(now.Told, cause) {
+			if !slices.Contains(now.Handled, cause) {
 				c.fault("causes handled twice", "%s: %q was told, and was forgotten in row %s", k, cause, w[0])
 			}
 		}
-		if told[k] = now.Told; now.Rework == nil || !now.Rework.At.After(latest[k]) {
+		if told[k] = now.Handled; now.Rework == nil || !now.Rework.At.After(latest[k]) {
 			continue
 		}
 		r := round{now.Rework, w[1], w[2], stage.Get(strconv.Atoi(w[0]))}
@@ -486,7 +486,7 @@ func (c *checker) checkCauses(ctx context.Context, j judged, rounds []round) {
 			told = append(told, r.causes()...)
 		}
 	}
-	told = append(told, j.Watch.Told...) // those that the base excuses
+	told = append(told, j.Watch.Handled...) // those that the base excuses
 	want := map[string]bool{"conflict " + j.Commit: j.pull.Conflict}
 	for _, check := range c.forge.hub.Checks(j.Commit) {
 		want["checks "+j.Commit] = want["checks "+j.Commit] || check.State == "FAILURE"

@@ -77,7 +77,7 @@ func (d Desk) follow(
 			w.Ended = true
 			continue
 		}
-		if w.See(pull, d.Now()); w.Claim == reconcile.Running { // only for show: the worker may write it now
+		if w.Update(pull, d.Now()); w.Claim == reconcile.Running { // only for show: the worker may write it now
 			before[number] = string(text.JSON(w))
 		}
 		if w.Claim == "" && w.Held != "" { // an operator has ended the hold
@@ -190,7 +190,7 @@ func (d Desk) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.Wat
 			return err
 		}
 		if failed = reconcile.OwnFailures(failed, base); len(failed) == 0 {
-			w.Excuse()
+			w.IgnoreFailures()
 		}
 	}
 	if runs := w.Reruns(failed); len(runs) > 0 {
@@ -207,7 +207,7 @@ func (d Desk) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.Wat
 		return d.hold(ctx, w, issue, reconcile.HoldFeedbackRounds, fmt.Sprintf("it came back %s (%s), and now: %s",
 			text.Plural(w.Rounds, "time"), w.AllCauses(), rework.Causes()))
 	}
-	w.Take(rework)
+	w.BeginRound(rework)
 	if err := d.save(ctx, w); err != nil {
 		return err
 	}

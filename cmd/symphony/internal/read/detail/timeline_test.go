@@ -63,7 +63,7 @@ func TestRequestMoment(t *testing.T) {
 func TestPullMoments(t *testing.T) {
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	w := reconcile.Watch{
-		Seen:    []reconcile.Sight{{At: at, Commit: "1a2b3c4d5e6f7", What: reconcile.CheckFailure}, {At: at, Commit: "2", What: reconcile.PullMerged}},
+		Seen:    []reconcile.Observation{{At: at, Commit: "1a2b3c4d5e6f7", What: reconcile.CheckFailure}, {At: at, Commit: "2", What: reconcile.PullMerged}},
 		Pull:    reconcile.Pull{Reviews: []reconcile.Review{{Author: "kim", State: "approved", At: at, Commit: "2"}}},
 		History: []reconcile.Round{{At: at, Causes: "lint failed"}},
 	}
