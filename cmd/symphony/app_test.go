@@ -127,7 +127,7 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 			test.OK(t, db.Store.Commit(ctx, now, reconcile.Change{Insert: &run}))
 			path := t.TempDir() + "/alive"
 			test.OK(t, proc.CreateAlive(path))
-			h := &worker.Held{DB: db, Alive: test.Must(proc.HoldAlive(path, test.Patience()))}
+			h := &worker.OwnRun{DB: db, Alive: test.Must(proc.HoldAlive(path, test.Patience()))}
 			defer h.Close(slog.New(slog.DiscardHandler))
 			h.Run = test.Must(db.Journal.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now))
 			h.Run.Outcome = c.had

@@ -51,7 +51,7 @@ type daemonRecord struct {
 
 // hostDaemon prepares to reach the host of the run. options are those of the engine; nil for a worker that only ends the run, which takes
 // them from the record. If the daemon was killed, that worker starts the next incarnation.
-func (h *Held) hostDaemon(
+func (h *OwnRun) hostDaemon(
 	ctx context.Context, p *project.Project, options *workflow.Worker, lostAfter time.Duration, log *slog.Logger,
 ) (*hostDaemon, error) {
 	path := filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json")

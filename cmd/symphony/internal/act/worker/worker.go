@@ -106,8 +106,8 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 	return nil
 }
 
-// Held is a run that this worker has taken.
-type Held struct {
+// OwnRun is a run that this worker has taken.
+type OwnRun struct {
 	Run   reconcile.Run
 	DB    *state.DB
 	Alive *proc.Alive
@@ -119,7 +119,7 @@ type Held struct {
 }
 
 // takeRun makes this process the owner of the run. If it fails, it changes nothing.
-func takeRun(ctx context.Context, w *environ.Env, o Options) (*Held, error) {
+func takeRun(ctx context.Context, w *environ.Env, o Options) (*OwnRun, error) {
 	// Not every system supports it; docs/security.md explains what that means there.
 	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
@@ -128,7 +128,7 @@ func takeRun(ctx context.Context, w *environ.Env, o Options) (*Held, error) {
 	if err != nil {
 		return nil, fmt.Errorf("alive file: %w", err)
 	}
-	h := &Held{Alive: alive}
+	h := &OwnRun{Alive: alive}
 	if h.DB, err = state.Open(ctx, o.StateDir); err != nil {
 		return nil, errors.Join(err, runner.RecordFault(alive, err), alive.Close())
 	}
@@ -147,7 +147,7 @@ func takeRun(ctx context.Context, w *environ.Env, o Options) (*Held, error) {
 }
 
 // Close closes the database and then the alive file: from now on a pass may settle the run.
-func (h *Held) Close(log *slog.Logger) {
+func (h *OwnRun) Close(log *slog.Logger) {
 	var err error
 	if h.slot != nil { // first, because the pass that settles the run may need it
 		err = h.slot.Close()
@@ -170,7 +170,7 @@ func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 }
 
 // carryOut loads the workflow as the pass found it and carries the run out.
-func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, redactor *agent.Redactor, log *slog.Logger) (err error) {
+func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte, redactor *agent.Redactor, log *slog.Logger) (err error) {
 	dir := host.RunDir(p.StateDir, h.Run.ID)
 	cfg, err := h.readWorkflow(dir, p, secret)
 	if err != nil {
@@ -224,7 +224,7 @@ func (h *Held) carryOut(ctx context.Context, p *project.Project, secret []byte, 
 }
 
 // readWorkflow returns the configuration with which the run was dispatched.
-func (h *Held) readWorkflow(dir string, p *project.Project, secret []byte) (*workflow.Config, error) {
+func (h *OwnRun) readWorkflow(dir string, p *project.Project, secret []byte) (*workflow.Config, error) {
 	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
 	if err != nil {
 		return nil, fmt.Errorf("workflow of the run: %w", err)
@@ -247,7 +247,7 @@ func (h *Held) readWorkflow(dir string, p *project.Project, secret []byte) (*wor
 }
 
 // endThere ends the run on its host.
-func (h *Held) endThere(ctx context.Context, p *project.Project, log *slog.Logger) error {
+func (h *OwnRun) endThere(ctx context.Context, p *project.Project, log *slog.Logger) error {
 	far, err := h.hostDaemon(ctx, p, nil, lostAfterEnding, log)
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func (h *Held) endThere(ctx context.Context, p *project.Project, log *slog.Logge
 const lostAfterEnding = 5 * time.Minute
 
 // askInTracker has a pass comment on the issue what the agent asks for: a pass of its own, or the next one of a loop.
-func (h *Held) askInTracker(p *project.Project, log *slog.Logger) {
+func (h *OwnRun) askInTracker(p *project.Project, log *slog.Logger) {
 	if project.Looping(p.StateDir) {
 		if err := os.WriteFile(project.AskedFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {
 			log.Warn("could not notify the loop of the request", slog.String("error", err.Error()))
@@ -278,7 +278,7 @@ func (h *Held) askInTracker(p *project.Project, log *slog.Logger) {
 }
 
 // RecordFailure records that a run could not be started.
-func (h *Held) RecordFailure(ctx context.Context, w *environ.Env, err error, log *slog.Logger) {
+func (h *OwnRun) RecordFailure(ctx context.Context, w *environ.Env, err error, log *slog.Logger) {
 	if h.Run.Outcome != "" { // the run ended, and its outcome could not be stored for too long
 		log.Error("outcome given up", slog.String("outcome", string(h.Run.Outcome)), slog.String("error", err.Error()))
 		return
