@@ -269,7 +269,7 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 		return w.deliverAndHandOver(ctx, false)
 	}
 	answer, err := w.host.Prepare(ctx, w.prepareRequest())
-	w.hold(answer)
+	w.recordWorkspace(answer)
 	if err != nil {
 		return err
 	}

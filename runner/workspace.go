@@ -57,7 +57,7 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 // take takes the workspace. A new one is filled with a clone, if the workflow names a repository, and after_create runs in it.
 func (w *workspaceStep) take(ctx context.Context) error {
 	answer, err := w.host.Prepare(ctx, w.prepareRequest())
-	w.hold(answer)
+	w.recordWorkspace(answer)
 	if err != nil {
 		return err
 	}
@@ -82,8 +82,8 @@ func (w *workspaceStep) prepareRequest() host.PrepareRequest {
 	}
 }
 
-// hold records the workspace that the run has taken, if any.
-func (w *workspaceStep) hold(answer host.PrepareAnswer) {
+// recordWorkspace records the workspace that the run has taken, if any.
+func (w *workspaceStep) recordWorkspace(answer host.PrepareAnswer) {
 	if answer.Workspace.Path == "" {
 		return
 	}
@@ -269,7 +269,7 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved strin
 	if !removal.Found {
 		return removal.Unsaved, err
 	}
-	w.hold(removal.PrepareAnswer)
+	w.recordWorkspace(removal.PrepareAnswer)
 	defer func() { w.space = nil }() // the lease is released
 	if err == nil && removal.HookDue {
 		err = w.hook(ctx, "before_remove", w.Config.Hooks.BeforeRemove, "")
