@@ -104,7 +104,7 @@ func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan st
 	defer cancel(nil)
 	w.Redactor.Add(slices.Concat(w.Config.SecretValues, w.Config.SecretsIn(w.Env)))
 	j := w.newJob(run, cancel)
-	a := &attempt{job: j, workspace: &workspaceStep{job: j}, turns: newTurnLoop(j, ctx.Done())}
+	a := &activeRun{job: j, workspace: &workspaceStep{job: j}, turns: newTurnLoop(j, ctx.Done())}
 	err := j.open()
 	defer j.close()
 
@@ -141,15 +141,15 @@ func (w *Worker) Conclude(ctx context.Context, run reconcile.Run) error {
 	return errors.Join(err, RecordFault(j.Alive, err))
 }
 
-// attempt is a run in progress.
-type attempt struct {
+// activeRun is a run in progress, with those of its steps that have a state of their own.
+type activeRun struct {
 	*job
 	workspace *workspaceStep
 	turns     *turnLoop
 }
 
 // work runs the phases (specification 7.2) up to the end of the last turn.
-func (a *attempt) work(ctx context.Context) error {
+func (a *activeRun) work(ctx context.Context) error {
 	switch a.run.Kind {
 	case reconcile.CleanupRun:
 		_, err := a.workspace.cleanUp(ctx, false)
@@ -178,7 +178,7 @@ func (a *attempt) work(ctx context.Context) error {
 // finish is the last step. It ends the agent and all processes of the run, restores git settings, runs after_run, ends the
 // processes that the hook left, and sets the outcome in the record. It runs even after ctx has ended. It returns errNotOurs if
 // the worker no longer owns the run.
-func (a *attempt) finish(ctx context.Context, workErr error) error {
+func (a *activeRun) finish(ctx context.Context, workErr error) error {
 	outcome, code, message := a.judge(ctx, workErr)
 	ours := !errors.Is(context.Cause(ctx), errNotOurs)
 	stoppable := ctx
@@ -213,7 +213,7 @@ func (a *attempt) finish(ctx context.Context, workErr error) error {
 }
 
 // leaveMachine ends the agent and all processes of the run, restores git settings, runs after_run, delivers, and releases the workspace.
-func (a *attempt) leaveMachine(ctx, stoppable context.Context, outcome reconcile.Outcome) error {
+func (a *activeRun) leaveMachine(ctx, stoppable context.Context, outcome reconcile.Outcome) error {
 	a.turns.agent.end(ctx)
 	err := a.killAll(ctx)
 	if a.run.Kind == reconcile.FreeRun { // not before: its processes write there
