@@ -178,7 +178,7 @@ func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover, head
 		return reconcile.NewError(host.CodeDeliveryFailed, fmt.Sprintf("the issue was to be moved to %q, which is active now", state),
 			"correct handoff.state in WORKFLOW.md")
 	}
-	w.rec.handsOver()
+	w.rec.recordHandoff()
 	w.rec.flush(ctx)
 	if err := w.Tracker.Move(ctx, issue.ID, state); err != nil {
 		return unlessGone(err)

@@ -26,14 +26,14 @@ const (
 type record struct {
 	*job
 	write sync.Mutex // held while the row is written
-	mu    sync.Mutex // guards row and handedOver
+	mu    sync.Mutex // guards row and handoffMono
 	row   reconcile.Run
-	// handedOver is when, on the monotonic clock, the agent last changed its issue.
-	handedOver time.Duration
-	count      sync.Mutex                  // held from reading token totals until they are stored
-	base       map[string]reconcile.Tokens // what resumed threads had used before this run
-	used       map[string]reconcile.Tokens // what this run has used, by thread
-	unstored   agent.Session               // the one whose totals could not be stored; nil if all are stored
+	// handoffMono is row.HandoffAt on the monotonic clock.
+	handoffMono time.Duration
+	count       sync.Mutex                  // held from reading token totals until they are stored
+	base        map[string]reconcile.Tokens // what resumed threads had used before this run
+	used        map[string]reconcile.Tokens // what this run has used, by thread
+	unstored    agent.Session               // the one whose totals could not be stored; nil if all are stored
 }
 
 // change alters the copy; the next heartbeat writes it.
@@ -67,7 +67,7 @@ func (r *record) store(ctx context.Context) error {
 	now := r.Now()
 	r.change(func(run *reconcile.Run) {
 		// If the wall clock was stepped, or ran on during a suspend, the handoff keeps its age.
-		at := now.Add(r.handedOver - r.Mono())
+		at := now.Add(r.handoffMono - r.Mono())
 		if !run.HandoffAt.IsZero() && at.Sub(run.HandoffAt).Abs() > clockStep {
 			run.HandoffAt = at
 		}
@@ -98,10 +98,10 @@ func (r *record) begins(ctx context.Context) error {
 	return err
 }
 
-// handsOver records that the agent is about to change its issue.
-func (r *record) handsOver() {
+// recordHandoff records that the agent's tool, or symphony for the agent, is about to change the issue: this may be the handoff.
+func (r *record) recordHandoff() {
 	r.change(func(run *reconcile.Run) {
-		run.HandoffAt, run.HandoffState, r.handedOver = r.Now(), "", r.Mono()
+		run.HandoffAt, run.HandoffState, r.handoffMono = r.Now(), "", r.Mono()
 	})
 }
 

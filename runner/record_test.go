@@ -140,7 +140,7 @@ func TestHandoffFollowsTheClock(t *testing.T) {
 	a, r := newTestJob(t)
 	now, off := time.Now(), time.Duration(0)
 	a.Now = func() time.Time { return now.Add(off) }
-	a.rec.handsOver()
+	a.rec.recordHandoff()
 	a.rec.flush(t.Context())
 	for _, jump := range []time.Duration{0, 8 * time.Hour, -time.Hour, 365 * 24 * time.Hour, 0} {
 		off = jump

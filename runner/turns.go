@@ -247,7 +247,7 @@ func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args 
 	}
 	changes := tool.ChangesIssue(args)
 	if changes {
-		t.rec.handsOver()
+		t.rec.recordHandoff()
 		t.rec.flush(ctx)
 	}
 	answer := tool.Call(ctx, t.rec.get().Issue, args)
