@@ -27,20 +27,20 @@ const (
 // other, because a profile may take a second.
 func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 	if !j.loginAt.IsZero() && time.Since(j.loginAt) < loginFresh {
-		return j.profile, nil
+		return j.loginProfile, nil
 	}
 	answer, err := j.host.Login(ctx, host.LoginRequest{
 		Env: j.Config.RunHookEnv(j.Env, j.run.ID, *j.space), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
 	})
 	switch {
 	case err == nil:
-		j.profile, j.loginAt = answer, time.Now()
+		j.loginProfile, j.loginAt = answer, time.Now()
 		j.Redactor.Add(j.Config.SecretsIn(answer.Set))
 	case !j.loginAt.IsZero() && ctx.Err() == nil: // the work must still be pushed
 		j.warn("the login shell failed, using what it had set before", err)
 		j.loginAt, err = time.Now(), nil // what hangs is not started for each hook again
 	}
-	return j.profile, err
+	return j.loginProfile, err
 }
 
 // codexShell returns the command and the environment that start a command of codex in the workspace. The command does not get

@@ -64,7 +64,7 @@ func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error)
 	profile, err := t.Config.Profile(ctx, t.Machine, policy)
 	if profile != nil {
 		confine.AddProfile(config, profile)
-		t.profile = confine.ProfileName
+		t.turnPermissions = confine.ProfileName
 	}
 	issue := t.job.run.Issue
 	return agent.ThreadParams{

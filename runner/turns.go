@@ -23,10 +23,10 @@ type turnLoop struct {
 	ending <-chan struct{} // closed when the run must end
 	agent  *agentProcess   // nil until it is started
 	guide  *guide
-	// profile is the name of the thread's permission profile, "" for none.
-	profile  string
-	listener *listener
-	refused  reconcile.Verification // how verify last failed in this row of rounds; the zero value if it has not
+	// turnPermissions is the name of the permission profile of turns, "" for none.
+	turnPermissions string
+	listener        *listener
+	refused         reconcile.Verification // how verify failed last in this run; the zero value if it has not
 	// worked: the agent has done something in the present turn.
 	worked atomic.Bool
 	// toldNetwork: the log has a note about the closed network. Only the handler of events uses it.
@@ -46,7 +46,7 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 	t.rec.phase(ctx, reconcile.LaunchingAgent)
 	err := t.host.Verify(ctx)
 	if err == nil {
-		err = t.useProfile(ctx)
+		err = t.addPermissionFlags(ctx)
 	}
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	t.agent.beginTurn()
 	_, err = t.agent.session.RunTurn(ctx, agent.TurnParams{
 		Input: input, Cwd: t.space.Path, ApprovalPolicy: t.Config.ApprovalPolicy, SandboxPolicy: policy,
-		Permissions: t.profile,
+		Permissions: t.turnPermissions,
 	})
 	t.rec.storeTokens(ctx, t.agent.session)
 	outcome := "completed"

@@ -121,8 +121,8 @@ var asAgents = map[string]any{
 	"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "LC_CTYPE": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat",
 }
 
-// useProfile makes codex know the permission profile of turns also for a command without a turn, before codex is started.
-func (j *job) useProfile(ctx context.Context) error {
+// addPermissionFlags adds the permission profile of turns to the flags with which codex is started: verify, which is no turn, needs it.
+func (j *job) addPermissionFlags(ctx context.Context) error {
 	if j.Config.Verify.Command == "" {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) 
 
 // verifyAlone starts codex for verify only, and ends it and all that it has started.
 func (w *workspaceStep) verifyAlone(ctx context.Context) (v reconcile.Verification, err error) {
-	if err := w.useProfile(ctx); err != nil {
+	if err := w.addPermissionFlags(ctx); err != nil {
 		return v, err
 	}
 	options := func(g *agentProcess) agent.Options {

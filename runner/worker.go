@@ -261,9 +261,9 @@ type job struct {
 	// codexHome is where codex stores its threads; set once codex has answered.
 	codexHome  string
 	overBudget atomic.Bool // whether the issue has used agent.max_tokens
-	// profile is what the login profile has set at loginAt, which is zero before the first login shell.
-	profile host.LoginAnswer
-	loginAt time.Time
+	// loginProfile is what the login profile has set at loginAt, which is zero before the first login shell.
+	loginProfile host.LoginAnswer
+	loginAt      time.Time
 }
 
 func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
