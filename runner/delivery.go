@@ -32,20 +32,20 @@ const (
 
 // gitEnv returns the environment of git and gh for the remote, which is reached from this machine.
 func (j *job) gitEnv(ctx context.Context) ([]string, error) {
-	if j.here == nil {
+	if j.localGit == nil {
 		profile, err := j.login(ctx)
 		return j.Config.GitEnv(j.Env, profile), err
 	}
-	profile, err := j.here.run.Login(ctx, host.LoginRequest{
-		Env: j.Config.HookEnv(j.here.env), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
+	profile, err := j.localGit.run.Login(ctx, host.LoginRequest{
+		Env: j.Config.HookEnv(j.localGit.env), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
 	})
 	j.Redactor.Add(j.Config.SecretsIn(profile.Set))
-	return j.Config.GitEnv(j.here.env, profile), err
+	return j.Config.GitEnv(j.localGit.env, profile), err
 }
 
 // checkoutEnv returns the environment of git in a clone on another machine, which gets no token of this one.
 func (j *job) checkoutEnv(ctx context.Context) ([]string, error) {
-	if j.here == nil {
+	if j.localGit == nil {
 		return nil, nil
 	}
 	profile, err := j.login(ctx)

@@ -54,7 +54,7 @@ func (j *job) reach(ctx context.Context) error {
 	if j.Reach == nil {
 		return nil
 	}
-	if err := j.rec.begins(ctx); err != nil {
+	if err := j.rec.markBegun(ctx); err != nil {
 		return err
 	}
 	// A link that was cut without a word is noticed after a while.
@@ -70,7 +70,7 @@ func (j *job) reach(ctx context.Context) error {
 		}
 		return err
 	}
-	j.here = &here{j.Machine.Run(host.HereID(j.run.ID)), j.Env}
+	j.localGit = &localGit{j.Machine.Run(host.HereID(j.run.ID)), j.Env}
 	// The machines may share a home, in which host.json of each run has the secret of its daemon.
 	j.Config.Unreadable = append(slices.Clone(j.Config.Unreadable), filepath.Dir(j.Dir))
 	j.Machine, j.StateDir, j.Env = far.Machine, far.Account.StateDir, far.Account.Env
@@ -83,8 +83,8 @@ func (j *job) reach(ctx context.Context) error {
 	return j.useAccount(ctx, far.Account)
 }
 
-// here is this machine, whose git reaches the remote, for a run on another one.
-type here struct {
+// localGit is git on this machine, which reaches the repository for a run on another one.
+type localGit struct {
 	run host.Run
 	env []string // before secrets are removed
 }
@@ -152,8 +152,8 @@ func (j *job) linkUnsettled() bool {
 	return j.link != nil && (j.link.Lost() > 0 || j.link.Back() < settling)
 }
 
-// leave ends the run on its host, where nothing of it is left, and records that.
-func (j *job) leave(ctx context.Context) {
+// leaveHost ends the run on its host, where nothing of it is left, and records that.
+func (j *job) leaveHost(ctx context.Context) {
 	if j.link == nil {
 		return
 	}

@@ -86,8 +86,8 @@ func (r *record) store(ctx context.Context) error {
 	return err
 }
 
-// begins stores, before anything happens on the run's host, that something may be at work there.
-func (r *record) begins(ctx context.Context) error {
+// markBegun stores that something may be at work on the host of the run. It comes before anything happens there.
+func (r *record) markBegun(ctx context.Context) error {
 	r.write.Lock()
 	defer r.write.Unlock()
 	r.change(func(run *reconcile.Run) { run.Remote, run.HeardAt = reconcile.RemoteBegun, r.Now() })

@@ -228,7 +228,7 @@ func (a *activeRun) leaveMachine(ctx, stoppable context.Context, outcome reconci
 		a.workspace.deliverAfterRun(stoppable)
 	}
 	a.warn("lease", a.host.Finish(ctx))
-	a.leave(ctx)
+	a.leaveHost(ctx)
 	return err
 }
 
@@ -246,7 +246,6 @@ type job struct {
 	*Worker
 	host   host.Run                // nil before the machine is reached
 	link   Link                    // to that machine; nil for this one. Heartbeats read it while reach sets it, both under record.mu
-	here   *here                   // nil without a link
 	run    reconcile.Run           // as dispatched
 	cancel context.CancelCauseFunc // ends the run
 	rec    *record
@@ -261,6 +260,7 @@ type job struct {
 	// codexHome is where codex stores its threads; set once codex has answered.
 	codexHome  string
 	overBudget atomic.Bool // whether the issue has used agent.max_tokens
+	localGit   *localGit   // nil for a run of this machine
 	// loginProfile is what the login profile has set at loginAt, which is zero before the first login shell.
 	loginProfile host.LoginAnswer
 	loginAt      time.Time
