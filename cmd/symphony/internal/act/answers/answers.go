@@ -20,8 +20,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Desk is the place where agents ask and operators answer.
-type Desk struct {
+// Exchange passes the requests of agents to operators in the tracker, and their replies back.
+type Exchange struct {
 	Tracker   *reconcile.TrackerAdapter
 	DB        *state.DB
 	Operators []string // whose replies decide; without them nothing is asked
@@ -43,7 +43,7 @@ const (
 
 // Pass reads the replies, edits the comments of requests that were decided or have ended, and comments on new ones. Without an open
 // request it asks the tracker nothing. What fails is left to the next pass.
-func (d Desk) Pass(ctx context.Context) (errs []error) {
+func (d Exchange) Pass(ctx context.Context) (errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	failed := func(err error) (over bool) {
@@ -98,7 +98,7 @@ type entry struct {
 const recent = 24 * time.Hour
 
 // subjects returns what has a comment, or is to get one: open requests, then holds and failing deliveries.
-func (d Desk) subjects(ctx context.Context) (all []*entry, err error) {
+func (d Exchange) subjects(ctx context.Context) (all []*entry, err error) {
 	add := func(key, issueID string, e entry) {
 		e.Key, e.IssueID, e.Number = key, issueID, e.request.Number
 		all = append(all, &e)
@@ -132,7 +132,7 @@ func (d Desk) subjects(ctx context.Context) (all []*entry, err error) {
 }
 
 // due returns the comments that are to be made or may have to be changed: on requests by their number, then on holds.
-func (d Desk) due(ctx context.Context) ([]*entry, error) {
+func (d Exchange) due(ctx context.Context) ([]*entry, error) {
 	all, err := d.subjects(ctx)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (d Desk) due(ctx context.Context) ([]*entry, error) {
 }
 
 // readReplies takes the decisions from the comments on an issue that are newer than symphony's comments on its open requests.
-func (d Desk) readReplies(ctx context.Context, asked []*entry) error {
+func (d Exchange) readReplies(ctx context.Context, asked []*entry) error {
 	if !slices.ContainsFunc(asked, func(e *entry) bool { return answerable(e.request) }) {
 		return nil
 	}
@@ -241,7 +241,7 @@ func after(list []reconcile.Comment, i int, e *entry) bool {
 
 // take takes the decision of a reply, unless it is none, or not by an operator. addressed are the requests that were asked before it. In
 // each of them the reply is looked at once.
-func (d Desk) take(ctx context.Context, c reconcile.Comment, addressed []*entry) error {
+func (d Exchange) take(ctx context.Context, c reconcile.Comment, addressed []*entry) error {
 	identifier := addressed[0].identifier
 	shown := slices.DeleteFunc(slices.Clone(addressed), func(e *entry) bool { return e.gone })
 	name := slices.IndexFunc(d.Operators, func(name string) bool { return reconcile.SameUser(name, c.AuthorIDs...) })
@@ -307,7 +307,7 @@ func choose(shown []*entry, said reply) (target *entry, problem string) {
 }
 
 // decide stores the decision of a reply, unless the request has ended meanwhile. problem is the reason why the reply does not count.
-func (d Desk) decide(ctx context.Context, e *entry, said, by, replyID string) (problem string, err error) {
+func (d Exchange) decide(ctx context.Context, e *entry, said, by, replyID string) (problem string, err error) {
 	if !answerable(e.request) {
 		return "", nil // the comment shows how it ended
 	}
@@ -329,7 +329,7 @@ func (d Desk) decide(ctx context.Context, e *entry, said, by, replyID string) (p
 
 // write makes the comment, or changes its text if that is out of date. That of a pass that was killed is changed in any case, because
 // an agent may have imitated it.
-func (d Desk) write(ctx context.Context, e *entry) error {
+func (d Exchange) write(ctx context.Context, e *entry) error {
 	body, ended := e.body, true
 	if e.Number > 0 {
 		body, ended = e.text(), verdict(e.request) != ""
@@ -370,7 +370,7 @@ func (d Desk) write(ctx context.Context, e *entry) error {
 }
 
 // find looks for the comment of a pass that was killed. A tracker may have lost the marker; then the first line tells.
-func (d Desk) find(ctx context.Context, e *entry, body string) error {
+func (d Exchange) find(ctx context.Context, e *entry, body string) error {
 	list, err := d.Tracker.Comments(ctx, e.IssueID, e.At.Add(-searched))
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ const (
 type scene struct {
 	t          *testing.T
 	db         *state.DB
-	desk       Desk
+	exchange   Exchange
 	comments   []reconcile.Comment // the oldest first
 	calls      []string
 	fails      map[string]error // by the name of the call
@@ -45,7 +45,7 @@ func newScene(t *testing.T) *scene {
 	run := reconcile.Run{ID: "run-1", Kind: reconcile.AgentRun, IssueID: "id-7", Identifier: "ABC-7", Phase: reconcile.Starting, StartedAt: epoch}
 	test.OK(t, s.db.Store.Commit(t.Context(), epoch, reconcile.Change{Insert: &run}))
 	test.Must(s.db.Journal.TakeRun(t.Context(), run.ID, reconcile.Handle{}, epoch))
-	s.desk = Desk{
+	s.exchange = Exchange{
 		DB: s.db, Operators: []string{"Kim@example.com"}, Now: func() time.Time { return s.now }, At: reconcile.Instant{Boot: "b"},
 		Alive:  func(string) bool { return s.alive },
 		Ignore: func(issue, reply string) { s.ignored = append(s.ignored, issue+": "+reply) },
@@ -127,7 +127,7 @@ func (s *scene) ask(r reconcile.Request) reconcile.Request {
 
 func (s *scene) pass() {
 	s.t.Helper()
-	for _, err := range s.desk.Pass(s.t.Context()) {
+	for _, err := range s.exchange.Pass(s.t.Context()) {
 		s.t.Error(err)
 	}
 }
@@ -276,13 +276,15 @@ func TestWhoseRepliesCount(t *testing.T) {
 		decides bool
 		ignored int
 	}{
-		"an operator":             {func(*scene, *reconcile.Comment) {}, true, 0},
-		"an operator by id":       {func(s *scene, r *reconcile.Comment) { s.desk.Operators, r.AuthorIDs = []string{"U-9"}, []string{"u-9"} }, true, 0},
+		"an operator": {func(*scene, *reconcile.Comment) {}, true, 0},
+		"an operator by id": {func(s *scene, r *reconcile.Comment) {
+			s.exchange.Operators, r.AuthorIDs = []string{"U-9"}, []string{"u-9"}
+		}, true, 0},
 		"another user":            {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = []string{"u-2", eve} }, false, 1},
 		"a name like an operator": {func(_ *scene, r *reconcile.Comment) { r.Author, r.AuthorIDs = kim, []string{"u-2", eve} }, false, 1},
 		"a letter like k":         {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = []string{"\u212aim@example.com"} }, false, 1},
 		"an unknown author":       {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = nil }, false, 1},
-		"an empty id":             {func(s *scene, r *reconcile.Comment) { s.desk.Operators, r.AuthorIDs = []string{""}, []string{""} }, false, 1},
+		"an empty id":             {func(s *scene, r *reconcile.Comment) { s.exchange.Operators, r.AuthorIDs = []string{""}, []string{""} }, false, 1},
 		"with symphony's key":     {func(_ *scene, r *reconcile.Comment) { r.Own = true }, false, 1},
 		"with a marker":           {func(_ *scene, r *reconcile.Comment) { r.Body += "\n\n<!-- symphony:agent -->" }, false, 0},
 		"of an agent's tool": {func(s *scene, r *reconcile.Comment) {
@@ -314,10 +316,10 @@ func TestWhoseRepliesCount(t *testing.T) {
 func TestIgnoredReplyIsLoggedWhereItIsRead(t *testing.T) {
 	s := asked(t, command("make"))
 	s.comment(eve, "approve")
-	log := s.desk.Ignore
-	s.desk.Ignore = nil
+	log := s.exchange.Ignore
+	s.exchange.Ignore = nil
 	s.pass()
-	s.desk.Ignore = log
+	s.exchange.Ignore = log
 	s.passes(2)
 	test.Equal(t, "what is logged", s.ignored, []string{`ABC-7: a comment of "Kim Poe", who is not in tracker.operators`})
 }
@@ -345,14 +347,14 @@ func TestReplyAfterALostAnswer(t *testing.T) {
 	s := asked(t, command("make"))
 	s.comment(kim, "what is this?")
 	s.lost = true
-	test.Equal(t, "how many errors a pass has", len(s.desk.Pass(t.Context())), 1)
+	test.Equal(t, "how many errors a pass has", len(s.exchange.Pass(t.Context())), 1)
 	s.reply("approve")
 	test.Equal(t, "the decision after a lost edit", s.request(1).Decision, reconcile.DecideApprove)
 
 	s = newScene(t)
 	s.ask(command("rm -rf ~"))
 	s.lost = true
-	test.Equal(t, "how many errors a pass has", len(s.desk.Pass(t.Context())), 1)
+	test.Equal(t, "how many errors a pass has", len(s.exchange.Pass(t.Context())), 1)
 	s.comments[0].Body = strings.Replace(s.comments[0].Body, "rm -rf ~", "ls", 1)
 	s.comment(kim, "approve")
 	s.passes(3)
@@ -394,10 +396,10 @@ func TestAnswerBesideAnUnknownComment(t *testing.T) {
 	s := asked(t, command("one"))
 	s.ask(command("two"))
 	s.lost = true
-	test.Equal(t, "the pass has failed", len(s.desk.Pass(t.Context())) > 0, true)
+	test.Equal(t, "the pass has failed", len(s.exchange.Pass(t.Context())) > 0, true)
 	s.comment(kim, "approve")
 	s.fails["post"] = errors.New("down")
-	_ = s.desk.Pass(t.Context())
+	_ = s.exchange.Pass(t.Context())
 	test.Equal(t, "the decisions", []any{s.request(1).Decision, s.request(2).Decision}, []any{reconcile.RequestDecision(""), reconcile.RequestDecision("")})
 }
 
@@ -428,7 +430,7 @@ func TestDecidedElsewhere(t *testing.T) {
 	s := asked(t, command("one"), command("two"))
 	r := s.request(1)
 	r.Decision = reconcile.DecideDeny
-	test.Must(s.db.Operator.DecideRequest(t.Context(), s.now, s.desk.At, r, false))
+	test.Must(s.db.Operator.DecideRequest(t.Context(), s.now, s.exchange.At, r, false))
 	s.comment(kim, "approve") // of which one?
 	s.pass()
 	test.Equal(t, "the decision", s.request(2).Decision, "")
@@ -507,7 +509,7 @@ func TestFaults(t *testing.T) {
 			s := newScene(t)
 			s.ask(command("make"))
 			c.before(s)
-			if errs := s.desk.Pass(t.Context()); len(errs) != 1 || !strings.Contains(errs[0].Error(), "symphony's comment on ABC-7: ") {
+			if errs := s.exchange.Pass(t.Context()); len(errs) != 1 || !strings.Contains(errs[0].Error(), "symphony's comment on ABC-7: ") {
 				t.Errorf("the first pass: %v", errs)
 			}
 			clear(s.fails)
@@ -527,7 +529,7 @@ func TestEditFails(t *testing.T) {
 	s.comment(kim, "approve")
 	s.fails["edit"] = errors.New("broken")
 	for range 2 {
-		test.Equal(t, "how many errors a pass has", len(s.desk.Pass(t.Context())), 1)
+		test.Equal(t, "how many errors a pass has", len(s.exchange.Pass(t.Context())), 1)
 		test.Equal(t, "the decision", s.request(1).Decision, reconcile.DecideApprove)
 	}
 	clear(s.fails)
@@ -553,7 +555,7 @@ func TestRateLimit(t *testing.T) {
 	s.ask(command("one"))
 	s.ask(command("two"))
 	s.fails["post"] = limited{errors.New("used up")}
-	test.Equal(t, "how many errors a pass has", len(s.desk.Pass(t.Context())), 1)
+	test.Equal(t, "how many errors a pass has", len(s.exchange.Pass(t.Context())), 1)
 	test.Equal(t, "the requests", s.calls, []string{"post"})
 }
 
@@ -561,7 +563,7 @@ func TestRateLimit(t *testing.T) {
 func TestNothingIsAsked(t *testing.T) {
 	s := newScene(t)
 	s.pass()
-	s.desk.Operators = nil
+	s.exchange.Operators = nil
 	s.ask(command("make"))
 	s.pass()
 	test.Equal(t, "the requests to the tracker", len(s.calls), 0)
@@ -645,7 +647,7 @@ func withoutCode(t *testing.T, body string) string {
 // a person's does.
 func TestHoldsAreExplained(t *testing.T) {
 	s := newScene(t)
-	s.desk.Operators, s.desk.ExplainHolds = nil, true
+	s.exchange.Operators, s.exchange.ExplainHolds = nil, true
 	claim := reconcile.Claim{
 		IssueID: "id-7", Identifier: "ABC-7", Status: reconcile.Held, HoldReason: reconcile.HoldMaxFailures, HoldMessage: "10 failures: `@kim`",
 		HeldAt: epoch, ClaimedAt: epoch, Delivery: reconcile.Delivery{Due: true, Tries: 3, Code: "push_failed", Message: "no route", FailedAt: epoch},
@@ -656,7 +658,7 @@ func TestHoldsAreExplained(t *testing.T) {
 		!strings.Contains(s.comments[1].Body, "no route") {
 		t.Fatalf("the comments are %+v", s.comments)
 	}
-	tracker := KeepHolds(s.desk.Tracker, s.db, func(text string) { s.ignored = append(s.ignored, text) })
+	tracker := KeepHolds(s.exchange.Tracker, s.db, func(text string) { s.ignored = append(s.ignored, text) })
 	newest := func() *time.Time {
 		return test.Must(tracker.ByIDs(t.Context(), []string{"id-7"}))["id-7"].LastCommentAt
 	}

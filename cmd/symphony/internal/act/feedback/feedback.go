@@ -17,8 +17,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Desk watches the pull requests of a project.
-type Desk struct {
+// Watcher watches the pull requests of a project, and moves their issues.
+type Watcher struct {
 	Forge    func(context.Context) (*reconcile.Forge, error) // is called if there is one to read
 	Tracker  *reconcile.TrackerAdapter
 	DB       *state.DB
@@ -35,7 +35,7 @@ const (
 
 // Pass reads the open pull requests with one request, and does what follows from them. What it does about one is stored before, or can be
 // repeated: a cause brings an issue back once, whatever dies. It returns the errors, each of one pull request at most.
-func (d Desk) Pass(ctx context.Context) (errs []error) {
+func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	watches, err := d.DB.Store.Watches(ctx)
 	if err != nil || len(watches) == 0 {
 		return []error{err}
@@ -66,7 +66,7 @@ func (d Desk) Pass(ctx context.Context) (errs []error) {
 }
 
 // follow does what follows from the present states of pull requests. It reads the issues of those that ask for something at once.
-func (d Desk) follow(
+func (d Watcher) follow(
 	ctx context.Context, forge *reconcile.Forge, byNumber map[int]*reconcile.Watch, pulls map[int]reconcile.Pull,
 ) (errs []error) {
 	before, asking := map[int]string{}, []string{}
@@ -118,7 +118,7 @@ func about(address string, err error) error {
 }
 
 // show stores the pull requests for views, which also show those that the tracker describes.
-func (d Desk) show(ctx context.Context, watches []reconcile.Watch) error {
+func (d Watcher) show(ctx context.Context, watches []reconcile.Watch) error {
 	read := text.Filter(watches, func(w reconcile.Watch) bool { return w.Pull.Number != 0 })
 	return d.DB.Store.SavePullRequests(ctx, d.Now(), text.Map(read, func(w reconcile.Watch) reconcile.Issue {
 		return reconcile.Issue{ID: w.IssueID, Identifier: w.Identifier, PullRequest: w.Pull.Summary()}
@@ -126,7 +126,7 @@ func (d Desk) show(ctx context.Context, watches []reconcile.Watch) error {
 }
 
 // act does what a pull request asks for, unless a person has moved its issue on.
-func (d Desk) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, issue reconcile.Issue) error {
+func (d Watcher) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, issue reconcile.Issue) error {
 	is := func(state string) bool { return reconcile.SameState(issue.State, state) }
 	reviewed, cameBack := is(d.Handoff), w.Rework != nil && is(d.Feedback.State)
 	state := w.Pull.State
@@ -155,7 +155,7 @@ func (d Desk) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watc
 }
 
 // merged ends the hold of the issue of a merged pull request, and moves the issue on.
-func (d Desk) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) error {
+func (d Watcher) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) error {
 	if w.Claim != "" {
 		retry := reconcile.Command{Verb: reconcile.VerbRetry, IssueID: w.IssueID, Identifier: w.Identifier, CreatedAt: d.Now()}
 		if _, err := d.DB.Operator.AddCommand(ctx, retry); err != nil {
@@ -177,7 +177,7 @@ func (d Desk) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) err
 }
 
 // look finds out whether an open pull request brings its issue back.
-func (d Desk) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, issue reconcile.Issue) error {
+func (d Watcher) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, issue reconcile.Issue) error {
 	there := issue
 	there.State = d.Feedback.State
 	if reason, _ := d.Policy.StopReason(there, true); reason != "" { // no agent would work on it
@@ -216,7 +216,7 @@ func (d Desk) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.Wat
 }
 
 // rerun runs failed jobs again, once for a commit. Where the token may not, the failure counts at once.
-func (d Desk) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, runs []int64) error {
+func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, runs []int64) error {
 	w.Rerun, w.RerunAt = w.Pull.Head, time.Time{}
 	if err := d.save(ctx, w); err != nil {
 		return err
@@ -237,7 +237,7 @@ func (d Desk) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile.Wa
 }
 
 // bringBack moves an issue to the state in which agents work on it.
-func (d Desk) bringBack(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue) error {
+func (d Watcher) bringBack(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue) error {
 	if err := d.Tracker.Move(ctx, issue.ID, d.Feedback.State); err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (d Desk) bringBack(ctx context.Context, w *reconcile.Watch, issue reconcile
 }
 
 // hold holds an issue that is handed over.
-func (d Desk) hold(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue, reason, message string) error {
+func (d Watcher) hold(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue, reason, message string) error {
 	claim, next := reconcile.HeldClaim(issue, d.Policy.Project, reason, message, d.Now()), *w
 	next.Held = reason
 	err := d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Claim: &claim, Watch: &next})
@@ -258,7 +258,7 @@ func (d Desk) hold(ctx context.Context, w *reconcile.Watch, issue reconcile.Issu
 }
 
 // save stores what is known of a pull request; without its checks and reviews once it is not read any more.
-func (d Desk) save(ctx context.Context, w *reconcile.Watch) error {
+func (d Watcher) save(ctx context.Context, w *reconcile.Watch) error {
 	if w.Ended {
 		w.Pull.Checks.List, w.Pull.Reviews = nil, nil
 	}

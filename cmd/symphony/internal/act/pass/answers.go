@@ -35,14 +35,14 @@ func answer(ctx context.Context, p *project.Project, db *state.DB, o Options, t 
 		r.addError(err)
 		return
 	}
-	desk := answers.Desk{
+	exchange := answers.Exchange{
 		Tracker: t, DB: db, Operators: cfg.Operators, ExplainHolds: cfg.ExplainHolds, Now: p.Env.Now, At: at,
 		Alive: func(runID string) bool { return project.Alive(p.StateDir, runID) },
 	}
 	if o.Trigger != project.TriggerWorker { // nothing reads the output of such a pass
-		desk.Ignore = func(issue, reply string) { p.Env.Warn(issue + ": ignored " + reply) }
+		exchange.Ignore = func(issue, reply string) { p.Env.Warn(issue + ": ignored " + reply) }
 	}
-	for _, err := range desk.Pass(ctx) {
+	for _, err := range exchange.Pass(ctx) {
 		r.addError(err)
 	}
 }
@@ -54,12 +54,12 @@ func watchPulls(ctx context.Context, p *project.Project, db *state.DB, o Options
 	if t == nil || !cfg.Feedback.On() || forge == nil || o.Only != "" || ctx.Err() != nil || db.Newer() != nil {
 		return
 	}
-	desk := feedback.Desk{
+	watcher := feedback.Watcher{
 		Tracker: t, DB: db, Feedback: cfg.Feedback, Policy: project.Policy(cfg), Handoff: cfg.Handoff.State,
 		Now:   p.Env.Now,
 		Forge: func(ctx context.Context) (*reconcile.Forge, error) { return forge(ctx, p.Env.Environ) },
 	}
-	for _, err := range desk.Pass(ctx) {
+	for _, err := range watcher.Pass(ctx) {
 		r.addError(err)
 	}
 }
