@@ -12,13 +12,13 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// comments reports whether passes comment on issues.
-func comments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.ExplainHolds }
+// wantsComments reports whether the workflow wants passes to comment on issues.
+func wantsComments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.ExplainHolds }
 
-// answer lets operators answer in the tracker, unless that has just failed to answer.
-func answer(ctx context.Context, p *project.Project, db *state.DB, o Options, t *reconcile.TrackerAdapter, r *Result) {
+// exchangeComments asks operators in comments, and reads their replies. It is left to the next pass if the tracker has just failed.
+func exchangeComments(ctx context.Context, p *project.Project, db *state.DB, o Options, t *reconcile.TrackerAdapter, r *Result) {
 	cfg := r.Config.Tracker
-	if t == nil || !comments(cfg) || ctx.Err() != nil || db.Newer() != nil {
+	if t == nil || !wantsComments(cfg) || ctx.Err() != nil || db.Newer() != nil {
 		return
 	}
 	for _, e := range r.Errors {

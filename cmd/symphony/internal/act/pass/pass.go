@@ -269,7 +269,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	options.TrackerLow = low.After(p.Env.Now())
 	deps = crash.Deps(deps)
 	r.take(reconcile.Tick(interruptible, deps, options))
-	answer(interruptible, p, db, o, deps.Tracker, r)
+	exchangeComments(interruptible, p, db, o, deps.Tracker, r)
 	watchPulls(interruptible, p, db, o, deps.Tracker, r)
 	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
 }
@@ -347,7 +347,7 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 			return reconcile.Deps{}, nil, err
 		}
 		d.Tracker = project.VerifyFirst(tracker, db, cfg, p.Path, warn)
-		if db != nil && d.Tracker.Comments != nil && comments(cfg.Tracker) { // which end no hold
+		if db != nil && d.Tracker.Comments != nil && wantsComments(cfg.Tracker) { // its own comments end no hold
 			d.Tracker = answers.KeepHolds(d.Tracker, db, warn)
 		}
 	}
