@@ -229,7 +229,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	interruptible := ctx // a signal ends requests to the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
 	askTracker := o.Only != NoIssue
-	r.blockedBy(cfgErr)
+	r.addObstacle(cfgErr)
 	if cfg == nil {
 		var hasKey bool
 		if cfg, hasKey = lastGoodConfig(ctx, p, db, r); cfg == nil {
@@ -238,9 +238,9 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		askTracker = askTracker && hasKey
 	}
 	r.Config, r.Warnings = cfg, workflowWarnings(cfg)
-	r.blockedBy(db.Newer()) // reconcile.Tick starts nothing on such a database
+	r.addObstacle(db.Newer()) // reconcile.Tick starts nothing on such a database
 	rootErr := project.RootFits(ctx, p, cfg, false)
-	r.blockedBy(rootErr)
+	r.addObstacle(rootErr)
 	options := reconcile.Options{DispatchOff: cfgErr != nil || rootErr != nil, Only: o.Only, AtOnce: o.AtOnce}
 	if !o.Delivers && (o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand) {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
@@ -252,7 +252,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		runners.Logins, err = proc.SharedFile()
 	}
 	if err != nil {
-		r.blockedBy(err)
+		r.addObstacle(err)
 		return
 	}
 	defer runners.Logins.Close()
@@ -268,14 +268,14 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	r.addError(err)
 	options.TrackerLow = low.After(p.Env.Now())
 	deps = crash.Deps(deps)
-	r.take(reconcile.Tick(interruptible, deps, options))
+	r.addReport(reconcile.Tick(interruptible, deps, options))
 	exchangeComments(interruptible, p, db, o, deps.Tracker, r)
 	watchPulls(interruptible, p, db, o, deps.Tracker, r)
 	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
 }
 
-// blockedBy adds an error, if there is one, for which the pass starts nothing. The first such error is the obstacle.
-func (r *Result) blockedBy(err error) {
+// addObstacle adds an error, unless it is nil, for which the pass starts nothing. The first such error is its obstacle.
+func (r *Result) addObstacle(err error) {
 	before := len(r.Errors)
 	r.addError(err)
 	if r.Obstacle == nil && len(r.Errors) > before {
@@ -283,8 +283,8 @@ func (r *Result) blockedBy(err error) {
 	}
 }
 
-// take adopts a report, whose errors follow those that the result already has.
-func (r *Result) take(report reconcile.Report) {
+// addReport takes over a report. Its errors follow those of the result, and its obstacle counts if the result has none.
+func (r *Result) addReport(report reconcile.Report) {
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	report.Obstacle = cmp.Or(r.Obstacle, report.Obstacle)
 	r.Report = report
@@ -389,7 +389,7 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 		deps.Store = db.Store
 	}
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
-	r.take(reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AtOnce: o.AtOnce}))
+	r.addReport(reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AtOnce: o.AtOnce}))
 	r.addError(r.count(ctx, p, db, o))
 	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
 	return r, nil
