@@ -269,7 +269,7 @@ const lostAfterEnding = 5 * time.Minute
 // askInTracker has a pass comment on the issue what the agent asks for: a pass of its own, or the next one of a loop.
 func (h *OwnRun) askInTracker(p *project.Project, log *slog.Logger) {
 	if project.Looping(p.StateDir) {
-		if err := os.WriteFile(project.AskedFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {
+		if err := os.WriteFile(project.RequestFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {
 			log.Warn("could not notify the loop of the request", slog.String("error", err.Error()))
 		}
 		return

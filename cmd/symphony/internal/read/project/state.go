@@ -336,8 +336,8 @@ func Looping(stateDir string) bool {
 	return err == nil && !free
 }
 
-// AskedFile is written by a worker whose agent asks for something, so that the loop runs a pass.
-func AskedFile(stateDir string) string { return filepath.Join(stateDir, "asked") }
+// RequestFile is written by a worker whose agent asks for something, so that the loop runs a pass.
+func RequestFile(stateDir string) string { return filepath.Join(stateDir, "asked") }
 
 // LoopLock is the lock that tick --loop holds for its whole life.
 func LoopLock(stateDir string) *flock.Flock {

@@ -65,15 +65,15 @@ type job struct {
 	interval time.Duration
 	// woken are the ended runs that started a pass early. Each does so once, even if it can't be settled.
 	woken map[string]bool
-	// sources is the stamp of WORKFLOW.md and the environment files before they were last read, asked that of the workers'
-	// requests before the last pass.
-	sources, asked string
-	refused        string // the last error for which the job could not start
-	files          *watch
-	reload         chan chan struct{} // what it receives is closed after a pass with the files as they are now
-	reloaded       chan struct{}
-	status         atomic.Value // for systemd: what the last pass found
-	deadline       atomic.Int64 // on the monotonic clock: until when the pass or the wait must be over
+	// sourceStamp identifies the versions of WORKFLOW.md and of the environment files that the last pass has read, requestStamp that of
+	// project.RequestFile before this pass. A wait ends when one of them has changed.
+	sourceStamp, requestStamp string
+	refused                   string // the last error for which the job could not start
+	files                     *watch
+	reload                    chan chan struct{} // what it receives is closed after a pass with the files as they are now
+	reloaded                  chan struct{}
+	status                    atomic.Value // for systemd: what the last pass found
+	deadline                  atomic.Int64 // on the monotonic clock: until when the pass or the wait must be over
 }
 
 // Loop repeats passes over projects, each at its own interval, until a signal (specification 8.1), and reads the workflow before each
@@ -111,7 +111,7 @@ func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o Optio
 	}
 	defer context.AfterFunc(ctx, func() { l.systemd.tell("STOPPING=1") })()
 	go l.reloadOn(ctx, l.hangups())
-	go l.systemd.keepAlive(ctx, l.proceeds)
+	go l.systemd.keepAlive(ctx, l.inTime)
 	l.systemd.tell("READY=1")
 	var running sync.WaitGroup
 	codes := make([]int, len(l.jobs))
@@ -151,19 +151,19 @@ func (l *looper) addJobs(ctx context.Context, projects []*project.Project) {
 // alone reports whether the loop has a single project.
 func (l *looper) alone() bool { return len(l.jobs) == 1 }
 
-// proceeds reports whether no pass and no wait takes too long.
-func (l *looper) proceeds() bool {
+// inTime reports whether no pass and no wait takes too long.
+func (l *looper) inTime() bool {
 	now := proc.Monotonic()
 	return !slices.ContainsFunc(l.jobs, func(j *job) bool { return time.Duration(j.deadline.Load()) < now })
 }
 
-// allow gives the pass or the wait that begins this much time.
-func (j *job) allow(d time.Duration) { j.deadline.Store(int64(proc.Monotonic() + d)) }
+// setDeadline gives the pass or the wait that begins this much time.
+func (j *job) setDeadline(d time.Duration) { j.deadline.Store(int64(proc.Monotonic() + d)) }
 
 // start checks the workflow and takes the lock of the project's loop.
 func (j *job) start(ctx context.Context) error {
-	j.allow(longestPass)
-	j.sources = j.stampOfSources()
+	j.setDeadline(longestPass)
+	j.sourceStamp = j.stampOfSources()
 	if _, err := pass.ReadConfig(j.p); err != nil {
 		return err
 	}
@@ -241,9 +241,9 @@ func (j *job) run(ctx context.Context) int {
 			j.leave(r)
 			return exit.OK
 		}
-		j.sources = j.stampOfSources()
+		j.sourceStamp = j.stampOfSources()
 		j.p = project.New(j.w.Environment(), j.p.Path, j.p.StateDir)
-		j.allow(longestPass) // a new program waits for the passes of the other projects
+		j.setDeadline(longestPass) // a new program waits for the passes of the other projects
 		j.upgrade(ctx, j.p)
 	}
 }
@@ -252,8 +252,8 @@ func (j *job) run(ctx context.Context) int {
 func (j *job) pass(ctx context.Context) (pass.Result, int) {
 	j.passes.RLock()
 	defer j.passes.RUnlock()
-	j.allow(longestPass) // again: the lock may have taken long
-	j.asked = project.Stamp(project.AskedFile(j.p.StateDir))
+	j.setDeadline(longestPass) // again: the lock may have taken long
+	j.requestStamp = project.Stamp(project.RequestFile(j.p.StateDir))
 	r, err := pass.Run(ctx, j.p, j.options.Options)
 	if ctx.Err() != nil {
 		// The signal that ends the loop also cancels a request to the tracker, which is not an error.
@@ -263,14 +263,14 @@ func (j *job) pass(ctx context.Context) (pass.Result, int) {
 		}
 	}
 	if err != nil {
-		j.say(exit.From(err).Message)
+		j.setStatus(exit.From(err).Message)
 		return r, j.w.Exit(quietError(ctx, j.w, j.p, j.options, err))
 	}
 	report(ctx, j.w, j.p, j.options, r)
 	if r.Config != nil {
 		j.interval = r.Config.Polling.Interval
 	}
-	j.say(statusLine(r))
+	j.setStatus(statusLine(r))
 	code, _ := errors.AsType[exit.Only](r.ExitCode())
 	return r, int(code)
 }
@@ -287,8 +287,8 @@ func statusLine(r pass.Result) string {
 	return line
 }
 
-// say tells systemd what the last pass found.
-func (j *job) say(status string) {
+// setStatus tells systemd what the last pass found.
+func (j *job) setStatus(status string) {
 	if old := j.status.Swap(status); old == status {
 		return
 	}
@@ -309,12 +309,12 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 	}
 	pause := pauseFor(j.interval, rand.Float64(), j.w.Now(), r.NextWake) //nolint:gosec // nothing depends on its secrecy
 	end := j.w.Now().Add(pause)
-	j.allow(pause + longestWait)
-	running, seen := pass.Unsettled(ctx, j.p, &j.database), j.sources
+	j.setDeadline(pause + longestWait)
+	running, seen := pass.Unsettled(ctx, j.p, &j.database), j.sourceStamp
 	maps.DeleteFunc(j.woken, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(running, func(run reconcile.Run) bool { return run.ID == id })
 	})
-	told := j.files.set(j.watched(running))
+	reported := j.files.set(j.watched(running)) // the system reports their changes
 	for soon := 0; j.w.Now().Before(end); {
 		// Checked before the first sleep: a worker may have ended during the pass.
 		for _, run := range running {
@@ -323,18 +323,18 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 				return true
 			}
 		}
-		if project.Stamp(project.AskedFile(j.p.StateDir)) != j.asked {
+		if project.Stamp(project.RequestFile(j.p.StateDir)) != j.requestStamp {
 			return true
 		}
 		before := seen
-		if seen = j.stampOfSources(); seen != j.sources {
+		if seen = j.stampOfSources(); seen != j.sourceStamp {
 			if seen == before { // an editor has finished writing it
 				return true
 			}
 			soon = max(soon, 1)
 		}
 		step := wakeStep
-		if told && soon == 0 {
+		if reported && soon == 0 {
 			step = lookStep
 		}
 		timer := time.NewTimer(min(step, end.Sub(j.w.Now())))
@@ -365,7 +365,7 @@ func pauseFor(interval time.Duration, random float64, now, due time.Time) time.D
 
 // watched are the files whose changes end a wait.
 func (j *job) watched(running []reconcile.Run) []string {
-	list := []string{j.p.Path, j.p.EnvPath(), j.p.SharedEnvPath(), project.AskedFile(j.p.StateDir)}
+	list := []string{j.p.Path, j.p.EnvPath(), j.p.SharedEnvPath(), project.RequestFile(j.p.StateDir)}
 	for _, run := range running {
 		list = append(list, project.AliveFile(j.p.StateDir, run.ID))
 	}
@@ -376,7 +376,7 @@ func (j *job) watched(running []reconcile.Run) []string {
 // some editors remove the file for a moment.
 func (j *job) stampOfSources() string {
 	if project.Stamp(j.p.Path) == "" {
-		return j.sources
+		return j.sourceStamp
 	}
 	return j.p.Stamp()
 }

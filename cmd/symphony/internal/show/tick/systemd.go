@@ -55,12 +55,12 @@ func (s systemd) tell(lines ...string) {
 }
 
 // keepAlive sends signs of life while passes proceed. Without them systemd ends the loop, and starts it again if the unit asks for it.
-func (s systemd) keepAlive(ctx context.Context, proceeds func() bool) {
+func (s systemd) keepAlive(ctx context.Context, inTime func() bool) {
 	if s.socket == "" || s.watchdog == 0 {
 		return
 	}
 	for goesOn := true; goesOn; goesOn = project.Sleep(ctx, s.watchdog/2) {
-		if proceeds() {
+		if inTime() {
 			s.tell("WATCHDOG=1")
 		}
 	}

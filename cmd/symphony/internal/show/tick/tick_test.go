@@ -102,8 +102,8 @@ func TestLoopTellsSystemd(t *testing.T) {
 	l := &looper{w: w, systemd: s, options: Options{Quiet: true}}
 	one := &job{looper: l, name: "one", reload: make(chan chan struct{})}
 	l.jobs = []*job{one, {looper: l, name: "two", reload: one.reload}}
-	one.say("1 running\n0 held")
-	l.jobs[1].say("locked")
+	one.setStatus("1 running\n0 held")
+	l.jobs[1].setStatus("locked")
 	go func() {
 		first, second := <-one.reload, <-one.reload
 		close(second)
@@ -117,8 +117,8 @@ func TestLoopTellsSystemd(t *testing.T) {
 	}
 
 	for deadline, want := range map[time.Duration]bool{time.Hour: true, -time.Second: false} {
-		one.allow(time.Hour)
-		l.jobs[1].allow(deadline)
-		test.Equal(t, fmt.Sprintf("passes proceed, with %s more for a wait", deadline), l.proceeds(), want)
+		one.setDeadline(time.Hour)
+		l.jobs[1].setDeadline(deadline)
+		test.Equal(t, fmt.Sprintf("passes proceed, with %s more for a wait", deadline), l.inTime(), want)
 	}
 }
