@@ -142,7 +142,7 @@ func (l *looper) addJobs(ctx context.Context, projects []*project.Project) {
 			j.w = l.w.Named(j.name, out)
 			j.log = l.log.With(slog.String("project", j.name))
 		}
-		j.options.told, j.options.Kept, j.options.Name, j.options.Reported = new(told), &j.database, j.name, new(time.Time)
+		j.options.printed, j.options.Kept, j.options.Name, j.options.Reported = new(printed), &j.database, j.name, new(time.Time)
 		j.p = project.New(j.w.Environment(), p.Path, p.StateDir)
 		l.jobs = append(l.jobs, j)
 	}

@@ -27,8 +27,8 @@ type Options struct {
 	LogLevel, LogFormat string
 	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for nothing.
 	Beside func(ctx context.Context)
-	// told is what a loop has printed; nil without a loop.
-	told *told
+	// printed is what a loop has printed; nil without a loop.
+	printed *printed
 }
 
 // Check refuses flags that contradict each other.
@@ -163,15 +163,15 @@ func report(ctx context.Context, w *term.Env, p *project.Project, o Options, r p
 		}
 	case o.JSON:
 		w.PrintJSON(r.JSON())
-		for _, e := range o.told.news(w, r.Errors, r.Obstacle) {
+		for _, e := range o.printed.newErrors(w, r.Errors, r.Obstacle) {
 			w.PrintError(e)
 		}
 	case r.Holder != nil:
 		render.Pass(w, r, nil, nil)
 	default:
-		render.Pass(w, r, o.told.newWarnings(r.Warnings), o.told.news(w, r.Errors, r.Obstacle))
+		render.Pass(w, r, o.printed.newWarnings(r.Warnings), o.printed.newErrors(w, r.Errors, r.Obstacle))
 		if !w.Verbose {
-			render.Sentences(w, o.told.changed(r, w.Now()))
+			render.Sentences(w, o.printed.newSentences(r, w.Now()))
 		}
 	}
 }
@@ -226,12 +226,12 @@ func reportQuiet(ctx context.Context, w *term.Env, p *project.Project, o Options
 }
 
 // quietError returns the error that prevented a pass. With --quiet it prints the error if it is new and returns the bare exit
-// code, which is also what a loop gets of an error that it has told.
+// code, which is also what a loop gets of an error that it has printed.
 func quietError(ctx context.Context, w *term.Env, p *project.Project, o Options, err error) error {
 	known := exit.From(err)
 	if o.Quiet && p.HasState() {
 		reportQuiet(ctx, w, p, o, []*reconcile.Error{known})
-	} else if len(o.told.news(w, []*reconcile.Error{known}, nil)) > 0 {
+	} else if len(o.printed.newErrors(w, []*reconcile.Error{known}, nil)) > 0 {
 		return err
 	}
 	return exit.Only(exit.Code(known))

@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// told is what a loop has printed about things that last: it prints only what has changed. It is nil without a loop.
-type told struct {
+// printed is what a loop has printed about things that last: it prints only what has changed. It is nil without a loop.
+type printed struct {
 	outlook  []string // the sentences about waiting issues, without times
 	warnings []string
 	faults   map[string]fault // by code, and by message unless they are faults of a tracker or the machine
@@ -27,9 +27,9 @@ type fault struct {
 	passes int
 }
 
-// news returns the errors of a pass that are not told yet, and tells which are over.
-func (t *told) news(w *term.Env, errs []*reconcile.Error, o *reconcile.Obstacle) (list []*reconcile.Error) {
-	if t == nil {
+// newErrors returns the errors of a pass that are not printed yet, and prints which earlier ones are over.
+func (p *printed) newErrors(w *term.Env, errs []*reconcile.Error, o *reconcile.Obstacle) (list []*reconcile.Error) {
+	if p == nil {
 		return errs
 	}
 	now := map[string]fault{}
@@ -38,7 +38,7 @@ func (t *told) news(w *term.Env, errs []*reconcile.Error, o *reconcile.Obstacle)
 		if class := reconcile.ClassOf(e); class != reconcile.ClassTracker && class != reconcile.ClassMachine {
 			key += ": " + e.Message
 		}
-		f, known := t.faults[key]
+		f, known := p.faults[key]
 		if !known {
 			f = fault{code: e.Code, since: w.Now()}
 			list = append(list, e)
@@ -46,8 +46,8 @@ func (t *told) news(w *term.Env, errs []*reconcile.Error, o *reconcile.Obstacle)
 		f.passes++
 		now[key] = f
 	}
-	for _, key := range slices.Sorted(maps.Keys(t.faults)) {
-		f := t.faults[key]
+	for _, key := range slices.Sorted(maps.Keys(p.faults)) {
+		f := p.faults[key]
 		same := func(other fault) bool { return other.code == f.code }
 		switch _, lasts := now[key]; {
 		case lasts:
@@ -57,26 +57,26 @@ func (t *told) news(w *term.Env, errs []*reconcile.Error, o *reconcile.Obstacle)
 			w.Note(slog.LevelInfo, fmt.Sprintf("over: %s, after %s; failed passes: %d", f.code, text.Duration(w.Now().Sub(f.since)), f.passes))
 		}
 	}
-	t.faults = now
+	p.faults = now
 	return list
 }
 
 // newWarnings returns the warnings about the workflow if they have changed.
-func (t *told) newWarnings(warnings []string) []string {
-	if t == nil {
+func (p *printed) newWarnings(warnings []string) []string {
+	if p == nil {
 		return warnings
 	}
-	same := slices.Equal(t.warnings, warnings)
-	if t.warnings = warnings; same {
+	same := slices.Equal(p.warnings, warnings)
+	if p.warnings = warnings; same {
 		return nil
 	}
 	return warnings
 }
 
-// changed returns the sentences about waiting issues that are not told yet. A sentence whose times alone have changed is.
-func (t *told) changed(r pass.Result, at time.Time) (list []string) {
+// newSentences returns the sentences about waiting issues that are not printed yet. One of which only the times differ counts as printed.
+func (p *printed) newSentences(r pass.Result, at time.Time) (list []string) {
 	all := r.Outlook(at)
-	if t == nil {
+	if p == nil {
 		return all
 	}
 	r.NextDue = time.Time{}
@@ -85,10 +85,10 @@ func (t *told) changed(r pass.Result, at time.Time) (list []string) {
 	}
 	timeless := r.Outlook(at)
 	for i, sentence := range timeless {
-		if !slices.Contains(t.outlook, sentence) {
+		if !slices.Contains(p.outlook, sentence) {
 			list = append(list, all[i])
 		}
 	}
-	t.outlook = timeless
+	p.outlook = timeless
 	return list
 }
