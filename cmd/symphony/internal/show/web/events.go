@@ -262,7 +262,7 @@ func (s *Server) pageEvent(r *http.Request, draw drawPage) (event, []string) {
 		p = page.Problem(exit.From(err), false)
 	}
 	p.MayAct = s.access.mayAct(r)
-	s.watch(r, &p)
+	s.addAlerts(r, &p)
 	return newEvent("page", p.Changes()), files
 }
 

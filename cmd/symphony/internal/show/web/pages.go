@@ -38,21 +38,21 @@ func (s *Server) page(draw drawPage) func(http.ResponseWriter, *http.Request) er
 			return err
 		}
 		p.Live = true
-		s.watch(r, &p)
+		s.addAlerts(r, &p)
 		s.write(w, r, http.StatusOK, p)
 		return nil
 	}
 }
 
-// watch adds what every page shows of all projects. What can't be read is missing there: the overview tells of it.
-func (s *Server) watch(r *http.Request, p *page.Page) {
-	if p.Watch != nil {
+// addAlerts adds the alerts of all projects, unless the page has them. Projects that can't be read have none: the overview tells of it.
+func (s *Server) addAlerts(r *http.Request, p *page.Page) {
+	if p.Alerts != nil {
 		return
 	}
 	all, err := s.source.overviews(r.Context(), "", view.Options{})
 	asked, failed := agents.OpenRequests(r.Context(), s.source.env)
 	if err == nil && failed == nil {
-		p.Watch = page.NewWatch(all, asked, r.URL.RequestURI(), s.access.mayAct(r))
+		p.Alerts = page.NewAlerts(all, asked, r.URL.RequestURI(), s.access.mayAct(r))
 	}
 }
 

@@ -129,9 +129,9 @@ func (o Overview) Page() Page {
 	case o.Project != "":
 		title = o.Project
 	}
-	watch := NewWatch(o.Projects, o.Agents, o.Address(), o.MayAct)
-	watch.InPlace = !o.Lists() && o.Project == ""
-	return Page{Title: title, Requests: requests, MayAct: o.MayAct, Query: o.Query, Main: mainOf("overview.html", new(o.data())), Watch: watch}
+	a := NewAlerts(o.Projects, o.Agents, o.Address(), o.MayAct)
+	a.InPlace = !o.Lists() && o.Project == ""
+	return Page{Title: title, Requests: requests, MayAct: o.MayAct, Query: o.Query, Main: mainOf("overview.html", new(o.data())), Alerts: a}
 }
 
 func (o Overview) data() overview {

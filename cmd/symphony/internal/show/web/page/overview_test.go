@@ -107,7 +107,7 @@ func TestAlarms(t *testing.T) {
 	dead.Schedule = false
 	blocked.ProjectBlock = &project.BlockedRow{Reason: "agent_auth", Message: "log in"}
 	all := []view.Overview{dead, blocked}
-	p := Page{Title: "ABC-1", Watch: NewWatch(all, nil, "/issues/web/ABC-1", true)}
+	p := Page{Title: "ABC-1", Alerts: NewAlerts(all, nil, "/issues/web/ABC-1", true)}
 	contains(t, string(p.Document()), "<title>⚠ web: No schedule is active · ABC-1 · symphony", "%23e5484d", "%3E%21%3C", `id="alarm"`, "web: No schedule is active", "/api/v1/refresh?project=web",
 		`name="back" value="/issues/web/ABC-1"`, "Run a pass now", "api: Nothing new starts", "agent_auth", "/api/v1/unblock?project=api")
 	test.Equal(t, "the news", fmt.Sprint(p.Changes().News), "[{request-web-ABC-5.1 ABC-5 wants to run a command} {web: No schedule is active web: No schedule is active}"+
@@ -117,7 +117,7 @@ func TestAlarms(t *testing.T) {
 	calm := shop("web")
 	calm.ProjectBlock = &project.BlockedRow{Reason: "agent_quota", Until: &moment} // it ends by itself
 	calm.Paused = true
-	test.Equal(t, "the alarms of a used-up limit", len(NewWatch([]view.Overview{calm}, nil, "/", true).Alarms), 0)
+	test.Equal(t, "the alarms of a used-up limit", len(NewAlerts([]view.Overview{calm}, nil, "/", true).Alarms), 0)
 }
 
 // What is written about a schedule that is dead is about its passes, not about those that others ran.

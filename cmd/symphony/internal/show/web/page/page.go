@@ -60,18 +60,18 @@ type Page struct {
 	MayAct   bool          // the reader has the token
 	Notice   *Notice       // nil unless the page follows a command
 
-	Query string // of the search, which each page has
-	Path  string // of the page, with its query
-	Theme string // light or dark; empty for that of the reader's system
-	Live  bool   // it changes while it is open
-	Watch *Watch // nil for a page that shows nothing of the projects
+	Query  string  // of the search, which each page has
+	Path   string  // of the page, with its query
+	Theme  string  // light or dark; empty for that of the reader's system
+	Live   bool    // it changes while it is open
+	Alerts *Alerts // nil for a page that shows nothing of the projects
 }
 
 // Heading is what the tab of a browser shows.
 func (p Page) Heading() string {
 	heading := text.Visible(p.Title) + " · symphony"
 	if p.alarmed() {
-		heading = "⚠ " + text.Visible(p.Watch.Alarms[0].Brief()) + " · " + heading
+		heading = "⚠ " + text.Visible(p.Alerts.Alarms[0].Brief()) + " · " + heading
 	}
 	if p.Requests > 0 {
 		return fmt.Sprintf("(%d) %s", p.Requests, heading)
@@ -101,8 +101,8 @@ type Changes struct {
 // Changes returns the present values.
 func (p Page) Changes() Changes {
 	c := Changes{Version: p.Version(), Title: p.Heading(), Icon: p.Icon(), Main: string(p.Main), Alarm: string(p.Strip()), News: []News{}}
-	if p.Watch != nil {
-		c.News = p.Watch.News
+	if p.Alerts != nil {
+		c.News = p.Alerts.News
 	}
 	return c
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Watch is what every page shows of all projects, whatever it is about.
-type Watch struct {
+// Alerts are what every page tells of all projects, whatever it is about: alarms above the page, and news for notifications.
+type Alerts struct {
 	Alarms []obstacle // what stops whole projects until a person acts
 	News   []News     // for notifications
 	// InPlace: the page has the alarms among its own notices.
@@ -22,13 +22,13 @@ type News struct {
 	Text string `json:"text"`
 }
 
-// NewWatch makes it of all projects and of what agents without an issue ask. back is the page that follows a command.
-func NewWatch(all []view.Overview, agents []view.RequestRow, back string, mayAct bool) *Watch {
-	w := &Watch{News: []News{}}
+// NewAlerts makes the alerts of all projects and of what agents without an issue ask. back is the page that follows a command.
+func NewAlerts(all []view.Overview, agents []view.RequestRow, back string, mayAct bool) *Alerts {
+	a := &Alerts{News: []News{}}
 	ask := func(requests []view.RequestRow) {
 		for _, r := range requests {
 			form := Forms{Project: r.Project}.Request(r)
-			w.News = append(w.News, News{form.Anchor(), text.Visible(r.Identifier + " " + form.Wants())})
+			a.News = append(a.News, News{form.Anchor(), text.Visible(r.Identifier + " " + form.Wants())})
 		}
 	}
 	ask(agents)
@@ -36,23 +36,23 @@ func NewWatch(all []view.Overview, agents []view.RequestRow, back string, mayAct
 		ask(v.Requests)
 		for _, o := range obstaclesOf(v, Forms{v.Project.Name, back, mayAct}, len(all) > 1) {
 			if o.Alarm {
-				w.Alarms = append(w.Alarms, o)
-				w.News = append(w.News, News{o.Forms.Project + ": " + o.Title, text.Visible(o.Brief())})
+				a.Alarms = append(a.Alarms, o)
+				a.News = append(a.News, News{o.Forms.Project + ": " + o.Title, text.Visible(o.Brief())})
 			}
 		}
 	}
-	return w
+	return a
 }
 
 // Brief is the notice in a few words, for the title of a page.
 func (o obstacle) Brief() string { return strings.TrimPrefix(o.Project+": "+o.Title, ": ") }
 
-func (p Page) alarmed() bool { return p.Watch != nil && len(p.Watch.Alarms) > 0 }
+func (p Page) alarmed() bool { return p.Alerts != nil && len(p.Alerts.Alarms) > 0 }
 
 // Strip is the alarms above a page that does not have them among its own notices.
 func (p Page) Strip() template.HTML {
-	if !p.alarmed() || p.Watch.InPlace {
+	if !p.alarmed() || p.Alerts.InPlace {
 		return ""
 	}
-	return mainOf("strip", p.Watch.Alarms)
+	return mainOf("strip", p.Alerts.Alarms)
 }
