@@ -72,9 +72,9 @@ func (e *elicitor) asker(req *mcp.CallToolRequest) asker {
 	return a
 }
 
-// asking reports what the person at the host has to do with a request: waits if it is asked now, and toAsk if the result of the call
-// must ask. Otherwise the caller of the tool decides.
-func (a asker) asking(ctx context.Context, r reconcile.Request) (waits, toAsk bool) {
+// ask asks the person at the host about a request, once, and does not wait. waits: the person has not answered yet. toAsk: this host is
+// asked by the result of the call instead. If neither is true, the caller of the tool decides.
+func (a asker) ask(ctx context.Context, r reconcile.Request) (waits, toAsk bool) {
 	if a.session == nil || r.Secret() { // forms must not ask for secrets
 		return false, false
 	}
@@ -227,7 +227,7 @@ func (e *elicitor) follow(ctx context.Context, a asker) {
 				return err
 			}
 			for _, r := range open {
-				a.asking(ctx, r)
+				a.ask(ctx, r)
 			}
 			e.endOthers(open)
 			return nil

@@ -228,7 +228,7 @@ func (w *waiting) look(ctx context.Context) (out waitAgentOut, done bool, err er
 	}
 	now := maps.Clone(w.known)
 	w.toAsk = nil
-	heard, open, asks := 0, 0, false // how many agents have news, and how many of the others a turn
+	withNews, waitFor, toDecide := 0, 0, false // how many agents have news, and others a turn; whether to decide a request
 	for _, id := range w.ids {
 		a, err := w.agents.Current(ctx, id)
 		if err != nil {
@@ -249,34 +249,34 @@ func (w *waiting) look(ctx context.Context) (out waitAgentOut, done bool, err er
 		case !following:
 			calls = lastTurns(calls)
 		}
-		asked := slices.DeleteFunc(slices.Clone(requests), func(r reconcile.Request) bool { return r.RunID != a.ID })
-		state := newAgentState(a, calls, asked)
+		own := slices.DeleteFunc(slices.Clone(requests), func(r reconcile.Request) bool { return r.RunID != a.ID })
+		state := newAgentState(a, calls, own)
 		out.Agents = append(out.Agents, state)
 		if state.State == stateEnded {
 			is.ended = 1
 		}
-		is.request = w.lastRequest(ctx, asked, known.request)
-		asks = asks || is.request > known.request || len(w.toAsk) > 0
+		is.request = w.askHost(ctx, own, known.request)
+		toDecide = toDecide || is.request > known.request || len(w.toAsk) > 0
 		now[id] = is
 		switch news := !following || is.turn > known.turn || is.ended > known.ended; {
 		case busy && (w.all || !news):
-			open++
+			waitFor++
 		case news:
-			heard++
+			withNews++
 		}
 	}
 	out.Cursor, out.State = cursorOf(now), stateRunning
-	if done = asks || open == 0 || heard > 0 && !w.all; done {
+	if done = toDecide || waitFor == 0 || withNews > 0 && !w.all; done {
 		out.State = stateDone
 	}
 	return out, done, nil
 }
 
-// lastRequest returns the number of the last request that the caller of wait_agent is to decide, at least last. The others are those about
-// which the host is asked.
-func (w *waiting) lastRequest(ctx context.Context, requests []reconcile.Request, last int) int {
+// askHost asks the host about requests. It returns the number of the last one that the caller of wait_agent has to decide instead, at
+// least last.
+func (w *waiting) askHost(ctx context.Context, requests []reconcile.Request, last int) int {
 	for _, r := range requests {
-		switch waits, toAsk := w.asking(ctx, r); {
+		switch waits, toAsk := w.ask(ctx, r); {
 		case toAsk:
 			w.toAsk = append(w.toAsk, r)
 		case !waits:
