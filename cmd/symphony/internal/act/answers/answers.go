@@ -46,14 +46,14 @@ const (
 func (d Exchange) Pass(ctx context.Context) (errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	failed := func(err error) (over bool) {
+	addError := func(err error) (over bool) { // over: this pass can make no further request
 		if err != nil {
 			errs = append(errs, err)
 		}
 		return ctx.Err() != nil || errors.As(err, new(reconcile.Limited))
 	}
 	due, err := d.due(ctx)
-	failed(err)
+	addError(err)
 	asked := map[string][]*entry{} // by issue: the comments on requests that were made
 	for _, e := range due {
 		if e.Number > 0 && e.ID != "" {
@@ -61,25 +61,25 @@ func (d Exchange) Pass(ctx context.Context) (errs []error) {
 		}
 	}
 	for _, issue := range slices.Sorted(maps.Keys(asked)) {
-		if failed(because("replies to requests of "+asked[issue][0].identifier, d.readReplies(ctx, asked[issue]))) {
+		if addError(about("replies to requests of "+asked[issue][0].identifier, d.readReplies(ctx, asked[issue]))) {
 			return errs
 		}
 	}
 	for _, e := range due {
-		if failed(because("symphony's comment on "+e.identifier, d.write(ctx, e))) {
+		if addError(about("symphony's comment on "+e.identifier, d.write(ctx, e))) {
 			return errs
 		}
 	}
 	return errs
 }
 
-// because adds to an error what was being done.
-func because(doing string, err error) error {
+// about puts what an error is about before its message; nil stays nil.
+func about(subject string, err error) error {
 	if err == nil {
 		return nil
 	}
 	known := *exit.From(err)
-	known.Message, known.Err = doing+": "+known.Message, err
+	known.Message, known.Err = subject+": "+known.Message, err
 	return &known
 }
 
@@ -186,7 +186,7 @@ func (d Exchange) readReplies(ctx context.Context, asked []*entry) error {
 		return err
 	}
 	slices.Reverse(list) // the oldest first
-	noReply, err := d.DB.Journal.Created(ctx, idsOf(list))
+	notByPeople, err := d.DB.Journal.Created(ctx, idsOf(list))
 	if err != nil {
 		return err
 	}
@@ -197,10 +197,10 @@ func (d Exchange) readReplies(ctx context.Context, asked []*entry) error {
 		addressed := slices.DeleteFunc(slices.Clone(asked), func(e *entry) bool {
 			return !after(list, i, e) || slices.Contains(e.Seen, c.ID)
 		})
-		if len(addressed) == 0 || noReply[c.ID] || reconcile.Marked(c.Body) {
+		if len(addressed) == 0 || notByPeople[c.ID] || reconcile.Marked(c.Body) {
 			continue
 		}
-		if err := d.take(ctx, c, addressed); err != nil {
+		if err := d.takeReply(ctx, c, addressed); err != nil {
 			return err
 		}
 	}
@@ -239,9 +239,9 @@ func after(list []reconcile.Comment, i int, e *entry) bool {
 	return list[i].CreatedAt.After(e.At)
 }
 
-// take takes the decision of a reply, unless it is none, or not by an operator. addressed are the requests that were asked before it. In
-// each of them the reply is looked at once.
-func (d Exchange) take(ctx context.Context, c reconcile.Comment, addressed []*entry) error {
+// takeReply stores the decision of a reply, unless it is none, or not by an operator. addressed are the requests that were asked before
+// the reply. Each of them records that the reply was looked at, so that this is done once.
+func (d Exchange) takeReply(ctx context.Context, c reconcile.Comment, addressed []*entry) error {
 	identifier := addressed[0].identifier
 	shown := slices.DeleteFunc(slices.Clone(addressed), func(e *entry) bool { return e.gone })
 	name := slices.IndexFunc(d.Operators, func(name string) bool { return reconcile.SameUser(name, c.AuthorIDs...) })
