@@ -43,13 +43,13 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 // tick is the state of one pass.
 type tick struct {
 	Deps
-	snapshot               Snapshot
-	report                 Report
-	planned                time.Time       // the time of the last plan
-	reaped                 map[string]bool // the runs whose remaining processes this pass has failed to end
-	machine, machineBefore *Block          // the block of this machine that the pass has found, and the stored one
-	slots                  *Slots          // the account's slots that this pass has reserved
-	unlockIssues           func()          // set by othersAllow
+	snapshot                Snapshot
+	report                  Report
+	planned                 time.Time       // the time of the last plan
+	reaped                  map[string]bool // the runs whose remaining processes this pass has failed to end
+	foundBlock, storedBlock *Block          // of this machine: the one that this pass has found, and the one in the database
+	slots                   *Slots          // the account's slots that this pass has reserved
+	unlockIssues            func()          // set by othersAllow
 }
 
 // trackerHalf asks the tracker, then plans with its answer and applies the plan. Without an answer the pass is over, except for
@@ -90,7 +90,7 @@ func (t *tick) load(ctx context.Context) bool {
 	}
 	s.State, s.Now, s.Boot, s.Mono, s.Policy, s.Tracker = rec, t.Now(), t.Boot, t.Mono(), t.Policy, nil
 	s.DispatchOff = s.DispatchOff || rec.ReadOnly
-	t.machineBefore, s.MachineBlock = rec.MachineBlock, t.machine
+	t.storedBlock, s.MachineBlock = rec.MachineBlock, t.foundBlock
 	if t.Accounts != nil {
 		s.Account = t.Accounts.Look(ctx, s.Now)
 		s.Account.Slots = t.slots
@@ -208,8 +208,8 @@ func (t *tick) machineAllows(ctx context.Context, plan Plan) bool {
 	}
 	known := t.fail(CodeWorkersWouldDie, err)
 	b := &Block{Code: known.Code, Message: known.Message, Since: s.Now}
-	if t.machineBefore != nil {
-		b.Since = t.machineBefore.Since
+	if t.storedBlock != nil {
+		b.Since = t.storedBlock.Since
 	}
 	t.setMachineBlock(ctx, b)
 	return false
@@ -217,8 +217,8 @@ func (t *tick) machineAllows(ctx context.Context, plan Plan) bool {
 
 // setMachineBlock sets the block in the snapshot, and stores it for ps; nil clears it.
 func (t *tick) setMachineBlock(ctx context.Context, b *Block) {
-	t.machine, t.snapshot.MachineBlock = b, b
-	if next, old := cmp.Or(b, &Block{}), cmp.Or(t.machineBefore, &Block{}); *next != *old {
+	t.foundBlock, t.snapshot.MachineBlock = b, b
+	if next, old := cmp.Or(b, &Block{}), cmp.Or(t.storedBlock, &Block{}); *next != *old {
 		t.store(ctx, Change{MachineBlock: next})
 	}
 }
