@@ -91,10 +91,10 @@ func (s *Snapshot) afterDeath(r *Run, live Liveness) (Outcome, string, string) {
 		return Lost, CodeWorkerFrozen, "its worker was frozen and was killed"
 	case r.Worker.Boot != "" && s.Boot != "" && r.Worker.Boot != s.Boot:
 		return InterruptedRun, CodeRebooted, "the machine was restarted"
-	case r.Phase == Starting && live.Refused != "":
-		return Lost, live.Refused, MessageSpawnFailed
-	case live.Refused != "":
-		return Lost, live.Refused, "its worker could not store how it ended"
+	case r.Phase == Starting && live.Fault != "":
+		return Lost, live.Fault, MessageSpawnFailed
+	case live.Fault != "":
+		return Lost, live.Fault, "its worker could not store how it ended"
 	case r.Phase == Starting:
 		return Lost, CodeSpawnFailed, MessageSpawnFailed
 	}

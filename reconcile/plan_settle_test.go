@@ -256,7 +256,7 @@ func TestRefused(t *testing.T) {
 				row.run(r)
 				c.Failures, c.Interruptions = 9, 2
 			}).dead(one, 0)
-			s.Liveness["run-"+one.Identifier] = Liveness{Refused: row.code}
+			s.Liveness["run-"+one.Identifier] = Liveness{Fault: row.code}
 			p := compute(s.Snapshot)
 			reap := p.plan.Actions[0]
 			equal(t, "outcome", reap.Outcome, Lost)
@@ -268,7 +268,7 @@ func TestRefused(t *testing.T) {
 	}
 	t.Run("a reboot takes precedence", func(t *testing.T) {
 		s := newScene().running(one, func(_ *Claim, r *Run) { r.Worker.Boot = "boot-1" }).dead(one, 0)
-		s.Liveness["run-"+one.Identifier] = Liveness{Refused: "disk_full"}
+		s.Liveness["run-"+one.Identifier] = Liveness{Fault: "disk_full"}
 		equal(t, "code", compute(s.Snapshot).plan.Actions[0].Reason, CodeRebooted)
 	})
 }

@@ -80,7 +80,7 @@ type Liveness struct {
 	Frozen  bool      // the worker is alive but its heartbeat has stopped
 	Unknown bool      // the probe failed or was not made: nothing is done about the run
 	Left    []Process // processes of the run that outlived its worker
-	Refused string    // the error code for which a dead worker did not begin, or did not record its outcome; empty if unknown
+	Fault   string    // the error code because of which a dead worker did not begin, or did not record its outcome; empty if unknown
 }
 
 // dead reports whether no worker can write the run's row any more.

@@ -298,7 +298,7 @@ type pulse struct {
 }
 
 func (p *pulse) Beat(n int64, _ time.Duration) error { p.beats.Store(n); return nil }
-func (p *pulse) Refuse(code string) error            { p.refused = code; return nil }
+func (p *pulse) NoteFault(code string) error         { p.refused = code; return nil }
 
 // bare returns a worker of a run that could not start.
 func bare(journal Journal) (*Worker, *pulse) {

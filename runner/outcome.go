@@ -117,7 +117,7 @@ func (j *job) conclude(run context.Context) error {
 // The pass that settles the run then does not charge it to the issue.
 func RecordFault(alive Alive, err error) error {
 	if known, ok := errors.AsType[*reconcile.Error](host.WithCode(err)); ok && reconcile.MachineFault(known.Code) {
-		return alive.Refuse(known.Code)
+		return alive.NoteFault(known.Code)
 	}
 	return nil
 }

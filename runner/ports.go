@@ -69,6 +69,6 @@ type Account interface {
 type Alive interface {
 	// Beat writes the number of a heartbeat and its time on the monotonic clock.
 	Beat(counter int64, mono time.Duration) error
-	// Refuse writes the code of the machine's fault because of which the run has no outcome.
-	Refuse(code string) error
+	// NoteFault writes the code of the machine's fault because of which the run has no outcome.
+	NoteFault(code string) error
 }

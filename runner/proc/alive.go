@@ -60,9 +60,9 @@ func (a *Alive) Beat(counter int64, mono time.Duration) error {
 	return err
 }
 
-// Refuse writes, also in place, the error code because of which this worker ends without having begun its run.
-func (a *Alive) Refuse(code string) error {
-	_, err := a.f.WriteAt(refusalLine(code), 0)
+// NoteFault writes, also in place, the error code because of which this worker ends without having begun its run.
+func (a *Alive) NoteFault(code string) error {
+	_, err := a.f.WriteAt(faultLine(code), 0)
 	return err
 }
 
@@ -70,9 +70,9 @@ func (a *Alive) Refuse(code string) error {
 func NoteUnstarted(path, code string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
-		return fmt.Errorf("write the refusal to the alive file: %w", err)
+		return fmt.Errorf("write the fault to the alive file: %w", err)
 	}
-	return errors.Join((&Alive{f}).Refuse(code), f.Close())
+	return errors.Join((&Alive{f}).NoteFault(code), f.Close())
 }
 
 // Close releases the lock. From now on the worker counts as dead.
@@ -85,8 +85,8 @@ type Pulse struct {
 	Held, Missing bool
 	Beats         int64
 	Mono          time.Duration
-	// Refused is the code that Refuse or NoteUnstarted wrote: there never was a heartbeat.
-	Refused string
+	// Fault is the code that NoteFault or NoteUnstarted wrote: there never was a heartbeat.
+	Fault string
 }
 
 // ProbeAlive probes an alive file with a shared lock that it releases at once. It never creates a file. The worker is alive if the
@@ -128,7 +128,7 @@ func LockDead(path string) (release func(), err error) {
 	return func() { f.Close() }, nil // nothing was written that closing could lose
 }
 
-// An alive file is one line of AliveSize bytes: a heartbeat, `1 <counter> <clock> <checksum>`, or a refusal,
+// An alive file is one line of AliveSize bytes: a heartbeat, `1 <counter> <clock> <checksum>`, or a fault,
 // `2 <code> <checksum>`. A reader does not lock, so it may see half of a write; the checksum reveals that.
 func heartbeatLine(counter int64, mono time.Duration) []byte {
 	return aliveLine(fmt.Sprintf("1 %020d %020d", counter, int64(mono)))
@@ -136,7 +136,7 @@ func heartbeatLine(counter int64, mono time.Duration) []byte {
 
 const maxCode = AliveSize - len("2  01234567\n")
 
-func refusalLine(code string) []byte { return aliveLine("2 " + code[:min(len(code), maxCode)]) }
+func faultLine(code string) []byte { return aliveLine("2 " + code[:min(len(code), maxCode)]) }
 
 func aliveLine(body string) []byte {
 	return fmt.Appendf(nil, "%-*s\n", AliveSize-1, fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body))))
@@ -161,7 +161,7 @@ func parseAlive(line string) (p Pulse, ok bool) {
 		return p, line == string(heartbeatLine(p.Beats, p.Mono))
 	}
 	if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "2" {
-		return Pulse{Refused: fields[1]}, line == string(refusalLine(fields[1]))
+		return Pulse{Fault: fields[1]}, line == string(faultLine(fields[1]))
 	}
 	return Pulse{}, false
 }

@@ -128,7 +128,7 @@ func TestLockDeadExcludesASecondPassAndAWorker(t *testing.T) {
 
 func TestAliveDamaged(t *testing.T) {
 	whole := string(heartbeatLine(12, 34))
-	torn := string(refusalLine("disk_full"))[:16] + strings.Repeat(" ", AliveSize-17) + "\n"
+	torn := string(faultLine("disk_full"))[:16] + strings.Repeat(" ", AliveSize-17) + "\n"
 	for _, line := range []string{"", whole[:30], "1 00000000000000000013" + whole[22:], "hello\n", torn} {
 		_, ok := parseAlive(line)
 		test.Equal(t, line+": is a pulse", ok, false)
@@ -148,10 +148,10 @@ func TestRefusal(t *testing.T) {
 		path := newAlive(t)
 		alive := test.Must(HoldAlive(path, time.Second))
 		test.OK(t, alive.Beat(7, time.Hour))
-		test.OK(t, alive.Refuse(code))
+		test.OK(t, alive.NoteFault(code))
 		test.OK(t, alive.Close())
-		wantPulse(t, path, Pulse{Refused: code[:min(len(code), maxCode)]})
+		wantPulse(t, path, Pulse{Fault: code[:min(len(code), maxCode)]})
 		test.OK(t, NoteUnstarted(path, "resource_limit"))
-		wantPulse(t, path, Pulse{Refused: "resource_limit"})
+		wantPulse(t, path, Pulse{Fault: "resource_limit"})
 	}
 }

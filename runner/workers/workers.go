@@ -117,8 +117,8 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	if errors.Is(err, proc.ErrDied) && proc.ThreadsRefused(string(output[:n])) {
 		err = errors.Join(fmt.Errorf("no thread could be created: %w", err), proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
-	if pulse, probeErr := proc.ProbeAlive(alive); probeErr == nil && pulse.Refused != "" {
-		return reconcile.NewError(pulse.Refused, reconcile.MessageSpawnFailed+" for "+run.Identifier+": "+err.Error(),
+	if pulse, probeErr := proc.ProbeAlive(alive); probeErr == nil && pulse.Fault != "" {
+		return reconcile.NewError(pulse.Fault, reconcile.MessageSpawnFailed+" for "+run.Identifier+": "+err.Error(),
 			"this is not charged to the issue; the next pass tries again").WithCause(err)
 	}
 	return fail("worker", err)
@@ -141,7 +141,7 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 		return live
 	}
 	found, err := l.Machine.Left(ctx, left(run))
-	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Refused: pulse.Refused}
+	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Fault: pulse.Fault}
 }
 
 // left describes the processes on this machine of a run whose worker has exited, or has released the run and is about to exit.
