@@ -131,7 +131,7 @@ func TestHeldForItsPull(t *testing.T) {
 	hidden := Checks{Hidden: true, State: CheckFailure}
 	equal(t, "hidden on both", len(OwnFailures(hidden.all(), hidden)), 0)
 	equal(t, "hidden, the base passes", len(OwnFailures(hidden.all(), Checks{State: CheckSuccess})), 1)
-	equal(t, "a new claim", strings.Contains(HeldClaim(review, "p", HoldPullClosed, "closed", noon).HoldText(), "moving it to an active state"), true)
+	equal(t, "a new claim", strings.Contains(HeldClaim(review, "p", HoldPullClosed, "closed", noon).HoldText(), "moving the issue to an active state"), true)
 }
 
 // TestFirstChecks checks that only the checks of the first commit tell whether a pull request was green at once.

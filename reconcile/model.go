@@ -193,11 +193,11 @@ func (c Claim) HoldEnds() string {
 	case HoldLeftover:
 		return "end the process, then " + retry
 	case HoldPullClosed, HoldFeedbackRounds:
-		return retry + ", or moving it to an active state ends the hold"
+		return retry + " ends the hold; so does moving the issue to an active state"
 	case HoldHostLost:
 		return "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone " + c.Identifier
 	}
-	return retry + ", a comment, or moving it away and back ends the hold"
+	return retry + " ends the hold; so does a new comment, or moving the issue away and back"
 }
 
 // HoldText returns why a claim is held and what ends the hold.

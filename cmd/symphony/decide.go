@@ -26,8 +26,9 @@ it in full and, on a terminal, asks for your decision. The agent gets the decisi
 
 const decideSeveral = `
 
-With several requests, or those of the issues that --filter keeps as symphony ps does, the command prints each in full and
-asks once; without a terminal it needs --yes. It goes on when one fails, and exits 0 only if all are decided.`
+You can name several requests, or choose all those of some issues with --filter, which works as in symphony ps. The command
+then prints each request in full and asks once for your confirmation; without a terminal it needs --yes. If it fails for one
+request, it continues with the others. It exits 0 only if all are decided.`
 
 const answerUsage = `
 

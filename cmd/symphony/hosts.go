@@ -19,9 +19,15 @@ type HostsJSON struct {
 func hostsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "hosts", Usage: "ask the machines on which agents work", UsageText: usageText("hosts", "[WORKFLOW]"),
-		Description: `It asks each machine in worker.ssh_hosts, or the engine, and prints its state, its agents and its slots. ready: it gets the
-next run; full: its slots are taken; lost: a worker has no link to its run there; blocked: a run has met a fault of the machine;
-unreachable: it does not answer. Exit code 1: none is ready or full.
+		Description: `It connects to each machine in worker.ssh_hosts, or asks the engine, and prints each one's state, agents and slots:
+
+  ready        it can get the next run
+  full         all its slots are taken
+  lost         no worker has a link to its run there
+  blocked      a run has met a fault of the machine
+  unreachable  it does not answer
+
+Exit code 1: no machine is ready or full.
 
 ` + exampleText("symphony hosts"),
 		Flags: workflowFlags(jsonFlags[HostsJSON](fieldsFlag())...),

@@ -29,7 +29,7 @@ func holdCommand(w *term.Env) *cli.Command {
 
 func retryCommand(w *term.Env) *cli.Command {
 	return issueCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now",
-		"It is for a held or waiting issue, which starts even while the project is blocked or its budget is used up.",
+		"Use it for a held or a waiting issue. The issue starts as soon as a slot is free, even if the project is blocked or its\nbudget is used up.",
 		"symphony retry --filter status=held",
 		&cli.BoolFlag{Name: "fresh", Usage: "also start a new codex conversation, in the same workspace"},
 		&cli.BoolFlag{Name: "host-is-gone", Usage: "the host of its last run is gone for good: start it on another one, without the work there"})
@@ -37,11 +37,11 @@ func retryCommand(w *term.Env) *cli.Command {
 
 func pauseCommand(w *term.Env) *cli.Command {
 	return verbCommand(w, reconcile.VerbPause, "start no new runs; current runs continue",
-		"Not even the command run starts one until symphony resume; stop --all also ends current runs.")
+		"No command and no pass starts a run until symphony resume. stop --all also ends the current runs.")
 }
 
 func resumeCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbResume, "start new runs again", "It ends a pause, also that of stop --all.")
+	return verbCommand(w, reconcile.VerbResume, "start new runs again", "It ends a pause, also one that stop --all has begun.")
 }
 
 func unblockCommand(w *term.Env) *cli.Command {
@@ -98,9 +98,9 @@ func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "start one issue now, and follow its run; or start several",
 		UsageText: usageText("run", "ISSUE... [WORKFLOW]"),
-		Description: "It starts the issue even if it waits for a slot or a retry, a pull request of another account closes it, or the\n" +
-			"project is blocked, but not while it is paused. It prints what the agent does until the run ends, and exits 1 if the run\n" +
-			"did not succeed. Ctrl-C ends the command, not the run. With several issues or --json it does not follow the runs." +
+		Description: "It starts the issue even if the issue waits for a slot or a retry, if a pull request of another account closes it, or\n" +
+			"if the project is blocked, but not while the project is paused. It prints what the agent does until the run ends, and exits\n" +
+			"1 if the run did not succeed. Ctrl-C ends the command, not the run. With several issues or --json it only starts the runs." +
 			severalUsage + "\n\n" + exampleText("symphony run ABC-7", "symphony run ABC-7 ABC-8 --yes"),
 		Flags: severalFlags[pass.ResultJSON](fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "use the model `NAME` in this run"}),
 		Action: onIssues(w, func(c *cli.Context, p *project.Project, issue string) error {

@@ -20,18 +20,18 @@ func psCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "ps", Usage: "show what needs you, runs, waits or is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
-		Description: `It lists what agents ask, then whatever keeps runs from starting, then the issues: those that need you, those that run,
-those that wait. Agents without an issue follow; the id of one shows only that agent. The last line tells whether the
-project needs you. With ISSUE it shows only these issues. Long output goes through the pager.
+		Description: `It lists the requests of agents first, then whatever keeps runs from starting, then the issues: those that need you, those
+that run, those that wait. Agents without an issue come last; with the id of an agent, ps shows only that agent. The last
+line tells whether the project needs you. With ISSUE, ps shows only these issues. Long output goes through the pager.
 
 In a pipe, each row is a line of exact values, separated by tabs; all other text goes to stderr. The first value is the
-kind of the row, not its status: request, running, waiting, held, kept, skipped, ended or agents. The second is the issue,
-the last its title, with --project all its project.
+kind of the row, not its status: request, running, waiting, held, kept, skipped, ended or agents. The second value is the
+issue. The last one is its title or, with --project all, its project.
 
---filter KEY=VALUE keeps the issues with that status, label, or project, or with that text in identifier, title or NOW; of
-ended runs also in error and last words. With --all, text and label find the newest N of all recorded runs (-n).
-Filters with the same key are alternatives; filters with different keys must all match. --sort takes status, issue,
-title, time (oldest first) or tokens (most first); a leading - reverses the order.
+--filter KEY=VALUE shows only issues with that status, label or project. --filter text=TEXT searches the identifier, the
+title and the column NOW. With --all it also searches the errors and last messages of all recorded runs, and shows the
+newest N runs that match (-n); label=NAME does the same. An issue must match one filter of each key. --sort takes status,
+issue, title, time (oldest first) or tokens (most first); a leading - reverses the order.
 
 ` + exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7", "symphony ps --project all --filter status=held --sort -time",
 			"symphony retry $(symphony ps -q --filter status=held --limit 1)"),

@@ -21,19 +21,19 @@ func reportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "report", Usage: "show what was done, what failed, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
-		Description: `The report begins with how many issues were handed over, how many of them at the first attempt, and what that cost. It
-lists the issues that were handed over, failed, are held or wait, the latest first; then outages, missed passes, and the
-usage by issue, or with --by by label or day. The figures of a handed-over issue cover all its runs since it was claimed,
-those of other issues the runs that ended in the period.
+		Description: `The first lines tell how many issues were handed over, how many of them at the first attempt, and what that cost. Then
+come the issues that were handed over, that failed, that are held or wait, each list with the latest first; then outages,
+missed passes, and the usage by issue (--by: by label or day). For an issue that was handed over, the figures cover all its
+runs since it was claimed; for other issues, the runs that ended in the period.
 
-Symphony keeps handed-over issues, outages and tokens by day forever. It keeps runs and passes for 30 days, and the last 20
-runs of each issue. An older report tells from which time its runs are complete.
+Symphony keeps handed-over issues, outages and tokens by day forever. It keeps runs and passes for 30 days, but at least the
+last 20 runs of each issue. If a report reaches further back, it names the time from which its runs are complete.
 
-With --list it lists results instead, one for each time that an issue was handed over or released and for each issue that is
-held or could not be delivered, as far back as the records go or from --since on, the latest first. --filter KEY=VALUE keeps
-those with that outcome (handed_over, merged, held, undelivered or released), with that label, or with that text in
-identifier, title, last words of the agent or error. Filters with the same key are alternatives; filters with different
-keys must all match. A merged issue is handed over, too.
+With --list, report prints results instead, the latest first: one for each time that an issue was handed over or released,
+and one for each issue that is held or could not be delivered. Without --since they reach back to the first record.
+--filter KEY=VALUE shows only results with that outcome (handed_over, merged, held, undelivered or released) or label;
+text=TEXT searches the identifier, the title, the error and the agent's last message. A result must match one filter of
+each key. Merged issues also count as handed_over.
 
 With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per_day limits the usage of a day.
 

@@ -25,9 +25,10 @@ import (
 // severalUsage explains the arguments of commands that take several issues.
 const severalUsage = `
 
-With several issues, or with --filter as symphony ps has it, the command lists them and asks once; without a terminal it
-needs --yes. It goes on when one fails, prints what became of each, and exits 0 only if all is done. The last of several
-arguments is the workflow if it is the path of a file and no name like ABC-7; with -w FILE all are issues.`
+You can name several issues, or choose them with --filter, which works as in symphony ps. The command then lists them and
+asks once for your confirmation; without a terminal it needs --yes. If it fails for one issue, it continues with the others.
+It prints a result for each issue, and exits 0 only if it has succeeded for all. The last argument may be a workflow, if it
+is the path of a file and does not look like ABC-7. With -w FILE all arguments are issues.`
 
 // severalName is the name of the document that commands print for several issues.
 const severalName = "several issues"

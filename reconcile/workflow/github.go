@@ -108,7 +108,7 @@ func (r trackerReader) gitHubStates() {
 	warn := func(key string, states []string) {
 		for _, state := range states {
 			if !slices.Contains(known, reconcile.NormalizeState(state)) {
-				r.warnKey(key, "no issue has the state "+strconv.Quote(state)+": there are "+strings.Join(possible, ", ")+
+				r.warnKey(key, "no issue has the state "+strconv.Quote(state)+": the states are "+strings.Join(possible, ", ")+
 					"; add it to provider.state_labels if it is a label")
 			}
 		}

@@ -40,7 +40,7 @@ func (r *reader) handoff() {
 		r.invalid(f, "the tracker's program can't move issues and comment on them",
 			"add move and comment to tracker.provider.verbs, once the program has them")
 	case c.Hooks.AfterRun != "" && !c.Repository.Delivers():
-		r.invalid(f, "does not wait for hooks.after_run, which may push the work", "let symphony push it: repository.url")
+		r.invalid(f, "hooks.after_run could push the work only after the handover", "set repository.url, so that symphony pushes the work")
 	}
 }
 
@@ -54,7 +54,7 @@ func (r *reader) feedback() {
 			r.warnKey("feedback."+name, "no effect without feedback.state")
 		}
 	case !c.Repository.OpensPullRequests():
-		r.invalid(f, "symphony opens no pull requests that could come back", "set repository.deliver: pull-request")
+		r.invalid(f, "needs pull requests that symphony opens", "set repository.deliver: pull-request")
 	case !c.Policy.Active(c.Feedback.State):
 		r.invalid(f, strconv.Quote(c.Feedback.State)+" is none of tracker.active_states: no agent would work on the issue", "write one of them")
 	}

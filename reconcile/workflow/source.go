@@ -44,7 +44,7 @@ func Read(path string) (Source, error) {
 	}
 	if err != nil {
 		message := "there is no workflow file " + path
-		hint := "symphony init writes one; or run symphony in the folder of another one, or name it with -w FILE"
+		hint := "write one with symphony init, or go to the folder of your WORKFLOW.md, or name it with -w FILE"
 		if !errors.Is(err, fs.ErrNotExist) {
 			message = fmt.Sprintf("read %s: %s", path, reason(err))
 			hint = "make it a file that this account can read, or name another one with -w FILE"

@@ -67,13 +67,13 @@ func (r trackerReader) kind(f field) {
 		r.fail(CodeTrackerKind, f, "missing, because the file does not begin with a line ---",
 			"write the keys between two lines of --- at its beginning")
 	case f.node == nil:
-		r.fail(CodeTrackerKind, f, "missing; there is "+strings.Join(kinds, ", "), "write `kind: file` or another of them below `tracker:`")
+		r.fail(CodeTrackerKind, f, "missing; the kinds are "+strings.Join(kinds, ", "), "write `kind: file` or another of them below `tracker:`")
 	default:
 		hint := "for any other tracker write a small program: kind: command, see docs/trackers.md"
 		if near := text.Nearest(*kind, kinds); len(near) > 0 {
 			hint = "write `kind: " + near[0] + "`"
 		}
-		r.fail(CodeTrackerKind, f, strconv.Quote(f.node.Value)+" is not supported; there is "+strings.Join(kinds, ", "), hint)
+		r.fail(CodeTrackerKind, f, strconv.Quote(f.node.Value)+" is not supported; the kinds are "+strings.Join(kinds, ", "), hint)
 	}
 }
 

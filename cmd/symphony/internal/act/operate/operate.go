@@ -369,7 +369,7 @@ func undeliverable(ctx context.Context, o *operation) error {
 	case err != nil:
 		return err
 	case o.cmd.Verb == reconcile.VerbVerify && cfg.Verify.Command == "":
-		e.Message, e.Hint = "this workflow verifies nothing", "set verify.command in WORKFLOW.md"
+		e.Message, e.Hint = "WORKFLOW.md has no verify.command", "set it"
 	case o.cmd.UnverifiedBy != "" && !c.Delivery.Handover.Asked():
 		e.Message = "no agent has handed " + identifier + " over"
 	case o.cmd.Verb == reconcile.VerbDeliver && !cfg.Repository.Delivers() && c.Delivery.Handover == nil:

@@ -93,7 +93,7 @@ func Address(ctx context.Context, p *project.Project, ref string, pullRequest bo
 	}
 	address, identifier := v.Address(pullRequest), v.Issue.Identifier
 	if page, err := url.Parse(address); err != nil || page.Scheme != "https" && page.Scheme != "http" {
-		e := reconcile.NewError("page_not_found", identifier+" has no page: the tracker names no address of the web",
+		e := reconcile.NewError("page_not_found", identifier+" has no web page: its tracker gives no address",
 			"symphony show "+identifier+" prints what is known of it")
 		if pullRequest {
 			e.Message = identifier + " has no pull request that symphony knows of"

@@ -270,7 +270,7 @@ func (r Result) Outlook(now time.Time) (list []string) {
 	}
 	list = append(list, n.counts())
 	if n.Unscheduled && n.Running+n.Retrying > 0 {
-		list = append(list, "no schedule is active: symphony tick starts the next runs; symphony schedule install does it every minute")
+		list = append(list, "no schedule is active: symphony tick starts the next runs; symphony schedule install sets up a schedule that does")
 	}
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
@@ -286,7 +286,7 @@ func (r Result) ObstacleText(now time.Time) string {
 	}
 	line := "nothing new starts: " + o.Message
 	if slices.ContainsFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == o.Reason }) {
-		line = "nothing new starts until this is over: " + o.Reason
+		line = "nothing new starts until this error is gone: " + o.Reason
 	}
 	return line + obstacleEnd(o, now, ", in ")
 }

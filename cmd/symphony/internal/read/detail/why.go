@@ -86,10 +86,10 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	settles := func() { v.Since, v.Next = text.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }
 	switch {
 	case run.Outcome != "":
-		v.Why = Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has come since", run.Outcome)}
+		v.Why = Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has run since", run.Outcome)}
 		settles()
 	case dead:
-		v.Why = Why{"worker_lost", "the worker of its run has died, and no pass has come since"}
+		v.Why = Why{"worker_lost", "the worker of its run has died, and no pass has run since"}
 		settles()
 	case run.StopReason != "":
 		v.Why = Why{"stopping", "its run is stopping (" + run.StopReason + ")"}

@@ -295,7 +295,7 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 func IsNumber(ref string) bool { return strings.Trim(ref, "0123456789") == "" }
 
 // NumberHint is the next step for a number with which no identifier ends that is known here.
-const NumberHint = "a number alone finds issues that are active or known here, see symphony issues: give the whole identifier"
+const NumberHint = "give the whole identifier: a number alone finds only issues that are active or that symphony knows"
 
 // namesOf returns the identifiers that end with a number, of the issues that the project knows and of the candidates.
 func namesOf(ctx context.Context, p *Project, tracker reconcile.Tracker, states []string, number string) (names []string) {

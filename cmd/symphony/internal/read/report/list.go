@@ -43,7 +43,7 @@ func ParseQuery(values url.Values, now time.Time) (q Query, err error) {
 	}}
 	for _, o := range q.Outcomes {
 		if !slices.Contains(state.ResultOutcomes, o) {
-			return q, exit.Usage("no result has the outcome %q%s: the outcomes are %s", o,
+			return q, exit.Usage("unknown outcome %q%s (outcomes: %s)", o,
 				text.DidYouMean(o, state.ResultOutcomes, "%q"), strings.Join(state.ResultOutcomes, ", "))
 		}
 	}

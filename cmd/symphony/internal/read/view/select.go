@@ -37,16 +37,16 @@ func NewSelection(filters []string, order string, limit int) (Selection, error) 
 		case !found || value == "":
 			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q", strings.Join(FilterKeys, ", "), filter)
 		case !slices.Contains(FilterKeys, key):
-			return s, unknownWord("--filter has no key %q%s: the keys are %s", key, FilterKeys)
+			return s, unknownWord("--filter has no key %q%s (keys: %s)", key, FilterKeys)
 		case key == "status" && !slices.Contains(Statuses, Status(value)):
 			names := strings.Split(strings.Trim(fmt.Sprint(Statuses), "[]"), " ")
-			return s, unknownWord("no issue has the status %q%s: the statuses are %s", value, names)
+			return s, unknownWord("unknown status %q%s (statuses: %s)", value, names)
 		}
 		s.filters[key] = append(s.filters[key], value)
 	}
 	s.sort, s.reverse = strings.CutPrefix(order, "-")
 	if s.sort != "" && !slices.Contains(SortKeys, s.sort) {
-		return s, unknownWord("--sort has no key %q%s: the keys are %s", s.sort, SortKeys)
+		return s, unknownWord("--sort has no key %q%s (keys: %s)", s.sort, SortKeys)
 	}
 	return s, nil
 }

@@ -86,7 +86,7 @@ func (v Overview) Verdict() Verdict {
 	case !v.scheduledAt.IsZero(): // passes of workers and operators may have run since
 		add(LevelNotTicking, "no schedule is active; its last pass was "+text.Age(v.GeneratedAt, v.scheduledAt)+" ago", "")
 	default:
-		add(LevelNotTicking, "no schedule is active; none has run a pass yet", "")
+		add(LevelNotTicking, "no schedule is active; no scheduled pass has run yet", "")
 	}
 	const idle = "nothing new starts"
 	stopped := func(by Level) { // what stops the project, if that has the level

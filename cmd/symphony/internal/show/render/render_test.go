@@ -144,7 +144,7 @@ func TestIssueFitsTheScreen(t *testing.T) {
 	v := detail.Issue{
 		GeneratedAt: at, Status: reconcile.StatusHeld, Since: new(at.Add(-2 * time.Hour)), Why: detail.Why{Code: "held", Message: reason},
 		Issue:       detail.KnownIssue{Identifier: "ABC-1", Title: &title, URL: &url},
-		Next:        detail.Next{Message: "symphony retry ABC-1, a comment, or moving it away and back ends the hold"},
+		Next:        detail.Next{Message: "symphony retry ABC-1 ends the hold; so does a new comment, or moving the issue away and back"},
 		PullRequest: &state.PullRequest{PullRequest: reconcile.PullRequest{URL: url, State: "open", Checks: "failed", Review: "changes_requested"}, SeenAt: at},
 		LastMessage: &words, Log: []eventlog.Line{{At: at, Kind: eventlog.Words, Text: words}},
 		Runs: []view.RunRow{{RunID: "20261122T010033.419-wzkpkf", Kind: reconcile.AgentRun, Outcome: new(reconcile.Failed), Error: &reason, StartedAt: at, EndedAt: &at}},
