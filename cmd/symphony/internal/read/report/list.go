@@ -57,7 +57,7 @@ func ParseQuery(values url.Values, now time.Time) (q Query, err error) {
 	for key, n := range map[string]*int{"from": &q.From, "limit": &q.Limit} {
 		if s := values.Get(key); s != "" {
 			if *n, err = strconv.Atoi(s); err != nil || *n < 0 || key == "limit" && *n > mostLimit {
-				return q, exit.Usage("results: %s must be a number from 0 on, and limit at most %d, not %q", key, mostLimit, s)
+				return q, exit.Usage("results: %s must be a whole number that is not negative (limit: at most %d), not %q", key, mostLimit, s)
 			}
 		}
 	}

@@ -24,17 +24,17 @@ func projectCommands(p view.ProjectRow) (list []terminalCommand) {
 		{"What would the next pass do?", "tick --dry-run"},
 		{"Stop everything now", "stop --all"},
 		{"Cost by label", "report --by label --since 30d"},
-		{"The schedule's line", "schedule status"},
+		{"Is the schedule alive?", "schedule status"},
 		{"What would break under cron?", "doctor -v"},
 		{"Is WORKFLOW.md right?", "check"},
-		{"Remove what is done", "prune"},
+		{"Remove what finished issues have left", "prune"},
 	} {
 		list = append(list, terminalCommand{c.Purpose, inFull(p, c.Line)})
 	}
 	remove := strings.Join([]string{
 		inFull(p, "stop --all"), inFull(p, "schedule remove"), "symphony projects remove " + text.ShellQuote(p.StateDir) + " --workspaces",
 	}, " && ")
-	return append(list, terminalCommand{"Remove symphony: the project, after the last one also the program", remove})
+	return append(list, terminalCommand{"Remove symphony from this project (after the last project, remove the program too)", remove})
 }
 
 // InTerminal is what else can be done about the issue.

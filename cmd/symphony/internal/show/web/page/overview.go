@@ -437,7 +437,7 @@ func unscheduled(v view.Overview, several bool) obstacle {
 	}
 	o := obstacle{
 		Class: "bad", Icon: "alert", Title: noSchedule, Text: "No new run starts, and nothing settles the runs that end.",
-		Hint: "install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
+		Hint: "Install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
 	}
 	if o.At = v.LastScheduled(); o.At != nil {
 		o.Began = "its last pass was"

@@ -33,6 +33,7 @@ func shop(name string) view.Overview {
 			Project: name, ID: "ABC-5.1", Identifier: "ABC-5", Title: "Upgrade React", Kind: reconcile.CommandRequest, Summary: "npm install", AskedAt: moment, ExpiresAt: moment,
 			Request: reconcile.Request{IssueID: "ABC-5", Identifier: "ABC-5", Number: 1, Kind: reconcile.CommandRequest, Detail: reconcile.RequestDetail{Command: "npm install"}},
 		}},
+		Blocked:  []view.BlockedSession{{}},
 		LastPass: &project.LastPassRow{StartedAt: moment, Trigger: "cron", DurationMS: 45},
 		NextPass: &view.NextPass{At: moment.Add(5 * time.Minute), Trigger: "cron"},
 		Budget:   &view.BudgetRow{Written: "20 USD", Unit: "USD", Most: 20, Used: 5.57},
@@ -76,6 +77,7 @@ func TestOverview(t *testing.T) {
 		"Remove symphony", "schedule remove -w /srv/web/WORKFLOW.md &amp;&amp; symphony projects remove /state/web --workspaces", "5 hours", "42 % used",
 		"Results", "Handed over today", "13", "13.00 USD", "8m 21s", "Tokens per day: 91.0M in 14 days", "succeeded 91")
 	test.Lacks(t, "the page", main, "\u202e", "\x1b", "<script>", "style=", "ZgotmplZ")
+	test.Lacks(t, "the page of a project without a block", main, "/api/v1/unblock?")
 	test.Equal(t, "the requests", p.Requests, 1)
 	test.Equal(t, "the title", p.Title, "Overview")
 	test.Lacks(t, "the list of what is at work", main, `id="row-web-ABC-5`, `id="row-web-ABC-3`, `id="row-web-ABC-1`) // they are above, or in the results
