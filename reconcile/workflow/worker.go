@@ -72,7 +72,7 @@ func (r *reader) engineArgs(f field) {
 		if !long || name == "" {
 			r.invalid(r.item(f, i), strconv.Quote(arg)+" is not a long option", "write it as --name or --name=value")
 		} else if slices.ContainsFunc(ownArgs, func(own string) bool { return strings.HasPrefix(own, name) }) { // sbatch completes names
-			r.invalid(r.item(f, i), "--"+name+" is not for the workflow: symphony needs the job as it is", "remove it")
+			r.invalid(r.item(f, i), "--"+name+" would change the job that symphony submits", "remove it")
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (r *reader) hosts(f field) {
 	for i, name := range r.cfg.Policy.Hosts {
 		f := r.item(f, i)
 		if reconcile.IsEngine(name) {
-			r.invalid(f, name+" stands for an engine", "give the machine another alias, or write user@"+name)
+			r.invalid(f, strconv.Quote(name)+" is the name of an engine", "give the machine another alias, or write user@"+name)
 		} else if _, err := sshname.Parse(name); err != nil {
 			r.invalid(f, err.Error(), "write an alias of ssh's configuration, or user@host:port; an IPv6 address with a port in brackets")
 		} else if slices.Contains(r.cfg.Policy.Hosts[:i], name) {
@@ -123,7 +123,7 @@ func (r *reader) onHosts() {
 		return
 	}
 	if reconcile.IsEngine(c.Worker.Engine) && c.Policy.RestartLost {
-		r.invalid(r.field("worker.when_lost"), "restart needs another host, and "+c.Worker.Engine+" is one", "remove it")
+		r.invalid(r.field("worker.when_lost"), "restart needs a second host, and an engine is a single one", "remove it")
 	}
 	r.warnKey("workspace.min_free_bytes", "no effect with agents on other machines")
 	const unbuilt = "not built yet for agents on other machines"
