@@ -37,14 +37,14 @@ Its agents continue when it ends; the next host finds them with list_agents.
 				Usage: "a request of an agent is denied after `TIME` without a decision",
 			},
 			&cli.StringFlag{
-				Name: "decide-by", Value: "model", Usage: "`WHO` decides requests: model, or person: the host's model gets no tool for it",
+				Name: "decide-by", Value: "model", Usage: "let `NAME` decide requests: model, or person (then the host's model gets no tool for it)",
 			},
 			&cli.DurationFlag{
 				Name: "idle-timeout", Value: agents.DefaultIdleTimeout, DefaultText: text.Duration(agents.DefaultIdleTimeout),
 				Usage: "an agent ends after `TIME` without a call; 0: never",
 			},
 			&cli.BoolFlag{Name: "events", Usage: "send codex/event notifications even to a host that has not asked for them"},
-			&cli.BoolFlag{Name: "ephemeral", Usage: "end the agents that it has spawned when it ends"},
+			&cli.BoolFlag{Name: "ephemeral", Usage: "end the agents of this server when it ends"},
 			&cli.BoolFlag{Name: "deliver", Usage: "permit deliver_changes to push to the origin of the repository of a worktree"},
 			&cli.BoolFlag{Name: "allow-full-access", Usage: "permit conversations without a sandbox (danger-full-access)"},
 		),

@@ -29,7 +29,8 @@ func holdCommand(w *term.Env) *cli.Command {
 
 func retryCommand(w *term.Env) *cli.Command {
 	return issueCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now",
-		"Use it for a held or a waiting issue. The issue starts as soon as a slot is free, even if the project is blocked or its\nbudget is used up.",
+		"Use it for a held or a waiting issue. The issue starts as soon as a slot is free, even if the project is blocked or its\n"+
+			"budget is used up.",
 		"symphony retry --filter status=held",
 		&cli.BoolFlag{Name: "fresh", Usage: "also start a new codex conversation, in the same workspace"},
 		&cli.BoolFlag{Name: "host-is-gone", Usage: "the host of its last run is gone for good: start it on another one, without the work there"})

@@ -17,7 +17,8 @@ func statusCommand(w *term.Env) *cli.Command {
 Exit code 0: everything is OK; 1: something waits for you, or the state can't be read;
 2: no schedule runs passes; 3: WORKFLOW.md can't be read. Wrong usage also exits with 2, but prints nothing to stdout.
 
-` + exampleText("symphony status -w ~/web-shop/WORKFLOW.md", "line=$(symphony status --project all) || echo \"$line\" | mail -s attention ann@example.com"),
+` + exampleText("symphony status -w ~/web-shop/WORKFLOW.md",
+			"line=$(symphony status --project all) || echo \"$line\" | mail -s attention ann@example.com"),
 		Flags: workflowFlags(jsonFlags[view.Judgement](
 			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
 		)...),
