@@ -264,7 +264,11 @@ func (p *planner) commands() {
 			if p.s.concerns(cmd.IssueID) {
 				p.hostIsGone(cmd)
 			}
-		case VerbStop, VerbHold, VerbRetry, VerbDeliver, VerbVerify:
+		case VerbDeliver, VerbVerify:
+			if p.s.concerns(cmd.IssueID) && !p.s.DispatchOff { // else it waits for a pass that starts runs
+				p.issueCommand(cmd)
+			}
+		case VerbStop, VerbHold, VerbRetry:
 			if p.s.concerns(cmd.IssueID) {
 				p.issueCommand(cmd)
 			}
