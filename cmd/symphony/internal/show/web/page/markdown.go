@@ -5,74 +5,105 @@ import (
 	"html/template"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer"
+	toHTML "github.com/yuin/goldmark/renderer/html"
+	source "github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
 var (
-	mdHeading = text.Pattern(`^#{1,6} +(.*)$`)
-	mdSpan    = text.Pattern("`([^`]+)`" + `|\*\*([^*\s][^*]*)\*\*|\*([^*\s][^*\n]*)\*` +
-		`|!?\[([^\]\n]*)\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)` + "|(https?://[^\\s<>\"'`]*[^\\s<>\"'`.,:;!?)\\]*_])")
+	mdAddress = text.Pattern("^[ (]?(https?://[^\\s<>\"'`]*[^\\s<>\"'`.,:;!?)\\]*_])")
+	mdDeep    = text.Pattern(`(?m)^([ \t]*(>|([-*+]|\d{1,9}[.)])[ \t])){20}`) // lists and quotes
 )
 
-// markdown draws what an agent says, which is visible already: code, headings, emphasis and links. Everything else stays text with its
-// lines, as lists and tables are written to be read; so does HTML. No image is loaded, and a link shows to which machine it leads.
+// commonMark has all of CommonMark but HTML, which so stays text, and references, of which each repeats an address.
+var commonMark = sync.OnceValue(func() goldmark.Markdown {
+	known := func(p util.PrioritizedValue) bool {
+		return p.Value != parser.NewHTMLBlockParser() && p.Value != parser.NewRawHTMLParser()
+	}
+	return goldmark.New(goldmark.WithParser(parser.NewParser(
+		parser.WithBlockParsers(text.Filter(parser.DefaultBlockParsers(), known)...),
+		parser.WithInlineParsers(append(text.Filter(parser.DefaultInlineParsers(), known), util.Prioritized(links{}, 999))...),
+	)), goldmark.WithRendererOptions(toHTML.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(links{}, 1))))
+})
+
+// markdown draws what an agent says, which is visible already. No image is loaded, and a link shows to which machine it leads.
 func markdown(s string) template.HTML {
+	// What would cost the library the square of its length stays text: deep lists, and signs that nothing closes.
+	if mdDeep().MatchString(s) || strings.Count(s, "[") > 400 || strings.Count(s, "\\`") > 20 {
+		return template.HTML("<pre>" + html.EscapeString(s) + "</pre>") //nolint:gosec // escaped text
+	}
 	var out strings.Builder
-	fence := ""
-	for n, line := range strings.Split(s, "\n") {
-		sign := strings.TrimSpace(line)
-		heading := mdHeading().FindStringSubmatch(line)
-		switch {
-		case fence == "" && (strings.HasPrefix(sign, "```") || strings.HasPrefix(sign, "~~~")):
-			fence = sign[:len(sign)-len(strings.TrimLeft(sign, sign[:1]))]
-			out.WriteString("<pre>")
-		case fence != "" && sign == fence:
-			fence = ""
-			out.WriteString("</pre>")
-		case fence != "":
-			out.WriteString(html.EscapeString(line) + "\n")
-		case heading != nil:
-			out.WriteString(`<strong>` + spans(heading[1]) + "</strong>\n")
-		case n > 0 || sign != "":
-			out.WriteString(spans(line) + "\n")
+	parts := commonMark().Parser().Parse(source.NewReader([]byte(s)))
+	_ = ast.Walk(parts, func(n ast.Node, _ bool) (ast.WalkStatus, error) {
+		switch n := n.(type) {
+		case *ast.Heading:
+			n.Level = 3 // below those of the page
+		case *ast.FencedCodeBlock:
+			n.Info = nil // it would name classes
 		}
-	}
-	if fence != "" {
-		out.WriteString("</pre>")
-	}
-	return template.HTML(strings.TrimSuffix(out.String(), "\n")) //nolint:gosec // tags of ours and escaped text
+		return ast.WalkContinue, nil
+	})
+	_ = commonMark().Renderer().Render(&out, []byte(s), parts) // only out could fail
+	return template.HTML(text.VisibleLines(out.String()))      //nolint:gosec // tags of ours, and escaped text, also of &#x202e;
 }
 
-// spans draws the text of a line. The cost of the pattern can grow with the square of the length, so that of a very long line stays text.
-func spans(s string) string {
-	var out strings.Builder
-	plain := 0
-	for _, at := range mdSpan().FindAllStringSubmatchIndex(text.Within(s, longestText), -1) {
-		out.WriteString(html.EscapeString(s[plain:at[0]]))
-		plain = at[1]
-		part := func(n int) string { return html.EscapeString(s[max(at[2*n], 0):max(at[2*n+1], 0)]) }
-		address := s[max(at[10], 0):max(at[11], 0)]
-		site, err := url.Parse(address)
-		switch {
-		case part(1) != "":
-			out.WriteString("<code>" + part(1) + "</code>")
-		case part(2) != "":
-			out.WriteString("<strong>" + part(2) + "</strong>")
-		case part(3) != "":
-			out.WriteString("<em>" + part(3) + "</em>")
-		case part(6) != "":
-			out.WriteString(outside(part(6), part(6)))
-		case err != nil || ofWeb(address) == "":
-			out.WriteString(part(4) + " (<code>" + part(5) + "</code>)")
-		default: // the words are the agent's, so the name of the site follows them
-			out.WriteString(outside(part(5), part(4)) + ` <span class="soft">(` + html.EscapeString(site.Host) + ")</span>")
-		}
+// links draws links, and finds addresses in the text.
+type links struct{}
+
+// RegisterFuncs replaces what draws links and images.
+func (links) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
+	for _, kind := range []ast.NodeKind{ast.KindLink, ast.KindImage, ast.KindAutoLink} {
+		r.Register(kind, drawLink)
 	}
-	return out.String() + html.EscapeString(s[plain:])
 }
 
-// outside is a link to another site.
-func outside(address, words string) string {
-	return `<a class="outside" rel="noreferrer noopener nofollow" href="` + address + `">` + words + "</a>"
+// drawLink draws a link of the web with the name of its site, because the words are the agent's, and any other address as text.
+func drawLink(w util.BufWriter, all []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	var address, words string
+	switch n := n.(type) {
+	case *ast.Link:
+		address = string(util.URLEscape(n.Destination, true))
+	case *ast.Image:
+		address = string(util.URLEscape(n.Destination, true))
+	case *ast.AutoLink:
+		address, words = string(util.URLEscape(n.URL(all), false)), string(n.Label(all))
+	}
+	begin, end, place := "", "", " (<code>"+html.EscapeString(address)+"</code>)"
+	site, err := url.Parse(address)
+	if err == nil && (ofWeb(address) != "" || site.Scheme == "mailto") && n.Parent().Kind() != ast.KindLink {
+		begin, end = `<a class="outside" rel="noreferrer noopener nofollow" href="`+html.EscapeString(address)+`">`, "</a>"
+		place = ` <span class="soft">(` + html.EscapeString(site.Host+site.Opaque) + ")</span>"
+	}
+	switch {
+	case entering:
+		end = begin + html.EscapeString(words)
+	case words == "":
+		end = place + end
+	}
+	_, err = w.WriteString(end)
+	return ast.WalkContinue, err
+}
+
+// Trigger returns what is before an address: a blank stands for the beginning of a line, too.
+func (links) Trigger() []byte { return []byte(" (") }
+
+// Parse finds an address that no sign of Markdown marks.
+func (links) Parse(parent ast.Node, block source.Reader, pc parser.Context) ast.Node {
+	line, all := block.PeekLine()
+	at := mdAddress().FindSubmatchIndex(line)
+	if at == nil || pc.IsInLinkLabel() {
+		return nil
+	}
+	if at[2] > 0 {
+		ast.MergeOrAppendTextSegment(parent, all.WithStop(all.Start+at[2]))
+	}
+	block.Advance(at[1])
+	return ast.NewAutoLink(ast.AutoLinkURL, ast.NewTextSegment(source.NewSegment(all.Start+at[2], all.Start+at[3])))
 }
