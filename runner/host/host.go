@@ -31,7 +31,7 @@ type Machine interface {
 	Roots
 	// Run returns a run, by its id, for the worker that carries it out. Nothing happens before the first call of a method of it.
 	Run(id string) Run
-	// Facts reads the requested facts about a directory. It changes nothing, and runs no program that a repository names.
+	// Facts reads the requested facts about a directory. It changes nothing in it, and runs no program that a repository names.
 	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
 }
 
@@ -306,6 +306,8 @@ type FactsRequest struct {
 	Launch *LaunchRequest
 	// Account asks for the account of the operating system that runs have on the machine.
 	Account bool
+	// KeepEnd asks to keep what the workspace Path contains, so that Diff can compare it as long as the workspace exists.
+	KeepEnd bool
 }
 
 // Account is an account of the operating system.
@@ -348,6 +350,7 @@ type FactsAnswer struct {
 	Resolved  []string // in the order of Resolve; a path that does not exist is resolved as far as it does
 	Launcher  Launcher
 	Account   Account
+	End       *WorkEnd // nil without a repository
 }
 
 // RemovalRequest asks for the workspace of an issue to be removed.

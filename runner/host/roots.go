@@ -15,7 +15,7 @@ type Roots interface {
 	// Inspect describes a workspace for operators. It changes nothing, and runs no program that a repository names.
 	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
 	// Diff writes what the work in a workspace has changed since its base commit, as git diff does, and reports whether there is a
-	// repository. It changes nothing, and runs no program that a repository names.
+	// repository, with what is to be compared. It changes nothing, and runs no program that a repository names.
 	Diff(ctx context.Context, r WorkspaceRequest, w io.Writer) (found bool, err error)
 	// Purge deletes removed workspaces whose time in the trash is over.
 	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
@@ -55,6 +55,21 @@ type WorkspaceRequest struct {
 	Path string
 	// Commits asks Inspect for the newest commits of the work, so many at most.
 	Commits int
+	// From and To, if set, are the trees or commits that Diff compares instead: those of a WorkEnd.
+	From, To string
+}
+
+// WorkEnd is what a workspace contained at the end of a run, and what has changed since the end of the run before that was kept, or else
+// since the work left its base.
+type WorkEnd struct {
+	Tree    string `json:"tree"` // git's name of the work tree, with new files and without ignored ones
+	Base    string `json:"base"` // the commit at which the work left its base
+	Files   int    `json:"files"`
+	Added   int    `json:"added"` // lines
+	Removed int    `json:"removed"`
+	Commits int    `json:"commits"`
+	// Uncommitted is the number of files with changes that were not committed.
+	Uncommitted int `json:"uncommitted"`
 }
 
 // InspectAnswer describes a workspace.

@@ -237,6 +237,11 @@ func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fa
 	if r.Account {
 		answer.Account = m.Account
 	}
+	if r.KeepEnd {
+		if answer.End, err = keepEnd(ctx, r.Path); err != nil {
+			return answer, err
+		}
+	}
 	if r.Fingerprint {
 		if answer.Fingerprint, err = git.Fingerprint(ctx, r.Path); err != nil {
 			return answer, err

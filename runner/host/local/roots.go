@@ -87,7 +87,24 @@ func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer hos
 
 // Diff implements host.Roots.
 func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (bool, error) {
+	if r.To != "" {
+		return git.DiffEnds(ctx, r.Path, workspace.EndsDir(r.Path), r.From, r.To, w)
+	}
 	return git.Diff(ctx, r.Path, w)
+}
+
+// mostKept is how many bytes the ends of runs of a workspace take at most, before the next is kept. Then all earlier ones are removed.
+const mostKept = 256 << 20
+
+// keepEnd keeps what a workspace contains at the end of a run.
+func keepEnd(ctx context.Context, path string) (*host.WorkEnd, error) {
+	ends := workspace.EndsDir(path)
+	if used, err := diskUsage(ctx, ends); err == nil && used > mostKept {
+		if err := os.RemoveAll(ends); err != nil {
+			return nil, err
+		}
+	}
+	return git.KeepEnd(ctx, path, ends)
 }
 
 // TryRoot implements host.Roots.

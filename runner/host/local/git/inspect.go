@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,9 +135,15 @@ func Log(ctx context.Context, dir string, most int) (list []host.GitCommit, err 
 	return list, err
 }
 
-// countBeside counts the commits of HEAD that another commit does not contain.
-func (r *reader) countBeside(ctx context.Context, commit string) (*int, error) {
-	text, err := r.output(r.git(ctx, "rev-list", "--count", r.commit, "^"+commit, "--"))
+// countBeside counts the commits of HEAD that none of the other commits contains. An empty name is none.
+func (r *reader) countBeside(ctx context.Context, others ...string) (*int, error) {
+	args := []string{"rev-list", "--count", r.commit}
+	for _, commit := range others {
+		if commit != "" {
+			args = append(args, "^"+commit)
+		}
+	}
+	text, err := r.output(r.git(ctx, append(args, "--")...))
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +167,9 @@ func (r *reader) base() (name, commit string, err error) {
 	return "", "", nil
 }
 
+// diffWords are git diff without what a repository can configure.
+var diffWords = []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all"}
+
 // Diff writes what the work in dir has changed since it left its base (see host.GitStatus), committed or not, with new files, as git
 // diff does; ok is false where git has no repository there. Nothing that the repository names is run, and nothing in it is written.
 func Diff(ctx context.Context, dir string, w io.Writer) (ok bool, err error) {
@@ -172,12 +182,12 @@ func Diff(ctx context.Context, dir string, w io.Writer) (ok bool, err error) {
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
 	from, err := r.whereWorkBegan(ctx)
 	if err == nil {
-		err = r.addNewFiles(ctx)
+		_, err = r.addNewFiles(ctx, math.MaxInt64, "--intent-to-add")
 	}
 	if err != nil {
 		return true, err
 	}
-	cmd := r.git(ctx, "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all", from, "--")
+	cmd := r.git(ctx, append(diffWords, from, "--")...)
 	cmd.Stdout = w
 	return true, r.run(cmd)
 }
@@ -208,23 +218,35 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	return from, err
 }
 
-// addNewFiles makes git diff show untracked files, by adding them to a copy of the index.
-func (r *reader) addNewFiles(ctx context.Context) error {
+// addNewFiles adds untracked files to a copy of the index, and counts all files that are not committed. It returns an error if these have
+// more than most bytes.
+func (r *reader) addNewFiles(ctx context.Context, most int64, flags ...string) (changed int, err error) {
 	var names bytes.Buffer
-	err := r.eachChange(ctx, func(entry, path string) {
-		if entry[0] == '?' && !strings.HasSuffix(path, "/") { // a nested repository
+	size := int64(0)
+	err = r.eachChange(ctx, func(entry, path string) {
+		if strings.HasSuffix(path, "/") { // a nested repository
+			return
+		}
+		changed++
+		if info, err := os.Lstat(filepath.Join(r.tree, path)); err == nil {
+			size += info.Size()
+		}
+		if entry[0] == '?' {
 			names.WriteString(path + "\x00")
 		}
 	})
+	if err == nil && size > most {
+		err = fmt.Errorf("files that are not committed have more than %d MiB", most>>20)
+	}
 	if err != nil || names.Len() == 0 {
-		return err
+		return changed, err
 	}
 	if err := r.copyIndex(); err != nil {
-		return err
+		return changed, err
 	}
-	cmd := r.git(ctx, "add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul")
+	cmd := r.gitThatStores(ctx, append([]string{"add", "--pathspec-from-file=-", "--pathspec-file-nul"}, flags...)...)
 	cmd.Stdin = &names
-	return r.run(cmd)
+	return changed, r.run(cmd)
 }
 
 const (

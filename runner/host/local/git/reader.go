@@ -37,6 +37,7 @@ type reader struct {
 	packed       map[string]string // the commits of those that are in packed-refs only
 	repacked     bool              // git pack-refs ran here: a clone packs only the references of its remote
 	index        string            // a copy of the repository's index, empty if git uses the original
+	objects      string            // where git stores new objects; empty as long as it makes none
 }
 
 // openReader opens the repository of a work tree; ok is false if there is none. The caller must call close.
@@ -180,9 +181,20 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE="+shallow)
 	}
 	if r.index != "" {
-		cmd.Env = append(cmd.Env, "GIT_INDEX_FILE="+r.index, "GIT_OBJECT_DIRECTORY="+filepath.Join(r.scratch, "objects"),
-			"GIT_ALTERNATE_OBJECT_DIRECTORIES="+Quoted(filepath.Join(r.common, "objects")), "GIT_LITERAL_PATHSPECS=1")
+		cmd.Env = append(cmd.Env, "GIT_INDEX_FILE="+r.index, "GIT_LITERAL_PATHSPECS=1")
 	}
+	if r.objects != "" {
+		cmd.Env = append(cmd.Env, "GIT_OBJECT_DIRECTORY="+r.objects,
+			"GIT_ALTERNATE_OBJECT_DIRECTORIES="+Quoted(filepath.Join(r.common, "objects")))
+	}
+	return cmd
+}
+
+// gitThatStores is git for commands that store objects. It does not look for them in the repository: git would touch what it finds, and an
+// agent may have put links there.
+func (r *reader) gitThatStores(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := r.git(ctx, append([]string{"-c", "core.fsync=none", "-c", "core.looseCompression=1"}, args...)...)
+	cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES=")
 	return cmd
 }
 
@@ -235,9 +247,9 @@ func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) err
 	return r.run(cmd)
 }
 
-// copyIndex makes git use a copy of the repository's index from now on, and a temporary directory for new objects.
+// copyIndex makes git use a copy of the repository's index from now on, and a temporary directory for new objects if there is no other.
 func (r *reader) copyIndex() error {
-	r.index = filepath.Join(r.scratch, "index")
+	r.index, r.objects = filepath.Join(r.scratch, "index"), cmp.Or(r.objects, filepath.Join(r.scratch, "objects"))
 	original := filepath.Join(r.gitDir, "index")
 	info, err := os.Lstat(original)
 	var index []byte

@@ -35,6 +35,12 @@ func OriginOf(path string) string {
 	return rec.Origin.URL
 }
 
+// EndsDir is symphony's directory with what the workspace at a path contained at the ends of its runs.
+func EndsDir(path string) string {
+	root := Root{Path: filepath.Dir(path)}
+	return filepath.Join(root.work(filepath.Base(path)), "ends")
+}
+
 // MoveProjects gives projects the name that rename returns, in the records of workspaces, in the trash, and in the claims of the
 // state directory, which was moved from the path from to the path to. No worker of theirs may run. Repeated, it changes nothing.
 func (r *Root) MoveProjects(from, to string, rename func(project string) string) error {

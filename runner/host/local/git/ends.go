@@ -1,0 +1,107 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+)
+
+const (
+	maxEnd  = 64 << 20 // bytes of files with uncommitted changes that are stored for one end
+	lastEnd = "last"   // the name of a file in the directory of ends: the tree and the commit of the last one
+)
+
+// KeepEnd stores in the directory ends, which is symphony's, what the work tree of dir contains: committed or not, with new files and
+// without ignored ones, so that DiffEnds can compare it. It counts what has changed since the end before. It returns nil without a
+// repository. What is committed stays in the repository, where git removes it some time after no branch contains it any more.
+func KeepEnd(ctx context.Context, dir, ends string) (end *host.WorkEnd, err error) {
+	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
+	defer cancel()
+	r, ok, err := openToCompare(dir)
+	if err != nil || !ok {
+		return nil, readFailed(ctx, dir, err)
+	}
+	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
+	r.objects, end = ends, &host.WorkEnd{}
+	if err = files.OwnDir(ends); err == nil {
+		err = r.copyIndex()
+	}
+	if err == nil {
+		end.Uncommitted, err = r.addNewFiles(ctx, maxEnd)
+	}
+	if err == nil && end.Uncommitted > 0 {
+		err = r.run(r.gitThatStores(ctx, "add", "--update"))
+	}
+	if err == nil {
+		end.Tree, err = r.output(r.gitThatStores(ctx, "write-tree", "--missing-ok"))
+	}
+	if err == nil {
+		end.Base, err = r.whereWorkBegan(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	last, _ := files.ReadRegular(filepath.Join(ends, lastEnd), maxHead) // there may be none
+	tree, commit, known := strings.Cut(string(last), " ")
+	if !known || r.countSince(ctx, end, tree, commit) != nil { // git may have removed it
+		err = r.countSince(ctx, end, end.Base, "")
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(ends, lastEnd), []byte(end.Tree+" "+r.commit), 0o600)
+	}
+	return end, err
+}
+
+// countSince counts what has changed in an end since an earlier tree, and the commits that neither the base nor an earlier one contains.
+func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit string) error {
+	text, err := r.output(r.git(ctx, append(diffWords, "--numstat", tree, end.Tree, "--")...))
+	if err != nil {
+		return err
+	}
+	end.Files, end.Added, end.Removed = 0, 0, 0
+	for line := range strings.Lines(text) {
+		var added, removed int // of a binary file they are not numbers
+		_, _ = fmt.Sscan(line, &added, &removed)
+		end.Files, end.Added, end.Removed = end.Files+1, end.Added+added, end.Removed+removed
+	}
+	_, base, err := r.base()
+	if err != nil || r.commit == "" || base+commit == "" {
+		return err
+	}
+	count, err := r.countBeside(ctx, base, commit)
+	if err != nil && base != "" { // git has removed the earlier one
+		count, err = r.countBeside(ctx, base)
+	}
+	if err == nil {
+		end.Commits = *count
+	}
+	return err
+}
+
+// DiffEnds writes how two trees differ that KeepEnd has stored in ends, or commits of the repository of dir; ok is false if one of them, or
+// the repository, is gone.
+func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, diffFor)
+	defer cancel()
+	r, ok, err := openToCompare(dir)
+	if err != nil || !ok {
+		return false, readFailed(ctx, dir, err)
+	}
+	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
+	r.objects = ends
+	for _, tree := range []string{from, to} {
+		if !objectID(tree) || r.run(r.git(ctx, "cat-file", "-e", tree+"^{tree}")) != nil {
+			return false, ctx.Err()
+		}
+	}
+	cmd := r.git(ctx, append(diffWords, from, to, "--")...)
+	cmd.Stdout = w
+	return true, r.run(cmd)
+}
