@@ -192,6 +192,12 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 		changed = err != nil || facts.Fingerprint != w.before
 	}
 	w.rec.change(func(r *reconcile.Run) { r.Progress = changed })
+	facts, endErr := w.Machine.Facts(ctx, host.FactsRequest{Path: w.space.Path, KeepEnd: true})
+	w.warn("end of the work not kept, it can't be compared with that of other attempts", endErr)
+	if end := facts.End; end != nil {
+		message := fmt.Sprintf("changed %s (+%d -%d), %s", text.Plural(end.Files, "file"), end.Added, end.Removed, text.Plural(end.Commits, "commit"))
+		w.note(agent.EventWorkEnd, message, end)
+	}
 	return err
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"reflect"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -14,13 +16,23 @@ func showCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "show", Usage: "show why one issue runs or does not, and what happens next",
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
-		Description: "It asks the tracker only about issues without a claim, and changes nothing.\n\n" +
-			exampleText("symphony show ABC-7"),
-		Flags: workflowFlags(jsonFlags[detail.Issue](
+		Description: "It asks the tracker only about issues without a claim, and changes nothing. --attempts counts all runs of the agent\n" +
+			"from 1, and has what each changed, cost and ended with; diff --attempt compares two of them.\n\n" +
+			exampleText("symphony show ABC-7", "symphony show ABC-7 --attempts"),
+		Flags: workflowFlags(jsonFlagsOf(
+			[]jsonDocument{{"", reflect.TypeFor[detail.Issue]()}, {"--attempts", reflect.TypeFor[detail.AttemptList]()}},
+			&cli.BoolFlag{Name: "attempts", Usage: "show the runs of the agent side by side"},
 			&cli.BoolFlag{Name: "offline", Usage: "do not ask the tracker"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
+			if c.Bool("attempts") {
+				a, err := detail.ReadAttempts(c.Context, p, args[0])
+				if err == nil {
+					render.Attempts(w, a)
+				}
+				return err
+			}
 			v, err := detail.Read(c.Context, p, args[0], detail.Options{Offline: c.Bool("offline")})
 			if err != nil {
 				return err
@@ -38,15 +50,34 @@ func diffCommand(w *term.Env) *cli.Command {
 		Name: "diff", Usage: "show what has changed in an issue's workspace",
 		UsageText: usageText("diff", "ISSUE [WORKFLOW]"),
 		Description: "It prints the changes since the workspace's base commit, committed or not, and files that are new to git.\n" +
-			"It also takes the id of an agent that works without an issue.\n\n" +
-			exampleText("symphony diff ABC-7", "symphony diff ABC-7 --raw | git apply"),
-		Flags: workflowFlags(
+			"It also takes the id of an agent that works without an issue. --attempt compares what two runs have left, committed\n" +
+			"or not, as long as the workspace exists; show --attempts lists them.\n\n" +
+			exampleText("symphony diff ABC-7", "symphony diff ABC-7 --attempt 1..2", "symphony diff ABC-7 --raw | git apply"),
+		Flags: workflowFlags(jsonFlags[detail.Diff](
+			&cli.StringFlag{Name: "attempt", Usage: "what differs between the ends of attempts `A..B`; 0 is where the work began"},
 			&cli.BoolFlag{Name: "raw", Usage: "print the diff exactly as git does, for git apply, without escaping control characters"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print the diff without a pager"},
-		),
+		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
+			var between *detail.Between
+			if c.IsSet("attempt") {
+				b, err := detail.ParseBetween(c.String("attempt"))
+				if err != nil {
+					return err
+				}
+				between = &b
+			}
 			p, _ = agents.ProjectOf(c.Context, p, args[0])
-			return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Diff(c.Context, w, p, args[0], c.Bool("raw")) })
+			if w.JSON {
+				d, err := detail.ReadDiff(c.Context, p, args[0], between)
+				if err == nil {
+					w.PrintJSON(d)
+				}
+				return err
+			}
+			return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
+				return render.Diff(c.Context, w, p, args[0], between, c.Bool("raw"))
+			})
 		}),
 	}
 }

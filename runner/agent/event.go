@@ -41,6 +41,7 @@ const (
 	EventPrompt    = "turn_prompt"              // the text of a turn: a PromptEvent
 	EventMutation  = "tracker_mutation"         // a change that the agent made in the tracker: a reconcile.Mutation
 	EventGitUndone = "git_configuration_undone" // git hooks and settings of the agent that were undone: a GitUndoneEvent
+	EventWorkEnd   = "work_end"                 // what the workspace contains at the end of the run: a host.WorkEnd
 )
 
 // PromptEvent is the payload of EventPrompt.

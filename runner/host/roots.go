@@ -59,6 +59,9 @@ type WorkspaceRequest struct {
 	From, To string
 }
 
+// CodeEndNotKept is the code of the error that what an attempt has left can't be compared.
+const CodeEndNotKept = "attempt_not_kept"
+
 // WorkEnd is what a workspace contained at the end of a run, and what has changed since the end of the run before that was kept, or else
 // since the work left its base.
 type WorkEnd struct {

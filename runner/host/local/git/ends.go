@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -85,23 +86,25 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 	return err
 }
 
-// DiffEnds writes how two trees differ that KeepEnd has stored in ends, or commits of the repository of dir; ok is false if one of them, or
-// the repository, is gone.
+// DiffEnds writes how two trees differ that KeepEnd has stored in ends, or commits of the repository of dir; ok is false where git has no
+// repository there.
 func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, diffFor)
 	defer cancel()
 	r, ok, err := openToCompare(dir)
 	if err != nil || !ok {
-		return false, readFailed(ctx, dir, err)
+		return ok, readFailed(ctx, dir, err)
 	}
-	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
+	defer func() { err = errors.Join(err, r.close()) }()
 	r.objects = ends
 	for _, tree := range []string{from, to} {
-		if !objectID(tree) || r.run(r.git(ctx, "cat-file", "-e", tree+"^{tree}")) != nil {
-			return false, ctx.Err()
+		if objectID(tree) && r.run(r.git(ctx, "cat-file", "-e", tree+"^{tree}")) == nil {
+			continue
 		}
+		return true, reconcile.NewError(host.CodeEndNotKept, dir+" no longer has what one of the attempts has left: it was made anew since, or "+
+			"git has removed it", "compare other attempts")
 	}
 	cmd := r.git(ctx, append(diffWords, from, to, "--")...)
 	cmd.Stdout = w
-	return true, r.run(cmd)
+	return true, readFailed(ctx, dir, r.run(cmd))
 }

@@ -2,6 +2,7 @@ package git
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,16 +22,16 @@ func wantEnd(t *testing.T, dir, ends, want string) (tree string) {
 }
 
 // between is what DiffEnds writes, without the heads of files.
-func between(t *testing.T, dir, ends, from, to string) (lines string, ok bool) {
+func between(t *testing.T, dir, ends, from, to string) (lines string) {
 	t.Helper()
 	var out strings.Builder
-	ok = test.Must(DiffEnds(t.Context(), dir, ends, from, to, &out))
+	test.Must(DiffEnds(t.Context(), dir, ends, from, to, &out))
 	for line := range strings.Lines(out.String()) {
 		if line[0] == '+' || line[0] == '-' {
 			lines += line
 		}
 	}
-	return lines, ok
+	return lines
 }
 
 func TestEnds(t *testing.T) {
@@ -49,15 +50,16 @@ func TestEnds(t *testing.T) {
 	test.Equal(t, "same again", wantEnd(t, copied, ends, "0 +0 -0, 0 commits, 2 uncommitted"), first)
 	sh(t, dir, "commit repo; commit repo; cd copy; git fetch -q; git add -A . ':!nested'; git commit -qm all; git merge -q origin/main; rm a")
 	second := wantEnd(t, copied, ends, "1 +0 -2, 2 commits, 1 uncommitted")
-	lines, ok := between(t, copied, ends, base, first)
-	test.Equal(t, "the first", []any{lines, ok}, []any{"--- /dev/null\n+++ b/a\n+1\n+2\n--- a/file\n+++ b/file\n-one\n+two\n--- /dev/null\n+++ b/new one\t\n+n\n", true})
-	lines, ok = between(t, copied, ends, first, second)
-	test.Equal(t, "the second", []any{lines, ok}, []any{"--- a/a\n+++ /dev/null\n-1\n-2\n", true})
+	test.Equal(t, "the first", between(t, copied, ends, base, first),
+		"--- /dev/null\n+++ b/a\n+1\n+2\n--- a/file\n+++ b/file\n-one\n+two\n--- /dev/null\n+++ b/new one\t\n+n\n")
+	test.Equal(t, "the second", between(t, copied, ends, first, second), "--- a/a\n+++ /dev/null\n-1\n-2\n")
 
 	// What git has removed is not compared with; what was not committed is still there.
 	sh(t, copied, "git checkout -q -f origin/main; rm -rf .git/logs; git branch -qD topic; git gc -q --prune=now")
-	lines, ok = between(t, copied, ends, first, "HEAD")
-	test.Equal(t, "no tree", []any{lines, ok}, []any{"", false})
+	for _, tree := range []string{"HEAD", strings.Repeat("a", 40)} {
+		_, err := DiffEnds(t.Context(), copied, ends, first, tree, io.Discard)
+		wantCode(t, err, host.CodeEndNotKept)
+	}
 	wantEnd(t, copied, ends, "2 +1 -2, 0 commits, 0 uncommitted")
 }
 

@@ -3,6 +3,7 @@ package detail
 import (
 	"context"
 	"io"
+	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -10,9 +11,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// WriteDiff writes what has changed in the workspace of an issue since its base commit, as git diff does, and returns the run whose
-// workspace it is. Nothing that the repository names is run.
-func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer) (run reconcile.Run, err error) {
+// WriteDiff writes what has changed in the workspace of an issue since its base commit, or between the ends of two attempts, as git diff
+// does, and returns the run whose workspace it is. Nothing that the repository names is run.
+func WriteDiff(ctx context.Context, p *project.Project, ref string, between *Between, w io.Writer) (run reconcile.Run, err error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return run, err
@@ -25,9 +26,15 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer)
 	if run.Host == reconcile.CommandHost {
 		return run, project.RefuseElsewhere(ctx, db, run.IssueID, "diff")
 	}
+	q := host.WorkspaceRequest{Path: run.WorkspacePath}
+	if between != nil {
+		if q.From, q.To, err = between.trees(ctx, p, db, run); err != nil {
+			return run, err
+		}
+	}
 	var found bool
 	err = project.Visit(ctx, p, db, run.Host, func(ctx context.Context, m host.Machine) error {
-		found, err = m.Diff(ctx, host.WorkspaceRequest{Path: run.WorkspacePath}, w)
+		found, err = m.Diff(ctx, q, w)
 		return err
 	})
 	if err == nil && !found {
@@ -35,6 +42,24 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, w io.Writer)
 			"symphony show "+run.Identifier+" says what is there")
 	}
 	return run, err
+}
+
+// Diff is what WriteDiff writes. From and To are the numbers of two attempts, and null for all that has changed.
+type Diff struct {
+	Identifier string `json:"issue_identifier"`
+	From       *int   `json:"from_attempt"`
+	To         *int   `json:"to_attempt"`
+	Diff       string `json:"diff"`
+}
+
+// ReadDiff reads what WriteDiff writes.
+func ReadDiff(ctx context.Context, p *project.Project, ref string, between *Between) (d Diff, err error) {
+	var out strings.Builder
+	run, err := WriteDiff(ctx, p, ref, between, &out)
+	if d = (Diff{Identifier: run.Identifier, Diff: out.String()}); between != nil {
+		d.From, d.To = &between.From, &between.To
+	}
+	return d, err
 }
 
 // lastRun is the last run of an issue, or of an agent without one, which has a workspace.

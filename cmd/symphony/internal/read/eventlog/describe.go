@@ -157,6 +157,8 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 		return Line{Kind: Prompt, Text: "prompt of " + message, Turn: p.Turn, Detail: linesOf(p.Text)}, true
 	case agent.EventMutation:
 		return describeMutation(e.Raw, message), true
+	case agent.EventWorkEnd:
+		return Line{Kind: Note, Text: "the run has " + message, Minor: true}, true
 	case agent.EventSessionStarted, agent.EventToolCallCompleted, agent.EventToolCallFailed, agent.EventUnsupportedToolCall:
 		// The item of a call reports the same.
 		return Line{Kind: Note, Text: message, Minor: true}, true

@@ -111,6 +111,18 @@ func eachOfLast(path string, window int64, show func([]byte)) (whole bool, err e
 	return whole, err
 }
 
+// WorkEnd returns what a run has left in its workspace; nil if its log does not say so.
+func WorkEnd(stateDir, runID string) (end *host.WorkEnd, err error) {
+	_, err = eachOfLast(Path(stateDir, runID), tailWindow, func(data []byte) {
+		var e agent.Event
+		if bytes.Contains(data, []byte(agent.EventWorkEnd)) && json.Unmarshal(data, &e) == nil && e.Name == agent.EventWorkEnd {
+			end = &host.WorkEnd{}
+			_ = json.Unmarshal(e.Raw, end) // as the worker has written it
+		}
+	})
+	return end, err
+}
+
 func ofThread(data []byte, thread string) bool {
 	var e struct {
 		ThreadID string `json:"thread_id"`

@@ -3,6 +3,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -453,5 +454,49 @@ func printRuns(w *term.Env, v detail.Issue) {
 	}
 	if more := v.RunsKept - len(v.Runs); more > 0 {
 		printField(w, "before", fmt.Sprintf("%s; symphony logs %s --all shows them", text.Plural(more, "more run"), v.Issue.Identifier))
+	}
+}
+
+// Attempts prints the runs of the agent on an issue side by side, with --json as JSON. On a terminal the error of each is below it.
+func Attempts(w *term.Env, a detail.AttemptList) {
+	if w.JSON {
+		w.PrintJSON(a)
+		return
+	}
+	t := term.Table{
+		Head:  []string{"#", "OUTCOME", "FILES", "+", "-", "COMMITS", "TOKENS", "COST", "TOOK", "STARTED", "TURNS", "RUN"},
+		State: 1, Figures: []int{0, 2, 3, 4, 5, 6, 7, 10}, Shrink: []term.Shrink{{Column: 11}, {Column: 10}, {Column: 9}},
+	}
+	for _, r := range a.Attempts {
+		end, outcome, changes := a.GeneratedAt, outcomeOf(r.RunRow), make([]string, 4)
+		if r.EndedAt != nil {
+			end = *r.EndedAt
+		} else if w.Width > 0 {
+			outcome = string(reconcile.StatusRunning)
+		}
+		if c := r.Changes; c != nil {
+			changes = text.Map([]int{c.Files, c.Added, c.Removed, c.Commits}, func(n int) string { return fmt.Sprint(n) })
+		}
+		cells := slices.Concat([]string{fmt.Sprint(r.Number), outcome}, changes, []string{
+			countText(w, r.Tokens.Total), costText(r.Cost), term.LastedText(w, end.Sub(r.StartedAt)),
+			term.AgoText(w, a.GeneratedAt, r.StartedAt), fmt.Sprint(r.Turns), r.RunID,
+		})
+		if w.Width == 0 {
+			cells = append(cells, errorsOfRun(r.RunRow))
+		}
+		t.AddIn(outcomeColour(r.RunRow), cells...)
+	}
+	if w.Width == 0 {
+		w.PrintTable("ATTEMPT", t)
+		return
+	}
+	for n, line := range t.Lines(w, "") {
+		fmt.Fprintln(w.Stdout, line)
+		if n > 0 && errorsOfRun(a.Attempts[n-1].RunRow) != "" {
+			fmt.Fprintln(w.Stdout, term.Hang("    ", text.Visible(errorsOfRun(a.Attempts[n-1].RunRow)), w.Width))
+		}
+	}
+	if n := len(a.Attempts); n > 1 {
+		fmt.Fprintln(w.Stdout, w.Dim(fmt.Sprintf("what differs: symphony diff %s --attempt %d..%d", text.Visible(a.Identifier), n-1, n)))
 	}
 }

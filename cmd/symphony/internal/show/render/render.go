@@ -204,10 +204,10 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 	return text.Visible(line)
 }
 
-// Diff prints what has changed in the workspace of an issue; with raw as git writes it.
-func Diff(ctx context.Context, w *term.Env, p *project.Project, ref string, raw bool) error {
+// Diff prints what has changed in the workspace of an issue, or between two attempts; with raw as git writes it.
+func Diff(ctx context.Context, w *term.Env, p *project.Project, ref string, between *detail.Between, raw bool) error {
 	lines := &diffPrinter{w: w, raw: raw}
-	_, err := detail.WriteDiff(ctx, p, ref, lines)
+	_, err := detail.WriteDiff(ctx, p, ref, between, lines)
 	if len(lines.rest) > 0 {
 		err = errors.Join(err, lines.line(string(lines.rest)))
 	}

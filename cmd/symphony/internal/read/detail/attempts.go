@@ -1,0 +1,105 @@
+package detail
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// AttemptList are the runs of the agent on an issue, side by side.
+type AttemptList struct {
+	GeneratedAt time.Time `json:"generated_at"`
+	Identifier  string    `json:"issue_identifier"`
+	Attempts    []Attempt `json:"attempts"` // the oldest first
+}
+
+// Attempt is a run, and what it has changed.
+type Attempt struct {
+	Number int `json:"number"` // from 1, the oldest run that is recorded
+	view.RunRow
+	// Changes are null while it runs, and where they are not known.
+	Changes *host.WorkEnd `json:"changes"`
+}
+
+// ReadAttempts reads the runs of the agent on an issue.
+func ReadAttempts(ctx context.Context, p *project.Project, ref string) (a AttemptList, err error) {
+	f := view.Facts{Project: p, Now: p.Env.Now().UTC()}
+	if err := f.Open(ctx); err != nil {
+		return a, err
+	}
+	defer f.DB.Close()
+	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey() // for the prices
+	id, identifier, known, err := f.DB.Views.FindIssue(ctx, ref)
+	if err == nil && !known {
+		err = project.UnknownIssue(ctx, f.DB, ref, "it has had no run")
+	}
+	if err != nil {
+		return a, err
+	}
+	a = AttemptList{GeneratedAt: f.Now, Identifier: identifier, Attempts: []Attempt{}}
+	runs, err := f.DB.Runs.Since(ctx, id, time.Time{})
+	for i, run := range runs {
+		end, readErr := eventlog.WorkEnd(p.StateDir, run.ID)
+		if readErr != nil {
+			return a, readErr
+		}
+		a.Attempts = append(a.Attempts, Attempt{i + 1, f.RunRow(run), end})
+	}
+	return a, err
+}
+
+// Between names two attempts by their numbers. 0 is where the work began.
+type Between struct{ From, To int }
+
+// ParseBetween reads "1..2".
+func ParseBetween(s string) (b Between, err error) {
+	from, to, _ := strings.Cut(s, "..")
+	b.From, err = strconv.Atoi(from)
+	if err == nil {
+		b.To, err = strconv.Atoi(to)
+	}
+	if err != nil || b.From < 0 || b.To < 0 || b.From == b.To {
+		return b, exit.Usage("diff: --attempt needs two attempts such as 1..2, or 0..2 from where the work began, not %q", s)
+	}
+	return b, nil
+}
+
+// trees returns what the attempts have left.
+func (b Between) trees(ctx context.Context, p *project.Project, db *state.DB, run reconcile.Run) (from, to string, err error) {
+	runs, err := db.Runs.Since(ctx, run.IssueID, time.Time{})
+	if err != nil {
+		return "", "", err
+	}
+	tree, base := map[int]string{}, ""
+	for _, n := range []int{b.From, b.To} {
+		if n == 0 {
+			continue
+		}
+		if n > len(runs) {
+			return "", "", exit.Usage("diff: %s has no attempt %d: %d are recorded", run.Identifier, n, len(runs))
+		}
+		end, err := eventlog.WorkEnd(p.StateDir, runs[n-1].ID)
+		if err == nil && end == nil {
+			err = reconcile.NewError(host.CodeEndNotKept, fmt.Sprintf("what attempt %d of %s has left was not recorded: it has not ended, "+
+				"its worker was lost, or it had no git repository", n, run.Identifier), "symphony show "+run.Identifier+" --attempts lists what is known")
+		}
+		if err != nil {
+			return "", "", err
+		}
+		tree[n], base = end.Tree, end.Base
+	}
+	if b.From*b.To == 0 {
+		tree[0] = base
+	}
+	return tree[b.From], tree[b.To], nil
+}
