@@ -24,6 +24,7 @@ var ResultOutcomes = []string{ResultHandedOver, ResultMerged, ResultHeld, Result
 // Search finds recorded runs and results. The values of a list are alternatives; an empty list matches all.
 type Search struct {
 	Texts  []string // parts of the identifier, the title, the last words or the error
+	Words  []string // parts as well, of which all have to be found
 	Labels []string // without regard to case
 }
 
@@ -41,6 +42,9 @@ func (s Search) condition(found, labels string) (sql string, args []any) {
 		}
 	}
 	add(found, s.Texts)
+	for _, word := range s.Words {
+		add(found, []string{word})
+	}
 	quoted := make([]string, len(s.Labels))
 	for i, label := range s.Labels {
 		text, _ := jsonOf(label).Value() // a string is valid JSON

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +100,10 @@ func TestFindResults(t *testing.T) {
 	for text, want := range map[string]int{"i can't": 1, "abc-": 6, "succeeded": 6, "nothing": 0} {
 		runs := test.Must(db.Runs.Ended(ctx, nil, Search{Texts: []string{text}}, 9))
 		test.Equal(t, "ended runs with "+text, len(runs), want)
+	}
+	for words, want := range map[string]int{"i can't abc-": 1, "abc- succeeded": 6, "succeeded nothing": 0} {
+		runs := test.Must(db.Runs.Ended(ctx, nil, Search{Words: strings.Fields(words)}, 9))
+		test.Equal(t, "ended runs with all of "+words, len(runs), want)
 	}
 	runs := test.Must(db.Runs.Ended(ctx, []string{held.IssueID, open.IssueID}, Search{Labels: []string{"bug"}}, 9))
 	test.Equal(t, "ended runs of two issues with a label", len(runs), 1)

@@ -165,7 +165,9 @@ func (v *Overview) addEnded(ctx context.Context, f Facts, o Options) error {
 	if !o.All {
 		return nil
 	}
-	runs, err := f.DB.Runs.Ended(ctx, f.Only, o.Search, cmp.Or(o.Ended, project.PastRuns))
+	search := o.Search
+	search.Words = text.Filter(search.Words, func(word string) bool { return !(Row{Project: v.Project.Name, Status: StatusEnded}).Has(word) })
+	runs, err := f.DB.Runs.Ended(ctx, f.Only, search, cmp.Or(o.Ended, project.PastRuns))
 	v.Ended = text.Map(runs, func(r state.EndedRun) RunRow {
 		row := f.RunRow(r.Run)
 		row.found = r.Found

@@ -46,6 +46,12 @@ func (r Row) Label() string {
 	return r.Status.Label()
 }
 
+// Has reports whether all of these words are in the row, or in what is recorded of its run, without regard to case.
+func (r Row) Has(words ...string) bool {
+	all := strings.ToLower(strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Title, r.Text, r.found}, "\n"))
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(all, strings.ToLower(word)) })
+}
+
 // HeldNext reports whether the issue is held when its run has ended.
 func (r Row) HeldNext() bool {
 	running, ok := r.Detail.(RunningRow)

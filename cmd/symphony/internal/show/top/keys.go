@@ -35,7 +35,7 @@ func keys() []key {
 		{"space", "mark", "mark it: a, s, r, h and v are then about all marked issues; escape unmarks them", true},
 		{"h", "hold", "start no further run of it: symphony hold", true},
 		{"v", "deliver", "push its commits: symphony deliver", true},
-		{"/", "filter", "show only the rows with these words; escape ends the filter", false},
+		{"/", "filter", "show only issues and recorded runs with these words; escape ends the filter", false},
 		{"t", "", "sort by status, issue, title, time or tokens", false},
 		{"p", "", "pause or resume the project of the selected issue", false},
 		{"?", "help", "this help", false},

@@ -8,6 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -35,13 +36,16 @@ type model struct {
 	filter   string
 	question question // that mode asking asks
 	note     note     // about the last command
+	log      logMsg   // of the selected row, if there is room for it
 	running  int      // commands without the terminal
 }
 
 // effects are the actions of the model outside it.
 type effects struct {
-	// read reads the state and returns a readMsg.
-	read tea.Cmd
+	// read reads the state, with the recorded runs that contain a filter's words, and returns a readMsg.
+	read func(filter string) tea.Cmd
+	// log reads the end of the log of the selected row and returns a logMsg.
+	log func(row) tea.Cmd
 	// run carries out a command in the background and returns an endedMsg with what was done.
 	run func(command) tea.Cmd
 	// show gives the terminal to a command until it ends.
@@ -101,7 +105,12 @@ type (
 		err       error
 	}
 	refreshMsg struct{}
-	endedMsg   struct {
+	logMsg     struct {
+		key   string // of the row
+		lines []eventlog.Line
+		err   error
+	}
+	endedMsg struct {
 		command    command
 		lines      []string
 		err        error
@@ -113,7 +122,7 @@ type (
 const step = time.Second
 
 // Init implements tea.Model.
-func (m model) Init() tea.Cmd { return m.effects.read }
+func (m model) Init() tea.Cmd { return m.effects.read("") }
 
 // Update implements tea.Model.
 func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -134,11 +143,23 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		cmd = tea.Tick(step, func(time.Time) tea.Msg { return refreshMsg{} })
 	case refreshMsg:
-		cmd = m.effects.read
+		cmd = m.effects.read(m.filter)
 	case endedMsg:
 		m = m.ended(msg)
+	case logMsg:
+		if msg.key == m.log.key {
+			m.log = msg
+		}
 	}
-	return m.scroll(), cmd
+	m = m.scroll()
+	_, isNew := msg.(readMsg)
+	if r, ok := m.selected(); ok && m.logWidth() > 0 && (isNew || r.key() != m.log.key) {
+		if r.key() != m.log.key {
+			m.log = logMsg{key: r.key()}
+		}
+		cmd = tea.Batch(cmd, m.effects.log(r))
+	}
+	return m, cmd
 }
 
 // ended notes what a command said.
@@ -168,13 +189,11 @@ func (m model) arrange() model {
 		v := &m.overviews[i]
 		seen := map[string]bool{}
 		for _, r := range v.Rows {
-			if r.Status == view.StatusEnded && seen[r.IssueID] {
+			if r.Status == view.StatusEnded && seen[r.IssueID] || !r.Has(strings.Fields(m.filter)...) {
 				continue
 			}
 			seen[r.IssueID] = true
-			if matches(r, m.filter) {
-				m.rows = append(m.rows, row{r, v})
-			}
+			m.rows = append(m.rows, row{r, v})
 		}
 	}
 	slices.SortStableFunc(m.rows, func(a, b row) int { return view.CompareRows(cmp.Or(m.order, view.SortKeys[0]), a.Row, b.Row) })
@@ -185,17 +204,6 @@ func (m model) arrange() model {
 		m.at = same
 	}
 	return m
-}
-
-// matches reports whether a row contains every word of a filter, in any letter case.
-func matches(r view.Row, filter string) bool {
-	text := strings.ToLower(strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Title, r.Text}, " "))
-	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
-		if !strings.Contains(text, word) {
-			return false
-		}
-	}
-	return true
 }
 
 func (m model) filtered(filter string) model {

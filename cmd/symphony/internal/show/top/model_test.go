@@ -12,6 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"pgregory.net/rapid"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -20,14 +21,18 @@ import (
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// started are the commands that a model has started.
-type started struct{ run, shown []string }
+// started is what a model has started: commands, reads of logs, and the last filter that it has searched for.
+type started struct {
+	run, shown, logs []string
+	searched         string
+}
 
 func newModel(env ...string) (model, *started) {
 	s := &started{}
 	w := &term.Env{Env: environ.Env{Environ: env, Home: "/home/u", Dir: "/home/u", Now: func() time.Time { return now }}}
 	m := model{env: w, effects: effects{
-		read: func() tea.Msg { return nil },
+		read: func(filter string) tea.Cmd { s.searched = filter; return nil },
+		log:  func(r row) tea.Cmd { s.logs = append(s.logs, r.Identifier); return nil },
 		run:  func(c command) tea.Cmd { s.run = append(s.run, c.String()); return nil },
 		show: func(c command) tea.Cmd { s.shown = append(s.shown, c.String()); return nil },
 	}}
@@ -104,6 +109,39 @@ func TestRows(t *testing.T) {
 	m = send(m, readMsg{nil, errors.New("no such disk")})
 	test.Equal(t, "the rows", order(m), "API-1 > API-7")
 	test.Contains(t, "the screen", strings.Join(strings.Fields(m.View().Content), " "), "ERROR this is the state of ", "no such disk")
+}
+
+// A filter is searched for in what is recorded, with the next read. It finds an ended run even if a row of the same issue lacks the words.
+func TestSearch(t *testing.T) {
+	m, s := newModel()
+	older := issue("ended", "API-1")
+	older.Text = "failed: the lamps do not fit"
+	m = press(read(m, overview("api", issue("running", "API-1"), older)), "/", "F", "I", "T", "space", "l", "a", "m", "p")
+	m = send(m, refreshMsg{})
+	test.Equal(t, "searched", s.searched, "FIT lamp")
+	test.Equal(t, "the rows", order(m), "> API-1")
+	test.Equal(t, "status", m.rows[0].Status, view.StatusEnded)
+}
+
+// A wide window has the log of the selected issue beside the list, which is read again with the state and at once for another issue.
+func TestLogBesideTheList(t *testing.T) {
+	m, s := newModel()
+	m = read(m, overview("shop", issue("running", "WEB-1"), issue("running", "WEB-2")))
+	test.Equal(t, "logs in a narrow window", len(s.logs), 0)
+	m = send(m, tea.WindowSizeMsg{Width: besideLog, Height: 24})
+	m = send(read(press(m, "down", "up", "down"), m.overviews...), logMsg{key: m.rows[0].key(), lines: []eventlog.Line{{Text: "late"}}})
+	test.Equal(t, "logs", s.logs, []string{"WEB-1", "WEB-2", "WEB-1", "WEB-2", "WEB-2"})
+	var lines []eventlog.Line
+	for i := range 50 {
+		lines = append(lines, eventlog.Line{At: now, Kind: eventlog.Words, Text: fmt.Sprintf("line %d", i)})
+	}
+	screen := strings.Split(send(m, logMsg{key: m.rows[1].key(), lines: lines}).View().Content, "\n")
+	test.Equal(t, "lines", len(screen), 24)
+	test.Contains(t, "its head", screen[1], "ISSUE ", " LOG OF WEB-2")
+	test.Contains(t, "beside a row", screen[3], "> WEB-2 ", " line ")
+	test.Contains(t, "the end", strings.Join(screen, "\n"), "line 49")
+	test.Lacks(t, "the log", strings.Join(screen, "\n"), "late", "line 0 ")
+	test.Lacks(t, "the help", press(m, "?").View().Content, "LOG OF")
 }
 
 // An account may have no project.
@@ -310,6 +348,7 @@ func TestFits(t *testing.T) {
 			rows = append(rows, r)
 		}
 		m = send(m, readMsg{[]view.Overview{overview("a", rows...), overview("b", rows...)}, nil})
+		m = send(m, logMsg{key: m.log.key, lines: []eventlog.Line{{At: now, Kind: eventlog.Words, Text: texts.Draw(t, "log")}}})
 		keys := rapid.SampledFrom([]string{"down", "end", "/", "a", "enter", "esc", "?", "s", "y", "space", "h"})
 		m = press(m, rapid.SliceOfN(keys, 0, 6).Draw(t, "keys")...)
 		text := m.View().Content

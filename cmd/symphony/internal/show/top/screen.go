@@ -24,7 +24,7 @@ func (m model) View() tea.View {
 	}
 	w := m.screen()
 	head, foot := m.head(w), m.foot(w)
-	lines := slices.Concat(head, m.body(w))
+	lines := slices.Concat(head, m.withLog(w, m.body(w)))
 	for len(lines) < m.height-len(foot) {
 		lines = append(lines, "")
 	}
@@ -117,6 +117,9 @@ func (m model) body(w *term.Env) []string {
 		}
 		return nil
 	}
+	narrow := *w
+	narrow.Width -= m.logWidth()
+	w = &narrow
 	plain := *w
 	plain.Colour, plain.Links = false, false
 	rows := text.Map(m.rows, func(r row) view.Row { return r.Row })
@@ -133,7 +136,7 @@ func (m model) body(w *term.Env) []string {
 			if rest, fits := strings.CutPrefix(line, "> "); fits && m.marks[m.rows[i].key()] {
 				line = ">*" + rest
 			}
-			if blanks := m.width - term.Cells(line); w.Colour && blanks > 0 {
+			if blanks := w.Width - term.Cells(line); w.Colour && blanks > 0 {
 				line += strings.Repeat(" ", blanks)
 			}
 			line = w.Paint("7", line)
@@ -141,6 +144,40 @@ func (m model) body(w *term.Env) []string {
 		shown = append(shown, line)
 	}
 	return shown
+}
+
+// besideLog is how many cells wide a window is that has room for the log of the selected issue beside the list.
+const besideLog = 140
+
+// logWidth is how many cells the log takes; 0 for no log.
+func (m model) logWidth() int {
+	if m.width < besideLog || m.mode == helping {
+		return 0
+	}
+	return m.width * 2 / 5
+}
+
+// withLog puts the end of the log of the selected issue beside the list.
+func (m model) withLog(w *term.Env, list []string) []string {
+	r, ok := m.selected()
+	if !ok || m.logWidth() == 0 {
+		return list
+	}
+	log := []string{w.Dim("LOG OF " + text.Visible(r.Identifier))}
+	if m.log.err != nil {
+		log = append(log, text.Visible(m.log.err.Error()))
+	}
+	const gap = "  "
+	for _, l := range m.log.lines[max(len(m.log.lines)-m.space(), 0):] {
+		log = append(log, render.LogLine(w, l, m.logWidth()-len(gap)))
+	}
+	for len(list) < len(log) {
+		list = append(list, "")
+	}
+	for i, line := range log {
+		list[i] += strings.Repeat(" ", max(m.width-m.logWidth()-term.Cells(list[i]), 0)) + gap + line
+	}
+	return list
 }
 
 func (m model) help(w *term.Env) []string {

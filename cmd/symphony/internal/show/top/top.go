@@ -21,6 +21,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -43,7 +44,7 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, program Program) 
 			"symphony ps prints the same once, symphony ps --watch every second")
 	}
 	r := runner{ctx: ctx, env: w, program: program, interrupts: make(chan os.Signal, 1)}
-	m := model{env: w, effects: effects{read: r.read(p), run: r.background, show: r.foreground}}
+	m := model{env: w, effects: effects{read: r.read(p), log: r.log, run: r.background, show: r.foreground}}
 	// Ctrl-C is a key while the screen is shown. Otherwise it is a signal for the command that has the terminal, and may come only when
 	// that command has ended.
 	signal.Notify(r.interrupts, syscall.SIGINT)
@@ -66,15 +67,45 @@ type runner struct {
 	wait       sync.WaitGroup // for what runs in the background
 }
 
-func (r *runner) read(p *project.Project) tea.Cmd {
-	return func() tea.Msg {
+// searchedRuns is how many recorded runs a filter finds at most.
+const searchedRuns = 200
+
+func (r *runner) read(p *project.Project) func(filter string) tea.Cmd {
+	return func(filter string) tea.Cmd {
 		o := view.Options{All: true}
-		if p != nil {
-			v, err := view.Read(r.ctx, project.New(r.env.Environment(), p.Path, p.StateDir), o) // the workflow may have changed
-			return readMsg{[]view.Overview{v}, err}
+		if o.Search.Words = strings.Fields(filter); filter != "" {
+			o.Ended = searchedRuns
 		}
-		all, err := view.ReadAll(r.ctx, r.env.Environment(), o)
-		return readMsg{all, err}
+		return func() tea.Msg {
+			if p != nil {
+				v, err := view.Read(r.ctx, project.New(r.env.Environment(), p.Path, p.StateDir), o) // the workflow may have changed
+				return readMsg{[]view.Overview{v}, err}
+			}
+			all, err := view.ReadAll(r.ctx, r.env.Environment(), o)
+			return readMsg{all, err}
+		}
+	}
+}
+
+// logLines is how many lines of a log are read: more than screens have.
+const logLines = 200
+
+// log reads the log of the newest run of a row's issue.
+func (r *runner) log(selected row) tea.Cmd {
+	return func() tea.Msg {
+		of := selected.overview.Project
+		p := project.New(r.env.Environment().Silent(), of.WorkflowPath, of.StateDir)
+		db, err := project.OpenForReading(r.ctx, p)
+		if err != nil {
+			return logMsg{key: selected.key(), err: err}
+		}
+		defer db.Close()
+		run, found, err := db.Runs.Last(r.ctx, selected.IssueID)
+		var tail eventlog.Tail
+		if err == nil && found {
+			tail, err = eventlog.ReadTail(p.StateDir, run, logLines, r.env.Now(), run.Outcome != "" || project.WorkerDead(p, run))
+		}
+		return logMsg{selected.key(), tail.Lines, err}
 	}
 }
 
