@@ -52,7 +52,10 @@ func setupScreens(env *testscript.Env) error {
 	home := newScreenHome()
 	set := env.Values[stageKey{}].(*stage)
 	set.dirs = append(set.dirs, home)
-	env.Defer(func() { test.OK(mainT{}, os.RemoveAll(home)) })
+	env.Defer(func() {
+		sweep(env.T(), env.Getenv(markName), set.dirs) // a pass that a worker has started at its end may be writing there
+		test.OK(mainT{}, os.RemoveAll(home))
+	})
 	fake, program := test.Must(inPath(env.Getenv("PATH"), "fake-codex")), test.Must(inPath(env.Getenv("PATH"), "symphony"))
 	bin := filepath.Join(home, "bin")
 	for path, text := range map[string]string{
