@@ -152,6 +152,7 @@ func TestRead(t *testing.T) {
 		{agent.Event{Name: agent.EventMalformed, Message: "x"}, "note: codex sent what symphony does not understand: x"},
 		{agent.Event{Name: "lock_ended", Message: "ended process 17"}, "note: ended process 17"},
 		{agent.Event{Name: agent.EventGitUndone, Message: "core.fsmonitor"}, "note: git configuration undone: core.fsmonitor"},
+		{agent.Event{Name: agent.EventWorkEnd, Message: "changed 1 file (+1 -0), 1 commit"}, "-note: the run has changed 1 file (+1 -0), 1 commit"},
 	} {
 		data := test.Must(json.Marshal(c.e))
 		l, ok := (&Reader{Workspace: "/w"}).Read(data)
