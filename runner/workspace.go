@@ -195,7 +195,8 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 	facts, endErr := w.Machine.Facts(ctx, host.FactsRequest{Path: w.space.Path, KeepEnd: true})
 	w.warn("end of the work not kept, it can't be compared with that of other attempts", endErr)
 	if end := facts.End; end != nil {
-		message := fmt.Sprintf("changed %s (+%d -%d), %s", text.Plural(end.Files, "file"), end.Added, end.Removed, text.Plural(end.Commits, "commit"))
+		files, commits := text.Plural(end.Files, "file"), text.Plural(end.Commits, "commit")
+		message := fmt.Sprintf("changed %s (+%d -%d), %s", files, end.Added, end.Removed, commits)
 		w.note(agent.EventWorkEnd, message, end)
 	}
 	return err

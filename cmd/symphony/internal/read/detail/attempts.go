@@ -91,7 +91,8 @@ func (b Between) trees(ctx context.Context, p *project.Project, db *state.DB, ru
 		end, err := eventlog.WorkEnd(p.StateDir, runs[n-1].ID)
 		if err == nil && end == nil {
 			err = reconcile.NewError(host.CodeEndNotKept, fmt.Sprintf("what attempt %d of %s has left was not recorded: it has not ended, "+
-				"its worker was lost, or it had no git repository", n, run.Identifier), "symphony show "+run.Identifier+" --attempts lists what is known")
+				"its worker was lost, or it had no git repository", n, run.Identifier),
+				"symphony show "+run.Identifier+" --attempts lists what is known")
 		}
 		if err != nil {
 			return "", "", err
