@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 func showCommand(w *term.Env) *cli.Command {
@@ -59,24 +61,18 @@ func diffCommand(w *term.Env) *cli.Command {
 			&cli.BoolFlag{Name: "no-pager", Usage: "print the diff without a pager"},
 		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			var between *detail.Between
-			if c.IsSet("attempt") {
-				b, err := detail.ParseBetween(c.String("attempt"))
-				if err != nil {
-					return err
-				}
-				between = &b
-			}
 			p, _ = agents.ProjectOf(c.Context, p, args[0])
+			attempts := c.String("attempt")
 			if w.JSON {
-				d, err := detail.ReadDiff(c.Context, p, args[0], between)
+				var diff strings.Builder
+				run, err := detail.WriteDiff(c.Context, p, args[0], attempts, &diff)
 				if err == nil {
-					w.PrintJSON(d)
+					w.PrintJSON(detail.Diff{Identifier: run.Identifier, Attempts: text.OrNull(attempts), Diff: diff.String()})
 				}
 				return err
 			}
 			return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
-				return render.Diff(c.Context, w, p, args[0], between, c.Bool("raw"))
+				return render.Diff(c.Context, w, p, args[0], attempts, c.Bool("raw"))
 			})
 		}),
 	}

@@ -1,6 +1,7 @@
 package detail
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -58,49 +59,29 @@ func ReadAttempts(ctx context.Context, p *project.Project, ref string) (a Attemp
 	return a, err
 }
 
-// Between names two attempts by their numbers. 0 is where the work began.
-type Between struct{ From, To int }
-
-// ParseBetween reads "1..2".
-func ParseBetween(s string) (b Between, err error) {
-	from, to, _ := strings.Cut(s, "..")
-	b.From, err = strconv.Atoi(from)
-	if err == nil {
-		b.To, err = strconv.Atoi(to)
-	}
-	if err != nil || b.From < 0 || b.To < 0 || b.From == b.To {
-		return b, exit.Usage("diff: --attempt needs two attempts such as 1..2, or 0..2 from where the work began, not %q", s)
-	}
-	return b, nil
-}
-
-// trees returns what the attempts have left.
-func (b Between) trees(ctx context.Context, p *project.Project, db *state.DB, run reconcile.Run) (from, to string, err error) {
+// between returns the trees that two attempts have left, such as "1..2". 0 is where the work began.
+func between(ctx context.Context, p *project.Project, db *state.DB, run reconcile.Run, attempts string) (trees [2]string, err error) {
 	runs, err := db.Runs.Since(ctx, run.IssueID, time.Time{})
-	if err != nil {
-		return "", "", err
-	}
-	tree, base := map[int]string{}, ""
-	for _, n := range []int{b.From, b.To} {
-		if n == 0 {
+	base := ""
+	for i, word := range strings.SplitN(attempts, "..", 2) {
+		n, wrong := strconv.Atoi(word)
+		switch {
+		case err != nil:
+			return trees, err
+		case wrong != nil || n < 0 || word == attempts || attempts == "0..0":
+			return trees, exit.Usage("diff: --attempt needs two attempts such as 1..2, or 0..2 from where the work began, not %q", attempts)
+		case n > len(runs):
+			return trees, exit.Usage("diff: %s has no attempt %d: %d are recorded", run.Identifier, n, len(runs))
+		case n == 0:
 			continue
 		}
-		if n > len(runs) {
-			return "", "", exit.Usage("diff: %s has no attempt %d: %d are recorded", run.Identifier, n, len(runs))
+		end, readErr := eventlog.WorkEnd(p.StateDir, runs[n-1].ID)
+		if end == nil {
+			return trees, cmp.Or(readErr, error(reconcile.NewError(host.CodeEndNotKept, fmt.Sprintf("what attempt %d of %s has left was not recorded: "+
+				"it has not ended, its worker was lost, or it had no git repository", n, run.Identifier),
+				"symphony show "+run.Identifier+" --attempts lists what is known")))
 		}
-		end, err := eventlog.WorkEnd(p.StateDir, runs[n-1].ID)
-		if err == nil && end == nil {
-			err = reconcile.NewError(host.CodeEndNotKept, fmt.Sprintf("what attempt %d of %s has left was not recorded: it has not ended, "+
-				"its worker was lost, or it had no git repository", n, run.Identifier),
-				"symphony show "+run.Identifier+" --attempts lists what is known")
-		}
-		if err != nil {
-			return "", "", err
-		}
-		tree[n], base = end.Tree, end.Base
+		trees[i], base = end.Tree, end.Base
 	}
-	if b.From*b.To == 0 {
-		tree[0] = base
-	}
-	return tree[b.From], tree[b.To], nil
+	return [2]string{cmp.Or(trees[0], base), cmp.Or(trees[1], base)}, err
 }

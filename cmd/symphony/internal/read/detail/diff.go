@@ -3,7 +3,6 @@ package detail
 import (
 	"context"
 	"io"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -11,9 +10,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// WriteDiff writes what has changed in the workspace of an issue since its base commit, or between the ends of two attempts, as git diff
+// WriteDiff writes what has changed in the workspace of an issue since its base commit, or between attempts such as "1..2", as git diff
 // does, and returns the run whose workspace it is. Nothing that the repository names is run.
-func WriteDiff(ctx context.Context, p *project.Project, ref string, between *Between, w io.Writer) (run reconcile.Run, err error) {
+func WriteDiff(ctx context.Context, p *project.Project, ref string, attempts string, w io.Writer) (run reconcile.Run, err error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return run, err
@@ -27,8 +26,9 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, between *Bet
 		return run, project.RefuseElsewhere(ctx, db, run.IssueID, "diff")
 	}
 	q := host.WorkspaceRequest{Path: run.WorkspacePath}
-	if between != nil {
-		if q.From, q.To, err = between.trees(ctx, p, db, run); err != nil {
+	if attempts != "" {
+		trees, err := between(ctx, p, db, run, attempts)
+		if q.From, q.To = trees[0], trees[1]; err != nil {
 			return run, err
 		}
 	}
@@ -44,22 +44,11 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, between *Bet
 	return run, err
 }
 
-// Diff is what WriteDiff writes. From and To are the numbers of two attempts, and null for all that has changed.
+// Diff is what WriteDiff writes.
 type Diff struct {
-	Identifier string `json:"issue_identifier"`
-	From       *int   `json:"from_attempt"`
-	To         *int   `json:"to_attempt"`
-	Diff       string `json:"diff"`
-}
-
-// ReadDiff reads what WriteDiff writes.
-func ReadDiff(ctx context.Context, p *project.Project, ref string, between *Between) (d Diff, err error) {
-	var out strings.Builder
-	run, err := WriteDiff(ctx, p, ref, between, &out)
-	if d = (Diff{Identifier: run.Identifier, Diff: out.String()}); between != nil {
-		d.From, d.To = &between.From, &between.To
-	}
-	return d, err
+	Identifier string  `json:"issue_identifier"`
+	Attempts   *string `json:"attempts"` // those that are compared, such as 1..2; null for all that has changed
+	Diff       string  `json:"diff"`
 }
 
 // lastRun is the last run of an issue, or of an agent without one, which has a workspace.

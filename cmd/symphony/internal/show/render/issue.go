@@ -457,46 +457,26 @@ func printRuns(w *term.Env, v detail.Issue) {
 	}
 }
 
-// Attempts prints the runs of the agent on an issue side by side, with --json as JSON. On a terminal the error of each is below it.
+// Attempts prints the runs of the agent on an issue side by side, with --json as JSON.
 func Attempts(w *term.Env, a detail.AttemptList) {
 	if w.JSON {
 		w.PrintJSON(a)
 		return
 	}
 	t := term.Table{
-		Head:  []string{"#", "OUTCOME", "FILES", "+", "-", "COMMITS", "TOKENS", "COST", "TOOK", "STARTED", "TURNS", "RUN"},
-		State: 1, Figures: []int{0, 2, 3, 4, 5, 6, 7, 10}, Shrink: []term.Shrink{{Column: 11}, {Column: 10}, {Column: 9}},
+		Head:  []string{"#", "OUTCOME", "FILES", "+", "-", "COMMITS", "TOKENS", "COST", "TOOK", "STARTED", "TURNS", "RUN", "ERROR"},
+		State: 1, Figures: []int{0, 2, 3, 4, 5, 6, 7, 10}, Optional: []int{12}, Wrap: true,
+		Shrink: []term.Shrink{{Column: 12, Cells: 24}, {Column: 11}, {Column: 10}, {Column: 9}},
 	}
 	for _, r := range a.Attempts {
-		end, outcome, changes := a.GeneratedAt, outcomeOf(r.RunRow), make([]string, 4)
-		if r.EndedAt != nil {
-			end = *r.EndedAt
-		} else if w.Width > 0 {
-			outcome = string(reconcile.StatusRunning)
-		}
+		end, changes := cmp.Or(text.OrEmpty(r.EndedAt), a.GeneratedAt), make([]string, 4)
 		if c := r.Changes; c != nil {
 			changes = text.Map([]int{c.Files, c.Added, c.Removed, c.Commits}, func(n int) string { return fmt.Sprint(n) })
 		}
-		cells := slices.Concat([]string{fmt.Sprint(r.Number), outcome}, changes, []string{
+		t.AddIn(outcomeColour(r.RunRow), slices.Concat([]string{fmt.Sprint(r.Number), outcomeOf(r.RunRow)}, changes, []string{
 			countText(w, r.Tokens.Total), costText(r.Cost), term.LastedText(w, end.Sub(r.StartedAt)),
-			term.AgoText(w, a.GeneratedAt, r.StartedAt), fmt.Sprint(r.Turns), r.RunID,
-		})
-		if w.Width == 0 {
-			cells = append(cells, errorsOfRun(r.RunRow))
-		}
-		t.AddIn(outcomeColour(r.RunRow), cells...)
+			term.AgoText(w, a.GeneratedAt, r.StartedAt), fmt.Sprint(r.Turns), r.RunID, errorsOfRun(r.RunRow),
+		})...)
 	}
-	if w.Width == 0 {
-		w.PrintTable("ATTEMPT", t)
-		return
-	}
-	for n, line := range t.Lines(w, "") {
-		fmt.Fprintln(w.Stdout, line)
-		if n > 0 && errorsOfRun(a.Attempts[n-1].RunRow) != "" {
-			fmt.Fprintln(w.Stdout, term.Hang("    ", text.Visible(errorsOfRun(a.Attempts[n-1].RunRow)), w.Width))
-		}
-	}
-	if n := len(a.Attempts); n > 1 {
-		fmt.Fprintln(w.Stdout, w.Dim(fmt.Sprintf("what differs: symphony diff %s --attempt %d..%d", text.Visible(a.Identifier), n-1, n)))
-	}
+	w.PrintTable("ATTEMPTS", t)
 }

@@ -205,9 +205,9 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 }
 
 // Diff prints what has changed in the workspace of an issue, or between two attempts; with raw as git writes it.
-func Diff(ctx context.Context, w *term.Env, p *project.Project, ref string, between *detail.Between, raw bool) error {
+func Diff(ctx context.Context, w *term.Env, p *project.Project, ref, attempts string, raw bool) error {
 	lines := &diffPrinter{w: w, raw: raw}
-	_, err := detail.WriteDiff(ctx, p, ref, between, lines)
+	_, err := detail.WriteDiff(ctx, p, ref, attempts, lines)
 	if len(lines.rest) > 0 {
 		err = errors.Join(err, lines.line(string(lines.rest)))
 	}

@@ -108,7 +108,6 @@ type (
 	logMsg     struct {
 		key   string // of the row
 		lines []eventlog.Line
-		err   error
 	}
 	endedMsg struct {
 		command    command

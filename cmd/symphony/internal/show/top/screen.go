@@ -164,16 +164,11 @@ func (m model) withLog(w *term.Env, list []string) []string {
 		return list
 	}
 	log := []string{w.Dim("LOG OF " + text.Visible(r.Identifier))}
-	if m.log.err != nil {
-		log = append(log, text.Visible(m.log.err.Error()))
-	}
 	const gap = "  "
 	for _, l := range m.log.lines[max(len(m.log.lines)-m.space(), 0):] {
 		log = append(log, render.LogLine(w, l, m.logWidth()-len(gap)))
 	}
-	for len(list) < len(log) {
-		list = append(list, "")
-	}
+	list = append(list, make([]string, max(len(log)-len(list), 0))...)
 	for i, line := range log {
 		list[i] += strings.Repeat(" ", max(m.width-m.logWidth()-term.Cells(list[i]), 0)) + gap + line
 	}

@@ -95,17 +95,13 @@ func (r *runner) log(selected row) tea.Cmd {
 	return func() tea.Msg {
 		of := selected.overview.Project
 		p := project.New(r.env.Environment().Silent(), of.WorkflowPath, of.StateDir)
-		db, err := project.OpenForReading(r.ctx, p)
-		if err != nil {
-			return logMsg{key: selected.key(), err: err}
-		}
-		defer db.Close()
-		run, found, err := db.Runs.Last(r.ctx, selected.IssueID)
 		var tail eventlog.Tail
-		if err == nil && found {
-			tail, err = eventlog.ReadTail(p.StateDir, run, logLines, r.env.Now(), run.Outcome != "" || project.WorkerDead(p, run))
+		if db, err := project.OpenForReading(r.ctx, p); err == nil { // the state tells of errors
+			defer db.Close()
+			run, _, _ := db.Runs.Last(r.ctx, selected.IssueID)
+			tail, _ = eventlog.ReadTail(p.StateDir, run, logLines, r.env.Now(), run.Outcome != "" || project.WorkerDead(p, run))
 		}
-		return logMsg{selected.key(), tail.Lines, err}
+		return logMsg{selected.key(), tail.Lines}
 	}
 }
 

@@ -147,7 +147,7 @@ func (s *Server) readDiff(r *http.Request) (diff diffJSON, files []string, err e
 		return diff, nil, err
 	}
 	var text limitedText
-	run, err := detail.WriteDiff(ctx, p, r.PathValue("identifier"), nil, &text)
+	run, err := detail.WriteDiff(ctx, p, r.PathValue("identifier"), "", &text)
 	files = []string{eventlog.Path(p.StateDir, run.ID)}
 	switch {
 	case err != nil && text.full: // git has ended because the text took no more
