@@ -17,14 +17,15 @@ import (
 )
 
 type (
-	spawnAgentIn struct {
-		ID     string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with the same id returns the same agent"`
-		Cwd    string `json:"cwd,omitempty" jsonschema:"the absolute path of the directory it works in; default: that of the server"`
+	// Place is the id of a new agent, and where it works.
+	Place struct {
+		ID     string `json:"id,omitempty" jsonschema:"of your choice; a second call with it returns the same agent"`
+		Cwd    string `json:"cwd,omitempty" jsonschema:"absolute, where it works; default: the server's directory"`
 		Shared bool   `json:"shared,omitempty" jsonschema:"other agents may work in the same directory"`
 		// The last two are for a worktree.
-		Worktree bool   `json:"worktree,omitempty" jsonschema:"it works and commits in a clone of the git repository around cwd"`
-		Branch   string `json:"branch,omitempty" jsonschema:"the branch of its commits; default: symphony/ and the id of the agent"`
-		Base     string `json:"base,omitempty" jsonschema:"the branch of the repository where it begins; default: the one that is checked out"`
+		Worktree bool   `json:"worktree,omitempty" jsonschema:"it works and commits in a clone of the repository around cwd"`
+		Branch   string `json:"branch,omitempty" jsonschema:"of its commits; default: symphony/ and its id"`
+		Base     string `json:"base,omitempty" jsonschema:"the branch where it begins; default: the one that is checked out"`
 	}
 	spawnAgentOut struct {
 		AgentID string `json:"agentId"`
@@ -97,24 +98,15 @@ func autoApprove(value string) (bool, error) {
 
 // addAgentTools registers the tools that start, list and end agents.
 func addAgentTools(t *tools, s starter) {
-	addTool(t, "spawn_agent", hints(false, false, true), func(ctx context.Context, in spawnAgentIn) (spawnAgentOut, error) {
-		settings := agents.Settings{
-			ID: cmp.Or(in.ID, "agent-"+newID()), Cwd: cmp.Or(in.Cwd, s.env.Dir), Shared: in.Shared, IdleTimeout: s.options.IdleTimeout,
-		}
-		if in.Worktree {
-			settings.Worktree = &agents.Worktree{Branch: in.Branch, Base: in.Base}
-		} else if in.Branch != "" || in.Base != "" {
-			return spawnAgentOut{}, reconcile.NewError(agents.CodeInvalid, "branch and base are for a worktree", "set worktree: true")
-		}
-		agent, err := s.start(ctx, settings)
+	addTool(t, "spawn_agent", hints(false, true), func(ctx context.Context, in Place) (spawnAgentOut, error) {
+		agent, err := s.startIn(ctx, in)
 		out := spawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}
 		if tree := agent.Settings.Worktree; tree != nil {
 			out.Branch, out.Base = tree.Branch, tree.Base
 		}
 		return out, err
-	}, "Start a coding agent in a directory and return immediately. Use it before new_conversation; the agent continues when this host "+
-		"ends. With worktree it works in a clone of its own and commits there. Do not use it without worktree in a directory where another "+
-		"agent works, unless shared is set.")
+	}, "Start a coding agent in a directory and return immediately. Use it before new_conversation; the agent outlives this host. "+
+		"Do not use it in a directory where another agent works: set worktree, so that each works in a clone, or shared.")
 	addListTools(t, s)
 }
 
@@ -122,12 +114,25 @@ func addAgentTools(t *tools, s starter) {
 func addListTools(t *tools, s starter) {
 	addTool(t, "list_agents", reads(), func(ctx context.Context, in listAgentsIn) (listAgentsOut, error) {
 		return listAgents(ctx, s.agents, in.All)
-	}, "List the live agents, including those of other hosts, with their conversations. Use it to find agents after a restart. Do not "+
-		"use it to wait for them: wait_agent does.")
-	addTool(t, "kill_agent", hints(false, true, true), func(ctx context.Context, in agentIn) (killAgentOut, error) {
+	}, "List the live agents, those of other hosts, too, with their conversations. Use it after a restart. Do not "+
+		"use it to wait for agents: wait_agent does.")
+	addTool(t, "kill_agent", hints(true, true), func(ctx context.Context, in agentIn) (killAgentOut, error) {
 		return killAgentOut{AgentID: in.AgentID, State: stateEnded}, s.agents.Kill(ctx, in.AgentID)
-	}, "End an agent with all its processes; files stay as they are. Use it when the agent is not needed any more. Do not use it to end "+
-		"a turn alone, which would be lost with the agent: interrupt does.")
+	}, "End an agent with all its processes; files stay. Use it when the agent is not needed any more. Do not use it to end "+
+		"only a turn: interrupt does.")
+}
+
+// startIn starts an agent in a place.
+func (s starter) startIn(ctx context.Context, p Place) (agents.Agent, error) {
+	settings := agents.Settings{
+		ID: cmp.Or(p.ID, "agent-"+newID()), Cwd: cmp.Or(p.Cwd, s.env.Dir), Shared: p.Shared, IdleTimeout: s.options.IdleTimeout,
+	}
+	if p.Worktree {
+		settings.Worktree = &agents.Worktree{Branch: p.Branch, Base: p.Base}
+	} else if p.Branch != "" || p.Base != "" {
+		return agents.Agent{}, reconcile.NewError(agents.CodeInvalid, "branch and base are for a worktree", "set worktree: true")
+	}
+	return s.start(ctx, settings)
 }
 
 // start starts an agent with the options of the server.

@@ -70,7 +70,7 @@ func callID(agentID, chosen string) string { return agentID + "." + cmp.Or(chose
 // Settings are those of a conversation, or of one turn in it.
 type Settings struct {
 	Model          string `json:"model,omitempty"`
-	Cwd            string `json:"cwd,omitempty" jsonschema:"absolute, in the directory of the agent; default: that directory"`
+	Cwd            string `json:"cwd,omitempty" jsonschema:"absolute; default: the agent's directory"`
 	ApprovalPolicy string `json:"approvalPolicy,omitempty" jsonschema:"default: on-request"`
 	Sandbox        string `json:"sandbox,omitempty" jsonschema:"default: workspace-write; danger-full-access if permitted"`
 }

@@ -26,19 +26,19 @@ type (
 	// codexIn are those of the former codex mcp-server.
 	codexIn struct {
 		Prompt                string         `json:"prompt"`
-		Cwd                   string         `json:"cwd,omitempty" jsonschema:"where it works; default: in the directory of the server"`
+		Cwd                   string         `json:"cwd,omitempty" jsonschema:"where it works; default: the server's directory"`
 		Model                 string         `json:"model,omitempty"`
 		Sandbox               string         `json:"sandbox,omitempty" jsonschema:"default: workspace-write"`
 		ApprovalPolicy        string         `json:"approval-policy,omitempty" jsonschema:"default: on-request"`
-		Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml, such as model_verbosity"`
+		Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml"`
 		BaseInstructions      string         `json:"base-instructions,omitempty" jsonschema:"replace codex's own instructions"`
 		DeveloperInstructions string         `json:"developer-instructions,omitempty"`
-		CompactPrompt         string         `json:"compact-prompt,omitempty" jsonschema:"how codex is to summarize a long conversation"`
+		CompactPrompt         string         `json:"compact-prompt,omitempty" jsonschema:"how to summarize a long conversation"`
 	}
 	codexReplyIn struct {
 		ThreadID       string `json:"threadId,omitempty" jsonschema:"of the result of codex"`
-		ConversationID string `json:"conversationId,omitempty" jsonschema:"the same"`
-		Prompt         string `json:"prompt,omitempty" jsonschema:"without it the call waits for the last turn of the thread"`
+		ConversationID string `json:"conversationId,omitempty" jsonschema:"instead of threadId"`
+		Prompt         string `json:"prompt,omitempty" jsonschema:"without it the call waits for the last turn"`
 	}
 	codexOut struct {
 		ThreadID string         `json:"threadId"`
@@ -61,11 +61,11 @@ type codex struct {
 // addTools registers the tools of the former codex mcp-server.
 func (c codex) addTools(t *tools) {
 	addCallTool(t, "codex", works(), handler(c.timeout, c.start),
-		"Let codex carry out a prompt in a new agent, and return its last message. Use it for one task; if it takes longer than a call, it "+
-			"continues, and the state is running. Do not use it for several agents at once: spawn_agent does not block.")
+		"Let codex carry out a prompt in a new agent, and return its last message. Use it for one task; the state running means that it "+
+			"continues. Do not use it for several agents at once: spawn_agent does not block.")
 	addCallTool(t, "codex-reply", works(), handler(c.timeout, c.reply),
-		"Continue a thread of codex with another prompt, or without a prompt wait for its last turn. Use it after codex, even if its agent "+
-			"has ended. Do not use it for a new task: codex starts a thread.")
+		"Continue a thread of codex, or without a prompt wait for its last turn. Use it after codex, even if its agent "+
+			"has ended. Do not use it for a new task: codex does that.")
 }
 
 // handler returns the handler of a tool that shows the last message of a turn. do ends a little before the call times out, so that there is

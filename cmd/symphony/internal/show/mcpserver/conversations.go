@@ -18,10 +18,10 @@ import (
 
 type (
 	conversationParams struct {
-		ID             string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with it returns the same conversation"`
-		ConversationID string `json:"conversationId,omitempty" jsonschema:"continue this conversation, such as one of an agent that has ended"`
+		ID             string `json:"id,omitempty" jsonschema:"of your choice; a second call with it returns the same conversation"`
+		ConversationID string `json:"conversationId,omitempty" jsonschema:"one to continue, such as that of an ended agent"`
 		Settings
-		Config                map[string]any `json:"config,omitempty" jsonschema:"harmless keys of codex's config.toml, such as model_verbosity"`
+		Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml"`
 		BaseInstructions      string         `json:"baseInstructions,omitempty" jsonschema:"replace codex's own instructions"`
 		DeveloperInstructions string         `json:"developerInstructions,omitempty"`
 	}
@@ -32,23 +32,23 @@ type (
 		Resumed        bool   `json:"resumed,omitempty" jsonschema:"it has earlier turns"`
 	}
 	item struct {
-		Type     string `json:"type" jsonschema:"text, image or localImage"`
+		Type     string `json:"type" jsonschema:"what it is"`
 		Text     string `json:"text,omitempty" jsonschema:"of a text"`
-		URL      string `json:"url,omitempty" jsonschema:"of an image: a data or https URL"`
-		ImageURL string `json:"image_url,omitempty" jsonschema:"the same"`
-		Path     string `json:"path,omitempty" jsonschema:"of a localImage: an absolute path"`
+		URL      string `json:"url,omitempty" jsonschema:"of an image: data or https"`
+		ImageURL string `json:"image_url,omitempty" jsonschema:"instead of url"`
+		Path     string `json:"path,omitempty" jsonschema:"of a localImage: absolute"`
 	}
 	// MessageParams are a message to a conversation.
 	MessageParams struct {
 		ConversationID string `json:"conversationId"`
 		Items          []item `json:"items"`
-		ID             string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with it sends nothing"`
+		ID             string `json:"id,omitempty" jsonschema:"of your choice; a second call with it sends nothing"`
 	}
 	// turnParams are a turn, with settings of its own.
 	turnParams struct {
 		MessageParams
 		Settings
-		Effort string `json:"effort,omitempty" jsonschema:"how much the model thinks: a level that it knows, such as low or high"`
+		Effort string `json:"effort,omitempty" jsonschema:"how much it thinks, such as low or high"`
 	}
 	// turnOut is a turn that was accepted.
 	turnOut struct {
@@ -73,23 +73,23 @@ type conversations struct{ caller }
 
 // addTools registers the tools of conversations.
 func (c conversations) addTools(t *tools) {
-	addTool(t, "new_conversation", hints(false, false, false), func(
+	addTool(t, "new_conversation", hints(false, false), func(
 		ctx context.Context, in optionalIn[conversationParams],
 	) (newConversationOut, error) {
 		return c.open(ctx, in.AgentID, in.Params)
-	}, "Open a conversation with an agent. Use it after spawn_agent, or with a conversationId to continue that of an agent that "+
-		"has ended. Do not open another for more work on the same subject: each is a process of its own.")
+	}, "Open a conversation with an agent. Use it after spawn_agent, or with a conversationId to continue one of an ended agent. "+
+		"Do not open another for more work on the same subject: each is a process.")
 	addTool(t, "send_user_message", works(), func(ctx context.Context, in nestedIn[MessageParams]) (turnOut, error) {
 		return c.message(ctx, in.AgentID, in.Params)
 	}, "Send input to a conversation: it is added to the running turn, or begins one. Use it to correct an agent while it works. Do not use "+
-		"it for work that is to wait for the running turn, or needs other settings: send_user_turn does that.")
+		"it for work that has to wait, or needs other settings: send_user_turn does that.")
 	addTool(t, "send_user_turn", works(), func(ctx context.Context, in nestedIn[turnParams]) (turnOut, error) {
 		return c.turn(ctx, in.AgentID, in.Params)
-	}, "Begin a turn in a conversation, after the turns before it, and return immediately. Use it to give work; wait_agent waits for "+
+	}, "Begin a turn in a conversation, after those before it, and return immediately. Use it to give work; wait_agent waits for "+
 		"the end. Do not use it to correct a running turn: send_user_message does.")
-	addTool(t, "interrupt", hints(false, true, true), func(ctx context.Context, in nestedIn[interruptParams]) (interruptOut, error) {
+	addTool(t, "interrupt", hints(true, true), func(ctx context.Context, in nestedIn[interruptParams]) (interruptOut, error) {
 		return c.interrupt(ctx, in.AgentID, in.Params.ConversationID)
-	}, "End the running turn of a conversation, and the waiting ones. Use it if the agent does the wrong thing. Do not use it to end the "+
+	}, "End the running turn of a conversation, and those that wait. Use it if the agent does the wrong thing. Do not use it to end the "+
 		"agent: kill_agent does.")
 }
 

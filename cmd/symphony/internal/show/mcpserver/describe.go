@@ -12,7 +12,7 @@ import (
 // describeTools is the middleware of tools/list. It completes the schemas for models: each tool gets a title, each parameter a description,
 // and a closed word its values. A value has one type, because some models refuse several. Calls are checked against the schemas as they
 // were: their errors explain more.
-func describeTools(next mcp.MethodHandler) mcp.MethodHandler {
+func (o Options) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
 		list, ok := result.(*mcp.ListToolsResult)
@@ -27,7 +27,9 @@ func describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 			if t.InputSchema, err = complete(t.InputSchema); err != nil {
 				return nil, err
 			}
-			t.OutputSchema = nil // those of all tools take more than everything else, and models do not see them
+			if !o.outputSchemas { // those of all tools take more than everything else, and models do not see them
+				t.OutputSchema = nil
+			}
 			described.Tools = append(described.Tools, &t)
 		}
 		return &described, nil
@@ -50,12 +52,12 @@ var values = map[string][]string{
 
 // meanings are descriptions of parameters whose types have none.
 var meanings = map[string]string{
-	"agentId": "the agent, as spawn_agent or list_agents names it", "agentIds": "the agents to wait for",
-	"params":         "may also stand beside agentId",
-	"conversationId": "the conversation, as new_conversation has named it", "items": "the input, in order",
-	"requestId": "the request, such as one.1, as wait_agent names it", "model": "default: that of codex's configuration",
-	"prompt": "what the agent is to do", "developerInstructions": "in addition to codex's own",
-	"developer-instructions": "in addition to codex's own",
+	"agentId": "as spawn_agent returned it", "agentIds": "the agents to wait for",
+	"params":         "or beside agentId",
+	"conversationId": "as new_conversation returned it", "items": "the input, in order",
+	"requestId": "such as one.1, as wait_agent names it", "model": "default: codex's own",
+	"prompt": "what the agent is to do", "developerInstructions": "added to codex's own",
+	"developer-instructions": "added to codex's own",
 }
 
 // complete returns a schema with what describeTools promises.

@@ -25,10 +25,10 @@ const (
 type (
 	readEventsIn struct {
 		AgentID  string `json:"agentId"`
-		Cursor   string `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it the oldest events that are kept"`
-		Detail   string `json:"detail,omitempty" jsonschema:"concise (default): a line each, as symphony logs; full: codex's own messages"`
-		Last     int    `json:"last,omitempty" jsonschema:"only the last so many events"`
-		MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"about how many bytes; default 32768, at most 65536; at least one event"`
+		Cursor   string `json:"cursor,omitempty" jsonschema:"of the last result; without it from the oldest event on"`
+		Detail   string `json:"detail,omitempty" jsonschema:"concise (default): a line each; full: codex's own messages"`
+		Last     int    `json:"last,omitempty" jsonschema:"only the last events, so many"`
+		MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"about; default 32768, at most 65536"`
 	}
 	readEventsOut struct {
 		AgentID string       `json:"agentId"`
@@ -105,7 +105,7 @@ func cutText(s string, limit int, how string) string {
 func addEventTools(t *tools, a *agents.Agents) {
 	addTool(t, "read_events", reads(), func(ctx context.Context, in readEventsIn) (readEventsOut, error) {
 		return readEvents(ctx, a, in)
-	}, "Read what an agent has done, event by event, from a cursor on. Use it to follow a turn or to find out why it failed. Do not use it "+
+	}, "Read what an agent has done, event by event. Use it to follow a turn, or to find out why it failed. Do not use it "+
 		"to wait: wait_agent does, and has the last message.")
 }
 

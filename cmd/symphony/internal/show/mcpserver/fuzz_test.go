@@ -62,7 +62,7 @@ var fuzzSeeds = map[string][]string{
 // FuzzArguments calls every tool with arbitrary arguments. Whatever they are, the result is one of the tool, or an error with a code that
 // docs/errors.md explains, and the log has none of the arguments. The only agent has ended, and none can be started.
 func FuzzArguments(f *testing.F) {
-	host, log := toolHost(f)
+	host, log := toolHost(f, Options{})
 	tools := test.Must(host.ListTools(context.Background(), nil))
 	names := []string{}
 	for _, tool := range tools.Tools {
@@ -96,15 +96,14 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// toolHost is a host of a server with these groups of tools, one agent that has ended, and one conversation.
-func toolHost(f testing.TB, groups ...string) (*mcp.ClientSession, *bytes.Buffer) {
+// toolHost is a host of a server with these options, one agent that has ended, and one conversation.
+func toolHost(f testing.TB, o Options) (*mcp.ClientSession, *bytes.Buffer) {
 	f.Helper()
 	ctx, dir, log := context.Background(), f.TempDir(), &bytes.Buffer{}
 	env := &environ.Env{Dir: dir, Home: dir, Now: time.Now, Environ: []string{"SYMPHONY_RUN_ID=1"}} // an agent starts no agents
-	server, err := New(ctx, env, log, Options{
-		Groups: groups, CallTimeout: time.Second, ApprovalTimeout: time.Second,
-		Project: project.New(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state")),
-	})
+	o.CallTimeout, o.ApprovalTimeout = time.Second, time.Second
+	o.Project = project.New(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state"))
+	server, err := New(ctx, env, log, o)
 	test.OK(f, err)
 	f.Cleanup(func() { test.OK(f, server.starter.agents.Close()) })
 	run := reconcile.Run{

@@ -18,8 +18,8 @@ import (
 
 type (
 	listIssuesIn struct {
-		Issues []string `json:"issues,omitempty" jsonschema:"only these identifiers"`
-		All    bool     `json:"all,omitempty" jsonschema:"also issues that were not started, and runs that have ended"`
+		Issues []string `json:"issues,omitempty" jsonschema:"only these"`
+		All    bool     `json:"all,omitempty" jsonschema:"also what was not started or has ended"`
 	}
 	showIssueIn struct {
 		Issue   string `json:"issue" jsonschema:"an identifier such as ABC-7"`
@@ -46,8 +46,8 @@ type issues struct {
 func addIssueTools(t *tools, i issues) {
 	addTool(t, "list_issues", reads(), func(ctx context.Context, in listIssuesIn) (view.Overview, error) {
 		return i.list(ctx, in)
-	}, "List the issues of the project: what needs a person, what runs, what waits, what is held, and why. "+
-		"Use it for an overview. Do not use it for the reasons of one issue: show_issue has them.")
+	}, "List the issues of the project: what needs a person, runs, waits or is held, and why. "+
+		"Use it for an overview. Do not use it for one issue: show_issue has more.")
 	addTool(t, "show_issue", reads(), func(ctx context.Context, in showIssueIn) (detail.Issue, error) {
 		return detail.Read(ctx, i.reopen(i.env), in.Issue, detail.Options{Offline: in.Offline})
 	}, "Show one issue: why it runs or does not, what happens next, its runs and its workspace. Use it "+
@@ -55,7 +55,7 @@ func addIssueTools(t *tools, i issues) {
 	addTool(t, "run_issue", works(), func(ctx context.Context, in IssueIn) (operateOut, error) {
 		return i.operate(in.Issue, func(p *project.Project) (operate.Result, error) { return operate.StartIssue(ctx, p, in.Issue, "") })
 	}, "Start an agent on an issue now, even if it waits for a slot or a retry, and return immediately. "+
-		"Use it for an issue that is urgent; show_issue shows its progress. Do not use it for a held issue: retry_issue does that.")
+		"Use it if the issue is urgent; show_issue shows its progress. Do not use it for a held issue: retry_issue does that.")
 	command := func(verb reconcile.Verb) func(context.Context, IssueIn) (operateOut, error) {
 		return func(ctx context.Context, in IssueIn) (operateOut, error) {
 			return i.operate(in.Issue, func(p *project.Project) (operate.Result, error) {
@@ -64,10 +64,10 @@ func addIssueTools(t *tools, i issues) {
 		}
 	}
 	addTool(t, "retry_issue", works(), command(reconcile.VerbRetry),
-		"Clear the hold, counters and backoff of an issue, so that it is due now. Use it after the cause of a hold is gone. Do not use it "+
+		"Clear the hold, counters and backoff of an issue. Use it after the cause of a hold is gone. Do not use it "+
 			"to start an issue that waits for a slot: run_issue does.")
-	addTool(t, "hold_issue", hints(false, false, true), command(reconcile.VerbHold),
-		"Start no further run of an issue. Use it to keep an issue from being worked on. Do not use it to end the current run, which continues.")
+	addTool(t, "hold_issue", hints(false, true), command(reconcile.VerbHold),
+		"Start no further run of an issue. Use it to postpone an issue. Do not use it to end the current run, which continues.")
 }
 
 // list returns the overview, which is empty before the first pass.

@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -15,9 +14,7 @@ const mainConversation = "main"
 
 type (
 	leanSpawnIn struct {
-		ID             string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with the same id starts nothing"`
-		Cwd            string `json:"cwd,omitempty" jsonschema:"the absolute path of the directory it works in; default: that of the server"`
-		Shared         bool   `json:"shared,omitempty" jsonschema:"other agents may work in the same directory"`
+		Place
 		Prompt         string `json:"prompt" jsonschema:"the work, with everything that the agent has to know"`
 		Model          string `json:"model,omitempty"`
 		ApprovalPolicy string `json:"approvalPolicy,omitempty" jsonschema:"when it asks; default on-request"`
@@ -26,7 +23,7 @@ type (
 	leanSendIn struct {
 		AgentID string `json:"agentId"`
 		Prompt  string `json:"prompt"`
-		ID      string `json:"id,omitempty" jsonschema:"an id of your choice; a second call with it sends nothing"`
+		ID      string `json:"id,omitempty" jsonschema:"of your choice; a second call with it sends nothing"`
 	}
 	leanDecideIn struct {
 		RequestID string   `json:"requestId"`
@@ -45,17 +42,17 @@ type lean struct {
 // addTools registers the tools of this group that other groups do not have.
 func (l lean) addTools(t *tools) {
 	addTool(t, "spawn_agent", works(), l.spawn,
-		"Start a coding agent in a directory, give it a prompt, and return immediately. Use it for work that can be done without you. "+
-			"Do not use it for an agent that exists: send_message gives that one more work.")
+		"Start a coding agent in a directory, give it a prompt, and return immediately. Use it for work that can be done without you, "+
+			"with worktree for several agents at once. Do not use it for an agent that exists: send_message gives that one more work.")
 	addTool(t, "send_message", works(), l.send,
 		"Send a prompt to an agent: it is added to the running turn, or begins one. Use it to correct an agent or to give it more work. "+
 			"It returns immediately and not with the reply: wait_agent waits for that.")
 	if !t.byPerson {
-		addTool(t, "decide_request", hints(false, true, false), l.decide,
-			"Approve, deny or answer what an agent asks. Ask your user first, unless you have been told what you may approve. "+
+		addTool(t, "decide_request", hints(true, false), l.decide,
+			"Approve, deny or answer what an agent asks. Ask your user first, unless you were told what you may approve. "+
 				"Do not use it for a secret: a person answers that in a terminal.")
 	}
-	addTool(t, "interrupt", hints(false, true, true), func(ctx context.Context, in agentIn) (interruptOut, error) {
+	addTool(t, "interrupt", hints(true, true), func(ctx context.Context, in agentIn) (interruptOut, error) {
 		return l.interrupt(ctx, in.AgentID, mainConversation)
 	}, "End the running turn of an agent, and those that wait. Use it if the agent does the wrong thing. Do not use it to correct the "+
 		"agent while it works: send_message does.")
@@ -66,10 +63,7 @@ func (l lean) spawn(ctx context.Context, in leanSpawnIn) (out turnOut, err error
 	if _, err := inputs(items); err != nil {
 		return out, err
 	}
-	a, err := l.starter.start(ctx, agents.Settings{
-		ID: cmp.Or(in.ID, "agent-"+newID()), Cwd: cmp.Or(in.Cwd, l.starter.env.Dir), Shared: in.Shared,
-		IdleTimeout: l.starter.options.IdleTimeout,
-	})
+	a, err := l.starter.startIn(ctx, in.Place)
 	if err != nil {
 		return out, err
 	}

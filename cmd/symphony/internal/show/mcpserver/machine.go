@@ -25,7 +25,7 @@ type (
 		UserAgent string `json:"userAgent" jsonschema:"the name and version of codex, and the system"`
 	}
 	diffParams struct {
-		Cwd string `json:"cwd,omitempty" jsonschema:"absolute, in the directory of the agent; default: that directory"`
+		Cwd string `json:"cwd,omitempty" jsonschema:"absolute; default: the agent's directory"`
 	}
 	diffOut struct {
 		AgentID string `json:"agentId"`
@@ -34,7 +34,7 @@ type (
 	}
 	execParams struct {
 		Command   []string `json:"command" jsonschema:"a program and its arguments; no shell reads them"`
-		Cwd       string   `json:"cwd,omitempty" jsonschema:"absolute, in the directory of the agent; default: that directory"`
+		Cwd       string   `json:"cwd,omitempty" jsonschema:"absolute; default: the agent's directory"`
 		Sandbox   string   `json:"sandbox,omitempty" jsonschema:"default: workspace-write; danger-full-access if permitted"`
 		TimeoutMS int64    `json:"timeoutMs,omitempty" jsonschema:"default 30000"`
 	}
@@ -53,21 +53,12 @@ func addMachineTools(t *tools, c caller) {
 			AgentID: in.AgentID, LoggedIn: login.Account != "", Account: login.Account, Needed: login.Needed,
 			Provider: login.Provider, EnvKey: login.EnvKey,
 		}, err
-	}, "Return how the codex of an agent reaches its model. Use it if turns fail because of a login. Do not use it to log in: codex login in "+
-		"a terminal does.")
+	}, "Return how the codex of an agent reaches its model. Use it if turns fail because of a login. To log in, run codex login in a terminal.")
 	addTool(t, "get_user_agent", reads(), func(ctx context.Context, in agentIn) (userAgentOut, error) {
 		var login runner.LoginResult
 		err := c.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
 		return userAgentOut{AgentID: in.AgentID, UserAgent: login.UserAgent}, err
-	}, "Return the version of an agent's codex. Use it to report a problem. You do not need it to give an agent work.")
-	addDiffTool(t, c)
-	addTool(t, "exec_one_off_command", works(), func(ctx context.Context, in nestedIn[execParams]) (execOut, error) {
-		return execOnce(ctx, c, in.AgentID, in.Params)
-	}, "Run one command in the sandbox of an agent, without its model, and return its output. Use it to check a result, such as by a test. "+
-		"Do not use it for what takes longer than a call: give the agent a turn.")
-}
-
-func addDiffTool(t *tools, c caller) {
+	}, "Return the version of an agent's codex. Use it to report a problem. It is not needed to give an agent work.")
 	addTool(t, "git_diff_to_remote", reads(), func(ctx context.Context, in optionalIn[diffParams]) (diffOut, error) {
 		var diff runner.DiffResult
 		call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: in.Params.Cwd})
@@ -75,8 +66,12 @@ func addDiffTool(t *tools, c caller) {
 			err = c.ask(ctx, in.AgentID, reconcile.CallDiff, call, &diff)
 		}
 		return diffOut{AgentID: in.AgentID, SHA: diff.SHA, Diff: cutText(diff.Diff, maxRead, "run git diff with exec_one_off_command")}, err
-	}, "Return the differences between the directory of an agent and its remote git repository, with commits and new files. Use it to see "+
-		"what was changed. Do not use it where git knows no remote branch.")
+	}, "Return what differs between the directory of an agent and its remote git repository. Use it to see what was changed. "+
+		"Do not use it where git knows no remote branch: read_changes needs none.")
+	addTool(t, "exec_one_off_command", works(), func(ctx context.Context, in nestedIn[execParams]) (execOut, error) {
+		return execOnce(ctx, c, in.AgentID, in.Params)
+	}, "Run one command in the sandbox of an agent, without its model. Use it to check a result. "+
+		"Do not use it for what takes longer than a call: give the agent a turn.")
 }
 
 func execOnce(ctx context.Context, c caller, agentID string, p execParams) (execOut, error) {

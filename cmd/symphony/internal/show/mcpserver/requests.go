@@ -42,14 +42,14 @@ type (
 		Secret   bool     `json:"secret,omitempty" jsonschema:"a person should answer it with symphony answer, so that no model sees the answer"`
 	}
 	listRequestsIn struct {
-		AgentID string `json:"agentId,omitempty" jsonschema:"only the requests of this agent"`
+		AgentID string `json:"agentId,omitempty" jsonschema:"only those of this agent"`
 	}
 	listRequestsOut struct {
 		Requests []requestState `json:"requests" jsonschema:"oldest first"`
 	}
 	approveIn struct {
 		RequestID  string `json:"requestId"`
-		ForSession bool   `json:"forSession,omitempty" jsonschema:"also approve later requests like it, as long as codex runs"`
+		ForSession bool   `json:"forSession,omitempty" jsonschema:"also later requests like it, as long as codex runs"`
 	}
 	denyIn struct {
 		RequestID string `json:"requestId"`
@@ -57,7 +57,7 @@ type (
 	}
 	answerIn struct {
 		RequestID string   `json:"requestId"`
-		Answers   []string `json:"answers" jsonschema:"one for each question, in order: a text, or labels of options with commas between them"`
+		Answers   []string `json:"answers" jsonschema:"one for each question, in order: a text, or labels of options, with commas between"`
 	}
 	decidedOut struct {
 		RequestID string `json:"requestId"`
@@ -75,15 +75,15 @@ func addRequestTools(t *tools, a *agents.Agents) {
 	if t.byPerson {
 		return
 	}
-	addTool(t, "approve", hints(false, true, false), func(ctx context.Context, in approveIn) (decidedOut, error) {
+	addTool(t, "approve", hints(true, false), func(ctx context.Context, in approveIn) (decidedOut, error) {
 		return decide(ctx, a, in.RequestID, requests.Approval(in.ForSession))
-	}, "Allow what an agent asks for. Ask your user first, unless you have been told what you may approve. Do not use it for questions: "+
+	}, "Allow what an agent asks for. Ask your user first, unless you were told what you may approve. Do not use it for questions: "+
 		"answer does that.")
-	addTool(t, "deny", hints(false, false, false), func(ctx context.Context, in denyIn) (decidedOut, error) {
+	addTool(t, "deny", hints(false, false), func(ctx context.Context, in denyIn) (decidedOut, error) {
 		return decide(ctx, a, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
-	}, "Refuse what an agent asks for. Use it for an approval or a question; the turn continues without it. Do not use it to end the turn: "+
+	}, "Refuse what an agent asks for. Use it for an approval or a question; the turn continues. Do not use it to end the turn: "+
 		"interrupt does.")
-	addTool(t, "answer", hints(false, false, false), func(ctx context.Context, in answerIn) (decidedOut, error) {
+	addTool(t, "answer", hints(false, false), func(ctx context.Context, in answerIn) (decidedOut, error) {
 		return decide(ctx, a, in.RequestID, requests.Decision{How: reconcile.DecideAnswer, Texts: in.Answers})
 	}, "Answer the questions of an agent. Use it if you or your user know the answers. Do not use it for a secret: a person answers that in "+
 		"a terminal.")

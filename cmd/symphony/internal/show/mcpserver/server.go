@@ -46,6 +46,8 @@ type Options struct {
 	Project *project.Project // of the issues; nil without a workflow
 	// overHTTP: the hosts get no events as notifications, which the SDK can't send there.
 	overHTTP bool
+	// outputSchemas: the list of tools has them, for the documentation.
+	outputSchemas bool
 }
 
 // Server is the server of one host.
@@ -83,7 +85,7 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 	}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "symphony", Title: "Symphony", Version: project.Version()}, options)
 	t := &tools{server: s.mcp, byPerson: o.ByPerson, timeout: o.CallTimeout, log: log, nested: map[string]bool{}}
-	s.mcp.AddReceivingMiddleware(t.call, describeTools)
+	s.mcp.AddReceivingMiddleware(t.call, o.describeTools)
 	c := caller{agents: a, timeout: o.CallTimeout, fullAccess: o.FullAccess}
 	for _, group := range o.Groups {
 		switch group {
@@ -100,7 +102,7 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 			addListTools(t, starter)
 			addWaitTools(t, s.elicitor)
 			addEventTools(t, a)
-			addDiffTool(t, c)
+			worktrees{a, o}.addTools(t)
 		case GroupIssues:
 			addIssueTools(t, issues{env: w, project: o.Project})
 		case GroupCodex:
@@ -115,7 +117,7 @@ new_conversation opens a conversation with it, send_user_turn gives it work and 
 for its end or a request, read_events reads what the agent has done. list_agents shows agents that an earlier host has started.`
 
 const leanInstructions = `Each agent is a coding agent (codex) that works in a directory and outlives this server. spawn_agent starts one
-with a prompt and returns at once. wait_agent waits for its end or a request.`
+with a prompt and returns at once. wait_agent waits for its end or a request, read_changes shows what it has changed.`
 
 // closePatience is how long the connection may take to close after a signal. A host that does not read blocks it for ever.
 const closePatience = time.Second

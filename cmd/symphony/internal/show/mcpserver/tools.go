@@ -81,7 +81,9 @@ func schemaOf[T any]() *jsonschema.Schema {
 }
 
 // reads are the annotations of a tool that changes nothing.
-func reads() *mcp.ToolAnnotations { return hints(true, false, true) }
+func reads() *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(false)}
+}
 
 // works are the annotations of a tool that lets an agent work.
 func works() *mcp.ToolAnnotations {
@@ -89,8 +91,8 @@ func works() *mcp.ToolAnnotations {
 }
 
 // hints are the annotations of other tools, which change nothing beyond this machine.
-func hints(readOnly, destructive, idempotent bool) *mcp.ToolAnnotations {
-	return &mcp.ToolAnnotations{ReadOnlyHint: readOnly, DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: new(false)}
+func hints(destructive, idempotent bool) *mcp.ToolAnnotations {
+	return &mcp.ToolAnnotations{DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: new(false)}
 }
 
 // call is the middleware of calls. It limits their time, refuses arguments that are strings, and describes errors.

@@ -34,7 +34,7 @@ type (
 		AgentIDs       []string `json:"agentIds"`
 		Mode           string   `json:"mode,omitempty" jsonschema:"any (default): until one turn has ended; all: until none runs"`
 		TimeoutSeconds *float64 `json:"timeoutSeconds,omitempty" jsonschema:"at most 50; default 25"`
-		Cursor         string   `json:"cursor,omitempty" jsonschema:"the cursor of the last result; without it, wait for the turns that run now"`
+		Cursor         string   `json:"cursor,omitempty" jsonschema:"of the last result; without it, wait for the turns that run now"`
 	}
 	waitAgentOut struct {
 		State  string       `json:"state" jsonschema:"done, also if no turn runs; or running: the time is up, call again with the cursor"`
@@ -85,7 +85,7 @@ func addWaitTools(t *tools, e *elicitor) {
 		out.limit()
 		out.Late = e.takeLate()
 		return w.inputRequired(w.toAsk), out, err
-	}, "Wait until a turn of the agents has ended, an agent asks for approval, or an agent has ended. Use it after giving work; the state "+
+	}, "Wait until a turn has ended, or an agent asks for approval or has ended. Use it after giving work; the state "+
 		"running means that the time is up: call again with the cursor. Do not use it to read what was done: read_events does.")
 }
 

@@ -19,8 +19,8 @@ const (
 type (
 	readChangesIn struct {
 		AgentID  string `json:"agentId"`
-		Offset   int    `json:"offset,omitempty" jsonschema:"how many bytes of the diff to skip: nextOffset of the last result"`
-		MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"how many bytes of the diff; default 32768, at most 1048576"`
+		Offset   int    `json:"offset,omitempty" jsonschema:"of the diff, in bytes: nextOffset of the last result"`
+		MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"of the diff; default 32768, at most 65536"`
 	}
 	readChangesOut struct {
 		AgentID    string           `json:"agentId"`
@@ -46,9 +46,9 @@ type worktrees struct {
 func (t worktrees) addTools(all *tools) {
 	addTool(all, "read_changes", reads(), t.read, ""+
 		"Show what an agent has changed in its git repository: branch, commits, changed files, diff. "+
-		"Call it after a turn, to review the work before it is delivered. Do not call it to follow a running turn: read_events shows that.")
+		"Use it after a turn, to review the work. Do not use it to follow a running turn: read_events does.")
 	addTool(all, "deliver_changes", works(), t.deliver, "Push the commits of an agent's worktree to its branch in the remote repository. "+
-		"Call it when your user wants the reviewed work there. Do not call it during a turn, or for an agent without a worktree.")
+		"Use it when your user wants the reviewed work there. Do not use it during a turn, or without a worktree.")
 }
 
 func (t worktrees) read(ctx context.Context, in readChangesIn) (out readChangesOut, err error) {
