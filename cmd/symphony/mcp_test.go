@@ -108,7 +108,8 @@ func TestMCPTwentyAgents(t *testing.T) {
 	test.Equal(t, "how many conversations there are", len(slices.Compact(threads)), 20)
 }
 
-// The published inspector lists and calls the tools, and validates what it gets.
+// The published inspector lists and calls the tools, validates what it gets, and has nothing to say about schemas: strict, it examines
+// whether models and hosts of all kinds take them.
 func TestMCPInspector(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -119,14 +120,21 @@ func TestMCPInspector(t *testing.T) {
 	server := mcpServerCommand(t)
 	inspect := func(args ...string) string {
 		cmd := exec.CommandContext(t.Context(), "node", append([]string{inspector, "--cli", server.Path, "mcp", "--ephemeral"}, args...)...)
-		cmd.Dir, cmd.Env = server.Dir, server.Env
+		var complaints bytes.Buffer
+		cmd.Dir, cmd.Env, cmd.Stderr = server.Dir, server.Env, &complaints
 		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("inspector %v: %v: %s", args, err, out)
+		if err != nil || strings.Contains(complaints.String(), "schema") {
+			t.Fatalf("inspector %v: %v: %s%s", args, err, complaints.String(), out)
 		}
 		return string(out)
 	}
-	test.Contains(t, "tools/list", inspect("--method", "tools/list"), `"spawn_agent"`)
+	workflow := filepath.Join(server.Dir, "WORKFLOW.md")
+	test.OK(t, os.WriteFile(workflow, []byte("---\ntracker:\n  kind: file\n---\nDo it.\n"), 0o600))
+	for _, groups := range []string{"agents,issues,codex", "lean,issues"} {
+		list := inspect("--tools", groups, "--workflow", workflow, "--method", "tools/list", "--strict")
+		test.Contains(t, "tools/list", list, `"spawn_agent"`)
+		test.Contains(t, "tools/list", list, `"show_issue"`)
+	}
 	spawned := inspect("--method", "tools/call", "--tool-name", "spawn_agent", "--tool-arg", "id=one")
 	test.Contains(t, "spawn_agent", spawned, `"agentId": "one"`)
 }

@@ -149,11 +149,18 @@ func tooLarge(result *mcp.CallToolResult) error {
 		"ask for less: name the issues or the agent, or leave out all")
 }
 
+// geminiOrder is an argument for Gemini CLI itself, which adds it to every tool and sends it, too.
+const geminiOrder = "wait_for_previous"
+
 // arrange returns the arguments of a call as its tool expects them. A string that holds JSON is refused. If the tool has nested arguments,
 // params may be left out around them.
 func arrange(arguments json.RawMessage, nested bool) (json.RawMessage, error) {
 	const hint = "send the object itself, without quotes around it"
 	members := membersOf(arguments)
+	if _, ok := members[geminiOrder]; ok {
+		delete(members, geminiOrder)
+		arguments = text.JSON(members)
+	}
 	switch params, ok := members["params"]; {
 	case isString(arguments):
 		return nil, reconcile.NewError(agents.CodeInvalid, "arguments is a string that holds JSON", hint)
