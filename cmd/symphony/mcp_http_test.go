@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -63,6 +64,7 @@ func TestMCPOverHTTP(t *testing.T) {
 	asked := make(chan string, 1)
 	first := connect(&mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		asked <- r.Params.Message
+		time.Sleep(1100 * time.Millisecond) // a person needs more than a second
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve"}}, nil
 	}})
 	second := connect(nil)
@@ -80,10 +82,10 @@ func TestMCPOverHTTP(t *testing.T) {
 	}
 	callTool(t, second, "send_user_turn", turn("a", "```agent\nask-command touch made\nhang\n```"+strings.Repeat(" ", 100<<10)), &struct{}{})
 	test.Contains(t, "the form", <-asked, "touch made")
-	for made := false; !made; {
+	test.Until(t, "the command is approved", func() bool {
 		_, err := os.Stat(s.path("work/made"))
-		made = err == nil
-	}
+		return err == nil
+	})
 	go func() { // until the server ends
 		_, _ = first.CallTool(context.Background(), &mcp.CallToolParams{Name: "wait_agent", Arguments: map[string]any{"agentIds": []string{"one"}}})
 	}()
