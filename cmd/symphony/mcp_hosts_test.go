@@ -38,10 +38,10 @@ var hostPrograms = []hostProgram{
 			"ENABLE_TOOL_SEARCH=false", // the model gets all tools at once
 		},
 		register: "mcp add symphony -- symphony mcp --tools lean --deliver",
-		prompt:   "-p go --allowedTools mcp__symphony",
+		prompt:   "-p go",
 		// A hook stands for the person at the form, who needs more than a second.
 		file: ".claude/settings.json",
-		text: `{"hooks": {"Elicitation": [{"hooks": [{"type": "command", "command": "cat > $HOME/form; sleep 1.1;` +
+		text: `{"permissions": {"allow": ["mcp__symphony"], "ask": ["mcp__symphony__decide_request"]}, "hooks": {"Elicitation": [{"hooks": [{"type": "command", "command": "cat > $HOME/form; sleep 1.1;` +
 			` echo '{\"hookSpecificOutput\": {\"hookEventName\": \"Elicitation\", \"action\": \"accept\"}}'"}]}]}}`,
 		shows: true,
 	},
@@ -80,7 +80,9 @@ func TestMCPHosts(t *testing.T) {
 				spawn("two", "ask-command echo 2 > "+h.path("outside")+"\nsh echo 2 > new && git add . && git commit -qm Two\nsay it is done"),
 				spawn("three", "hang"),
 			}
-			if !p.shows {
+			if p.shows { // and its user has not permitted the model to decide
+				before = append(before, modelCall{"decide_request", `{"requestId":"two.1","decision":"approve"}`, "permission"})
+			} else {
 				before = append(before, modelCall{"wait_agent", `{"agentIds":["two"]}`, `"command":"echo 2 > ` + h.path("outside")},
 					modelCall{"decide_request", `{"requestId":"two.1","decision":"approve","wait_for_previous":true}`, `"taken":true`})
 			}

@@ -102,11 +102,12 @@ func TestMCPOverHTTPRefuses(t *testing.T) {
 	url := serveMCP(t, s, token)
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},` +
 		`"clientInfo":{"name":"x","version":"1"}}}`
+	address := url
 	ask := func(method, body string, headers ...string) (status int, answer, session string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), test.Patience()) // events that were not refused would go on
 		defer cancel()
-		r := test.Must(http.NewRequestWithContext(ctx, method, url, strings.NewReader(body)))
+		r := test.Must(http.NewRequestWithContext(ctx, method, address, strings.NewReader(body)))
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		r.Header.Set("Content-Type", "application/json")
 		resp, err := (&http.Client{Transport: withHeaders(headers)}).Do(r)
@@ -130,9 +131,22 @@ func TestMCPOverHTTPRefuses(t *testing.T) {
 		{"events of a session without token", "GET", 401, known},
 		{"the end of a session without token", "DELETE", 401, known},
 		{"wrong token", "POST", 401, []string{"Authorization", "Bearer " + token + "4"}},
-		{"token in the address", "POST", 401, []string{"X-Token", token}},
+		{"token in another header", "POST", 401, []string{"X-Token", token}},
+		{"token as a password", "POST", 401, []string{"Authorization", "Basic " + token}},
+		{"the cookie of another server", "POST", 401, []string{"Cookie", "symphony_1=" + token}},
+		{"an invented session", "POST", 404, append([]string{"Mcp-Session-Id", session + "1"}, bearer...)},
+		{"events of an invented session", "GET", 404, append([]string{"Mcp-Session-Id", session + "1"}, bearer...)},
+		{"the end of an invented session", "DELETE", 404, append([]string{"Mcp-Session-Id", session + "1"}, bearer...)},
+		{"events without a session", "GET", 400, bearer},
+		{"the end of no session", "DELETE", 400, bearer},
+		{"another method", "PUT", 405, append(known, bearer...)},
 		{"other site", "POST", 403, append([]string{"Sec-Fetch-Site", "cross-site"}, bearer...)},
 		{"other port", "POST", 403, append([]string{"Sec-Fetch-Site", "same-site", "Origin", "http://localhost:1"}, bearer...)},
+		{"events for another site", "GET", 403, append([]string{"Sec-Fetch-Site", "cross-site"}, append(known, bearer...)...)},
+		{"events for another origin", "GET", 403, append([]string{"Origin", "https://evil.example"}, append(known, bearer...)...)},
+		{"a question whether another site may ask", "OPTIONS", 403, []string{
+			"Origin", "https://evil.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization",
+		}},
 		{"other origin", "POST", 403, append([]string{"Origin", "https://evil.example"}, bearer...)},
 		{"no origin of a page", "DELETE", 403, append([]string{"Origin", "null"}, append(known, bearer...)...)},
 		{"after DNS rebinding", "POST", 421, append([]string{"Host", "evil.example"}, bearer...)},
@@ -148,6 +162,12 @@ func TestMCPOverHTTPRefuses(t *testing.T) {
 			t.Errorf("%s: %d %s", c.name, status, answer)
 		}
 	}
+	for _, address = range []string{url + "?token=" + token, url + "?Authorization=Bearer+" + token, url + "/", strings.Replace(url, "/mcp", "//mcp", 1)} {
+		if status, answer, _ := ask("POST", hello); status != 401 && status != 404 && status != 405 {
+			t.Errorf("%s: %d %s", address, status, answer)
+		}
+	}
+	address = url
 	status, answer, _ = ask("POST", `{"jsonrpc":"2.0","id":2,"method":"ping"}`, append(known, bearer...)...)
 	test.Equal(t, "the session afterwards", status, http.StatusOK)
 	test.Contains(t, "its answer", answer, `"result"`)

@@ -153,7 +153,12 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 			s.fail(w, r, reconcile.NewError("host_refused", fmt.Sprintf("this server is not called %q", r.Host), "add the name with --allow-host"))
 			return
 		}
-		if a.cross.Check(r) != nil {
+		checked := r
+		if r.URL.Path == mcpPath { // which wants the check for each method
+			checked = r.WithContext(r.Context())
+			checked.Method = http.MethodPost
+		}
+		if a.cross.Check(checked) != nil {
 			s.fail(w, r, reconcile.NewError("origin_refused", "the request comes from a page of another site", "use the pages of this server"))
 			return
 		}
