@@ -53,7 +53,8 @@ func addMachineTools(t *tools, c caller) {
 			AgentID: in.AgentID, LoggedIn: login.Account != "", Account: login.Account, Needed: login.Needed,
 			Provider: login.Provider, EnvKey: login.EnvKey,
 		}, err
-	}, "Return how the codex of an agent reaches its model. Use it if turns fail because of a login. To log in, run codex login in a terminal.")
+	}, "Return how the codex of an agent reaches its model. Use it if turns fail because of a login. "+
+		"To log in, run codex login in a terminal.")
 	addTool(t, "get_user_agent", reads(), func(ctx context.Context, in agentIn) (userAgentOut, error) {
 		var login runner.LoginResult
 		err := c.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
