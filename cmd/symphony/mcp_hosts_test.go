@@ -83,14 +83,14 @@ func TestMCPHosts(t *testing.T) {
 			if p.shows { // and its user has not permitted the model to decide
 				before = append(before, modelCall{"decide_request", `{"requestId":"two.1","decision":"approve"}`, "permission"})
 			} else {
-				before = append(before, modelCall{"wait_agent", `{"agentIds":["two"]}`, `"command":"echo 2 > ` + h.path("outside")},
+				before = append(before, modelCall{"wait_agent", `{"agentIds":["two"],"timeoutSeconds":50}`, `"command":"echo 2 > ` + h.path("outside")},
 					modelCall{"decide_request", `{"requestId":"two.1","decision":"approve","wait_for_previous":true}`, `"taken":true`})
 			}
-			before = append(before, modelCall{"wait_agent", `{"agentIds":["two"]}`, `"lastMessage":"it is done"`})
+			before = append(before, modelCall{"wait_agent", `{"agentIds":["two"],"timeoutSeconds":50}`, `"lastMessage":"it is done"`})
 			after := []modelCall{
 				{"list_agents", `{}`, `"three"`},
 				{"interrupt", `{"agentId":"three"}`, "three.first"},
-				{"wait_agent", `{"agentIds":["one","two","three"],"mode":"all"}`, `"status":"interrupted"`},
+				{"wait_agent", `{"agentIds":["one","two","three"],"mode":"all","timeoutSeconds":50}`, `"status":"interrupted"`},
 				{"read_changes", `{"agentId":"one"}`, `"subject":"One"`},
 				{"read_changes", `{"agentId":"two"}`, `"subject":"Two"`},
 				{"deliver_changes", `{"agentId":"one"}`, `"commits":1`},
