@@ -41,7 +41,8 @@ var hostPrograms = []hostProgram{
 		prompt:   "-p go",
 		// A hook stands for the person at the form, who needs more than a second.
 		file: ".claude/settings.json",
-		text: `{"permissions": {"allow": ["mcp__symphony"], "ask": ["mcp__symphony__decide_request"]}, "hooks": {"Elicitation": [{"hooks": [{"type": "command", "command": "cat > $HOME/form; sleep 1.1;` +
+		text: `{"permissions": {"allow": ["mcp__symphony"], "ask": ["mcp__symphony__decide_request"]},` +
+			`"hooks": {"Elicitation": [{"hooks": [{"type": "command", "command": "cat > $HOME/form; sleep 1.1;` +
 			` echo '{\"hookSpecificOutput\": {\"hookEventName\": \"Elicitation\", \"action\": \"accept\"}}'"}]}]}}`,
 		shows: true,
 	},
@@ -83,7 +84,8 @@ func TestMCPHosts(t *testing.T) {
 			if p.shows { // and its user has not permitted the model to decide
 				before = append(before, modelCall{"decide_request", `{"requestId":"two.1","decision":"approve"}`, "permission"})
 			} else {
-				before = append(before, modelCall{"wait_agent", `{"agentIds":["two"],"timeoutSeconds":50}`, `"command":"echo 2 > ` + h.path("outside")},
+				before = append(before,
+					modelCall{"wait_agent", `{"agentIds":["two"],"timeoutSeconds":50}`, `"command":"echo 2 > ` + h.path("outside")},
 					modelCall{"decide_request", `{"requestId":"two.1","decision":"approve","wait_for_previous":true}`, `"taken":true`})
 			}
 			before = append(before, modelCall{"wait_agent", `{"agentIds":["two"],"timeoutSeconds":50}`, `"lastMessage":"it is done"`})
