@@ -130,9 +130,13 @@ func newHostRun(t *testing.T, p hostProgram) *hostRun {
 	h.git("work", "remote", "add", "origin", h.path("origin.git"))
 	h.git("work", "push", "-q", "origin", "main")
 	t.Cleanup(func() {
-		cmd := exec.Command("symphony", "stop", "one", "two", "three")
-		cmd.Dir, cmd.Env = h.path("work"), h.env
-		_ = cmd.Run() // a failed test may have started none
+		for _, agent := range []string{"one", "two", "three"} {
+			cmd := exec.Command("symphony", "stop", agent)
+			cmd.Dir, cmd.Env = h.path("work"), h.env
+			if out, err := cmd.CombinedOutput(); err != nil && !t.Failed() { // a test that failed may have started none
+				t.Errorf("stop %s: %v: %s", agent, err, out)
+			}
+		}
 	})
 	test.Run(t, h.command(p.register, ""))
 	test.Contains(t, "the servers of the host", test.Run(t, h.command("mcp list", "")), "Connected")
