@@ -77,9 +77,10 @@ func between(ctx context.Context, p *project.Project, db *state.DB, run reconcil
 		}
 		end, readErr := eventlog.WorkEnd(p.StateDir, runs[n-1].ID)
 		if end == nil {
-			return trees, cmp.Or(readErr, error(reconcile.NewError(host.CodeEndNotKept, fmt.Sprintf("what attempt %d of %s has left was not recorded: "+
-				"it has not ended, its worker was lost, or it had no git repository", n, run.Identifier),
-				"symphony show "+run.Identifier+" --attempts lists what is known")))
+			why := fmt.Sprintf("what attempt %d of %s has left was not recorded: it has not ended, its worker was lost, or it had no git "+
+				"repository", n, run.Identifier)
+			hint := "symphony show " + run.Identifier + " --attempts lists what is known"
+			return trees, cmp.Or(readErr, error(reconcile.NewError(host.CodeEndNotKept, why, hint)))
 		}
 		trees[i], base = end.Tree, end.Base
 	}
