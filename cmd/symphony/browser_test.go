@@ -83,7 +83,7 @@ type browserKey struct{}
 //	browse text PATTERN         waits until the text of the page matches
 //	browse click SELECTOR       clicks the first element that matches
 //	browse fill SELECTOR TEXT   types into a field
-//	browse key NAME|TEXT        presses Enter, Escape, Tab, ArrowDown, or the keys of the text
+//	browse key NAME|TEXT        presses Enter, Escape, Tab, ArrowDown, Control+LETTER, or the keys of the text
 //	browse scripts off|on       as the setting of the browser, for the next page
 //	browse size WIDTH HEIGHT    of the window in CSS pixels
 //	browse theme light|dark     that of the system
@@ -169,6 +169,9 @@ func browserVerbs() map[string]browserVerb {
 			named := map[string]string{"Enter": kb.Enter, "Escape": kb.Escape, "Tab": kb.Tab, "ArrowDown": kb.ArrowDown}
 			if key := named[args[0]]; key != "" {
 				return chromedp.KeyEvent(key)
+			}
+			if key, is := strings.CutPrefix(args[0], "Control+"); is {
+				return chromedp.KeyEvent(key, chromedp.KeyModifiers(chromedp.ModifierCtrl))
 			}
 			return pressKeys(args[0])
 		}),

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/symphony-cron/symphony/state/statetest"
 )
 
 // BenchmarkStream compares passes beside a page that 200 clients follow with passes beside the same server without clients, with 500
@@ -47,6 +49,32 @@ func BenchmarkStream(b *testing.B) {
 		return append(against(beside.wall(), alone.wall(), "wall", 1.1),
 			metric{late - early, "grown-MB", 4}, metric{late, "server-MB", math.Inf(1)}, metric{median(beside.cpu()) / median(alone.cpu()), "x-CPU", math.Inf(1)},
 			metric{float64(events) / float64(rounds*clients), "events", math.Inf(1)})
+	})
+}
+
+// BenchmarkSearch measures a search on the page with 5,000 claims and 100,000 runs, and the page's size on the wire.
+func BenchmarkSearch(b *testing.B) {
+	p := newProject(b, 10)
+	must(statetest.Large(ctx, p.StateDir, time.Now(), statetest.Size{Claims: unlessShort(5000, 500), Runs: unlessShort(100_000, 5000), Passes: 1000}))
+	server, address := p.serve()
+	defer server.end()
+	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+	report(b, func() []metric {
+		var times []float64
+		most := 0.0
+		for n := range unlessShort(21, 5) {
+			r := get(http.NewRequestWithContext(ctx, http.MethodGet, address+[]string{"?q=abc-49", "?q=nothing+like+it", "?q=label:bug"}[n%3], nil))
+			r.Header.Set("Accept-Encoding", "gzip")
+			began := time.Now()
+			answer := get(client.Do(r))
+			size := get(io.Copy(io.Discard, answer.Body))
+			must(answer.Body.Close())
+			if answer.StatusCode != http.StatusOK {
+				panic(answer.Status)
+			}
+			times, most = append(times, float64(time.Since(began).Microseconds())/1000), max(most, float64(size)/1000)
+		}
+		return []metric{{median(times), "ms", 100}, {most, "kB", 50}}
 	})
 }
 

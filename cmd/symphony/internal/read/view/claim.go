@@ -158,15 +158,18 @@ func (v *Overview) count() {
 
 // Claims makes a row of each claim.
 func (f *Facts) Claims() Claims {
-	v := Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}, []UndeliveredRow{}}
+	v := Claims{[]RunningRow{}, make([]RetryingRow, 0, len(f.Recorded.Claims)), []HeldRow{}, []UndeliveredRow{}}
 	runs := map[string]reconcile.Run{}
 	for _, r := range f.Recorded.Runs {
 		runs[r.ID] = r
 	}
-	claims := slices.SortedStableFunc(slices.Values(f.Recorded.Claims), func(a, b reconcile.Claim) int {
-		return text.CompareNatural(a.Identifier, b.Identifier)
-	})
-	for _, c := range claims {
+	claims := make([]*reconcile.Claim, len(f.Recorded.Claims)) // a claim is large to move
+	for i := range claims {
+		claims[i] = &f.Recorded.Claims[i]
+	}
+	slices.SortStableFunc(claims, func(a, b *reconcile.Claim) int { return text.CompareNatural(a.Identifier, b.Identifier) })
+	for _, one := range claims {
+		c := *one
 		if !f.wants(c.IssueID) {
 			continue
 		}

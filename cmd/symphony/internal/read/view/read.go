@@ -15,6 +15,7 @@ import (
 // Options say how much of an overview to read.
 type Options struct {
 	All    bool         // also skipped candidates, ended runs, the health and the results
+	List   bool         // with All, but without the health and the results
 	Health bool         // the health, also without All
 	Ended  int          // how many ended runs; 0: the usual number
 	Search state.Search // which ended runs
@@ -31,7 +32,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	defer f.DB.Close()
 	err := f.confine(ctx, o.Issues)
 	if err == nil {
-		f.Recorded, err = f.DB.Store.State(ctx)
+		f.Recorded, err = f.DB.Store.View(ctx)
 	}
 	if err == nil {
 		err = f.Read(ctx)
@@ -102,7 +103,7 @@ func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
 	var errs [4]error
 	v.LastPass, errs[0] = project.LastPass(ctx, f.DB)
 	v.RateLimits, errs[1] = f.DB.Views.RateLimits(ctx)
-	if o.All || o.Health {
+	if o.All && !o.List || o.Health {
 		v.Health, errs[2] = f.health(ctx)
 	}
 	if o.Health {
@@ -173,9 +174,10 @@ func (v *Overview) addEnded(ctx context.Context, f Facts, o Options) error {
 		row.found = r.Found
 		return row
 	})
-	var resultsErr error
-	v.Results, resultsErr = f.results(ctx)
-	return errors.Join(err, resultsErr)
+	if err == nil && !o.List {
+		v.Results, err = f.results(ctx)
+	}
+	return err
 }
 
 // placesOf numbers the issues that still wait for a slot in the order of the stored queue, by their ids.

@@ -64,6 +64,9 @@ func (r Row) LastSign() *time.Time {
 	return running.LastEventAt
 }
 
+// Labels are those of the issue.
+func (r Row) Labels() []string { return r.labels }
+
 // Undelivered reports whether the issue is held with commits that are not pushed yet.
 func (r Row) Undelivered() bool {
 	held, ok := r.Detail.(HeldRow)

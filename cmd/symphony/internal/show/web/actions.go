@@ -35,6 +35,7 @@ func (s *Server) actions() []route {
 		{"POST", "/api/v1/resume", needActing, s.command(aboutProject(reconcile.VerbResume))},
 		{"POST", "/api/v1/unblock", needActing, s.command(aboutProject(reconcile.VerbUnblock))},
 		{"POST", "/api/v1/retry", needActing, s.command(aboutProject(reconcile.VerbRetry))},
+		{"POST", severalPath, needActing, s.command(s.several)},
 		{"POST", "/api/v1/{identifier}/stop", needActing, s.command(s.stop)},
 		{"POST", "/api/v1/{identifier}/retry", needActing, s.command(aboutIssue(reconcile.VerbRetry))},
 		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue(reconcile.VerbHold))},
@@ -57,14 +58,71 @@ func aboutIssue(verb reconcile.Verb) func(*http.Request, parameters) (order, err
 	}
 }
 
-// stop returns the order to stop an issue. A page may be older than the end of the run: an issue that was handed over is not held.
+// stop returns the order to stop an issue.
 func (s *Server) stop(r *http.Request, p parameters) (order, error) {
 	o, err := aboutIssue(reconcile.VerbStop)(r, p)
-	v, failed := s.source.issue(r.Context(), r.URL.Query().Get("project"), o.issue, 0)
-	if err == nil && failed == nil && v.Status == detail.StatusHandedOver { // without a view the operation itself reports the error
-		err = reconcile.NewError("handed_over", o.issue+" was handed over: nothing is running", "hold it, if no later run may start")
+	return o, cmp.Or(err, s.checkRuns(r, r.URL.Query().Get("project"), o.issue))
+}
+
+// checkRuns refuses to stop an issue that was handed over, which would hold it: a page may be older than the end of the run.
+func (s *Server) checkRuns(r *http.Request, project, issue string) error {
+	v, err := s.source.issue(r.Context(), project, issue, 0)
+	if err == nil && v.Status == detail.StatusHandedOver { // without a view the operation itself reports the error
+		return reconcile.NewError("handed_over", issue+" was handed over: nothing is running", "hold it, if no later run may start")
 	}
-	return o, err
+	return nil
+}
+
+// severalPath is where one verb is about several issues or requests.
+const severalPath = "/api/v1/several"
+
+// severalVerbs are the verbs there.
+var severalVerbs = []reconcile.Verb{
+	operate.VerbApprove, operate.VerbDeny, reconcile.VerbRetry, reconcile.VerbHold, reconcile.VerbStop, reconcile.VerbDeliver, reconcile.VerbVerify,
+}
+
+// several returns the order to do the same about several issues or requests.
+func (s *Server) several(r *http.Request, p parameters) (o order, err error) {
+	o.verb = p.Verb
+	switch {
+	case !slices.Contains(severalVerbs, o.verb):
+		return o, badRequest(fmt.Sprintf("verb must be one of %v", severalVerbs))
+	case len(p.Targets) == 0:
+		return o, badRequest("there are no targets to " + string(o.verb))
+	case o.verb == operate.VerbApprove:
+		o.decision = requests.Approval(p.ForSession)
+	case o.verb == operate.VerbDeny:
+		o.decision = requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}
+	}
+	for _, t := range p.Targets {
+		target, err := s.targetOf(r, o, t)
+		if err != nil {
+			return o, err
+		}
+		o.targets = append(o.targets, target)
+	}
+	return o, nil
+}
+
+// targetOf finds one of several targets.
+func (s *Server) targetOf(r *http.Request, o order, t targetRef) (operate.Target, error) {
+	decides := o.decision.How != ""
+	issue := t.Name
+	if decides {
+		issue, _ = reconcile.RequestRef(t.Name)
+	}
+	p, err := s.projectOf(r.Context(), cmp.Or(t.Project, r.URL.Query().Get("project")), issue)
+	if err != nil {
+		return operate.Target{}, err
+	}
+	owner, isAgent := agents.ProjectOf(r.Context(), project.New(p.Env.Silent(), p.Path, p.StateDir), t.Name)
+	switch {
+	case isAgent && !decides:
+		err = badRequest(t.Name + " is an agent without an issue")
+	case o.verb == reconcile.VerbStop:
+		err = s.checkRuns(r, t.Project, issue)
+	}
+	return operate.Target{Project: owner, Name: t.Name}, err
 }
 
 func aboutRequest(r *http.Request, verb reconcile.Verb, d requests.Decision) order {
@@ -112,7 +170,11 @@ func (s *Server) command(build func(*http.Request, parameters) (order, error)) f
 			o, err = build(r, p)
 		}
 		var target *project.Project
-		if err == nil {
+		switch {
+		case err != nil:
+		case o.targets != nil:
+			target = o.targets[0].Project
+		default:
 			target, err = s.target(r, o.issue)
 		}
 		var done outcome
@@ -147,7 +209,16 @@ type parameters struct {
 	Texts      []string `json:"texts"`
 	Choices    []int    `json:"choices"`
 
+	Verb    reconcile.Verb `json:"verb"` // these two at severalPath only
+	Targets []targetRef    `json:"targets"`
+
 	Back string `json:"-"` // the page to return to; empty for a program
+}
+
+// targetRef names an issue or a request, and its project if the server has several.
+type targetRef struct {
+	Project string `json:"project"`
+	Name    string `json:"name"`
 }
 
 // readParameters reads the body: JSON, a form of a program with the same names (text and choice may be repeated), or a form of a
@@ -174,7 +245,10 @@ func readParameters(r *http.Request) (p parameters, err error) {
 	case kind != "" || r.ContentLength > 0:
 		return p, badRequest("the body must be JSON or a form, not " + cmp.Or(kind, "of an unknown type"))
 	}
-	if strings.Contains(r.URL.Path+p.Reason+strings.Join(p.Texts, ""), "\x00") {
+	if (p.Verb != "" || p.Targets != nil) && r.URL.Path != severalPath {
+		return p, badRequest("the body: verb and targets are for " + severalPath)
+	}
+	if strings.Contains(fmt.Sprint(r.URL.Path, p.Reason, p.Texts, p.Targets), "\x00") {
 		return p, badRequest("a text contains a NUL")
 	}
 	return p, nil
@@ -202,6 +276,22 @@ func (p *parameters) readForm(form url.Values) (err error) {
 		}
 		p.Choices = append(p.Choices, n)
 	}
+	p.Verb = reconcile.Verb(form.Get("verb"))
+	marked := "issue"
+	if p.Verb == operate.VerbApprove || p.Verb == operate.VerbDeny {
+		marked = "request"
+	}
+	for _, v := range form[marked] {
+		project, name, _ := strings.Cut(v, "/")
+		t := targetRef{}
+		if t.Project, err = url.PathUnescape(project); err == nil {
+			t.Name, err = url.PathUnescape(name)
+		}
+		if err != nil {
+			return badRequest("the body: " + err.Error())
+		}
+		p.Targets = append(p.Targets, t)
+	}
 	questions, _ := strconv.Atoi(form.Get("questions"))
 	for i := range min(questions, len(form)) { // each question has a field
 		at := "-" + strconv.Itoa(i)
@@ -216,8 +306,12 @@ func (p *parameters) readForm(form url.Values) (err error) {
 
 // target is the project of a request about an issue or a project: the one that the address names, the only one, or that of the issue.
 func (s *Server) target(r *http.Request, issue string) (*project.Project, error) {
-	name := cmp.Or(r.PathValue("project"), r.URL.Query().Get("project"))
-	named, err := s.source.named(r.Context(), name)
+	return s.projectOf(r.Context(), cmp.Or(r.PathValue("project"), r.URL.Query().Get("project")), issue)
+}
+
+// projectOf is the project with the name, or that of the issue.
+func (s *Server) projectOf(ctx context.Context, name, issue string) (*project.Project, error) {
+	named, err := s.source.named(ctx, name)
 	if err != nil && name == view.AgentsProject {
 		if theirs := agents.AsProject(s.source.env); theirs != nil {
 			return theirs, nil
@@ -233,7 +327,7 @@ func (s *Server) target(r *http.Request, issue string) (*project.Project, error)
 	case issue == "":
 		return nil, badRequest("the server has several projects: add ?project=NAME")
 	}
-	v, err := s.source.issue(r.Context(), "", issue, 0)
+	v, err := s.source.issue(ctx, "", issue, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +368,7 @@ const shownLines = 12 // of an outcome
 
 // noticeOf is what the next page shows of an order.
 func noticeOf(o order, done outcome, err error) page.Notice {
-	n := page.Notice{Command: o.String(), Lines: done.shown(), Failed: err != nil || done.pending}
+	n := page.Notice{Command: o.String(), Lines: done.shown(), Failed: err != nil || done.pending || done.failed}
 	if err != nil {
 		e := exit.From(err)
 		n.Lines = outcome{lines: []string{e.Error(), e.Hint}}.shown()

@@ -21,7 +21,8 @@ type order struct {
 	verb     reconcile.Verb
 	ref      string            // the issue or the request; empty for an order about the project
 	issue    string            // the issue that it is about
-	decision requests.Decision // about a request
+	targets  []operate.Target  // several issues or requests, instead of ref
+	decision requests.Decision // about requests
 }
 
 // verbPass is a pass.
@@ -42,6 +43,9 @@ func (o order) String() string {
 	if o.ref != "" {
 		line += " " + text.ShellQuote(o.ref)
 	}
+	for _, t := range o.targets {
+		line += " " + text.ShellQuote(t.Name)
+	}
 	return line
 }
 
@@ -50,12 +54,18 @@ type outcome struct {
 	lines    []string
 	document any  // the JSON of the command
 	pending  bool // the next pass has to apply it
+	failed   bool // it failed for some of several targets
 }
 
 // carryOut carries out an order by the functions of the command.
 func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error) {
+	if o.targets != nil {
+		return severally(ctx, o), nil
+	}
 	if o.verb == reconcile.VerbRetry && o.ref == "" {
-		return retryHeld(ctx, p)
+		v, err := view.Read(ctx, p, view.Options{})
+		o.targets = text.Map(v.Held, func(h view.HeldRow) operate.Target { return operate.Target{Project: p, Name: h.Identifier} })
+		return severally(ctx, o), err
 	}
 	var r operate.Result
 	var err error
@@ -77,37 +87,23 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 	return outcome{lines: r.Lines(p.Env.Now()), document: r.JSON(), pending: r.Err() != nil}, nil
 }
 
-// retried is what became of an issue that was held.
-type retried struct {
-	Identifier string           `json:"issue_identifier"`
-	Error      *reconcile.Error `json:"error"`
-}
-
-// retryHeld retries each held issue of the project. One that fails keeps no other from its retry; if all fail, the last error is returned.
-func retryHeld(ctx context.Context, p *project.Project) (out outcome, err error) {
-	v, err := view.Read(ctx, p, view.Options{})
-	if err != nil {
-		return out, err
-	}
-	list, applied := []retried{}, 0
-	for _, held := range v.Held {
-		row := retried{Identifier: held.Identifier}
-		r, failed := operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbRetry, Issue: held.IssueID})
-		if failed != nil {
-			err, row.Error = failed, exit.From(failed)
-			out.lines = append(out.lines, held.Identifier+": "+row.Error.Error())
-		} else {
-			applied++
-			out.pending = out.pending || r.Err() != nil
+// severally carries out an order about several targets. One that fails keeps no other from its turn.
+func severally(ctx context.Context, o order) outcome {
+	out := outcome{lines: []string{""}}
+	command, done := operate.Command{Verb: o.verb, NoWait: true, Decision: o.decision}, 0
+	results := operate.Each(ctx, o.targets, command, func(r operate.TargetResult) {
+		if r.Error != nil {
+			r.Lines = []string{r.Error.Error()}
 		}
-		list = append(list, row)
-	}
-	if applied > 0 {
-		err = nil
-	}
-	out.lines = append(out.lines, fmt.Sprintf("%d of %d held issues are due again", applied, len(list)))
-	out.document = map[string]any{"issues": list}
-	return out, err
+		out.lines = append(out.lines, r.Lines...)
+		out.pending, out.failed = out.pending || r.Outcome == operate.OutcomeStored, out.failed || r.Outcome == operate.OutcomeFailed
+		if r.Outcome == operate.OutcomeDone {
+			done++
+		}
+	})
+	out.lines[0] = fmt.Sprintf("%s: %d of %d done", o.verb, done, len(results))
+	out.document = operate.Several{Results: results}
+	return out
 }
 
 // shown are the lines of an outcome that have a text.

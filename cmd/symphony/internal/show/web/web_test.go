@@ -21,7 +21,7 @@ import (
 )
 
 // serve starts a server without projects and returns it with its address.
-func serve(t *testing.T, o Options) (*Server, string) {
+func serve(t testing.TB, o Options) (*Server, string) {
 	t.Helper()
 	o.Token = "0123456789abcdef"
 	dir := t.TempDir()

@@ -39,6 +39,7 @@ func functions() template.FuncMap {
 		"dayOf":           dayOf,
 		"dayPlots":        dayPlots,
 		"issueAddress":    IssueAddress,
+		"labelled":        func(label string) string { return Choice{Query: labelPrefix + label}.Address() },
 		"linked":          linked,
 		"latest":          slices.Backward[[]view.ResultDay],
 		"levelClass":      func(v view.Overview) string { return levelClasses[v.Verdict().Level] },

@@ -73,7 +73,7 @@ const mostEnded = 500
 func (c Choice) Options() view.Options {
 	o := view.Options{All: true}
 	if c.Lists() {
-		o.Ended, o.Search = mostEnded, c.selection().Search()
+		o.List, o.Ended, o.Search = true, mostEnded, c.selection().Search()
 	}
 	return o
 }
@@ -81,11 +81,25 @@ func (c Choice) Options() view.Options {
 // selection keeps the issues that the search finds.
 func (c Choice) selection() view.Selection {
 	var filters []string
-	if c.Query != "" {
+	if label, is := strings.CutPrefix(c.Query, labelPrefix); is {
+		filters = append(filters, "label="+label)
+	} else if c.Query != "" {
 		filters = append(filters, "text="+c.Query)
 	}
 	s, _ := view.NewSelection(filters, "", 0) // the key is known
 	return s
+}
+
+// labelPrefix begins a search for a label.
+const labelPrefix = "label:"
+
+// Results is the address of the results that the search finds.
+func (c Choice) Results() string {
+	r := ResultChoice{Project: c.Project, Query: c.Query}
+	if label, is := strings.CutPrefix(c.Query, labelPrefix); is {
+		r.Query, r.Label = "", label
+	}
+	return r.Address()
 }
 
 // Lists reports whether the page is a list of issues that match, and nothing else.
@@ -154,9 +168,16 @@ func (o Overview) data() overview {
 			d.Held = append(d.Held, ProjectButton{o.Forms(v.Project.Name), "retry", n})
 		}
 	}
+	others := o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == reconcile.StatusNeedsAnswer)
+	if others {
+		d.Requests = append(d.Requests, o.Agents...)
+	}
+	if d.addRows(rows); o.Lists() {
+		return d
+	}
 	joined := view.Join(d.Shown)
-	if o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == reconcile.StatusNeedsAnswer) {
-		d.Requests, joined.Requests = append(d.Requests, o.Agents...), append(joined.Requests, o.Agents...)
+	if others {
+		joined.Requests = append(joined.Requests, o.Agents...)
 	}
 	d.Verdict, d.Results = verdictOf(o.Choice, d.Shown, joined), joined.Results
 	if d.Verdict.Class == "good" && len(d.Obstacles) > 0 {
@@ -168,7 +189,6 @@ func (o Overview) data() overview {
 	if len(d.Shown) == 1 {
 		d.Results = d.Shown[0].Results
 	}
-	d.addRows(rows)
 	return d
 }
 
@@ -214,8 +234,12 @@ type list struct {
 	Next     string // the address of further rows
 	Previous string
 	Several  bool // the page shows several projects
+	MayAct   bool
 	Known    map[string]bool
 }
+
+// Form is what an operator can do about the issue of a row.
+func (l list) Form(r view.Row) IssueForm { return Forms{Project: r.Project, MayAct: l.MayAct}.RowForm(r) }
 
 // tab is a choice of the list.
 type tab struct {
@@ -249,7 +273,7 @@ func (d *overview) addRows(rows []view.Row) {
 		}
 		from := min(d.From, len(rows))
 		until := min(from+pageRows, len(rows))
-		l := list{Status: d.Status, Rows: rows[from:until], More: len(rows) - until, Several: several, Known: known}
+		l := list{Status: d.Status, Rows: rows[from:until], More: len(rows) - until, Several: several, MayAct: d.MayAct, Known: known}
 		if l.More > 0 {
 			l.Next = d.At(until)
 		}
@@ -265,7 +289,7 @@ func (d *overview) addRows(rows []view.Row) {
 	for _, kind := range listed {
 		if all := by[kind.status]; len(all) > 0 {
 			n := min(kind.rows, len(all))
-			l := list{Status: kind.status, Rows: all[:n], More: len(all) - n, Several: several, Known: known}
+			l := list{Status: kind.status, Rows: all[:n], More: len(all) - n, Several: several, MayAct: d.MayAct, Known: known}
 			if l.More > 0 {
 				l.Next = d.WithStatus(kind.status)
 			}

@@ -1,32 +1,32 @@
-// Keyboard shortcuts of the pages. The list behind "?" is in layout.html.
+// Keyboard shortcuts of the pages. The list behind "?" is in layout.html; act.js has those that act.
 "use strict";
+const keys = {};
+const items = () => [...document.querySelectorAll("main [data-item]")].filter((e) => e.checkVisibility());
+const placeOf = (item) => item.closest("li, tr, article, details") ?? item; // what belongs to an item: its buttons, its mark
+const atItem = () => items().findIndex((e) => placeOf(e).contains(document.activeElement));
 {
   const [search, off] = ["search", "keys-off"].map((id) => document.getElementById(id));
   off.checked = localStorage.getItem("keys") === "off"; // people who speak to their computer press keys by accident
   off.onchange = () => localStorage.setItem("keys", off.checked ? "off" : "on");
   let before = ""; // the first key of two
-  const step = (by) => {
-    const items = [...document.querySelectorAll("main [data-item]")].filter((e) => e.checkVisibility());
-    const at = items.findIndex((e) => e.contains(document.activeElement));
-    items[Math.min(Math.max(at + by, 0), items.length - 1)]?.focus();
-  };
-  const keys = {
+  const step = (by) => items()[Math.min(Math.max(atItem() + by, 0), items().length - 1)]?.focus();
+  Object.assign(keys, {
     j: () => step(1),
     k: () => step(-1),
     "/": () => (search.focus(), search.select()),
     "?": () => document.getElementById("keys").togglePopover(),
     "g o": () => location.assign("/"),
-  };
+  });
   document.addEventListener("keydown", (e) => {
-    if (e.ctrlKey || e.metaKey || e.altKey) return;
-    if (e.target.closest("input, textarea, select")) {
+    if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
+    if (e.target.closest("input:not(.pick), textarea, select")) {
       if (e.key === "Escape") e.target.blur();
       return;
     }
     const key = before === "g" ? "g " + e.key : e.key;
     before = e.key;
     if (off.checked || !Object.hasOwn(keys, key)) return;
-    e.preventDefault();
+    if (key !== "Escape") e.preventDefault();
     keys[key]();
   });
 

@@ -1,6 +1,7 @@
 // A page changes while it is open: the server sends what is in the element main, and idiomorph applies what differs. A form is
 // left alone while a reader uses it, and details stay open.
 "use strict";
+let draw; // applies a page; act.js uses it, too
 {
   const [lost, main, live, alarm, notify] = ["lost", "main", "live", "alarm", "notify"].map((id) => document.getElementById(id));
   let stream, timer;
@@ -38,18 +39,23 @@
   const kept = (old, now) => (old.nodeName === "TIME" && old.dateTime === now.dateTime) || (old.nodeName === "FORM" && old.getAttribute("action") === now.getAttribute("action") && used(old));
   const apply = (page) => {
     const known = page.version === document.documentElement.dataset.version;
-    if (!known) return [...document.forms].some(used) ? fail() : location.reload(); // what a reader types stays until it is sent
+    const busy = [...document.forms].some(used) || document.querySelector(".pick:checked, dialog[open]");
+    if (!known) return busy ? fail() : location.reload(); // what a reader types stays until it is sent
     heard();
+    draw(page);
+    announce(page.news);
+  };
+  draw = (page) => {
     document.title = page.title;
     document.querySelector("link[rel=icon]").href = page.icon;
     const callbacks = {
       beforeNodeMorphed: (old, now) => !kept(old, now),
-      beforeAttributeUpdated: (name, e) => name !== "open" || e.nodeName !== "DETAILS",
+      beforeAttributeUpdated: (name, e) => (name !== "open" || e.nodeName !== "DETAILS") && (name !== "checked" || !e.classList.contains("pick")),
     };
     Idiomorph.morph(main, page.main, { morphStyle: "innerHTML", callbacks });
     Idiomorph.morph(alarm, page.alarm, { morphStyle: "innerHTML", callbacks });
     tell();
-    announce(page.news);
+    document.dispatchEvent(new Event("change")); // marks may have gone
   };
 
   // Notifications need the reader's click, here and in the browser. What was there when the page was opened is not announced.
