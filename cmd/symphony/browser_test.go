@@ -277,26 +277,31 @@ func runAxe(ctx context.Context, ts *testscript.TestScript, _ *browser, _ []stri
 	if err := chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](string(source))); err != nil {
 		return err
 	}
-	for _, look := range []struct {
-		theme string
-		width int64
-	}{{"light", 360}, {"dark", 360}, {"light", 1280}, {"dark", 2560}} {
-		if err := errors.Join(setTheme(ctx, look.theme), setSize(ctx, look.width, 900)); err != nil {
-			return err
-		}
-		found, err := chromedp.Run(ctx, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
-		if err != nil || found != "" {
-			return fmt.Errorf("%s, %d px: %w\n%s", look.theme, look.width, err, found)
+	for _, width := range []int64{390, 1280, 3840} {
+		for _, theme := range []string{"light", "dark"} {
+			if err := errors.Join(setTheme(ctx, theme), setSize(ctx, width, 900)); err != nil {
+				return err
+			}
+			found, err := chromedp.Run(ctx, chromedp.Evaluate[string](axeRun, chromedp.EvalAwaitPromise))
+			if err != nil || found != "" {
+				return fmt.Errorf("%s, %d px: %w\n%s", theme, width, err, found)
+			}
 		}
 	}
 	return errors.Join(setTheme(ctx, "light"), setSize(ctx, 1280, 900))
 }
 
-// axeRun describes the violations, one in a line. A horizontal scroll bar of the page is one, too (WCAG 1.4.10).
+// axeRun describes the violations, one in a line. A horizontal scroll bar of the page is one, too (WCAG 1.4.10), and so are a target for
+// a finger that has fewer than 44 pixels, unless it is a word of a text (2.5.5), and a window whose width is not used.
 const axeRun = `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r =>
 	r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.target + ": " + n.failureSummary.replaceAll("\n", " "))).join("\n") +
 	[...document.querySelectorAll(".card")].filter(e => e.scrollWidth > e.clientWidth).map(e => "a card is narrower than its content: " + (e.id || e.className)).join("\n") +
-	(document.documentElement.scrollWidth > innerWidth ? "the page is wider than the window: " + document.documentElement.scrollWidth : ""))`
+	(document.documentElement.scrollWidth > innerWidth ? "the page is wider than the window: " + document.documentElement.scrollWidth : "") +
+	(innerWidth > 500 ? [] : [...document.querySelectorAll("button, summary, select, input, textarea, nav a, a.button, a.badge, a[data-item]")].filter(e => {
+		const target = e.closest("label") ?? e, box = target.getBoundingClientRect()
+		return e.checkVisibility() && box.width > 1 && (box.width < 44 || box.height < 44)
+	}).map(e => "a target is too small: " + e.outerHTML.slice(0, 120))).join("\n") +
+	(innerWidth < 3000 || document.querySelector("main").clientWidth > innerWidth * 0.95 ? "" : "the window is not used"))`
 
 // picturesCmd writes pictures of pages of the server: docs/screens/web-NAME.webp of the first one, light, dark and on a phone, and
 // docs/screens/web-NAME-issue.webp of a second one. It does so only with UPDATE_PICTURES=1: pictures NAME PATH [PATH]

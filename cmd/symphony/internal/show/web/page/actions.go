@@ -51,7 +51,9 @@ func (f Forms) Action(path ...string) string {
 }
 
 // Target names one of several issues or requests in a form.
-func (f Forms) Target(name string) string { return url.PathEscape(f.Project) + "/" + url.PathEscape(name) }
+func (f Forms) Target(name string) string {
+	return url.PathEscape(f.Project) + "/" + url.PathEscape(name)
+}
 
 // Request is a request in full, with what decides it.
 func (f Forms) Request(r view.RequestRow) RequestForm { return RequestForm{f, r} }
@@ -124,7 +126,9 @@ type IssueForm struct {
 func (i IssueForm) Address(verb string) string { return i.Action(i.Identifier, verb) }
 
 // ID names the element of a command, so that no other takes its place while a reader uses it.
-func (i IssueForm) ID(verb string) string { return url.PathEscape(verb + "-" + i.Project + "-" + i.Identifier) }
+func (i IssueForm) ID(verb string) string {
+	return url.PathEscape(verb + "-" + i.Project + "-" + i.Identifier)
+}
 
 // Can reports whether a command has an effect: stop needs a run, retry an issue that would be due, deliver commits that wait for a delivery
 // which has failed or which the hold of the issue keeps from starting, verify what it has refused, hold an issue that would otherwise get a

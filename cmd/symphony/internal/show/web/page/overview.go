@@ -239,7 +239,9 @@ type list struct {
 }
 
 // Form is what an operator can do about the issue of a row.
-func (l list) Form(r view.Row) IssueForm { return Forms{Project: r.Project, MayAct: l.MayAct}.RowForm(r) }
+func (l list) Form(r view.Row) IssueForm {
+	return Forms{Project: r.Project, MayAct: l.MayAct}.RowForm(r)
+}
 
 // tab is a choice of the list.
 type tab struct {
