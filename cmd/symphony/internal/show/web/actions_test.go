@@ -69,6 +69,10 @@ func TestActionOrders(t *testing.T) {
 	var got order
 	s := acting(t, func(_ context.Context, p *project.Project, o order) (outcome, error) {
 		test.Equal(t, "the project", filepath.Base(filepath.Dir(p.Path)), "web")
+		for i := range o.targets {
+			test.Equal(t, "the project of a target", filepath.Base(filepath.Dir(o.targets[i].Project.Path)), "web")
+			o.targets[i].Project = nil
+		}
 		got = o
 		return outcome{document: struct{}{}}, nil
 	}, "web")
@@ -83,7 +87,14 @@ func TestActionOrders(t *testing.T) {
 	texts := func(texts ...string) requests.Decision {
 		return requests.Decision{How: reconcile.DecideAnswer, Texts: texts}
 	}
-	const at = "/api/v1/requests/ABC-1.2/"
+	both := func(verb reconcile.Verb, d requests.Decision, names ...string) order {
+		o := order{verb: verb, decision: d}
+		for _, name := range names {
+			o.targets = append(o.targets, operate.Target{Name: name})
+		}
+		return o
+	}
+	const at, marked = "/api/v1/requests/ABC-1.2/", "back=/&issue=web/ABC-1&issue=web/a%252Fb&request=web/ABC-1.1&reason=no&verb="
 	for _, c := range []struct {
 		path, body string
 		want       order
@@ -104,6 +115,10 @@ func TestActionOrders(t *testing.T) {
 		{at + "answer", "choice=2&choice=1", about(operate.VerbAnswer, requests.Decision{How: reconcile.DecideAnswer, Choices: []int{2, 1}})},
 		{at + "answer", `{"texts":["one\n","--two"]}`, about(operate.VerbAnswer, texts("one\n", "--two"))},
 		{at + "answer", "text=hunter2&text=", about(operate.VerbAnswer, texts("hunter2", ""))},
+		{severalPath, `{"verb":"hold","targets":[{"project":"web","name":"ABC-1"},{"name":"ABC-2"}]}`, both(reconcile.VerbHold, requests.Decision{}, "ABC-1", "ABC-2")},
+		{severalPath, `{"verb":"approve","for_session":true,"targets":[{"name":"ABC-1.1"}]}`, both(operate.VerbApprove, session, "ABC-1.1")},
+		{severalPath, marked + "stop", both(reconcile.VerbStop, requests.Decision{}, "ABC-1", "a/b")},
+		{severalPath, marked + "deny", both(operate.VerbDeny, deny("no"), "ABC-1.1")},
 		// The form of a page: an option, an own text beside options, two of several, nothing for an optional question.
 		{at + "answer", "questions=4&answer-0=Red&text-0=&text-1=my%0D%0Aown&answer-2=a&answer-2=b&back=/", about(operate.VerbAnswer, texts("Red", "my\nown", "a, b", ""))},
 	} {
@@ -140,6 +155,13 @@ func TestActionErrors(t *testing.T) {
 		{request, `{"texts":["` + strings.Repeat("a", maxBody) + `"]}`, "", 413, "body_too_large"},
 		{request, "text=" + strings.Repeat("a", maxBody), "", 413, "body_too_large"},
 		{"/login", "token=" + strings.Repeat("a", maxBody), "", 413, "body_too_large"},
+		{severalPath, `{"verb":"hold","targets":[{"name":"ABC-1\u0000","project":"web"}]}`, "", 400, "NUL"},
+		{severalPath, `{"verb":"hold","targets":[]}`, "", 400, "no targets"},
+		{severalPath, `{"verb":"pause","targets":[{"name":"ABC-1"}]}`, "", 400, "verb must be one of"},
+		{severalPath, `{"verb":"hold","targets":[{"name":"ABC-1","project":"nosuch"}]}`, "", 404, "project_not_found"},
+		{severalPath, "verb=hold&issue=web/ABC-1", "", 400, "unknown field"},
+		{severalPath, "verb=hold&issue=web/%25x", "", 400, "unknown field"},
+		{request, `{"verb":"hold"}`, "", 400, "verb and targets are for"},
 		{"/api/v1/pause", "", "", 400, "add ?project=NAME"},
 		{"/api/v1/pause?project=nosuch", "", "", 404, "project_not_found"},
 		{"/api/v1/pause?project=web", "", "", 202, `{"paused":true}`},

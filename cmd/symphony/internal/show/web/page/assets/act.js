@@ -66,7 +66,7 @@
     });
   const entry = (mark) => {
     const request = mark.closest("article");
-    if (request) return make("li", { className: "stack tight" }, ...[".head h3", ".body"].map((part) => request.querySelector(part).cloneNode(true)));
+    if (request) return make("li", { className: "stack tight" }, ...[...request.querySelectorAll(":scope > .head > :is(h3, .bad), :scope > .body")].map((part) => part.cloneNode(true)));
     const title = placeOf(mark).querySelector("[data-item] + *") ?? document.querySelector("h1 .title");
     return make("li", {}, make("strong", { textContent: mark.ariaLabel.replace("Mark ", "") }), " " + (title?.textContent ?? ""));
   };
