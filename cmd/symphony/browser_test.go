@@ -194,13 +194,6 @@ func browserVerbs() map[string]browserVerb {
 		"clock":  stopClock,
 		"expect": expectComplaint,
 		"axe":    runAxe,
-		"shot": func(ctx context.Context, ts *testscript.TestScript, _ *browser, args []string) error {
-			picture, err := chromedp.Call(ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: "png"})
-			if err != nil {
-				return err
-			}
-			return os.WriteFile(args[0], picture.Data, 0o644)
-		},
 	}
 }
 

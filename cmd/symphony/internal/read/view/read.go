@@ -15,7 +15,7 @@ import (
 // Options say how much of an overview to read.
 type Options struct {
 	All    bool         // also skipped candidates, ended runs, the health and the results
-	List   bool         // with All, but without the health and the results
+	List   bool         // with All, of that only skipped candidates
 	Health bool         // the health, also without All
 	Ended  int          // how many ended runs; 0: the usual number
 	Search state.Search // which ended runs
@@ -32,7 +32,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	defer f.DB.Close()
 	err := f.confine(ctx, o.Issues)
 	if err == nil {
-		f.Recorded, err = f.DB.Store.View(ctx)
+		f.Recorded, err = f.DB.Store.State(ctx)
 	}
 	if err == nil {
 		err = f.Read(ctx)
@@ -163,21 +163,40 @@ func (v *Overview) addPullRequests(ctx context.Context, f Facts) error {
 
 // addEnded adds the ended runs and the results, if they are asked for.
 func (v *Overview) addEnded(ctx context.Context, f Facts, o Options) error {
-	if !o.All {
+	if !o.All || o.List {
 		return nil
 	}
+	ended, err := f.ended(ctx, o)
+	var resultsErr error
+	v.Results, resultsErr = f.results(ctx)
+	v.Ended = ended
+	return errors.Join(err, resultsErr)
+}
+
+func (f *Facts) ended(ctx context.Context, o Options) ([]RunRow, error) {
 	search := o.Search
-	search.Words = text.Filter(search.Words, func(word string) bool { return !(Row{Project: v.Project.Name, Status: StatusEnded}).Has(word) })
+	search.Words = text.Filter(search.Words, func(word string) bool { return !(Row{Project: f.Name, Status: StatusEnded}).Has(word) })
 	runs, err := f.DB.Runs.Ended(ctx, f.Only, search, cmp.Or(o.Ended, project.PastRuns))
-	v.Ended = text.Map(runs, func(r state.EndedRun) RunRow {
+	return text.Map(runs, func(r state.EndedRun) RunRow {
 		row := f.RunRow(r.Run)
 		row.found = r.Found
 		return row
-	})
-	if err == nil && !o.List {
-		v.Results, err = f.results(ctx)
+	}), err
+}
+
+// WithEnded adds the ended runs that a search finds to an overview that was read with Options.List.
+func (v Overview) WithEnded(ctx context.Context, p *project.Project, o Options) (Overview, error) {
+	f := Facts{Project: p}
+	if err := f.Open(ctx); err != nil {
+		return v, err
 	}
-	return err
+	defer f.DB.Close()
+	f.Name = v.Project.Name
+	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
+	var err error
+	v.Ended, err = f.ended(ctx, o)
+	v.Rows = slices.Concat(v.Rows, v.complete(v.endedRows()))
+	return v, err
 }
 
 // placesOf numbers the issues that still wait for a slot in the order of the stored queue, by their ids.

@@ -124,6 +124,10 @@ func (v Overview) rows() []Row {
 		return cmp.Or(cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status)), cmp.Compare(a.place, b.place),
 			text.CompareNatural(a.Identifier, b.Identifier))
 	})
+	return v.complete(append(list, v.endedRows()...))
+}
+
+func (v Overview) endedRows() (list []Row) {
 	for _, r := range v.Ended {
 		outcome, reason := r.Ending()
 		list = append(list, Row{
@@ -132,6 +136,11 @@ func (v Overview) rows() []Row {
 			labels: r.labels, found: r.found,
 		})
 	}
+	return list
+}
+
+// complete adds to rows what they have in common.
+func (v Overview) complete(list []Row) []Row {
 	pulls := map[string]string{}
 	for _, p := range v.PullRequests {
 		pulls[p.IssueID] = p.URL

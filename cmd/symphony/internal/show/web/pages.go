@@ -7,9 +7,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -56,10 +59,63 @@ func (s *Server) addAlerts(r *http.Request, p *page.Page) {
 	}
 }
 
+// lastList are the overviews of the last list, without ended runs. With thousands of issues, most of the time of a search is theirs.
+type lastList struct {
+	mu    sync.Mutex
+	stamp string
+	at    time.Time
+	all   []view.Overview
+}
+
+// overviews reads all projects, without what the reader may not see. For a list only the ended runs are read again, unless the state has
+// changed.
+func (s *Server) overviews(r *http.Request, o view.Options) ([]view.Overview, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	read := func() ([]view.Overview, error) {
+		all, err := s.source.overviews(ctx, "", o)
+		for _, v := range all {
+			s.access.withholdChanges(r, v.Requests)
+		}
+		return all, err
+	}
+	if !o.List {
+		return read()
+	}
+	projects, err := s.source.named(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, p := range projects {
+		files = append(files, filesOf(view.ProjectRow{WorkflowPath: p.Path, StateDir: p.StateDir})...)
+	}
+	last := s.lists[s.access.permit(r, needDetails) == nil]
+	last.mu.Lock()
+	defer last.mu.Unlock()
+	if stamp := stampOf(files); stamp != last.stamp || time.Since(last.at) > renderAnyway {
+		last.at = time.Now()
+		if last.all, err = read(); err != nil {
+			last.stamp = ""
+			return nil, err
+		}
+		last.stamp = stamp
+	}
+	all := slices.Clone(last.all)
+	for i, v := range all {
+		if v.Error == nil {
+			if all[i], err = v.WithEnded(ctx, project.New(s.source.env, v.Project.WorkflowPath, v.Project.StateDir), o); err != nil {
+				return nil, snapshotError(err)
+			}
+		}
+	}
+	return all, nil
+}
+
 // overviewPage draws /: all projects.
 func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err error) {
 	choice := page.NewChoice(r.URL.Query())
-	all, err := s.source.overviews(r.Context(), "", choice.Options())
+	all, err := s.overviews(r, choice.Options())
 	if err != nil {
 		return p, nil, err
 	}
@@ -71,9 +127,6 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 		return p, nil, snapshotError(err)
 	}
 	s.access.withholdChanges(r, asked)
-	for _, v := range all {
-		s.access.withholdChanges(r, v.Requests)
-	}
 	if theirs := agents.AsProject(s.source.env); theirs != nil {
 		files = append(files, filesOf(view.ProjectRow{StateDir: theirs.StateDir})...)
 	}

@@ -30,7 +30,8 @@ type Server struct {
 	ownToken  bool
 	commands  *commands
 	feeds     *feeds
-	large     chan struct{} // one for each diff that is being made, and for each log that is read whole
+	lists     map[bool]*lastList // for readers who may see all, and for others
+	large     chan struct{}      // one for each diff that is being made, and for each log that is read whole
 }
 
 // Options are the projects to serve, the address, and the token.
@@ -57,7 +58,7 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 	}
 	s := &Server{
 		source: source{w, o.Places}, mcp: o.MCP, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken,
-		commands: newCommands(), large: make(chan struct{}, maxAtOnce), feeds: newFeeds(), listeners: []net.Listener{listener},
+		commands: newCommands(), large: make(chan struct{}, maxAtOnce), feeds: newFeeds(), lists: map[bool]*lastList{true: {}, false: {}}, listeners: []net.Listener{listener},
 	}
 	var kept Token
 	if o.OwnToken {

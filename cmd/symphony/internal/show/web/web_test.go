@@ -128,6 +128,8 @@ func TestResults(t *testing.T) {
 	test.Contains(t, "a search", body("/results?q=abc-10008"), "1 to 2 of 2", "First I look at the tests.")
 	test.Contains(t, "nothing", body("/results?q=%25"), "No result matches")
 	test.Equal(t, "a wrong day", get(t, s, "/results?since=x", time.Minute).Code, http.StatusBadRequest)
+	test.Contains(t, "a label", body("/?q=label:Symphony&project=web&status=held"), `href="/?q=label%3Abug"`, `/results?label=Symphony&amp;project=web`, `name="issue" value="web/ABC-10"`)
+	test.Contains(t, "a part of a label", body("/?q=label:symph"), "No issue matches")
 	test.Contains(t, "the oldest runs", body("/?q=first+i+look&status=ended&project=web&from=300"), "100 more")
 }
 
