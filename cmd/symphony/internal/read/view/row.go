@@ -31,10 +31,10 @@ type Row struct {
 
 	// Detail is the row of one of the overview's lists that this row was made of: a RunningRow, RetryingRow, HeldRow, KeptRow,
 	// SkippedRow or RunRow.
-	Detail any `json:"-"`
-	place  int // in the queue for a slot
+	Detail any      `json:"-"`
+	Labels []string `json:"-"` // of the issue
+	place  int      // in the queue for a slot
 	paused bool
-	labels []string
 	found  string // more text in which a search looks
 }
 
@@ -63,9 +63,6 @@ func (r Row) LastSign() *time.Time {
 	running, _ := r.Detail.(RunningRow)
 	return running.LastEventAt
 }
-
-// Labels are those of the issue.
-func (r Row) Labels() []string { return r.labels }
 
 // Undelivered reports whether the issue is held with commits that are not pushed yet.
 func (r Row) Undelivered() bool {
@@ -133,7 +130,7 @@ func (v Overview) endedRows() (list []Row) {
 		list = append(list, Row{
 			Status: StatusEnded, Identifier: r.Identifier, IssueID: r.issueID, Title: r.Title, URL: r.IssueURL, At: r.EndedAt, Turn: r.Turns,
 			Tokens: r.Tokens.Total, Cost: r.Cost, Text: strings.TrimSuffix(outcome+": "+reason, ": "), Detail: r,
-			labels: r.labels, found: r.found,
+			Labels: r.labels, found: r.found,
 		})
 	}
 	return list
@@ -159,7 +156,7 @@ const HeldNextText = "held after this run"
 func (h IssueHead) row(status Status, at *time.Time, text string, detail any) Row {
 	return Row{
 		Status: status, IssueID: h.IssueID, Identifier: h.Identifier, Title: h.Title, URL: h.IssueURL, At: at, Text: text, Detail: detail,
-		labels: h.labels,
+		Labels: h.labels,
 	}
 }
 
@@ -190,7 +187,7 @@ func (v Overview) retryingRow(r RetryingRow) Row {
 func (v Overview) skippedRow(r SkippedRow) Row {
 	row := Row{
 		Status: r.IssueStatus(v.obstacle != ""), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: text.OrNull(r.URL),
-		At: &r.Since, Text: words.Skip(r.Skip), Detail: r, labels: r.Labels,
+		At: &r.Since, Text: words.Skip(r.Skip), Detail: r, Labels: r.Labels,
 	}
 	if r.Reason == reconcile.SkipNoSlot || r.Reason == reconcile.SkipNoSlotInState {
 		v.addQueue(&row, r.Place)

@@ -118,7 +118,7 @@ func (s Selection) keeps(r Row) bool {
 			case "project":
 				return strings.EqualFold(r.Project, value)
 			case "label":
-				return slices.ContainsFunc(r.labels, func(label string) bool { return strings.EqualFold(label, value) })
+				return slices.ContainsFunc(r.Labels, func(label string) bool { return strings.EqualFold(label, value) })
 			}
 			all := strings.ToLower(strings.Join([]string{r.Identifier, r.Title, r.Text, r.found}, "\n"))
 			return strings.Contains(all, strings.ToLower(value))

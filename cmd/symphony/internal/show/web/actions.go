@@ -283,14 +283,9 @@ func (p *parameters) readForm(form url.Values) (err error) {
 	}
 	for _, v := range form[marked] {
 		project, name, _ := strings.Cut(v, "/")
-		t := targetRef{}
-		if t.Project, err = url.PathUnescape(project); err == nil {
-			t.Name, err = url.PathUnescape(name)
-		}
-		if err != nil {
-			return badRequest("the body: " + err.Error())
-		}
-		p.Targets = append(p.Targets, t)
+		project, _ = url.PathUnescape(project) // the page has escaped it
+		name, _ = url.PathUnescape(name)
+		p.Targets = append(p.Targets, targetRef{project, name})
 	}
 	questions, _ := strconv.Atoi(form.Get("questions"))
 	for i := range min(questions, len(form)) { // each question has a field

@@ -168,16 +168,9 @@ func (o Overview) data() overview {
 			d.Held = append(d.Held, ProjectButton{o.Forms(v.Project.Name), "retry", n})
 		}
 	}
-	others := o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == reconcile.StatusNeedsAnswer)
-	if others {
-		d.Requests = append(d.Requests, o.Agents...)
-	}
-	if d.addRows(rows); o.Lists() {
-		return d
-	}
 	joined := view.Join(d.Shown)
-	if others {
-		joined.Requests = append(joined.Requests, o.Agents...)
+	if o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == reconcile.StatusNeedsAnswer) {
+		d.Requests, joined.Requests = append(d.Requests, o.Agents...), append(joined.Requests, o.Agents...)
 	}
 	d.Verdict, d.Results = verdictOf(o.Choice, d.Shown, joined), joined.Results
 	if d.Verdict.Class == "good" && len(d.Obstacles) > 0 {
@@ -189,6 +182,7 @@ func (o Overview) data() overview {
 	if len(d.Shown) == 1 {
 		d.Results = d.Shown[0].Results
 	}
+	d.addRows(rows)
 	return d
 }
 

@@ -98,9 +98,6 @@ type Changes struct {
 	News    []News       `json:"news"`
 }
 
-// Back is the page that follows a command.
-func (p Page) Back() string { return p.Path }
-
 // Changes returns the present values.
 func (p Page) Changes() Changes {
 	c := Changes{Version: p.Version(), Title: p.Heading(), Icon: p.Icon(), Main: string(p.Main), Alarm: string(p.Strip()), News: []News{}}
