@@ -78,7 +78,8 @@ const severalPath = "/api/v1/several"
 
 // severalVerbs are the verbs there.
 var severalVerbs = []reconcile.Verb{
-	operate.VerbApprove, operate.VerbDeny, reconcile.VerbRetry, reconcile.VerbHold, reconcile.VerbStop, reconcile.VerbDeliver, reconcile.VerbVerify,
+	operate.VerbApprove, operate.VerbDeny,
+	reconcile.VerbRetry, reconcile.VerbHold, reconcile.VerbStop, reconcile.VerbDeliver, reconcile.VerbVerify,
 }
 
 // several returns the order to do the same about several issues or requests.

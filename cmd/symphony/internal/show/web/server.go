@@ -58,7 +58,8 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 	}
 	s := &Server{
 		source: source{w, o.Places}, mcp: o.MCP, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken,
-		commands: newCommands(), large: make(chan struct{}, maxAtOnce), feeds: newFeeds(), lists: map[bool]*lastList{true: {}, false: {}}, listeners: []net.Listener{listener},
+		commands: newCommands(), large: make(chan struct{}, maxAtOnce), feeds: newFeeds(),
+		lists: map[bool]*lastList{true: {}, false: {}}, listeners: []net.Listener{listener},
 	}
 	var kept Token
 	if o.OwnToken {

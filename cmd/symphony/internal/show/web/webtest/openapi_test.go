@@ -117,7 +117,6 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{several, "POST", "/api/v1/resume?project=x", "", token, 404, `"project_not_found"`},
 		{single, "POST", "/api/v1/requests/ABC-1.1/answer", `{}`, token, 400, "missing"},
 		{single, "POST", "/api/v1/several", `{"verb": "retry", "targets": [{"name": "ABC-9999"}]}`, token, 200, `"outcome":"failed"`},
-		{single, "POST", "/api/v1/several", `{"verb": "answer", "targets": [{"name": "ABC-1.1"}]}`, token, 400, "one of [approve deny"},
 		{several, "POST", "/api/v1/several", `{"verb": "hold", "targets": [{"name": "ABC-10"}]}`, token, 409, `"issue_ambiguous"`},
 		{several, "POST", "/api/v1/requests/ABC-1.1/deny", `{"reason": "no"}`, token, 409, `"issue_ambiguous"`},
 	} {
