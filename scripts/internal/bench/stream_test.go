@@ -66,7 +66,7 @@ func BenchmarkSearch(b *testing.B) {
 			r := get(http.NewRequestWithContext(ctx, http.MethodGet, address+[]string{"?q=abc-49", "?q=nothing+like+it", "?q=label:bug"}[n%3], nil))
 			r.Header.Set("Accept-Encoding", "gzip")
 			began := time.Now()
-			answer := get(client.Do(r))
+			answer := get(client.Do(r)) //nolint:bodyclose // closed below
 			size := get(io.Copy(io.Discard, answer.Body))
 			must(answer.Body.Close())
 			if answer.StatusCode != http.StatusOK {
