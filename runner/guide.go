@@ -20,6 +20,7 @@ type guide struct {
 	mu      sync.Mutex
 	seen    reconcile.LastSeen // what the thread has seen
 	pending *pendingUpdate     // what it will have seen once codex accepts the next turn
+	given   []string           // the ids of messages that are in the text of a turn or were added to one; only the loop of turns uses it
 
 	toldRework bool
 	told       *reconcile.Verification // the result of verify in the text of the last turn; only the loop of turns uses it
@@ -30,8 +31,9 @@ type guide struct {
 
 // pendingUpdate is what a thread has seen with the text of a turn. It is stored once codex has accepted the turn.
 type pendingUpdate struct {
-	seen    reconcile.LastSeen
-	answers []reconcile.Request
+	seen     reconcile.LastSeen
+	answers  []reconcile.Request
+	messages []reconcile.Message
 }
 
 // firstTurnText returns the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. The guidance
@@ -74,8 +76,8 @@ func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, s
 	if issue.LastCommentAt != nil {
 		seen.CommentAt = *issue.LastCommentAt
 	}
-	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold(), Base: g.newBase(&seen), Rework: g.reworkText(ctx)}
-	g.propose(seen, u.Answers)
+	u := g.newUpdate(ctx, &seen)
+	g.propose(seen, u)
 	return u
 }
 
@@ -102,7 +104,7 @@ func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issu
 // update returns what is new for a thread, given what it has seen. What can't be read now is left to a later turn.
 func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
 	issue := g.rec.get().Issue
-	u := agent.Update{Answers: g.lateAnswers(ctx), Refused: g.untold(), Base: g.newBase(&seen), Rework: g.reworkText(ctx)}
+	u := g.newUpdate(ctx, &seen)
 	description := text.OrEmpty(issue.Description)
 	if hash := hashOf(description); hash != seen.Description {
 		u.Description, seen.Description = &description, hash
@@ -110,8 +112,17 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 	comments, newest, err := g.newComments(ctx, issue, seen.CommentAt)
 	g.warn("comments not read, starting the turn without them", err)
 	u.Comments, seen.CommentAt = comments, newest
-	g.propose(seen, u.Answers)
+	g.propose(seen, u)
 	return u
+}
+
+// newUpdate returns what is new for any thread, and records it in seen.
+func (g *guide) newUpdate(ctx context.Context, seen *reconcile.LastSeen) agent.Update {
+	messages, err := g.messages(ctx)
+	g.warn("messages of operators not read, starting the turn without them", err)
+	return agent.Update{
+		Answers: g.lateAnswers(ctx), Messages: messages, Refused: g.untold(), Base: g.newBase(seen), Rework: g.reworkText(ctx),
+	}
 }
 
 // newBase returns the base if the thread has not seen it, and records in seen that it has.
@@ -190,10 +201,10 @@ func (g *guide) lateAnswers(ctx context.Context) []reconcile.Request {
 	return answers
 }
 
-func (g *guide) propose(seen reconcile.LastSeen, answers []reconcile.Request) {
+func (g *guide) propose(seen reconcile.LastSeen, u agent.Update) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pending = &pendingUpdate{seen, answers}
+	g.pending = &pendingUpdate{seen, u.Answers, u.Messages}
 }
 
 // turnAccepted stores that the thread has seen the text of the turn. After a crash before that, the text is sent again.
@@ -215,6 +226,7 @@ func (g *guide) store(ctx context.Context, p pendingUpdate) {
 	g.warn("what the thread has seen is not stored, a later turn may repeat it", errors.Join(
 		g.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.Now()), g.Journal.MarkAnswersSeen(ctx, p.answers, run.ID),
 	))
+	g.reached(ctx, p.messages)
 }
 
 // noteDescription marks the description as seen, because the agent itself may have written it. issue is the issue after the

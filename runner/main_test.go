@@ -62,6 +62,7 @@ type memory struct {
 	lastRun *reconcile.Run
 	ours    map[string]bool // comments of agents
 	late    []reconcile.Request
+	untold  []reconcile.Message
 
 	delivered reconcile.Delivered
 }

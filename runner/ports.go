@@ -53,6 +53,10 @@ type Journal interface {
 	// MarkAnswersSeen records that a run has.
 	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)
 	MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error
+	// MessagesOf returns what operators tell the issue's agent, the newest first. MarkMessages records that a run begins to pass it on, or
+	// when the agent has got it.
+	MessagesOf(ctx context.Context, issueID string, untold bool, limit int) ([]reconcile.Message, error)
+	MarkMessages(ctx context.Context, list []reconcile.Message, runID string, told time.Time) error
 }
 
 // Account stores what all projects of a codex home share.

@@ -177,6 +177,34 @@ func (m *memory) LateAnswers(context.Context, string) ([]reconcile.Request, erro
 	return slices.Clone(m.late), nil
 }
 
+func (m *memory) MessagesOf(context.Context, string, bool, int) ([]reconcile.Message, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := slices.Clone(m.untold)
+	slices.Reverse(list)
+	return list, nil
+}
+
+func (m *memory) MarkMessages(_ context.Context, list []reconcile.Message, runID string, told time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.failure("MarkMessages"); err != nil && !told.IsZero() {
+		return err
+	}
+	is := func(of reconcile.Message) bool {
+		return slices.ContainsFunc(list, func(m reconcile.Message) bool { return m.ID == of.ID })
+	}
+	for i := range m.untold {
+		if is(m.untold[i]) {
+			m.untold[i].RunID = runID
+		}
+	}
+	if !told.IsZero() {
+		m.untold = slices.DeleteFunc(m.untold, is)
+	}
+	return nil
+}
+
 func (m *memory) MarkAnswersSeen(_ context.Context, told []reconcile.Request, _ string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

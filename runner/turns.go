@@ -181,10 +181,12 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	size := utf8.RuneCountInString(input)
 	t.note(agent.EventPrompt, fmt.Sprintf("turn %d, %d characters", number, size), agent.PromptEvent{Turn: number, Text: input})
 	t.agent.beginTurn()
+	stopSteering := t.steer(ctx)
 	_, err = t.agent.session.RunTurn(ctx, agent.TurnParams{
 		Input: input, Cwd: t.space.Path, ApprovalPolicy: t.Config.ApprovalPolicy, SandboxPolicy: policy,
 		Permissions: t.turnPermissions,
 	})
+	stopSteering()
 	t.rec.storeTokens(ctx, t.agent.session)
 	outcome := "completed"
 	if h := t.rec.get().Delivery.Handover; h.Refused() && t.rec.get().TurnID != before.TurnID {

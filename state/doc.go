@@ -13,6 +13,7 @@
 //	requests                    Journal inserts and resolves, Operator decides
 //	attentions                  inserted with the event that they report; taken and closed by Attentions
 //	calls                       Clients inserts and cancels, Journal carries out; or Clients, once the run is settled
+//	calls with the verb tell    Operator inserts, Journal of a later or the present run marks
 //	threads                     Journal, while the run has no outcome
 //	passes, skips, meta         Store
 //	releases, outages           Store, with the change of the claim or block; never deleted

@@ -39,6 +39,7 @@ const (
 
 	// Events of the worker.
 	EventPrompt    = "turn_prompt"              // the text of a turn: a PromptEvent
+	EventTold      = "operator_message"         // what an operator has told the agent: reconcile.Words
 	EventMutation  = "tracker_mutation"         // a change that the agent made in the tracker: a reconcile.Mutation
 	EventGitUndone = "git_configuration_undone" // git hooks and settings of the agent that were undone: a GitUndoneEvent
 	EventWorkEnd   = "work_end"                 // what the workspace contains at the end of the run: a host.WorkEnd

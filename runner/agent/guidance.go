@@ -183,6 +183,7 @@ type Update struct {
 	Description *string
 	Comments    []reconcile.Comment // the newest first
 	Answers     []reconcile.Request // given after the run that asked had ended
+	Messages    []reconcile.Message // what operators tell the agent, the oldest first
 	// Refused is how verify has failed for what the agent has handed over; nil if it has not, or the thread knows it.
 	Refused *reconcile.Verification
 	Base    host.FetchAnswer // the base of the repository; the zero value if the thread has seen it
@@ -208,6 +209,7 @@ func (u Update) Text() string {
 		parts = append(parts, "The description was edited since you last saw it. It is now:", fenced(*u.Description, maxDescription))
 	}
 	parts = append(parts, commentTexts(u.Comments)...)
+	parts = append(parts, MessagesText(u.Messages))
 	for _, r := range u.Answers {
 		parts = append(parts, fmt.Sprintf("You asked the operator (%s), but the run ended before there was an answer. "+
 			"The operator has answered since.", r.ID()))
@@ -218,6 +220,17 @@ func (u Update) Text() string {
 		}
 	}
 	return joined("\n\n", parts...)
+}
+
+// MessagesText is what operators tell the agent, "" for nothing. One of an earlier run may have reached its agent before it was lost.
+func MessagesText(list []reconcile.Message) string {
+	return joined("\n\n", text.Map(list, func(m reconcile.Message) string {
+		head := fmt.Sprintf("The operator (%q) tells you, %s", text.Within(text.OneLine(m.By), maxAuthor), m.At.UTC().Format(time.RFC3339))
+		if m.RunID != "" {
+			head += " (if you have read it before, it is the same message)"
+		}
+		return head + ":\n\n" + fenced(m.Text, reconcile.MaxMessage)
+	})...)
 }
 
 // baseText tells how far the base is ahead of HEAD, and what a merge would do. Names are quoted, because they come from outside.

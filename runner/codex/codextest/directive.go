@@ -54,6 +54,12 @@ func (u *turn) step(s *Step) error {
 		return errCrashed
 	case "hang", "silent": // they differ only in package modeltest
 		<-u.ctx.Done()
+	case "heed":
+		select {
+		case more := <-u.heard:
+			return u.say(0, more)
+		case <-u.ctx.Done():
+		}
 	case "deaf":
 		u.s.deaf.Store(true)
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)

@@ -52,6 +52,7 @@
 //	cancel                the turn ends as interrupted
 //	crash                 exit 1 at once; commands in the background go on
 //	hang                  silence until interrupted
+//	heed                  silence until the turn gets more input, and an agent message with that
 //	silent                the same here; package modeltest sends no headers for hang, and only headers for silent
 //	deaf                  ignore EOF and SIGTERM from now on; commands started later inherit that
 //	garbage TEXT          a line that is not a message
@@ -90,7 +91,7 @@ var verbs = map[string]string{
 	"ask-command": "text", "ask-file": "text", "ask-user": "text", "ask-form": "text", "ask-permissions": "",
 	"patch": "name text?", "fail": "name text?", "tool": "name json?", "request": "name json?", "ratelimits": "json",
 	"tokens": "n m", "long": "n", "sleep": "wait", "took": "wait", "stream": "n wait",
-	"crash": "", "hang": "", "silent": "", "deaf": "", "cancel": "", "steal-turn": "", "late-response": "",
+	"crash": "", "hang": "", "heed": "", "silent": "", "deaf": "", "cancel": "", "steal-turn": "", "late-response": "",
 }
 
 // section is the steps under one header.

@@ -24,6 +24,7 @@ type turn struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	said    object        // the item of the last agent message
+	heard   chan string   // the input that was added to the turn
 	counted bool          // whether a directive reported tokens
 	took    time.Duration // what the next items give as their duration; zero for the real one
 }
@@ -38,10 +39,10 @@ func (s *server) startTurn(p *params) reply {
 	}
 	if u := t.turn; u != nil {
 		// As with codex, the input is added to the running turn, which continues with its script.
-		return reply{result: object{"turn": u.shape(nil)}, after: func() { u.userMessage(prompt) }}
+		return reply{result: object{"turn": u.shape(nil)}, after: func() { u.hear(prompt) }}
 	}
 	t.apply(p)
-	u := &turn{s: s, t: t, id: uuid.NewString(), began: time.Now()}
+	u := &turn{s: s, t: t, id: uuid.NewString(), began: time.Now(), heard: make(chan string, 1)}
 	u.ctx, u.stop = context.WithCancel(context.Background())
 	t.turn = u
 	t.here++
@@ -65,7 +66,16 @@ func (s *server) steer(p *params) reply {
 	if u == nil {
 		return reply{err: refusal}
 	}
-	return reply{result: object{"turnId": u.id}, after: func() { u.userMessage(p.prompt()) }}
+	return reply{result: object{"turnId": u.id}, after: func() { u.hear(p.prompt()) }}
+}
+
+// hear adds input to the turn.
+func (u *turn) hear(text string) {
+	u.userMessage(text)
+	select {
+	case u.heard <- text:
+	default: // the script waits for no more
+	}
 }
 
 // interrupt ends a turn. As with codex, a running command goes on in the background.

@@ -155,6 +155,8 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 		var p agent.PromptEvent
 		_ = json.Unmarshal(e.Raw, &p) // a payload that was cut has no text
 		return Line{Kind: Prompt, Text: "prompt of " + message, Turn: p.Turn, Detail: linesOf(p.Text)}, true
+	case agent.EventTold:
+		message = "told by " + message
 	case agent.EventMutation:
 		return describeMutation(e.Raw, message), true
 	case agent.EventWorkEnd:
