@@ -27,7 +27,7 @@ func commandGroups(w *term.Env) []commandGroup {
 			psCommand(w), topCommand(w), showCommand(w), logsCommand(w), reportCommand(w), hostsCommand(w), statusCommand(w), serveCommand(w),
 		}},
 		{"Work with issues", []*cli.Command{
-			issuesCommand(w), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w), openCommand(w),
+			issuesCommand(w), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w), openCommand(w), tellCommand(w),
 			stopCommand(w), holdCommand(w), retryCommand(w), deliverCommand(w), verifyCommand(w), takeoverCommand(w),
 		}},
 		{"Decide what agents ask for", []*cli.Command{approveCommand(w), denyCommand(w), answerCommand(w)}},
@@ -115,7 +115,7 @@ var synonyms = map[string]string{
 	"dashboard": "serve", "delete": "prune", "describe": "show", "enable": "schedule install", "events": "logs", "exec": "run",
 	"gc": "prune", "get": "show", "history": "report", "inspect": "show", "kill": "stop", "lint": "check", "list": "ps", "log": "logs",
 	"ls": "ps", "new": "issues new", "poll": "tick", "queue": "issues", "reject": "deny", "remove": "prune", "reply": "answer",
-	"requeue": "retry", "rerun": "retry", "reset": "retry", "restart": "retry", "rm": "prune", "setup": "init", "start": "run",
+	"requeue": "retry", "rerun": "retry", "reset": "retry", "restart": "retry", "rm": "prune", "setup": "init", "say": "tell", "start": "run",
 	"stats": "report", "suspend": "pause", "sync": "tick", "tail": "logs -f", "terminate": "stop", "undelete": "restore",
 	"unpause": "resume", "usage": "report", "validate": "check", "view": "show", "watch": "ps --watch", "web": "serve",
 }

@@ -114,6 +114,19 @@ var crashScenarios = []crashScenario{
 		play:  toldPlay,
 	},
 	{
+		// The operator tells the agent something, which it gets whatever dies.
+		name: "message", issue: waits, ends: "Human Review", keeps: true,
+		play: func(c *crashScene) {
+			c.atWork()
+			c.symphony("tell", "ABC-1", "Use red.")
+			if c.number(`SELECT count(*) FROM calls`) == 0 {
+				c.symphony("tell", "ABC-1", "Use red.")
+			}
+			c.passes("received", func() bool { return c.number(`SELECT count(*) FROM calls WHERE status = 'completed'`) == 1 })
+			c.write("go", "", 0o600)
+		},
+	},
+	{
 		// A worker dies and leaves a process that ignores SIGTERM.
 		name: "leftovers", issue: "attempt 0:\nbackground trap '' TERM; sleep 31; sleep 32\nsleep 30s\nattempt 1+:\n" + handOver,
 		ends: "Human Review", keeps: true, deaths: 1,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/user"
 
 	"github.com/urfave/cli/v2"
 
@@ -157,10 +156,8 @@ func deliverCommand(w *term.Env) *cli.Command {
 		if !c.Bool("unverified") {
 			return command, nil
 		}
-		u, err := user.Current()
-		if err == nil {
-			command.UnverifiedBy = u.Username
-		}
+		var err error
+		command.UnverifiedBy, err = operate.Account()
 		return command, err
 	}
 	return &cli.Command{
@@ -276,6 +273,28 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	}, func(c *cli.Context) (operate.Command, error) {
 		return operate.Command{Verb: reconcile.VerbStop, NoWait: c.Bool("no-wait")}, nil
 	})(c)
+}
+
+func tellCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name: "tell", Usage: "tell the agent of an issue something", UsageText: usageText("tell", "ISSUE TEXT [WORKFLOW]"),
+		Description: fmt.Sprintf(`A running agent gets the text within seconds, in its turn; otherwise the next run of the issue gets it, once. The log
+and the timeline show it with the name of your account. TEXT may have %d bytes. If no run of the issue can start, the
+command fails and says why.
+
+`, reconcile.MaxMessage) + exampleText("symphony tell ABC-7 'Use port 8080, not 80.'", `symphony tell ABC-7 "$(cat review.md)"`),
+		Flags: workflowFlags(jsonFlags[operate.ToldJSON]()...),
+		Action: onProject(w, []string{"ISSUE", "TEXT"}, func(c *cli.Context, p *project.Project, args []string) error {
+			r, err := operate.Do(c.Context, p, operate.Command{Verb: operate.VerbTell, Issue: args[0], Text: args[1]})
+			switch {
+			case err == nil && w.JSON:
+				w.PrintJSON(r.JSON())
+			case err == nil:
+				render.Sentences(w, r.Effect)
+			}
+			return err
+		}),
+	}
 }
 
 func takeoverCommand(w *term.Env) *cli.Command {

@@ -86,7 +86,7 @@ func checkServedSchemas(t *testing.T) {
 	for _, typ := range []reflect.Type{
 		reflect.TypeFor[view.Joined](), reflect.TypeFor[view.Overview](), reflect.TypeFor[detail.Issue](), reflect.TypeFor[pass.ResultJSON](),
 		reflect.TypeFor[operate.StopJSON](), reflect.TypeFor[requests.JSON](), reflect.TypeFor[term.ErrorJSON](), reflect.TypeFor[report.ResultList](),
-		reflect.TypeFor[operate.Several](),
+		reflect.TypeFor[operate.Several](), reflect.TypeFor[operate.ToldJSON](),
 	} {
 		s.schema(typ, false)
 	}

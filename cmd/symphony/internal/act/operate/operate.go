@@ -30,6 +30,7 @@ type Command struct {
 	Model        string            // of run: instead of the workflow's; empty for that
 	NoWait       bool              // of stop and deliver, in Do and Each: do not wait until the run has ended
 	Decision     requests.Decision // of approve, deny and answer, whose Issue names a request
+	Text         string            // of tell
 }
 
 func (c Command) delivers() bool {
@@ -49,6 +50,7 @@ type Result struct {
 	RunID       string             // the run that works on the issue now, of StartIssue and Deliver
 	Stopped     []StoppedRun       // of Stop
 	Decided     *reconcile.Request // of approve, deny and answer
+	Told        *ToldJSON          // of tell
 }
 
 // Err is an exit.Only if the next pass still has to apply the command because this one had errors.
@@ -91,10 +93,13 @@ func (r Result) Lines(now time.Time) []string {
 	return append(list, r.Next()...)
 }
 
-// JSON is the document of the command: the request, or the pass, and of stop also the runs that were stopped.
+// JSON is the document of the command: the request or the message, or the pass, and of stop also the runs that were stopped.
 func (r Result) JSON() any {
 	if r.Decided != nil {
 		return requests.NewJSON(*r.Decided)
+	}
+	if r.Told != nil {
+		return *r.Told
 	}
 	if r.Verb == reconcile.VerbStop || r.Verb == reconcile.VerbStopAll {
 		return StopJSON{r.Pass.JSON(), append([]StoppedRun{}, r.Stopped...)}

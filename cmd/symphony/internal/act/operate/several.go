@@ -21,6 +21,7 @@ const (
 	VerbApprove reconcile.Verb = "approve"
 	VerbDeny    reconcile.Verb = "deny"
 	VerbAnswer  reconcile.Verb = "answer"
+	VerbTell    reconcile.Verb = "tell"
 )
 
 // Do carries out any command about one issue, request or project. Unless NoWait is set, it waits for the runs that it stops and for
@@ -37,6 +38,8 @@ func Do(ctx context.Context, p *project.Project, c Command) (r Result, err error
 			r.Applied, r.Decided, r.Effect = true, &decided, slices.DeleteFunc(append(lines, note), func(s string) bool { return s == "" })
 		}
 		return r, err
+	case VerbTell:
+		return operate(ctx, p, c, func(o *operation) error { return o.tell(ctx) })
 	case reconcile.VerbStop, reconcile.VerbStopAll:
 		var ended []string
 		r, err = Stop(ctx, p, StopOptions{Issue: c.Issue, NoWait: c.NoWait, Ended: func(line string) { ended = append(ended, line) }})

@@ -38,6 +38,7 @@ const (
 	MomentRun      MomentKind = "run"
 	MomentTurn     MomentKind = "turn"
 	MomentRequest  MomentKind = "request"
+	MomentMessage  MomentKind = "message" // of an operator to the agent; it lasts until the agent has got it
 	MomentHold     MomentKind = "held"
 	MomentRework   MomentKind = "rework"       // its pull request has brought it back
 	MomentAsked    MomentKind = "hand_over"    // its agent has asked for the handover
@@ -49,8 +50,8 @@ const (
 
 // latestFirst is the order of moments of the same time: a pass claims an issue and starts its run at once.
 var latestFirst = []MomentKind{
-	MomentHandover, MomentRework, MomentReview, MomentPull, MomentReleased, MomentHold, MomentAsked, MomentRequest, MomentTurn, MomentRun,
-	MomentClaim,
+	MomentHandover, MomentRework, MomentReview, MomentPull, MomentReleased, MomentHold, MomentAsked, MomentRequest, MomentMessage, MomentTurn,
+	MomentRun, MomentClaim,
 }
 
 const (
@@ -82,6 +83,9 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	requests, err := r.DB.Views.RequestsOfIssue(ctx, r.id, shownMoments)
 	errs = append(errs, err)
 	list = append(list, text.Map(requests, requestMoment)...)
+	messages, err := r.DB.Views.MessagesOf(ctx, r.id, false, shownMoments)
+	errs = append(errs, err)
+	list = append(list, text.Map(messages, messageMoment)...)
 	holds, err := r.DB.Views.HoldsOfIssue(ctx, r.id, shownMoments)
 	errs = append(errs, err)
 	if c := r.claim; c != nil && c.Status == reconcile.Held { // a hold by an operator has no notification
@@ -174,6 +178,14 @@ func turnMoments(run reconcile.Run, turns []eventlog.Turn) []Moment {
 		}
 		return m
 	})
+}
+
+func messageMoment(m reconcile.Message) Moment {
+	is := Moment{At: m.At, Until: text.OrNull(m.ToldAt), Kind: MomentMessage, Name: "message of " + m.By, Text: m.Text}
+	if is.Until != nil {
+		is.RunID, is.Result = &m.RunID, "received"
+	}
+	return is
 }
 
 func requestMoment(q reconcile.Request) Moment {

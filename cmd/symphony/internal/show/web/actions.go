@@ -41,6 +41,7 @@ func (s *Server) actions() []route {
 		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue(reconcile.VerbHold))},
 		{"POST", "/api/v1/{identifier}/deliver", needActing, s.command(aboutIssue(reconcile.VerbDeliver))},
 		{"POST", "/api/v1/{identifier}/verify", needActing, s.command(aboutIssue(reconcile.VerbVerify))},
+		{"POST", "/api/v1/{identifier}/tell", needActing, s.command(aboutIssue(operate.VerbTell))},
 		{"POST", "/api/v1/requests/{id}/approve", needActing, s.command(approval)},
 		{"POST", "/api/v1/requests/{id}/deny", needActing, s.command(denial)},
 		{"POST", "/api/v1/requests/{id}/answer", needActing, s.command(reply)},
@@ -52,9 +53,9 @@ func aboutProject(verb reconcile.Verb) func(*http.Request, parameters) (order, e
 }
 
 func aboutIssue(verb reconcile.Verb) func(*http.Request, parameters) (order, error) {
-	return func(r *http.Request, _ parameters) (order, error) {
+	return func(r *http.Request, p parameters) (order, error) {
 		identifier := r.PathValue("identifier")
-		return order{verb: verb, ref: identifier, issue: identifier}, nil
+		return order{verb: verb, ref: identifier, issue: identifier, text: strings.Join(p.Texts, "\n")}, nil
 	}
 }
 

@@ -107,6 +107,8 @@ func TestActionOrders(t *testing.T) {
 		{"/api/v1/ABC-1/stop", "", issue(reconcile.VerbStop, "ABC-1")},
 		{"/api/v1/ABC-1/retry", "{}", issue(reconcile.VerbRetry, "ABC-1")},
 		{"/api/v1/a%2Fb%20c/hold", "", issue(reconcile.VerbHold, "a/b c")},
+		{"/api/v1/ABC-1/tell", `{"texts":["use red"]}`, order{verb: operate.VerbTell, ref: "ABC-1", issue: "ABC-1", text: "use red"}},
+		{"/api/v1/ABC-1/tell", "text=use+red&back=/", order{verb: operate.VerbTell, ref: "ABC-1", issue: "ABC-1", text: "use red"}},
 		{at + "approve", "", about(operate.VerbApprove, approve)},
 		{at + "approve", `{"for_session":true}`, about(operate.VerbApprove, session)},
 		{at + "approve", "for_session=true", about(operate.VerbApprove, session)},

@@ -83,7 +83,7 @@ func statusCode(e *reconcile.Error) int {
 		return http.StatusForbidden
 	case "host_refused":
 		return http.StatusMisdirectedRequest
-	case "issue_ambiguous", "request_ended", "locked", "handed_over", "nothing_to_deliver", "not_started":
+	case "issue_ambiguous", "request_ended", "locked", "handed_over", "nothing_to_deliver", "not_started", "no_agent", "too_many_messages":
 		return http.StatusConflict
 	case "snapshot_timeout", "snapshot_unavailable", "no_state", "busy", "too_many_streams":
 		return http.StatusServiceUnavailable

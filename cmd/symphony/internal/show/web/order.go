@@ -23,6 +23,7 @@ type order struct {
 	issue    string            // the issue that it is about
 	targets  []operate.Target  // several issues or requests, instead of ref
 	decision requests.Decision // about requests
+	text     string            // for an agent
 }
 
 // verbPass is a pass.
@@ -45,6 +46,9 @@ func (o order) String() string {
 	}
 	for _, t := range o.targets {
 		line += " " + text.ShellQuote(t.Name)
+	}
+	if o.text != "" {
+		line += " " + text.ShellQuote(text.Short(text.OneLine(o.text), 80))
 	}
 	return line
 }
@@ -79,7 +83,7 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 		case isAgent && o.decision.How != "":
 			p = owner
 		}
-		r, err = operate.Do(ctx, p, operate.Command{Verb: o.verb, Issue: o.ref, NoWait: true, Decision: o.decision})
+		r, err = operate.Do(ctx, p, operate.Command{Verb: o.verb, Issue: o.ref, NoWait: true, Decision: o.decision, Text: o.text})
 	}
 	if err != nil {
 		return outcome{}, err

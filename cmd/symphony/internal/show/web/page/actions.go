@@ -153,6 +153,11 @@ func (i IssueForm) Can(verb string) bool {
 	return false
 }
 
+// Tells reports whether a message reaches an agent: the present or a later run's.
+func (i IssueForm) Tells() bool {
+	return !slices.Contains([]view.Status{detail.StatusHandedOver, detail.StatusReleased, detail.StatusUnknown}, i.Status)
+}
+
 // Possible lists what can be done.
 func (i IssueForm) Possible() []string {
 	return slices.DeleteFunc([]string{"stop", "retry", "hold", "deliver", "verify"}, func(verb string) bool { return !i.Can(verb) })
