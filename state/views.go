@@ -77,6 +77,14 @@ func (v Views) Identifiers(ctx context.Context) ([]string, error) {
 		`SELECT identifier FROM claims UNION SELECT identifier FROM skips UNION SELECT identifier FROM runs ORDER BY 1`)
 }
 
+// BlockedByIssue returns the identifiers of the claims, and of the issues that the last pass skipped, that an issue blocks.
+func (v Views) BlockedByIssue(ctx context.Context, identifier string) ([]string, error) {
+	return readAll(ctx, v.conn, "read which issues it blocks", itself[string], `SELECT identifier FROM claims WHERE instr(issue, ?1) > 0
+		AND EXISTS (SELECT 1 FROM json_each(issue, '$.blocked_by') WHERE value ->> '$.identifier' = ?1)
+		UNION SELECT identifier FROM skips WHERE reason = ?2 AND instr(' ' || replace(message, ',', ' ') || ' ', ' ' || ?1 || ' ') > 0
+		ORDER BY 1`, identifier, reconcile.SkipBlockedBy)
+}
+
 // Claims returns all claims.
 func (v Views) Claims(ctx context.Context) ([]reconcile.Claim, error) {
 	return readAll(ctx, v.conn, "list the claims", claimFields, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`)

@@ -133,3 +133,13 @@ func TestStateOf(t *testing.T) {
 		}
 	}
 }
+
+// The issues that an issue blocks are claims, or issues that the last pass skipped.
+func TestBlockedByIssue(t *testing.T) {
+	db := newState(t)
+	c := claim(t, db, 7)
+	test.Must(db.sql.Exec(`UPDATE claims SET issue = json_set(issue, '$.blocked_by', json('[{"identifier":"ABC-1"}]')) WHERE issue_id = ?`, c.IssueID))
+	test.Must(db.sql.Exec(`INSERT INTO skips (issue_id, identifier, reason, message, since, title, url) VALUES
+		('id-8', 'ABC-8', 'blocked_by', 'it waits for ABC-11, ABC-1', 0, '', ''), ('id-9', 'ABC-9', 'blocked_by', 'it waits for ABC-11', 0, '', '')`))
+	test.Equal(t, "blocked by ABC-1", test.Must(db.Views.BlockedByIssue(ctx, "ABC-1")), []string{c.Identifier, "ABC-8"})
+}

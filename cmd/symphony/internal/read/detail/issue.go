@@ -80,14 +80,20 @@ const (
 
 // KnownIssue is the issue's record. Source is null where no more than the name is known.
 type KnownIssue struct {
-	ID         string   `json:"id"`
-	Identifier string   `json:"identifier"`
-	Title      *string  `json:"title"`
-	State      *string  `json:"state"`
-	URL        *string  `json:"url"`
-	Labels     []string `json:"labels"`
-	BlockedBy  []string `json:"blocked_by"`
-	Source     *string  `json:"source"`
+	ID          string   `json:"id"`
+	Identifier  string   `json:"identifier"`
+	Title       *string  `json:"title"`
+	Description *string  `json:"description"` // Markdown; the server returns it only with the token
+	State       *string  `json:"state"`
+	Priority    *int     `json:"priority"` // 1 is the most urgent
+	Assignee    *string  `json:"assignee"` // the e-mail address, or else the id
+	URL         *string  `json:"url"`
+	Labels      []string `json:"labels"`
+	BlockedBy   []string `json:"blocked_by"`
+	Blocks      []string `json:"blocks"` // the issues of the last passes that it blocks
+	Source      *string  `json:"source"`
+
+	Recorded map[string]bool `json:"-"` // which of BlockedBy have a page, too
 }
 
 // ClaimRow is the issue's claim.
@@ -137,6 +143,7 @@ type issueReader struct {
 	releases       []state.Release // the newest first
 	released       *state.Release  // the newest, nil if there was none
 	runs           []reconcile.Run // the newest first
+	blocks         []string        // the issues that it blocks
 	uses           []reconcile.ModelUse
 }
 
@@ -176,7 +183,7 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 	if r.Config != nil && r.issue != nil {
 		v.ByLabel = r.Config.Agent.RowFor(r.issue.Labels)
 	}
-	v.Issue, v.Claim, v.Schedule, v.Project, v.Released = r.knownIssue(), newClaimRow(r.claim), r.Schedule, r.ProjectRow(), r.released
+	v.Issue, v.Claim, v.Schedule, v.Project, v.Released = r.knownIssue(ctx), newClaimRow(r.claim), r.Schedule, r.ProjectRow(), r.released
 	r.addOpen(&v)
 	r.addRuns(&v)
 	if !o.Brief {
@@ -296,7 +303,8 @@ func (r *issueReader) readRuns(ctx context.Context, v *Issue) error {
 
 // readOutside reads what passes have found in the tracker and in the repository: the skip, the releases, the pull request, the delivery.
 func (r *issueReader) readOutside(ctx context.Context, v *Issue) error {
-	var errs [4]error
+	var errs [5]error
+	r.blocks, errs[4] = r.DB.Views.BlockedByIssue(ctx, r.identifier)
 	r.skip, r.skipped, errs[0] = r.DB.Views.SkipOf(ctx, r.id)
 	r.releases, errs[1] = r.DB.Views.Releases(ctx, r.id, shownMoments)
 	if len(r.releases) > 0 {
@@ -338,8 +346,9 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 	return nil
 }
 
-func (r *issueReader) knownIssue() KnownIssue {
-	row := KnownIssue{ID: r.id, Identifier: r.identifier, Labels: []string{}, BlockedBy: []string{}}
+func (r *issueReader) knownIssue(ctx context.Context) KnownIssue {
+	row := KnownIssue{ID: r.id, Identifier: r.identifier, Labels: []string{}, BlockedBy: []string{}, Blocks: append([]string{}, r.blocks...)}
+	row.Recorded = map[string]bool{}
 	if r.issue == nil {
 		if r.skipped {
 			row.Title, row.URL = text.OrNull(r.skip.Title), text.OrNull(r.skip.URL)
@@ -347,6 +356,10 @@ func (r *issueReader) knownIssue() KnownIssue {
 		return row
 	}
 	row.Title, row.State, row.URL, row.Source = &r.issue.Title, &r.issue.State, r.issue.URL, &r.source
+	row.Description, row.Priority = r.issue.Description, text.OrNull(text.OrEmpty(r.issue.Priority))
+	if a := r.issue.Assignee; a != nil {
+		row.Assignee = text.OrNull(cmp.Or(a.Email, a.ID))
+	}
 	if release := r.released; r.source == SourceRun && release != nil && release.To != nil && release.At.After(r.runs[0].StartedAt) {
 		row.State, row.Source = release.To, new(SourceRelease)
 	}
@@ -354,6 +367,9 @@ func (r *issueReader) knownIssue() KnownIssue {
 	for _, b := range r.issue.BlockedBy {
 		if b.Identifier != nil {
 			row.BlockedBy = append(row.BlockedBy, *b.Identifier)
+			if r.DB != nil {
+				_, _, row.Recorded[*b.Identifier], _ = r.DB.Views.FindIssue(ctx, *b.Identifier) // after an error it has no link
+			}
 		}
 	}
 	return row

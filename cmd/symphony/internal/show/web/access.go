@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -101,7 +102,8 @@ func newAccess(address net.Addr, o Options) access {
 	return a
 }
 
-// reachable lists the addresses and names of this machine by which other machines reach a server that listens at the address.
+// reachable lists the addresses and names of this machine by which other machines reach a server that listens at the address. The address
+// from which this machine reaches others comes first.
 func reachable(at net.IP) (hosts []string) {
 	all, _ := net.InterfaceAddrs() // the names remain
 	for _, one := range all {
@@ -110,9 +112,16 @@ func reachable(at net.IP) (hosts []string) {
 			hosts = append(hosts, ip.String())
 		}
 	}
+	if c, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9}); err == nil { // nothing is sent
+		from, _, _ := net.SplitHostPort(c.LocalAddr().String())
+		if at := slices.Index(hosts, from); at > 0 {
+			hosts[0], hosts[at] = hosts[at], hosts[0]
+		}
+		_ = c.Close()
+	}
 	if name, err := os.Hostname(); err == nil {
 		short, _, _ := strings.Cut(strings.ToLower(name), ".")
-		hosts = append(hosts, strings.ToLower(name), short+".local")
+		hosts = text.Unique(append(hosts, strings.ToLower(name), short, short+".local"))
 	}
 	return hosts
 }
@@ -178,7 +187,7 @@ func (a *access) mayAct(r *http.Request) bool {
 // withhold removes from an issue what the request may not read.
 func (a *access) withhold(r *http.Request, v *detail.Issue) {
 	if a.permit(r, needDetails) != nil {
-		v.Log, v.HookFailures = []eventlog.Line{}, []detail.HookFailure{}
+		v.Log, v.HookFailures, v.Issue.Description = []eventlog.Line{}, []detail.HookFailure{}, nil
 	}
 	a.withholdChanges(r, v.Requests)
 }

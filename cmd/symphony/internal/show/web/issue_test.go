@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -111,6 +112,9 @@ func TestDetailsNeedTheToken(t *testing.T) {
 		row.Detail.Changes = []reconcile.RequestChange{{Path: "a", Diff: "-old\n+new"}}
 		row.Request.Detail.Changes = slices.Clone(row.Detail.Changes)
 		c.server.access.withholdChanges(r, []view.RequestRow{row})
+		v := detail.Issue{Issue: detail.KnownIssue{Description: new("a task")}}
+		c.server.access.withhold(r, &v)
+		test.Equal(t, "a description for "+who, v.Issue.Description != nil, c.want != "")
 		test.Equal(t, "patches that "+who+" reads", []string{row.Detail.Changes[0].Diff, row.Request.Detail.Changes[0].Diff}, []string{c.want, c.want})
 	}
 }

@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"html/template"
 	"net/url"
 	"slices"
 	"strings"
@@ -206,6 +207,19 @@ func ofWeb(address string) string {
 		return address
 	}
 	return ""
+}
+
+// mostDescribed bounds the description, in bytes.
+const mostDescribed = 64 << 10
+
+// Description is that of the issue.
+func (i Issue) Description() template.HTML {
+	return markdown(shorten(strings.ReplaceAll(text.OrEmpty(i.Issue.Issue.Description), "\r\n", "\n"), mostDescribed))
+}
+
+// Attempts are the runs of agents, the newest first.
+func (i Issue) Attempts() []event {
+	return text.Filter(i.Events(), func(e event) bool { return e.Run != nil && e.Run.Kind == reconcile.AgentRun })
 }
 
 // GitWords describe the branch of the workspace.

@@ -23,8 +23,8 @@ import (
 const evil = "<script>alert(1)</script> \"><img src=x onerror=alert(2)> {{.}} \x1b[31mred\x1b[0m \u202etxt.exe \x00 \u2028 \xff &amp;"
 
 // elements are all elements that the pages of an issue and a diff have.
-var elements = strings.Fields(`a article blockquote br button code dd details div dl dt em fieldset form h1 h2 h3 header hr input label legend li mark nav ol p path pre rect s section span
-	strong summary svg textarea time title ul`)
+var elements = strings.Fields(`a article blockquote br button caption code dd details div dl dt em fieldset form h1 h2 h3 header hr input label legend li mark nav ol p path pre rect s section span
+	strong summary svg table tbody td textarea th thead time title tr ul`)
 
 // checkHTML fails if the page has an element that is not of ours, an attribute that runs a script or opens an address that is not of
 // the web, or a control character. It returns the text.
@@ -68,8 +68,11 @@ func hostile() Issue {
 	run, outcome := "20260224T090000.000-aaaaaa", reconcile.Failed
 	v := detail.Issue{
 		GeneratedAt: moment.Add(time.Hour), Status: reconcile.StatusHeld, Since: &moment, Why: detail.Why{Code: "held", Message: evil},
-		Next:  detail.Next{Message: evil, NeedsPass: true},
-		Issue: detail.KnownIssue{Identifier: "ABC-1/../?<b>", Title: new(evil), State: new(evil), URL: new("JavaScript:alert(1)"), Labels: []string{evil}},
+		Next: detail.Next{Message: evil, NeedsPass: true},
+		Issue: detail.KnownIssue{
+			Identifier: "ABC-1/../?<b>", Title: new(evil), State: new(evil), URL: new("JavaScript:alert(1)"), Labels: []string{evil},
+			Description: new("# Task\n[x](javascript:alert(1)) " + evil), Assignee: new(evil), BlockedBy: []string{evil}, Blocks: []string{evil}, Priority: new(1),
+		},
 		Claim: &detail.ClaimRow{Status: reconcile.Held, ErrorCode: "hook_failed"}, Commands: []string{evil},
 		Runs: []view.RunRow{{
 			RunID: run, Kind: reconcile.AgentRun, Outcome: &outcome, Error: new(evil), AfterRunError: new(evil),
@@ -79,6 +82,7 @@ func hostile() Issue {
 		Timeline: []detail.Moment{
 			{At: moment, Kind: detail.MomentHold, Name: evil, Text: evil},
 			{At: moment, Kind: detail.MomentRequest, Name: evil, Result: evil, Text: evil},
+			{At: moment, Kind: detail.MomentMessage, Name: evil, Text: evil},
 			{At: moment, Kind: detail.MomentTurn, RunID: &run, Name: evil, Result: evil, Text: evil},
 			{At: moment, Kind: detail.MomentRun, RunID: &run},
 		},
@@ -228,6 +232,40 @@ func TestLogTimes(t *testing.T) {
 	}
 	page := string(Issue{Project: "web", Issue: v, Details: true}.Page().Main)
 	test.Contains(t, "the page", page, `datetime="2026-02-24T02:04:05.067Z" title="2026-02-23 21:04:05 EST">21:04:05<`, "times in EST")
+}
+
+// The page has the issue itself, its attempts side by side, and what operators told the agent.
+func TestIssueFacts(t *testing.T) {
+	one, two, ended := "20260224T090000.000-aaaaaa", "20260224T100000.000-bbbbbb", moment.Add(time.Minute)
+	failed := reconcile.Failed
+	i := Issue{Project: "web", MayAct: true, Issue: detail.Issue{
+		GeneratedAt: moment.Add(time.Hour), Status: reconcile.StatusRunning, RunsKept: 2,
+		Issue: detail.KnownIssue{
+			Identifier: "A-1", Description: new("Use `make`.\r\n"), Priority: new(2), Assignee: new("kim@example.com"), BlockedBy: []string{"A-2", "X-1"}, Recorded: map[string]bool{"A-2": true}, Blocks: []string{"A-3"},
+		},
+		Runs: []view.RunRow{
+			{RunID: two, Kind: reconcile.AgentRun, Attempt: 1, StartedAt: moment.Add(time.Hour), Turns: 2, Tokens: view.Tokens{Total: 1234}},
+			{RunID: one, Kind: reconcile.AgentRun, Outcome: &failed, StartedAt: moment, EndedAt: &ended, Delivery: &reconcile.DeliveryResult{Commits: 3}},
+		},
+		Timeline: []detail.Moment{
+			{At: moment.Add(time.Hour), Kind: detail.MomentMessage, Name: "message of ann", Text: "use red"},
+			{At: moment.Add(time.Hour), Kind: detail.MomentRun, RunID: &two},
+			{At: moment, Kind: detail.MomentRun, RunID: &one},
+			{At: moment, Until: &ended, Kind: detail.MomentMessage, Name: "message of ann", Result: "received", Text: "use blue"},
+		},
+	}}
+	html := string(i.Page().Main)
+	test.Contains(t, "the page", html, "<dd>2</dd>", "kim@example.com", `<a href="/issues/web/A-2">A-2</a>, X-1`, `<a href="/issues/web/A-3">A-3</a>`, "<code>make</code>",
+		`<form class="stack" method="post" action="/api/v1/A-1/tell?project=web">`, "<strong>Message of ann</strong>", "Message of ann received", "use red")
+	_, attempts, _ := strings.Cut(html, ">Attempts</h2>")
+	attempts, _, _ = strings.Cut(attempts, "</table>")
+	test.Contains(t, "the attempts", attempts, "Run, attempt 1 in progress", "Run failed", "1m", ">1234<", ">3<")
+	i.Runs, i.MayAct = i.Runs[:1], false
+	html = string(i.Page().Main)
+	test.Lacks(t, "one run without the token", html, ">Attempts</h2>", "/tell?")
+	test.Contains(t, "without the token", html, "symphony tell A-1 TEXT")
+	i.Status = detail.StatusHandedOver
+	test.Lacks(t, "an issue without a next run", string(i.Page().Main), "Tell the agent")
 }
 
 // While a run goes on, its page changes with its facts alone, not with the time.
