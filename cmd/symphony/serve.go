@@ -67,7 +67,9 @@ func serveAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
-	s.Announce(func(line string) { fmt.Fprintln(w.Stdout, line) }, !w.Journal)
+	if link := s.Announce(func(line string) { fmt.Fprintln(w.Stdout, line) }, !w.Journal); link != "" {
+		w.PrintQR(link)
+	}
 	return errors.Join(s.Serve(c.Context), tools.Close())
 }
 

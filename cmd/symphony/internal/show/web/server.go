@@ -74,8 +74,9 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 }
 
 // Announce prints the address and, with link, how to act there, which no log may contain: the link and the token. A token of the
-// operator's own is not printed, and its file serves in place of the link.
-func (s *Server) Announce(say func(line string), link bool) {
+// operator's own is not printed, and its file serves in place of the link. It returns a link that works on other machines, too; empty if
+// there is none.
+func (s *Server) Announce(say func(line string), link bool) (everywhere string) {
 	address := s.listeners[0].Addr()
 	base := "http://" + address.String()
 	if address.Network() == "unix" {
@@ -91,18 +92,24 @@ func (s *Server) Announce(say func(line string), link bool) {
 		}
 		say(line)
 	}
-	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		base = "http://localhost:" + s.access.port
-	} else if s.name != "" {
+	switch {
+	case len(s.access.open) > 0:
+		base = "http://" + net.JoinHostPort(s.access.open[0], s.access.port)
+	case s.name != "":
 		base = "http://" + s.name + ":" + s.access.port
 	}
+	login := base + "/login?token=" + string(s.access.code)
 	switch {
 	case link && s.ownToken:
 		say("to act there, log in at " + base + "/login with the token of the file")
 	case link:
-		say("to act there, open this link once: " + base + "/login?token=" + string(s.access.code))
+		say("to act there, open this link once: " + login)
 		say("other browsers and programs use the token " + string(s.token))
+		if len(s.access.open) > 0 {
+			everywhere = login
+		}
 	}
+	return everywhere
 }
 
 // The limits of one server and of one request.

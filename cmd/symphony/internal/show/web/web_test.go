@@ -232,6 +232,7 @@ func TestSocket(t *testing.T) {
 
 // What the options name, and whether the printed link leads there.
 func TestAddresses(t *testing.T) {
+	elsewhere := "http://" + reachable(net.IPv4zero)[0] + ":" // works on other machines
 	for _, c := range []struct {
 		listen string
 		port   int
@@ -242,9 +243,9 @@ func TestAddresses(t *testing.T) {
 		{"localhost:1", 0, "http://symphony-"}, // the flag wins
 		{"::1", 0, "http://[::1]:"},
 		{"[::1]:0", -1, "http://[::1]:"},
-		{"::", 0, "http://localhost:"},
-		{"[::]:0", -1, "http://localhost:"},
-		{"0.0.0.0", 0, "http://localhost:"},
+		{"::", 0, elsewhere},
+		{"[::]:0", -1, elsewhere},
+		{"0.0.0.0", 0, elsewhere},
 		{"LOCALHOST:http", -1, "the port must be a number"},
 		{"127.0.0.1", 65536, "the port must be a number"},
 		{"192.0.2.1:0", -1, "assign requested address"},
@@ -282,9 +283,12 @@ func TestOpenToOthers(t *testing.T) {
 	port := address[strings.LastIndex(address, ":"):]
 	name := strings.ToLower(test.Must(os.Hostname()))
 	said := ""
-	s.Announce(func(line string) { said += line + "\n" }, false)
+	test.Equal(t, "a link without asking for it", s.Announce(func(line string) { said += line + "\n" }, false), "")
 	test.Contains(t, "the start", said, "serving at http://0.0.0.0"+port, "open to other machines, without encryption", " http://"+name+port+"/")
-	for host, want := range map[string]int{name: 401, name + port: 401, "192.0.2.7" + port: 401, "evil.example": 421, name + ":http": 421} {
+	link := s.Announce(func(line string) { said += line + "\n" }, true)
+	test.Contains(t, "the start with a link", said, "open this link once: "+link+"\n")
+	short, _, _ := strings.Cut(name, ".")
+	for host, want := range map[string]int{name: 401, name + port: 401, short: 401, "192.0.2.7" + port: 401, "evil.example": 421, name + ":http": 421} {
 		r := httptest.NewRequest("GET", "/api/v1/state", nil)
 		r.Host = host
 		answer := httptest.NewRecorder()
