@@ -1,21 +1,7 @@
 // Package linear is the adapter to Linear's GraphQL API (specification 11). It reads issues for passes and workers and
 // provides the agent's tool linear_graphql (specification 10.5).
 //
-// Adapter returns the value that the rest of the program uses. Errors are *reconcile.Error with these codes:
-//
-//	missing_tracker_api_key, missing_tracker_project_slug   there is no key or no project
-//	tracker_endpoint_invalid   the endpoint is not an http(s) URL
-//	tracker_ca_file_invalid    tracker.ca_file is not readable or contains no certificate
-//	linear_api_request         no answer: a transport error, or a timeout after 30 s
-//	linear_api_status          an answer other than HTTP 200
-//	linear_graphql_errors      HTTP 200 with GraphQL errors
-//	linear_unknown_payload     an answer of another shape, or a malformed record
-//	linear_missing_end_cursor  pages that cannot be followed to their end
-//	answer_too_large           an answer of more than 64 MiB, or 1 MiB for the agent's tool
-//	tracker_rate_limited       the allowance is used up; the error wraps transport.RateLimited, which has the time of the reset
-//	tracker_project_not_found  the project does not exist
-//	issue_not_found            the issue does not exist
-//	tracker_state_not_found    the team of the issue has no such state
+// Adapter returns the value that the rest of the program uses. docs/errors.md explains the codes of its errors.
 //
 // # Decisions
 //

@@ -2,17 +2,7 @@
 // program to its authors, and docs/tracker.schema.json describes its requests and answers.
 //
 // Each call of the adapter is one run of the program: the verb is its last argument, the request is JSON on its standard input, the
-// answer JSON on its standard output. Errors are *reconcile.Error with these codes:
-//
-//	command_unusable           the program can't be started, or reports a wrong configuration (exit 78)
-//	command_key_refused        the tracker refused the program's key (exit 77)
-//	command_failed             any other exit code, or a signal; or this machine could not run it
-//	command_timeout            no end within 30 s
-//	command_answer_invalid     the answer is not what the schema describes, or is about other issues
-//	answer_too_large           more than 16 MiB
-//	tracker_rate_limited       the tracker's limit is reached (exit 75); the error wraps transport.RateLimited
-//	tracker_project_not_found  the project does not exist (exit 66 of a read)
-//	issue_not_found            the issue or comment does not exist (exit 66 of another verb)
+// answer JSON on its standard output.
 package command
 
 import (

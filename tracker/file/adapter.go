@@ -1,13 +1,6 @@
 // Package file is the adapter to a folder of Markdown files, one for each issue, in the format of Backlog.md.
 //
-// Adapter returns the value that the rest of the program uses. Errors are *reconcile.Error with these codes:
-//
-//	tracker_project_not_found  the folder does not exist, or is not a folder
-//	file_read                  the folder or a file in it cannot be read
-//	file_malformed             a file is no issue, or two files have the same id
-//	file_write                 a file cannot be written, or changes again and again
-//	issue_not_found            no file has that id
-//	tracker_state_not_found    neither the workflow nor Backlog.md's configuration names the state
+// Adapter returns the value that the rest of the program uses. docs/errors.md explains the codes of its errors.
 //
 // # Decisions
 //

@@ -1,20 +1,6 @@
 // Package github is the adapter to the issues of one or more repositories on GitHub. It reads issues for passes and workers.
 //
-// Adapter returns the value that the rest of the program uses. Errors are *reconcile.Error with these codes:
-//
-//	missing_tracker_api_key   there is no token
-//	missing_github_repo       there is no repository, or its name is not OWNER/NAME
-//	tracker_endpoint_invalid  the endpoint is not an http(s) URL
-//	tracker_ca_file_invalid   tracker.ca_file is not readable or contains no certificate
-//	github_api_request        no answer: a transport error, or a timeout after 30 s
-//	github_api_status         an answer with a status that means failure
-//	github_graphql_errors     HTTP 200 with GraphQL errors
-//	github_unknown_payload    an answer of another shape, or a malformed record
-//	answer_too_large          an answer of more than 64 MiB, or of more than a request allows
-//	tracker_rate_limited      a primary or secondary limit is reached; the error wraps transport.RateLimited, which has the time of its end
-//	tracker_project_not_found the repository or the project does not exist
-//	issue_not_found           the issue does not exist, or is not on the board
-//	tracker_state_not_found   the workflow or the board has no such state
+// Adapter returns the value that the rest of the program uses. docs/errors.md explains the codes of its errors.
 //
 // # Decisions
 //
