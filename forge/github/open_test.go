@@ -114,7 +114,7 @@ func TestOpen(t *testing.T) {
 	test.Equal(t, "pull request", []string{got.State, got.Title, got.Body, got.Branch, got.Base, got.Commit},
 		[]string{"open", "ABC-1: Work", "Text.", "work", "main", request.Commit})
 	want(reconcile.OpenedPull{URL: first})
-	p.fail(githubtest.FailHideNext) // the list of GitHub is late
+	test.OK(t, p.Fail(githubtest.Failure{Kind: githubtest.FailHideNext})) // the list of GitHub is late
 	want(reconcile.OpenedPull{URL: first})
 
 	// One that a person has merged or closed is not opened again until there are new commits. That of a fork is another one.

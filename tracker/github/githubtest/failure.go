@@ -55,23 +55,11 @@ var graphQLRefusals = map[string]fault{
 // Failure makes requests fail.
 type Failure = graphqltest.Failure
 
-// Fail adds a failure. An unknown kind is an error.
-func (s *Server) Fail(f Failure) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if f.Kind == FailHideNext {
-		s.hide = true
-		return nil
-	}
-	return s.failures.Fail(f)
-}
-
 // ClearFailures ends all failures and limits.
 func (s *Server) ClearFailures() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failures.ClearFailures()
-	s.hide = false
+	s.Failures.ClearFailures()
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
 }

@@ -305,8 +305,8 @@ func (s *Server) closingNodes(i *Issue, closed bool) connection {
 }
 
 func (c *call) pullNodes(r *repository, args map[string]any) connection {
-	list := text.Filter(r.pulls, func(p *pull) bool { return args["headRefName"] == p.Branch && !c.hide })
-	c.hide = false
+	hidden := c.Next(func(f *Failure) bool { return f.Kind == FailHideNext }) != nil
+	list := text.Filter(r.pulls, func(p *pull) bool { return args["headRefName"] == p.Branch && !hidden })
 	return ordered(text.Map(list, func(p *pull) node { return c.pullNode(r, p) }), args)
 }
 

@@ -128,21 +128,6 @@ func (s *Server) follow(ctx context.Context) {
 	}
 }
 
-func (c *call) listPulls() answer {
-	q := c.r.URL.Query()
-	owner, branch, filtered := strings.Cut(q.Get("head"), ":")
-	var list []*pull
-	for _, p := range slices.Backward(c.repo.pulls) { // the newest first
-		state := cmp.Or(q.Get("state"), "open")
-		if filtered && (p.Branch != branch || c.repo.owner() != owner) || state != "all" && p.State != state || c.hide {
-			continue
-		}
-		list = append(list, p)
-	}
-	c.hide = false
-	return page(c, list, c.pullObject)
-}
-
 func (c *call) pullObject(p *pull) object {
 	return object{
 		"id": p.issue.ID, "node_id": nodeID("PR", p.issue.ID), "number": p.Number, "state": p.State, "title": p.Title, "body": p.Body,

@@ -11,21 +11,20 @@ import (
 
 // repository is a repository, protected by the server's lock.
 type repository struct {
-	id      int64
-	name    string   // owner/name
-	former  []string // its earlier names
-	labels  []string
-	issues  []*Issue // deleted and transferred ones included
-	pulls   []*pull
-	newest  int // the number of the newest issue or pull request
-	created time.Time
+	id     int64
+	name   string   // owner/name
+	former []string // its earlier names
+	labels []string
+	issues []*Issue // deleted and transferred ones included
+	pulls  []*pull
+	newest int // the number of the newest issue or pull request
 }
 
 // AddRepository creates a repository with the labels bug and enhancement.
 func (s *Server) AddRepository(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.repos = append(s.repos, &repository{id: s.id(), name: name, labels: []string{"bug", "enhancement"}, created: s.now()})
+	s.repos = append(s.repos, &repository{id: s.id(), name: name, labels: []string{"bug", "enhancement"}})
 }
 
 // Rename renames a repository: requests by its earlier name are redirected.

@@ -33,7 +33,6 @@ var routes = []route{
 	{"POST", "ISSUE/labels", (*call).changeLabels},
 	{"PUT", "ISSUE/labels", (*call).changeLabels},
 	{"DELETE", "ISSUE/labels/{name}", (*call).removeLabel},
-	{"GET", "REPO/pulls", (*call).listPulls},
 	{"POST", "REPO/pulls", (*call).openPull},
 	{"GET", "REPO/actions/jobs/{job_id}/logs", (*call).jobLog},
 	{"POST", "REPO/actions/runs/{run_id}/rerun-failed-jobs", (*call).rerun},

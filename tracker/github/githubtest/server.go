@@ -4,7 +4,7 @@
 //
 // A request is logged, made to fail if a test ordered that (failure.go), authenticated, counted against an allowance and answered:
 // rest.go has the routes, issue.go, pull.go, actions.go and repository.go what they answer, graphql.go the GraphQL API, and board.go
-// and board_rest.go projects. An answer to GET has an ETag, and a repeated request is answered 304, which costs nothing.
+// projects. An answer to GET has an ETag, and a repeated request is answered 304, which costs nothing.
 //
 // If the environment names GitHub's published descriptions (schema.go, package openapi), requests and answers are checked by them. A
 // mistake is answered 599.
@@ -50,19 +50,18 @@ type Server struct {
 	FineGrained bool
 
 	http, storage *httptest.Server // storage has logs
+	graphqltest.Failures
 
-	mu       sync.Mutex
-	repos    []*repository
-	lastID   int64
-	comment  int // how many comments were made, for ids that tests can predict
-	log      []Request
-	failures graphqltest.Failures
-	rest     allowance          // of the REST API
-	points   allowance          // of the GraphQL API
-	board    *board             // nil for none
-	checks   map[string][]Check // by commit
-	heads    map[string]string  // the commits of branches without a Remote
-	hide     bool               // the next list of pull requests is empty
+	mu      sync.Mutex
+	repos   []*repository
+	lastID  int64
+	comment int // how many comments were made, for ids that tests can predict
+	log     []Request
+	rest    allowance          // of the REST API
+	points  allowance          // of the GraphQL API
+	board   *board             // nil for none
+	checks  map[string][]Check // by commit
+	heads   map[string]string  // the commits of branches without a Remote
 }
 
 // users are the logins of all accounts, the owner of the tokens first.
@@ -87,7 +86,7 @@ func (s *Server) Start() {
 	s.checks, s.heads = map[string][]Check{}, map[string]string{}
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
-	s.failures.Kinds = slices.AppendSeq([]string{FailClose, FailMalformed}, maps.Keys(refusals))
+	s.Kinds = slices.AppendSeq([]string{FailClose, FailMalformed, FailHideNext}, maps.Keys(refusals))
 	s.AddRepository(s.Repository)
 	s.http = httptest.NewServer(s)
 }
@@ -217,7 +216,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	var to route
 	to, c.named = match(r)
-	data, status, cut := c.respond(to, s.failures.Next(func(*Failure) bool { return true }))
+	data, status, cut := c.respond(to, s.Next(func(f *Failure) bool { return f.Kind != FailHideNext }))
 	entry.Status = status
 	if cut {
 		entry.Status = 0

@@ -85,7 +85,6 @@ func TestREST(t *testing.T) {
 		{"PATCH /repos/team/app/issues/comments/1 {\"body\": \"Bye\"}", 200, `"body":"Bye"`},
 		{"GET /repos/team/app/issues/4/comments?since=2020-01-01T00:00:00Z", 200, `"body":"Bye"`},
 		{"GET /repos/team/app/issues/4/comments?since=2027-01-01T00:00:00Z", 200, `[]`},
-		{"GET /repos/team/app/pulls?state=all", 200, `[]`},
 		{"GET /api/v3/repos/team/app/issues/4", 200, `"number":4`},
 	} {
 		r := ask(t, s, c.request)
