@@ -6,9 +6,12 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/internal/transport"
@@ -229,4 +232,56 @@ func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) 
 		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Job, b.Job))
 	})
 	return checks, nil
+}
+
+// logTimeout bounds the transfer of a log, which may have hundreds of megabytes.
+const logTimeout = 2 * time.Minute
+
+// readLog implements reconcile.Forge. GitHub redirects to a log at another host for a minute.
+func (h hub) readLog(ctx context.Context, job int64) (string, error) {
+	a, err := h.do(ctx, readActions, http.MethodGet, fmt.Sprintf("/actions/jobs/%d/logs", job), nil)
+	if e, known := errors.AsType[*reconcile.Error](err); known && errors.Is(err, reconcile.ErrGone) {
+		e.Hint = "the job is still at work, or its log was deleted; otherwise " + h.lacks(readActions)
+	}
+	if err != nil {
+		return "", err
+	}
+	end := &text.Tail{Limit: reconcile.MaxLog}
+	if err := h.download(ctx, a, end); err != nil {
+		return "", h.Fail("forge_api_request", fmt.Sprintf("the log of job %d was not transferred: %v", job, err))
+	}
+	log, _ := end.Text()
+	return strings.ToValidUTF8(h.Scrub(string(log)), "\uFFFD"), nil
+}
+
+// download writes what an answer leads to. The token is not sent there, and errors do not contain the address, which is a secret.
+func (h hub) download(ctx context.Context, a transport.Answer, to io.Writer) error {
+	at := a.Header.Get("Location")
+	if a.Status != http.StatusFound || !strings.HasPrefix(at, "https://") && strings.HasPrefix(h.Endpoint, "https://") {
+		return fmt.Errorf("the answer %d leads to no log", a.Status)
+	}
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return errors.New("its address is malformed")
+	}
+	answer, err := h.Transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("its host answers %d", answer.StatusCode)
+	}
+	_, err = io.Copy(to, answer.Body)
+	return err
+}
+
+func (h hub) rerun(ctx context.Context, run int64) error {
+	_, err := h.do(ctx, runActions, http.MethodPost, fmt.Sprintf("/actions/runs/%d/rerun-failed-jobs", run), nil)
+	if err != nil && strings.Contains(err.Error(), "already running") {
+		return nil
+	}
+	return err
 }

@@ -3,6 +3,10 @@ package test
 
 import (
 	"errors"
+	"io/fs"
+	"os"
+	"os/exec" //nolint:depguard // only tests start it
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -74,4 +78,39 @@ func ErrorIs(t testing.TB, what string, err, target error) {
 	if !errors.Is(err, target) {
 		t.Errorf("%s: error is %v, want %v", what, err, target)
 	}
+}
+
+// Run runs a command and returns what it printed, without the white space around it. If the command fails, it ends the test.
+func Run(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Read returns the content of a file.
+func Read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	OK(t, err)
+	return string(text)
+}
+
+// Write writes a file, and makes the directories above it.
+func Write(t testing.TB, path, content string) {
+	t.Helper()
+	OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	OK(t, os.WriteFile(path, []byte(content), 0o600))
+}
+
+// Exists reports whether there is something at the path, be it a link that leads nowhere.
+func Exists(t testing.TB, path string) bool {
+	t.Helper()
+	_, err := os.Lstat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		OK(t, err)
+	}
+	return err == nil
 }

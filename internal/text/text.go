@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/agnivade/levenshtein"
@@ -159,4 +161,9 @@ func CompareNatural(a, b string) int {
 
 func leadingDigits(s string) string {
 	return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
+}
+
+// Pattern returns a regular expression that is compiled when it is first used: a pass that has nothing to do needs few of all.
+func Pattern(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
