@@ -181,7 +181,7 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 			fmt.Sprintf("%s's answer has more than %d bytes%s", c.Name, limit, c.TooLarge), cmp.Or(c.AskLess, c.Strange))
 	}
 	// The key is removed before the text is cut anywhere, so that no part of the key can remain at an end.
-	return Answer{URL: r.To, Status: resp.StatusCode, Header: resp.Header, Body: c.scrubBytes(body)}, nil
+	return Answer{URL: r.To, Status: resp.StatusCode, Header: resp.Header, Body: []byte(c.Scrub(string(body)))}, nil
 }
 
 // WarnOnce reports a warning unless it was reported before.

@@ -46,15 +46,8 @@ func kindText(r *agent.Request) string {
 
 func commandRequest(p *params) agent.Request {
 	var command string
-	var words []string
-	switch {
-	case isEmpty(p.Command) || json.Unmarshal(p.Command, &command) == nil:
-	case json.Unmarshal(p.Command, &words) != nil: // a shape that we do not know: show it as it is
+	if !isEmpty(p.Command) && json.Unmarshal(p.Command, &command) != nil { // a shape that we do not know: show it as it is
 		command = string(p.Command)
-	case len(words) == 3 && words[1] == "-lc": // in the first version of the protocol, as the next one
-		command = words[2]
-	default:
-		command = strings.Join(text.Map(words, text.ShellWord), " ")
 	}
 	command = shellText(command)
 	summary := cmp.Or(command, "a command that codex did not name")

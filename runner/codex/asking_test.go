@@ -394,12 +394,12 @@ func TestAskShowsWhereLinksLead(t *testing.T) {
 			"DIR/real",
 		},
 		"patch": {
-			`{"method":"applyPatchApproval","id":0,"params":{"conversationId":"th","callId":"c1","fileChanges":{"DIR/sub/a":{"type":"add","content":"x"}}}}`,
-			"add DIR/sub/a (leads to DIR/real/a)",
+			strings.Replace(begunPatch, "PATH", "DIR/sub/a", 1) + "\n" + askPatch,
+			"update DIR/sub/a (leads to DIR/real/a)",
 		},
 		"patch of what a link leads to, but does not exist": {
-			`{"method":"applyPatchApproval","id":0,"params":{"conversationId":"th","callId":"c1","fileChanges":{"DIR/late":{"type":"add","content":"x"}}}}`,
-			"add DIR/late (leads to DIR/real/none)",
+			strings.Replace(begunPatch, "PATH", "DIR/late", 1) + "\n" + askPatch,
+			"update DIR/late (leads to DIR/real/none)",
 		},
 		"permissions": {
 			`{"method":"item/permissions/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","permissions":{"fileSystem":{"write":["DIR/sub"]}}}}`,

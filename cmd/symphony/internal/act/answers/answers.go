@@ -61,26 +61,16 @@ func (d Exchange) Pass(ctx context.Context) (errs []error) {
 		}
 	}
 	for _, issue := range slices.Sorted(maps.Keys(asked)) {
-		if addError(about("replies to requests of "+asked[issue][0].identifier, d.readReplies(ctx, asked[issue]))) {
+		if addError(exit.About("replies to requests of "+asked[issue][0].identifier, d.readReplies(ctx, asked[issue]))) {
 			return errs
 		}
 	}
 	for _, e := range due {
-		if addError(about("symphony's comment on "+e.identifier, d.write(ctx, e))) {
+		if addError(exit.About("symphony's comment on "+e.identifier, d.write(ctx, e))) {
 			return errs
 		}
 	}
 	return errs
-}
-
-// about puts what an error is about before its message; nil stays nil.
-func about(subject string, err error) error {
-	if err == nil {
-		return nil
-	}
-	known := *exit.From(err)
-	known.Message, known.Err = subject+": "+known.Message, err
-	return &known
 }
 
 // entry is a comment with what it is about.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -97,24 +98,13 @@ func (d Watcher) follow(
 	}
 	for number, w := range byNumber {
 		if slices.Contains(asking, w.IssueID) {
-			errs = append(errs, about(w.Pull.URL, d.act(ctx, forge, w, issues[w.IssueID])))
+			errs = append(errs, exit.About("pull request "+w.Pull.URL, d.act(ctx, forge, w, issues[w.IssueID])))
 		}
 		if string(text.JSON(w)) != before[number] {
 			errs = append(errs, d.save(ctx, w))
 		}
 	}
 	return errs
-}
-
-// about adds to an error of which pull request it is.
-func about(address string, err error) error {
-	known, is := errors.AsType[*reconcile.Error](err)
-	if !is {
-		return err
-	}
-	e := *known
-	e.Message = "pull request " + address + ": " + e.Message
-	return &e
 }
 
 // show stores the pull requests for views, which also show those that the tracker describes.

@@ -83,15 +83,15 @@ func TestLogReplacedWhileRead(t *testing.T) {
 	}
 }
 
-// The last event of a kind is found in a log with later events of other kinds, long lines and a last line without an end.
+// The last event of a kind is found in a log with later events of other kinds, long lines and the beginning of a line.
 func TestLastLine(t *testing.T) {
 	const prompt = `{"event":"turn_prompt","message":"one"}`
 	long := `{"event":"notification","message":"` + strings.Repeat("x", 1<<20) + `"}`
-	for _, log := range []string{prompt, prompt + "\n", `{"event":"turn_prompt"}` + "\n" + prompt + "\n" + long + "\nno event\n"} {
-		path := filepath.Join(t.TempDir(), "events.jsonl")
-		appendTo(t, path, log)
-		test.Equal(t, "the last prompt", string(test.Must(lastOf(path, kinds["prompt"]))), prompt)
-		test.Equal(t, "the last command", test.Must(lastOf(path, kinds["command"])), nil)
+	for _, log := range []string{prompt + "\n", prompt + "\n" + prompt[:9], `{"event":"turn_prompt"}` + "\n" + prompt + "\n" + long + "\nno event\n"} {
+		dir := t.TempDir()
+		test.Write(t, Path(dir, "run-1"), log)
+		test.Equal(t, "the last prompt", string(test.Must(Last(dir, "run-1", "prompt"))), prompt)
+		test.Equal(t, "the last command", test.Must(Last(dir, "run-1", "command")), nil)
 	}
 }
 

@@ -42,6 +42,16 @@ func From(err error) *reconcile.Error {
 	return &reconcile.Error{Code: "internal", Message: err.Error(), Err: err}
 }
 
+// About puts what an error is about before its message; nil stays nil.
+func About(subject string, err error) error {
+	if err == nil {
+		return nil
+	}
+	known := *From(err)
+	known.Message, known.Err = subject+": "+known.Message, err
+	return &known
+}
+
 // SeeHelp is the hint of errors of the command line, before the name of the command.
 const SeeHelp = "see symphony help"
 
