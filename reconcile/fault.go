@@ -33,7 +33,6 @@ func (e *Error) WithCause(err error) *Error {
 // Error implements error: "<code>: <what and where>".
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
-// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Class is the origin of an error. It determines the exit code of a command and the consequence of a failed run.

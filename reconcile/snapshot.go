@@ -318,7 +318,6 @@ func (a Action) String() string {
 	return line
 }
 
-// LogValue implements slog.LogValuer.
 func (a Action) LogValue() slog.Value {
 	return slog.GroupValue(
 		slog.String("action", string(a.Kind)), slog.String("issue_id", a.IssueID),

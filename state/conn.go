@@ -184,7 +184,6 @@ func (p preparing) prepare(ctx context.Context, query string) (s *sql.Stmt, err 
 	return s, err
 }
 
-// ExecContext implements executor.
 func (p preparing) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	s, err := p.prepare(ctx, query) //nolint:sqlclosecheck // the transaction closes it
 	if err != nil {
@@ -193,7 +192,6 @@ func (p preparing) ExecContext(ctx context.Context, query string, args ...any) (
 	return s.ExecContext(ctx, args...)
 }
 
-// QueryContext implements executor.
 func (p preparing) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	s, err := p.prepare(ctx, query) //nolint:sqlclosecheck // the transaction closes it
 	if err != nil {
@@ -340,10 +338,8 @@ type field struct {
 	value func() (driver.Value, error)
 }
 
-// Scan implements sql.Scanner.
 func (f field) Scan(v any) error { return f.scan(v) }
 
-// Value implements driver.Valuer.
 func (f field) Value() (driver.Value, error) { return f.value() }
 
 // fieldOf stores the value that write returns, an S or nil. NULL is read as the zero value of S.
@@ -363,19 +359,11 @@ func fieldOf[S int64 | string](read func(S), write func() any) field {
 
 // stampOf stores a time as milliseconds since 1970, and the zero time as NULL.
 func stampOf(t *time.Time) field {
-	return field{
-		func(v any) error {
-			var ms sql.Null[int64]
-			if err := ms.Scan(v); err != nil {
-				return fmt.Errorf("%w: a time of type %T", errStored, v)
-			}
-			if *t = (time.Time{}); ms.Valid {
-				*t = time.UnixMilli(ms.V).UTC()
-			}
-			return nil
-		},
-		func() (driver.Value, error) { return stamp(*t), nil },
-	}
+	return fieldOf(func(ms int64) {
+		if *t = (time.Time{}); ms != 0 {
+			*t = time.UnixMilli(ms).UTC()
+		}
+	}, func() any { return stamp(*t) })
 }
 
 // stamp is the stored form of a time.

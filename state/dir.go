@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -205,19 +204,11 @@ func refuseFilesystem(dir, name string) error {
 
 // isEmpty reports whether a directory is empty or does not exist.
 func isEmpty(dir string) (bool, error) {
-	f, err := os.Open(dir)
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true, nil
 	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	_, err = f.Readdirnames(1)
-	if errors.Is(err, io.EOF) {
-		return true, nil
-	}
-	return false, err
+	return len(entries) == 0, err
 }
 
 // registryName is the folder in the state home that lists the state directories outside it. It has a file for each of

@@ -209,7 +209,6 @@ func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
 	return addAttention(t, now, reconcile.BlockAttention(b))
 }
 
-// SaveSweep implements reconcile.Store.
 func (s Store) SaveSweep(ctx context.Context, now time.Time) error {
 	return s.update(ctx, "record the sweep", full, func(t tx) error {
 		return setMeta(t, metaSweep, strconv.FormatInt(now.UnixMilli(), 10))
@@ -222,7 +221,6 @@ func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconci
 		WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, orNull(&reason), at.Mono, at.Boot, runID))
 }
 
-// ReapFailed implements reconcile.Store.
 func (s Store) ReapFailed(ctx context.Context, runID string) error {
 	return s.update(ctx, "count a failed try to end run "+runID, full,
 		statement(`UPDATE runs SET reap_tries = reap_tries + 1 WHERE id = ? AND settled = 0`, runID))

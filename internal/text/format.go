@@ -75,10 +75,11 @@ func BytesText(n int64) string {
 
 // ShellQuote quotes a text as one word for a shell, if it needs quotes.
 func ShellQuote(s string) string {
-	for _, r := range s {
-		if !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
-			return ShellWord(s)
-		}
+	special := func(r rune) bool {
+		return !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}
+	if s == "" || strings.ContainsFunc(s, special) {
+		return ShellWord(s)
 	}
 	return s
 }

@@ -9,7 +9,6 @@ type Tail struct {
 	total int64
 }
 
-// Write implements io.Writer.
 func (t *Tail) Write(b []byte) (int, error) {
 	t.total += int64(len(b))
 	t.buf = append(t.buf, b...)

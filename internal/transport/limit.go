@@ -29,12 +29,10 @@ type RateLimited struct {
 	Limited string    // what is so until then
 }
 
-// Error implements error.
 func (r *RateLimited) Error() string {
 	return r.Limited + " until " + r.Reset.UTC().Format(time.RFC3339)
 }
 
-// ResetAt implements reconcile.Limited.
 func (r *RateLimited) ResetAt() time.Time { return r.Reset }
 
 // RateLimit returns the error of a limit.

@@ -96,10 +96,8 @@ func New(streams agent.Streams, o agent.Options) *Session {
 	return s
 }
 
-// Close implements agent.Session.
 func (s *Session) Close() error { return s.close() }
 
-// Done implements agent.Session.
 func (s *Session) Done() <-chan struct{} { return s.conn.drained }
 
 // handle handles one line. The reader calls it.
@@ -175,7 +173,6 @@ func (s *Session) summary(i *agent.Item, args json.RawMessage) string {
 	return oneLine(s.o.Tools[at].Summary(args), summaryLength)
 }
 
-// Initialize implements agent.Session.
 func (s *Session) Initialize(ctx context.Context) (server agent.Server, err error) {
 	const method = "initialize"
 	defer func() { s.emitStartupFailed(err) }()
@@ -283,7 +280,6 @@ func (s *Session) emitStartupFailed(err error) {
 	}
 }
 
-// Login implements agent.Session.
 func (s *Session) Login(ctx context.Context, cwd string) (agent.Login, error) {
 	var answer struct {
 		Account            struct{ Type, Email string }
@@ -335,7 +331,6 @@ const (
 	exitTimedOut = 124 // exit code of a command that codex ended at its timeout
 )
 
-// ProbeSandbox implements agent.Session.
 func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error {
 	if !agent.Confines(policy) {
 		return nil
@@ -365,7 +360,6 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 	return &agent.Error{Code: agent.CodeSandboxUnavailable, Message: cmp.Or(oneLine(text.FirstLine(answer.Stderr), errorLength), silent)}
 }
 
-// Exec implements agent.Session.
 func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecResult, err error) {
 	const method = "command/exec"
 	params := object{"command": p.Command, "cwd": p.Cwd, "env": p.Env, "timeoutMs": p.Timeout.Milliseconds()}

@@ -51,7 +51,7 @@ func TestAgentEnviron(t *testing.T) {
 	} {
 		config := Config{PassEnv: c.names, SecretValues: []string{"the-tracker's"}}
 		maps.Copy(c.passed, ownVariables)
-		test.Equal(t, "variables passed", config.commandEnv("run-7", testSpace, false, environ)["set"], any(c.passed))
+		test.Equal(t, "variables passed", config.commandVars("run-7", testSpace, false, environ), c.passed)
 		test.Equal(t, "secrets", sorted(config.SecretsIn(environ)), sorted(c.secrets))
 	}
 }
@@ -201,7 +201,7 @@ func TestOwnDirectories(t *testing.T) {
 	config := Config{Network: true}
 	env := []string{"TMPDIR=/t", "npm_config_cache=/operators"}
 	codex := config.CodexEnv(env, "run-7", testSpace)
-	commands := config.commandEnv("run-7", testSpace, false, codex)["set"].(map[string]any)
+	commands := config.commandVars("run-7", testSpace, false, codex)
 	for name, want := range map[string][3]string{ // hooks, codex, commands
 		"TMPDIR":           {"/work/hooks/tmp", "/work/codex/tmp", "/work/tmp"},
 		"XDG_CACHE_HOME":   {"/work/hooks/cache", "/work/codex/cache", "/work/cache"},

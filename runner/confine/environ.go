@@ -177,14 +177,7 @@ func (c Config) SecretsIn(env []string) []string {
 	return found
 }
 
-// commandEnv returns codex's shell_environment_policy. It turns codex's exclusion of secrets on, and then sets the directories of
-// the agent's commands, and the variables that agent.pass_env names to the values in codexEnv. Codex writes these values neither
-// to its home nor to a command line.
-func (c Config) commandEnv(runID string, w host.Workspace, repository bool, codexEnv []string) map[string]any {
-	return map[string]any{"ignore_default_excludes": false, "set": c.commandVars(runID, w, repository, codexEnv)}
-}
-
-// ExecEnv is how a command that codex runs without a turn differs from codexEnv, because the policy of commandEnv is that of a thread.
+// ExecEnv is how a command that codex runs without a turn differs from codexEnv, because shell_environment_policy is that of a thread.
 // The value nil removes a variable.
 func (c Config) ExecEnv(
 	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
@@ -202,7 +195,8 @@ func (c Config) ExecEnv(
 	return env, nil
 }
 
-// commandVars are the variables that commands of codex get besides those of codex. repository: the workspace has a .git.
+// commandVars are the variables that commands of codex get besides those of codex: directories, and those that agent.pass_env names, with
+// the values in codexEnv. Codex writes these values neither to its home nor to a command line. repository: the workspace has a .git.
 func (c Config) commandVars(runID string, w host.Workspace, repository bool, codexEnv []string) map[string]any {
 	set := map[string]any{"TMPDIR": w.TmpDir, "XDG_CACHE_HOME": w.CacheDir}
 	codexsOwn := c.buildEnv(nil, w.Codex)

@@ -152,7 +152,7 @@ func firstMissing(dir, path string) string {
 
 // Patterns returns the paths that DirectoryProfiles adds to the profiles by itself and that codex would take for patterns.
 func (c Config) Patterns(w host.Workspace) []string {
-	return slices.DeleteFunc(append([]string{w.TmpDir, w.CacheDir}, c.Unreadable...), func(path string) bool { return !IsPattern(path) })
+	return text.Filter(append([]string{w.TmpDir, w.CacheDir}, c.Unreadable...), IsPattern)
 }
 
 // ProfileFlags are the arguments of codex app-server that give all its commands these profiles, and the first one by default.
@@ -232,9 +232,11 @@ func (c Config) ThreadConfig(
 		"features.unbounded_connection_retries": false,
 		// Login shells for commands, and snapshots of what they export, would set variables that commands must not get. Commands
 		// have what the login shell exported that started codex.
-		"allow_login_shell":        false,
-		"features.shell_snapshot":  false,
-		"shell_environment_policy": c.commandEnv(runID, w, len(facts.Exist) > 0, codexEnv),
+		"allow_login_shell":       false,
+		"features.shell_snapshot": false,
+		"shell_environment_policy": map[string]any{
+			"ignore_default_excludes": false, "set": c.commandVars(runID, w, len(facts.Exist) > 0, codexEnv),
+		},
 	}
 	if c.Model != "" {
 		config["model"] = c.Model
@@ -265,10 +267,7 @@ const (
 //
 // Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe; those of the session.
 func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere string, policy json.RawMessage) error {
-	simplest, err := json.Marshal(map[string]any{"type": "readOnly", "networkAccess": networkOf(policy)})
-	if err != nil {
-		return err
-	}
+	simplest := text.JSON(map[string]any{"type": "readOnly", "networkAccess": networkOf(policy)})
 	for try := 1; ; try++ {
 		var here, there *agent.Error
 		err := s.ProbeSandbox(ctx, workspace, policy)

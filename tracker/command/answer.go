@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,11 +113,7 @@ type reader struct {
 	err error
 }
 
-func (r *reader) fail(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
+func (r *reader) fail(err error) { r.err = cmp.Or(r.err, err) }
 
 // need reads a string that must be there and must not be blank.
 func (r *reader) need(name string) string {
@@ -189,18 +186,14 @@ func (r *reader) each(name string, read func(*reader)) {
 		return
 	}
 	list, err := r.list(name)
-	if err != nil {
-		r.fail(err)
-	}
+	r.fail(err)
 	for i, raw := range list {
 		element, err := object(fmt.Sprintf("%s[%d]", r.at(name), i), raw)
 		sub := &reader{record: element, err: err}
 		if err == nil {
 			read(sub)
 		}
-		if sub.err != nil {
-			r.fail(sub.err)
-		}
+		r.fail(sub.err)
 	}
 }
 
@@ -211,9 +204,7 @@ func (r *reader) labels() []string {
 		return labels
 	}
 	list, err := r.list("labels")
-	if err != nil {
-		r.fail(err)
-	}
+	r.fail(err)
 	for i, raw := range list {
 		var s *string
 		if json.Unmarshal(raw, &s) != nil || s == nil {
@@ -246,9 +237,7 @@ func issue(path string, raw json.RawMessage) (reconcile.Issue, error) {
 		fields, err := object(r.at("assignee"), raw)
 		a := &reader{record: fields, err: err}
 		i.Assignee = &reconcile.Assignee{ID: a.or("id", ""), Email: a.or("email", ""), IsMe: a.boolean("is_me")}
-		if a.err != nil {
-			r.fail(a.err)
-		}
+		r.fail(a.err)
 	}
 	i.CreatedAt, i.UpdatedAt, i.LastCommentAt = r.time("created_at"), r.time("updated_at"), r.time("last_comment_at")
 	if r.err != nil {

@@ -161,22 +161,13 @@ func (w *wrong) Error() string { return w.message }
 
 // try is a shell command that repeats a request.
 func (c *client) try(verb string, stdin []byte) string {
-	words := text.Map(append(slices.Clone(c.Command), verb), word)
+	words := text.Map(append(slices.Clone(c.Command), verb), text.ShellQuote)
 	const longest = 200
 	input := text.ShellWord(string(stdin))
 	if len(input) > longest {
 		return strings.Join(words, " ") + " < REQUEST"
 	}
 	return "echo " + input + " | " + strings.Join(words, " ")
-}
-
-var plainWord = text.Pattern(`^[A-Za-z0-9_./:=@%+,-]+$`)
-
-func word(s string) string {
-	if plainWord().MatchString(s) {
-		return s
-	}
-	return text.ShellWord(s)
 }
 
 // notRun returns the error of a program that could not be run.
@@ -190,7 +181,7 @@ func (c *client) notRun(verb string, err error) error {
 		return c.fail(verb, "command_unusable", "there is no such program, or not the one that its first line names",
 			beside+"a script's first line must be such as #!/usr/bin/env python3, without a carriage return", err)
 	case errors.Is(err, fs.ErrPermission):
-		return c.fail(verb, "command_unusable", "it is not executable", "make it executable: chmod +x "+word(c.Command[0]), err)
+		return c.fail(verb, "command_unusable", "it is not executable", "make it executable: chmod +x "+text.ShellQuote(c.Command[0]), err)
 	case errors.Is(err, syscall.ENOEXEC):
 		return c.fail(verb, "command_unusable", "its first line names no interpreter",
 			"a script needs a first line such as #!/usr/bin/env python3", err)

@@ -191,10 +191,7 @@ func (r *record) fill(f fields, content []byte, body int) {
 		i.LastCommentAt = &r.comments[n-1].at
 	}
 	rest = bytes.TrimSpace(marks().ReplaceAll(bytes.ReplaceAll(rest, []byte("\r\n"), []byte("\n")), nil))
-	if len(rest) > 0 {
-		description := strings.ToValidUTF8(string(rest), "?")
-		i.Description = &description
-	}
+	i.Description = text.OrNull(strings.ToValidUTF8(string(rest), "?"))
 }
 
 // marks are the lines by which Backlog.md finds the sections of a body.
@@ -302,8 +299,7 @@ func (f fields) priority() *int {
 	if n, known := priorities[strings.ToLower(word)]; known {
 		return &n
 	}
-	n, err := strconv.Atoi(word)
-	if err == nil {
+	if n, err := strconv.Atoi(word); err == nil {
 		return &n
 	}
 	if node := f.get("priority"); node != nil && node.Value != "" {

@@ -15,7 +15,6 @@ import (
 // batch is how many issues one request reads by their numbers.
 const batch = 50
 
-// ByIDs implements reconcile.Tracker.
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	var refs []ref
 	for _, id := range ids {

@@ -39,7 +39,6 @@ var (
 	_ host.Commands = Machine{}
 )
 
-// Run implements host.Machine.
 func (m Machine) Run(id string) host.Run { return &run{machine: m, id: id, logins: m.Logins} }
 
 // procsFile is the file in the directory of a run with every process that the run started. What has host.TreeFile open belongs to it, too.
@@ -232,7 +231,6 @@ func (r *run) Remove(ctx context.Context) (answer host.RemoveAnswer, err error) 
 	return answer, err
 }
 
-// Facts implements host.Machine.
 func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.FactsAnswer, err error) {
 	if r.Account {
 		answer.Account = m.Account

@@ -44,7 +44,6 @@ func startCommand(q host.StartRequest, lease, marker *os.File) (host.Process, er
 	return process{child}, nil
 }
 
-// StartMarked implements host.Commands.
 func (Machine) StartMarked(_ context.Context, mark string, q host.StartRequest) (host.Process, error) {
 	marker, err := tree.OpenTree(mark)
 	if err != nil {
@@ -54,7 +53,6 @@ func (Machine) StartMarked(_ context.Context, mark string, q host.StartRequest) 
 	return startCommand(q, nil, marker)
 }
 
-// KillMarked implements host.Commands.
 func (Machine) KillMarked(ctx context.Context, mark string) (host.LeftAnswer, error) {
 	return kill(ctx, mark, tree.Owner{Tree: mark}, 0)
 }
@@ -151,7 +149,6 @@ func (m Machine) owner(q host.LeftRequest) (found tree.Owner, err error) {
 	return found, nil
 }
 
-// Left implements host.Machine.
 func (m Machine) Left(_ context.Context, q host.LeftRequest) (answer host.LeftAnswer, err error) {
 	o, err := m.owner(q)
 	if err == nil {

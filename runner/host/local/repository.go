@@ -57,7 +57,6 @@ func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.D
 	})
 }
 
-// DeliverWorkspace implements host.Local.
 func (Machine) DeliverWorkspace(ctx context.Context, q host.WorkspaceDelivery) (answer host.WorkspaceDelivered, err error) {
 	defer func() { err = host.WithCode(err) }()
 	root, found, err := workspace.FindRoot(filepath.Dir(q.Path))

@@ -18,7 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-// Purge implements host.Roots.
 func (Machine) Purge(ctx context.Context, r host.RootRequest) (answer host.PurgeAnswer, err error) {
 	root, err := workspace.OpenRoot(r.Root)
 	if err != nil {
@@ -34,7 +33,6 @@ func trash(r host.RootRequest) workspace.Trash {
 	return workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: err == nil && free < r.MinFree}
 }
 
-// Root implements host.Roots.
 func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
 	answer.FreeBytes = -1
 	if free, err := workspace.FreeBytes(r.Root); err == nil {
@@ -69,7 +67,6 @@ func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnsw
 	return answer, err
 }
 
-// Inspect implements host.Roots.
 func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer host.InspectAnswer, err error) {
 	info, err := os.Stat(r.Path)
 	if answer.Exists = err == nil && info.IsDir(); !answer.Exists {
@@ -85,7 +82,6 @@ func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer hos
 	return answer, err
 }
 
-// Diff implements host.Roots.
 func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (bool, error) {
 	if r.To != "" {
 		return git.DiffEnds(ctx, r.Path, workspace.EndsDir(r.Path), r.From, r.To, w)
@@ -107,12 +103,10 @@ func keepEnd(ctx context.Context, path string) (*host.WorkEnd, error) {
 	return git.KeepEnd(ctx, path, ends)
 }
 
-// TryRoot implements host.Roots.
 func (Machine) TryRoot(_ context.Context, r host.RootRequest) error {
 	return workspace.TryRoot(r.Root)
 }
 
-// Examine implements host.Roots.
 func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.ExamineAnswer, err error) {
 	root, _, err := workspace.FindRoot(r.Root)
 	if err != nil {
@@ -129,7 +123,6 @@ func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.
 	return answer, err
 }
 
-// RemoveWorkspace implements host.Roots.
 func (Machine) RemoveWorkspace(ctx context.Context, r host.RemovalRequest) (answer host.RemoveAnswer, err error) {
 	root, owner, err := openOwned(r.PrepareRequest, "by-hand")
 	if err != nil {
@@ -138,7 +131,6 @@ func (Machine) RemoveWorkspace(ctx context.Context, r host.RemovalRequest) (answ
 	return root.Remove(ctx, owner, r.Now, r.Discard)
 }
 
-// ListTrash implements host.Roots.
 func (Machine) ListTrash(ctx context.Context, r host.RootRequest) (list []host.Removed, err error) {
 	root, found, err := workspace.FindRoot(r.Root)
 	if err != nil || !found {
@@ -156,7 +148,6 @@ func (Machine) ListTrash(ctx context.Context, r host.RootRequest) (list []host.R
 	return list, nil
 }
 
-// Restore implements host.Roots.
 func (Machine) Restore(_ context.Context, r host.TrashRequest) (answer host.RestoreAnswer, err error) {
 	root, err := workspace.OpenRoot(r.Root)
 	if err == nil {
@@ -165,7 +156,6 @@ func (Machine) Restore(_ context.Context, r host.TrashRequest) (answer host.Rest
 	return answer, err
 }
 
-// DeleteTrash implements host.Roots.
 func (Machine) DeleteTrash(ctx context.Context, r host.TrashRequest) error {
 	root, err := workspace.OpenRoot(r.Root)
 	if err != nil {
@@ -174,7 +164,6 @@ func (Machine) DeleteTrash(ctx context.Context, r host.TrashRequest) error {
 	return root.DeleteTrash(ctx, r.Path)
 }
 
-// Leave implements host.Roots.
 func (Machine) Leave(ctx context.Context, r host.LeaveRequest) error {
 	root, found, err := workspace.FindRoot(r.Root)
 	if err == nil && found {

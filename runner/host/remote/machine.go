@@ -31,25 +31,20 @@ var (
 	_ host.Process = &process{}
 )
 
-// Run implements host.Machine.
 func (m Machine) Run(string) host.Run { return run(m) }
 
-// Facts implements host.Machine.
 func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
 	return ask[host.FactsAnswer](ctx, m.Client, "Facts", r)
 }
 
-// Root implements host.Roots.
 func (m Machine) Root(ctx context.Context, r host.RootRequest) (host.RootAnswer, error) {
 	return ask[host.RootAnswer](ctx, m.Client, "Root", r)
 }
 
-// Inspect implements host.Roots.
 func (m Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (host.InspectAnswer, error) {
 	return ask[host.InspectAnswer](ctx, m.Client, "Inspect", r)
 }
 
-// Diff implements host.Roots.
 func (m Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (found bool, err error) {
 	diff, err := ask[diffResult](ctx, m.Client, "Diff", r)
 	if err == nil {
@@ -62,7 +57,6 @@ func (m Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer)
 	return diff.Found, err
 }
 
-// Purge implements host.Roots.
 func (m Machine) Purge(ctx context.Context, r host.RootRequest) (host.PurgeAnswer, error) {
 	return ask[host.PurgeAnswer](ctx, m.Client, "Purge", r)
 }

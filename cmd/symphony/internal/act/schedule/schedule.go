@@ -41,7 +41,6 @@ type Invalid struct {
 	Report  project.CheckReport
 }
 
-// Error implements error.
 func (e *Invalid) Error() string { return e.Project.Path + " is not valid" }
 
 // scheduler is a kind of schedule.

@@ -238,7 +238,6 @@ func (f *Follower) Rest(show func([]byte)) {
 	f.rest = nil
 }
 
-// Close closes the file.
 func (f *Follower) Close() {
 	if f.file != nil {
 		_ = f.file.Close() // it was only read

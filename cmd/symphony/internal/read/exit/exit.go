@@ -28,7 +28,6 @@ const (
 // Only is an error that ends the program with an exit code and prints nothing.
 type Only int
 
-// Error implements error.
 func (c Only) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // From returns the error in the chain that has a code, or gives err one.
