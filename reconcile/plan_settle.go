@@ -251,3 +251,67 @@ func endOf(r Run, now time.Time) time.Time {
 func (a Account) shared(r Run) bool {
 	return AccountFault(r.ErrorCode) && (a.Block != nil || a.Over.After(r.StartedAt)) || r.ErrorCode == CodeAgentQuota && a.Limit != nil
 }
+
+// maxInterruptions is how many interruptions in a row hold an issue.
+const maxInterruptions = 3
+
+// caps holds the waiting claims that have reached a limit. It comes after the refresh, because a claim whose issue is no longer
+// active is released, not held.
+func (p *planner) caps() {
+	for _, c := range p.byAge() {
+		if c.Status != Waiting || !p.eligible[c.IssueID] {
+			continue
+		}
+		if reason, message := p.s.reachedCap(*c); reason != "" {
+			next := p.s.hold(*c, reason, message)
+			p.act(ActHold, next, reason, message+"; "+next.HoldEnds(), p.put(next))
+			delete(p.eligible, c.IssueID)
+		}
+	}
+}
+
+// reachedCap returns the limit that a claim has reached, as the reason of a hold; empty for none.
+func (s *Snapshot) reachedCap(c Claim) (reason, message string) {
+	used := s.Tokens[c.IssueID] - c.TokenBase
+	switch pol := s.Policy; {
+	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
+		message = fmt.Sprintf("%s in a row failed, the last with %s: %s", runs(c.Failures), c.ErrorCode, c.ErrorMessage)
+		return HoldMaxFailures, message
+	case c.Interruptions >= maxInterruptions:
+		message = fmt.Sprintf("interrupted %d times in a row before a turn completed: find out what ends the workers", c.Interruptions)
+		return HoldInterrupted, message
+	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
+		return HoldMaxIdleRuns, runs(c.IdleRuns) + " in a row changed nothing"
+	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
+		return HoldMaxRuns, runs(c.Runs) + " since the issue last changed"
+	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
+		return HoldMaxTokens, fmt.Sprintf("%d tokens used", used)
+	}
+	return "", ""
+}
+
+func runs(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", n)
+}
+
+const (
+	continuationDelay = time.Second
+	firstBackoff      = 10 * time.Second
+	longestProbe      = 10 * time.Minute
+)
+
+// BackoffDelay returns how long the given attempt (from 1) waits after a failure: 10 s, doubled with each attempt, at most
+// longest (specification 8.4).
+func BackoffDelay(attempt int, longest time.Duration) time.Duration {
+	d := firstBackoff
+	for i := 1; i < attempt; i++ {
+		if d > longest/2 {
+			return longest // before doubling could overflow
+		}
+		d *= 2
+	}
+	return min(d, longest)
+}

@@ -2,13 +2,18 @@
 package test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec" //nolint:depguard // only tests start it
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -113,4 +118,80 @@ func Exists(t testing.TB, path string) bool {
 		OK(t, err)
 	}
 	return err == nil
+}
+
+// Unprivileged reports whether this process runs as a normal user, for tests that can't fail as root. As root it runs the test as
+// another user, in a copy of the program and with its own temporary directory, and returns false.
+func Unprivileged(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return true
+	}
+	const other = 65534
+	dir, err := os.MkdirTemp("", "symphony-other-") //nolint:usetesting // the other user can't enter t.TempDir
+	OK(t, err)
+	t.Cleanup(func() { OK(t, os.RemoveAll(dir)) })
+	exe, err := os.Executable()
+	OK(t, err)
+	OK(t, os.Chmod(dir, 0o755))
+	copied := filepath.Join(dir, "symphony.test")
+	// By another process: a file that this one has open for writing can't be executed while a parallel test starts a program.
+	OK(t, exec.CommandContext(t.Context(), "install", "-m", "755", exe, copied).Run())
+	temp := filepath.Join(dir, "tmp")
+	OK(t, os.Mkdir(temp, 0o700))
+	OK(t, os.Chown(temp, other, other))
+	ctx, cancel := context.WithTimeout(t.Context(), Patience())
+	defer cancel()
+	cmd := exec.CommandContext(ctx, copied, "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Dir = temp
+	cmd.Env = []string{"TMPDIR=" + temp, "HOME=" + temp, "PATH=" + os.Getenv("PATH")}
+	for _, v := range os.Environ() {
+		if strings.HasPrefix(v, "SYMPHONY_TEST") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: other, Gid: other}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("as another user: %v\n%s", err, out)
+	}
+	return false
+}
+
+// All reports whether the tests run that need minutes: those after a commit, in CI. The variable SYMPHONY_TEST is then "all", or
+// "each", which also tries every combination of deaths and all stored seeds. Without it, the tests before a commit run.
+func All() bool { return os.Getenv("SYMPHONY_TEST") == "all" || Each() }
+
+// Each reports whether tests also try combinations that need hours. See [All].
+func Each() bool { return os.Getenv("SYMPHONY_TEST") == "each" }
+
+// Expensive skips a test that is not among those before a commit. See [All].
+func Expensive(t testing.TB) {
+	t.Helper()
+	if !All() {
+		t.Skip("set SYMPHONY_TEST=all to run this test")
+	}
+}
+
+// Patience is the limit of every wait of a test: two minutes, times SYMPHONY_TEST_PATIENCE, a number above 0. A test that needs less
+// on a slow and busy machine ends sooner, because it waits for a state.
+func Patience() time.Duration {
+	factor := 1.0
+	if text := os.Getenv("SYMPHONY_TEST_PATIENCE"); text != "" {
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || f <= 0 {
+			panic(fmt.Sprintf("SYMPHONY_TEST_PATIENCE is %q: must be a number above 0", text))
+		}
+		factor = f
+	}
+	return time.Duration(factor * float64(2*time.Minute))
+}
+
+// Until waits until holds returns true. After [Patience] it fails the test.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience()); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited %s for %s", Patience(), what)
+		}
+	}
 }

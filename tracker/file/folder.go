@@ -12,10 +12,12 @@ import (
 	"syscall"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
+	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+
+	"golang.org/x/sys/unix"
+	"gopkg.in/yaml.v3"
 )
 
 // maxFile bounds a file, and maxFront its front matter, in bytes. An error in YAML is found by parsing it several times.
@@ -249,4 +251,62 @@ func States(path string) (list []reconcile.TrackerState) {
 		list = append(list, state)
 	}
 	return list
+}
+
+const (
+	claimDir = ".symphony" // in the folder; git ignores it
+	claimed  = 24 * time.Hour
+	renewed  = time.Hour
+)
+
+// Claim records in a folder of issues the account whose passes start runs for them, by the directory of its projects' states. Projects
+// of one account know of each other's runs; another account is refused for a day after the last pass of this one. dryRun only checks.
+// A folder that the account cannot write gets no record.
+func Claim(folder, account string, now time.Time, dryRun bool) error {
+	t := &tracker{Options: Options{Path: folder}}
+	unlock, err := t.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return unreadable(folder, err)
+	}
+	defer root.Close()
+	name := filepath.Join(claimDir, "account")
+	owner, info, err := readFile(root, name)
+	age, ours := claimed, string(owner) == account
+	if err == nil {
+		age = now.Sub(info.ModTime())
+	}
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return unreadable(filepath.Join(folder, name), err)
+	case !ours && age < claimed:
+		return reconcile.NewError("project_conflict",
+			fmt.Sprintf("another account works on the issues in %s: its projects are in %s", folder, owner),
+			"let one account run the passes; a day after the last pass of one another may start, or at once without "+filepath.Join(folder, name))
+	case dryRun || ours && age < renewed || unix.Access(folder, unix.W_OK) != nil:
+		return nil
+	}
+	err = root.MkdirAll(claimDir, 0o755)
+	if err == nil {
+		err = root.WriteFile(filepath.Join(claimDir, ".gitignore"), []byte("*\n"), 0o644)
+	}
+	if err == nil {
+		err = durable.WriteFile(filepath.Join(folder, name), []byte(account), 0o644)
+	}
+	if err != nil {
+		return t.unwritable(name, err.Error())
+	}
+	return nil
+}
+
+// Unclaim removes the record of an account.
+func Unclaim(folder, account string) error {
+	if owner, err := os.ReadFile(filepath.Join(folder, claimDir, "account")); err != nil || string(owner) != account {
+		return nil //nolint:nilerr // there is nothing of this account
+	}
+	return os.RemoveAll(filepath.Join(folder, claimDir))
 }

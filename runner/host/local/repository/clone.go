@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // Clone fills an empty workspace as host.CloneRequest describes.
@@ -111,4 +116,94 @@ func (m *Mirror) checkOut(ctx context.Context, workspace, branch string, from ho
 	// With the operator's configuration, because it has the filters of Git LFS.
 	in(m.env, "checkout", "--quiet", "--no-track", "-B", branch, from.Commit)
 	return m.failed(host.CodeRepositoryUnavailable, "check out "+branch, err)
+}
+
+// Fetch updates the mirror and the remote references of a workspace, and compares the base with HEAD. The workspace borrows the objects.
+func (m *Mirror) Fetch(ctx context.Context, workspace, branch string) (host.FetchAnswer, error) {
+	return m.refresh(ctx, workspace, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, "") })
+}
+
+// refresh does what Fetch does, given what brings the new commits into the mirror.
+func (m *Mirror) refresh(
+	ctx context.Context, workspace string, update func(writer) (host.CloneAnswer, error),
+) (answer host.FetchAnswer, err error) {
+	head, err := git.HeadOf(workspace)
+	if err == nil {
+		err = m.checkBorrower(head.Objects)
+	}
+	if err != nil {
+		return answer, m.failed(host.CodeRepositoryUnavailable, "fetch into "+workspace, err)
+	}
+	var from host.CloneAnswer
+	var refs string
+	err = m.withLock(ctx, func(w writer) (err error) {
+		if from, err = update(w); err == nil {
+			refs, err = m.output(m.localGit(ctx, "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads"))
+		}
+		return err
+	})
+	if err != nil {
+		return answer, err
+	}
+	crash.At("repository.fetch.fetched")
+	set := func(name, content string) error {
+		if head.References["refs/remotes/origin/"+name] == content {
+			return nil
+		}
+		return git.SetRemoteBranch(workspace, name, content)
+	}
+	for line := range strings.Lines(refs) {
+		commit, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if failed := set(name, commit); name == from.Base { // another branch may be in the way, as a is for a/b if the remote has deleted a
+			err = failed
+		}
+	}
+	answer.Base, answer.Commit = from.Base, from.BaseCommit
+	if err == nil {
+		err = set("HEAD", "ref: refs/remotes/origin/"+from.Base)
+	}
+	if err == nil && head.Commit != "" {
+		err = m.compare(ctx, head, &answer)
+	}
+	return answer, m.failed(host.CodeRepositoryUnavailable, "fetch into "+workspace, err)
+}
+
+// checkBorrower returns an error unless the mirror lends its objects to a workspace with a directory of objects.
+func (m *Mirror) checkBorrower(objects string) error {
+	list, err := files.ReadRegular(filepath.Join(objects, "info", "alternates"), 64<<10)
+	lends := func(path string) bool { return paths.SameDir(path, filepath.Join(m.path, "objects")) }
+	if err != nil || !slices.ContainsFunc(strings.Split(string(list), "\n"), lends) {
+		return errors.New("it does not use the objects of the mirror " + m.path)
+	}
+	return nil
+}
+
+// compare tells what a merge of the base into HEAD would do. It reads the objects of the workspace, which may be false, and keeps none.
+func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchAnswer) (err error) {
+	count, err := m.output(m.withObjects(m.localGit(ctx, "rev-list", "--count", answer.Commit, "^"+head.Commit), head.Objects))
+	if err == nil {
+		answer.Behind, err = strconv.Atoi(count)
+	}
+	if err != nil || answer.Behind == 0 {
+		return err
+	}
+	scratch, err := os.MkdirTemp(filepath.Dir(m.path), incomingPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	merge := m.localGit(ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", head.Commit, answer.Commit)
+	merge = m.withObjects(merge, head.Objects) // which borrow those of the mirror
+	merge.Env = append(merge.Env, "GIT_OBJECT_DIRECTORY="+scratch, allocLimit)
+	out, failed := m.output(merge)
+	switch exit, _ := errors.AsType[*exec.ExitError](failed); {
+	case failed == nil:
+		answer.Clean = true
+	case exit != nil && exit.ExitCode() == 1:
+		names := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")[1:] // without the tree
+		answer.Conflicts, answer.Files = names[:min(len(names), host.MaxConflicts)], len(names)
+	default: // git before 2.38 has no such command: then only the distance is known
+		answer.Unrelated = strings.Contains(failed.Error(), "unrelated histories")
+	}
+	return nil
 }
