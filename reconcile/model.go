@@ -2,8 +2,8 @@ package reconcile
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +85,7 @@ func (i Issue) Fingerprint() string {
 	if i.Description != nil {
 		h.Write([]byte(*i.Description))
 	}
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
 // Comment is a comment on an issue in the tracker.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -317,11 +318,7 @@ func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) e
 		return nil
 	}
 	rec.CodexHome = a.Home
-	text, err := json.Marshal(rec)
-	if err != nil {
-		return err
-	}
-	return a.fault("write "+limitsName, durable.WriteFile(filepath.Join(a.Dir, limitsName), append(text, '\n'), fileMode))
+	return a.fault("write "+limitsName, durable.WriteFile(filepath.Join(a.Dir, limitsName), append(text.JSON(rec), '\n'), fileMode))
 }
 
 // lock takes one of the account's locks, and creates the directory if necessary.

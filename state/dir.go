@@ -2,7 +2,6 @@ package state
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -46,7 +45,7 @@ func HostedDir(xdgStateHome, home string) string {
 // pathHash returns a short name for a path.
 func pathHash(path string) string {
 	sum := sha256.Sum256([]byte(path))
-	return hex.EncodeToString(sum[:])[:12]
+	return fmt.Sprintf("%x", sum[:6])
 }
 
 // DefaultDir returns the default state directory of a workflow: a directory in the state home, named after the workflow's

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 const (
@@ -70,11 +72,7 @@ func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration
 		self.PID = os.Getpid()
 	}
 	self.Since = self.Since.UTC()
-	text, err := json.Marshal(self)
-	if err == nil {
-		err = writeHolder(lock.Path(), text)
-	}
-	if err != nil {
+	if err := writeHolder(lock.Path(), text.JSON(self)); err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
 	return sync.OnceValue(func() error {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -144,11 +144,7 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	}
 	var sent io.Reader
 	if r.Body != nil {
-		data, err := json.Marshal(r.Body)
-		if err != nil {
-			return Answer{}, fmt.Errorf("encode request: %w", err)
-		}
-		sent = bytes.NewReader(data)
+		sent = bytes.NewReader(text.JSON(r.Body))
 	}
 	req, err := http.NewRequestWithContext(ctx, r.Method, r.To, sent)
 	if err != nil {

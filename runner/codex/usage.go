@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -88,8 +89,7 @@ func (u *usage) RateLimits() json.RawMessage {
 	if u.limits[u.latest] == nil {
 		return nil
 	}
-	raw, _ := json.Marshal(u.limits[u.latest]) // it was decoded from JSON
-	return raw
+	return text.JSON(u.limits[u.latest])
 }
 
 // mainLimit is the id of the account's limit; others belong to single models.

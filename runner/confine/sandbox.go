@@ -164,8 +164,7 @@ func ProfileFlags(profiles map[string]any) string {
 func TOML(value any) string {
 	table, ok := value.(map[string]any)
 	if !ok {
-		encoded, _ := json.Marshal(value) // texts, truth values and lists of texts can be encoded
-		return string(encoded)
+		return string(text.JSON(value))
 	}
 	pairs := text.Map(slices.Sorted(maps.Keys(table)), func(key string) string { return TOML(key) + "=" + TOML(table[key]) })
 	return "{" + strings.Join(pairs, ",") + "}"

@@ -106,10 +106,7 @@ type client struct{ Options }
 
 // ask runs the program once and returns the fields of its answer.
 func (c *client) ask(ctx context.Context, verb string, request any) (record, error) {
-	stdin, err := json.Marshal(request)
-	if err != nil {
-		return record{}, fmt.Errorf("encode the request %s: %w", verb, err)
-	}
+	stdin := text.JSON(request)
 	bounded, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	out, err := c.Run(bounded, append(slices.Clone(c.Command), verb), stdin, maxOutput)

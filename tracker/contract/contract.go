@@ -7,7 +7,6 @@ package contract
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -404,9 +403,5 @@ func listed(ids []string) string { return "[" + strings.Join(ids, " ") + "]" }
 // shown prints a value of an issue, null for one that is absent.
 func shown(v any) string {
 	const longest = 80
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err.Error()
-	}
-	return text.Short(string(data), longest)
+	return text.Short(string(text.JSON(v)), longest)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -205,10 +204,7 @@ func scalar(value string, style yaml.Style) string {
 	single := "'" + strings.ReplaceAll(value, "'", "''") + "'"
 	switch style {
 	case yaml.DoubleQuotedStyle:
-		quoted, err := json.Marshal(value)
-		if err == nil {
-			return string(quoted)
-		}
+		return string(text.JSON(value))
 	case yaml.SingleQuotedStyle:
 		return single
 	default:
@@ -241,10 +237,7 @@ func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Is
 		return nil, err
 	}
 	state := cmp.Or(append([]string{n.State}, t.Active...)...)
-	labels, err := json.Marshal(append([]string{}, n.Labels...)) // a list of YAML, too
-	if err != nil {
-		return nil, err
-	}
+	labels := text.JSON(append([]string{}, n.Labels...)) // a list of YAML, too
 	id, err := t.newID(all, n.Taken)
 	if err != nil {
 		return nil, err

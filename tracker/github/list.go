@@ -194,15 +194,12 @@ func (c *Client) remembered(ctx context.Context) (l list) {
 }
 
 func (c *Client) remember(ctx context.Context, l list) error {
-	text, err := json.Marshal(l)
-	if err != nil {
-		return err
-	}
-	if len(text) > largestList {
+	stored := string(text.JSON(l))
+	if len(stored) > largestList {
 		c.WarnOnce(fmt.Sprintf("the open issues take more than %d MiB: every pass reads all of them", largestList>>20))
-		text = nil
+		stored = ""
 	}
-	return c.o.Memory.SetMeta(ctx, listKey, string(text))
+	return c.o.Memory.SetMeta(ctx, listKey, stored)
 }
 
 // forget drops issues that no longer exist from the list in Memory.

@@ -97,10 +97,7 @@ func (g *Guard) readSnapshot() (*snapshot, error) {
 }
 
 func (g *Guard) writeSnapshot(s *snapshot) error {
-	data, err := json.Marshal(s)
-	if err == nil {
-		err = durable.WriteFile(g.File, data, 0o600)
-	}
+	err := durable.WriteFile(g.File, text.JSON(s), 0o600)
 	return files.Failed(err, "store the git settings that are trusted in %s", g.Tree)
 }
 

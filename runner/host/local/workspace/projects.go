@@ -15,6 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -67,8 +68,7 @@ func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) er
 		return files.Failed(err, "claim the project %s", endpointAndSlug)
 	}
 	if err = p.unclaimed(path, claim, refuse); err == nil {
-		b, encodeErr := json.Marshal(claim)
-		err = errors.Join(encodeErr, durable.WriteFile(path, append(b, '\n'), 0o600))
+		err = durable.WriteFile(path, append(text.JSON(claim), '\n'), 0o600)
 		err = files.Failed(err, "claim the project %s", endpointAndSlug)
 	}
 	return errors.Join(err, lock.Close())
@@ -198,8 +198,7 @@ func (r *Root) MoveProjects(from, to string, rename func(project string) string)
 		if name == c.Project || c.StateDir != from && !paths.SameDir(c.StateDir, to) {
 			continue
 		}
-		b, encodeErr := json.Marshal(projectClaim{name, to})
-		claimErr := errors.Join(encodeErr, durable.WriteFile(projects.path(name), append(b, '\n'), 0o600))
+		claimErr := durable.WriteFile(projects.path(name), append(text.JSON(projectClaim{name, to}), '\n'), 0o600)
 		if claimErr == nil {
 			_ = os.Remove(path + ".lock")
 			claimErr = os.Remove(path)

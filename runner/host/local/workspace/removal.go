@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -52,7 +53,7 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard
 	// run a hook in it either.
 	id, state := w.rec.ID, Removing
 	if !found {
-		id = newID()
+		id = rand.Text()
 	} else if w.rec.State == Creating {
 		state = Creating
 	}

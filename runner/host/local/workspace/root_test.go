@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net"
 	"os"
@@ -128,7 +129,7 @@ func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 }
 
 func recordOf(r *Root, o Owner, state State) Record {
-	return Record{Owner: o, Key: Key(o.Identifier), ID: newID(), State: state, Path: filepath.Join(r.Path, Key(o.Identifier))}
+	return Record{Owner: o, Key: Key(o.Identifier), ID: rand.Text(), State: state, Path: filepath.Join(r.Path, Key(o.Identifier))}
 }
 
 func TestContained(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -82,11 +83,7 @@ func (t Trash) readNote(entry string) note {
 
 // writeNote writes the note of an entry. If that fails, for example on a full disk, the entry has none.
 func writeNote(entry string, n note) {
-	b, err := json.Marshal(n)
-	if err == nil {
-		err = os.WriteFile(entry+noteSuffix, b, 0o600)
-	}
-	if err != nil {
+	if err := os.WriteFile(entry+noteSuffix, text.JSON(n), 0o600); err != nil {
 		_ = os.Remove(entry + noteSuffix)
 	}
 }

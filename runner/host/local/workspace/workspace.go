@@ -3,7 +3,6 @@ package workspace
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -110,7 +109,7 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 	}
 	id, state := w.rec.ID, Prepared
 	if w.Created || !found || w.rec.Path != w.Path {
-		id = newID() // the root was moved: a thread that worked in the old place knows the old paths
+		id = rand.Text() // the root was moved: a thread that worked in the old place knows the old paths
 	}
 	if w.Created {
 		state = Creating
@@ -129,12 +128,6 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 		w.info, err = w.look()
 	}
 	return err
-}
-
-func newID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails: it crashes the program instead
-	return hex.EncodeToString(b[:])
 }
 
 // takeRecord records that a run holds the workspace. Previous are the runs whose processes it must end: the last one, and those

@@ -18,7 +18,7 @@ import (
 func TestAcquireMakesThenReuses(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("ABC-1", "r1"))
-	test.Equal(t, "created, path, and length of the id", []any{w.Created, w.Path, len(w.ID)}, []any{true, filepath.Join(r.Path, "ABC-1"), 32})
+	test.Equal(t, "created, path, and length of the id", []any{w.Created, w.Path, len(w.ID)}, []any{true, filepath.Join(r.Path, "ABC-1"), 26})
 	wantPrevious(t, w)
 	for _, dir := range []string{w.Path, w.TmpDir, w.CacheDir} {
 		test.Equal(t, "mode of "+dir, test.Must(os.Lstat(dir)).Mode(), os.ModeDir|0o700)
@@ -81,7 +81,7 @@ func TestDirectoryAndRecordApart(t *testing.T) {
 	r := newRoot(t)
 	test.Write(t, filepath.Join(r.Path, "A", "work"), "theirs")
 	taken := acquire(t, r, owner("A", "r1"))
-	test.Equal(t, "created, and length of the id", []any{taken.Created, len(taken.ID)}, []any{false, 32})
+	test.Equal(t, "created, and length of the id", []any{taken.Created, len(taken.ID)}, []any{false, 26})
 	wantRecord(t, r, "A", Prepared, "r1")
 	test.OK(t, taken.Release())
 

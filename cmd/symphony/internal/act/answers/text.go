@@ -2,7 +2,6 @@ package answers
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +27,7 @@ func marker(key string) string {
 
 func hashOf(body string) string {
 	h := sha256.Sum256([]byte(strings.TrimSpace(body)))
-	return hex.EncodeToString(h[:8])
+	return fmt.Sprintf("%x", h[:8])
 }
 
 // code encloses a text of others so that the tracker shows it and interprets nothing of it: no markup, mention or link.

@@ -5,7 +5,6 @@ package pass
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -450,11 +449,7 @@ func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, rea
 		return nil
 	}
 	roots = append([]string{runners.Root}, runners.OldRoots...)
-	next, err := json.Marshal(roots[:min(len(roots), rootsKept)])
-	if err != nil {
-		return fmt.Errorf("%s: %w", project.RootsKey, err)
-	}
-	return db.SetMeta(ctx, project.RootsKey, string(next))
+	return db.SetMeta(ctx, project.RootsKey, string(text.JSON(roots[:min(len(roots), rootsKept)])))
 }
 
 // saveLowBudget stores until when the tracker's request budget is low, and warns about it. until is what earlier passes stored.

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -174,11 +173,8 @@ func (d *playground) makeRepository(ctx context.Context) error {
 }
 
 func (d *playground) writeWorkflow(context.Context) error {
-	repository, err := json.Marshal(d.repository()) // which YAML reads, too
-	if err != nil {
-		return err
-	}
-	values := map[string]string{"Repository": string(repository), "Command": "codex app-server"}
+	repository := string(text.JSON(d.repository())) // which YAML reads, too
+	values := map[string]string{"Repository": repository, "Command": "codex app-server"}
 	if !d.RealAgent {
 		exe, err := os.Executable()
 		if err != nil {
