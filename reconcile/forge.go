@@ -9,7 +9,6 @@ import (
 // Forge is where the pull requests of a project's repository are, whatever its tracker is. Its errors are *Error with a class. What it
 // returns is data from outside: it is bounded in size and number and valid UTF-8, but contains any character. What prints it escapes it.
 type Forge struct {
-	Name string // what people call it, for messages
 	// Open opens a pull request for a branch that was pushed. None is opened if the branch has an open one, or if a person has merged or
 	// closed one at the commit, or if the base contains the commit; so it may be repeated. The error wraps ErrNoBranch if there is no such
 	// branch.
@@ -34,11 +33,10 @@ type Forge struct {
 
 // Bounds of what a Forge returns.
 const (
-	MaxLog            = 16 << 10 // bytes of ReadLog
-	MaxReviewText     = 8 << 10  // bytes of the text of a review or of a comment in it
-	MaxChecks         = 500      // of a commit
-	MaxReviews        = 30       // of a pull request: the newest ones
-	MaxReviewComments = 20       // of a review: the first ones
+	MaxLog        = 16 << 10 // bytes of ReadLog
+	MaxReviewText = 8 << 10  // bytes of the text of a review or of a comment in it
+	MaxChecks     = 500      // of a commit
+	MaxReviews    = 30       // of a pull request: the newest ones
 )
 
 // ErrNoBranch is wrapped by the error of a pull request whose branch does not exist.

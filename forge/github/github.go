@@ -60,7 +60,6 @@ func Adapter(o Options) (*reconcile.Forge, error) {
 	api, err := githubapi.Connect(service, o.Options, o.Memory)
 	h := hub{api, o}
 	return &reconcile.Forge{
-		Name: service.Name,
 		Open: h.open, Number: h.number, Read: h.read, ReadChecks: h.readChecks, ReadLog: h.readLog, Rerun: h.rerun, Comment: h.comment,
 	}, err
 }

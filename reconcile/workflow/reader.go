@@ -202,14 +202,7 @@ func deref(n *yaml.Node) *yaml.Node {
 func null(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
 func kindName(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a map"
-	case yaml.SequenceNode:
-		return "a list"
-	default:
-		return "a single value"
-	}
+	return cmp.Or(map[yaml.Kind]string{yaml.MappingNode: "a map", yaml.SequenceNode: "a list"}[n.Kind], "a single value")
 }
 
 // report collects the errors and warnings about a file.

@@ -64,19 +64,18 @@ type closing struct {
 
 // restIssue is an issue in the answers of the REST API.
 type restIssue struct {
-	ID            int64     `json:"id"`
-	Node          string    `json:"node_id"`
-	Number        int       `json:"number"`
-	Title         string    `json:"title"`
-	Body          *string   `json:"body"`
-	State         string    `json:"state"`
-	URL           string    `json:"html_url"`
-	RepositoryURL string    `json:"repository_url"`
-	Labels        []label   `json:"labels"`
-	Assignees     []account `json:"assignees"`
-	CreatedAt     time.Time `json:"created_at"`
-	UpdatedAt     time.Time `json:"updated_at"`
-	Dependencies  struct {
+	ID           int64     `json:"id"`
+	Node         string    `json:"node_id"`
+	Number       int       `json:"number"`
+	Title        string    `json:"title"`
+	Body         *string   `json:"body"`
+	State        string    `json:"state"`
+	URL          string    `json:"html_url"`
+	Labels       []label   `json:"labels"`
+	Assignees    []account `json:"assignees"`
+	CreatedAt    time.Time `json:"created_at"`
+	UpdatedAt    time.Time `json:"updated_at"`
+	Dependencies struct {
 		Blockers int `json:"total_blocked_by"`
 	} `json:"issue_dependencies_summary"`
 	PullRequest any `json:"pull_request"`
@@ -108,19 +107,18 @@ type repositoryName struct {
 
 // graphIssue is an issue in the answers of the GraphQL API.
 type graphIssue struct {
-	Node       string          `json:"id"`
-	ID         json.RawMessage `json:"fullDatabaseId"` // a number, or a number in quotes
-	Number     int             `json:"number"`
-	Title      string          `json:"title"`
-	Body       string          `json:"body"`
-	URL        string          `json:"url"`
-	State      string          `json:"state"`
-	CreatedAt  time.Time       `json:"createdAt"`
-	UpdatedAt  time.Time       `json:"updatedAt"`
-	Repository repositoryName  `json:"repository"`
-	Assignees  nodes[account]  `json:"assignees"`
-	Labels     nodes[label]    `json:"labels"`
-	Comments   nodes[struct {
+	Node      string          `json:"id"`
+	ID        json.RawMessage `json:"fullDatabaseId"` // a number, or a number in quotes
+	Number    int             `json:"number"`
+	Title     string          `json:"title"`
+	Body      string          `json:"body"`
+	URL       string          `json:"url"`
+	State     string          `json:"state"`
+	CreatedAt time.Time       `json:"createdAt"`
+	UpdatedAt time.Time       `json:"updatedAt"`
+	Assignees nodes[account]  `json:"assignees"`
+	Labels    nodes[label]    `json:"labels"`
+	Comments  nodes[struct {
 		CreatedAt time.Time `json:"createdAt"`
 	}] `json:"comments"`
 	BlockedBy nodes[struct {

@@ -377,10 +377,7 @@ func removeState(dir string) (left []string, err error) {
 		crash.At("projects.remove.file")
 	}
 	entries, err := os.ReadDir(dir)
-	for _, e := range entries {
-		left = append(left, e.Name())
-	}
-	if err == nil && len(left) == 0 {
+	if left = text.Map(entries, os.DirEntry.Name); err == nil && len(left) == 0 {
 		err = os.Remove(dir)
 	}
 	return left, err
