@@ -278,9 +278,9 @@ func stopAction(c *cli.Context, w *term.Env) error {
 func tellCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "tell", Usage: "tell the agent of an issue something", UsageText: usageText("tell", "ISSUE TEXT [WORKFLOW]"),
-		Description: fmt.Sprintf(`A running agent gets the text within seconds, in its turn; otherwise the next run of the issue gets it, once. The log
-and the timeline show it with the name of your account. TEXT may have %d bytes. If no run of the issue can start, the
-command fails and says why.
+		Description: fmt.Sprintf(`A running agent gets the text within seconds, in its turn; otherwise the next run of the issue gets it.
+The log and the timeline show it with the name of your account. TEXT may have %d bytes. If no run of the issue can
+start, the command fails and says why.
 
 `, reconcile.MaxMessage) + exampleText("symphony tell ABC-7 'Use port 8080, not 80.'", `symphony tell ABC-7 "$(cat review.md)"`),
 		Flags: workflowFlags(jsonFlags[operate.ToldJSON]()...),
