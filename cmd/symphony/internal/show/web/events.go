@@ -235,9 +235,9 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) e
 // readAt matches the time of a reading in JSON, where the text of a value has no quote without a backslash.
 var readAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 
-// newEvent makes an event. Its id depends on its content, without the time of the reading: it also fits after a restart of the server.
-func newEvent(name string, v any) event {
-	data := encoded(v)
+// newEvent makes an event of JSON. Its id depends on the content without the time of the reading, so that it also fits after a restart of
+// the server.
+func newEvent(name string, data []byte) event {
 	id := fmt.Sprintf("%x", sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...)))[:16]
 	return event{id: id, data: message(id, name, data)}
 }
@@ -263,7 +263,7 @@ func (s *Server) pageEvent(r *http.Request, draw drawPage) (event, []string) {
 	}
 	p.MayAct = s.access.mayAct(r)
 	s.addAlerts(r, &p)
-	return newEvent("page", p.Changes()), files
+	return newEvent("page", encoded(p.Changes())), files
 }
 
 // events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at first and at each change. With changes=true the
@@ -276,12 +276,13 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		v, files, err := s.readState(r.WithContext(ctx))
 		if err != nil {
 			v, was = term.ErrorJSON{Error: *exit.From(err)}, nil
-			last = newEvent("unavailable", v)
+			last = newEvent("unavailable", encoded(v))
 			return last, files
 		}
-		e := newEvent("state", v)
+		data := encoded(v)
+		e := newEvent("state", data)
 		if changes && e.id != last.id {
-			now := decode(encoded(v))
+			now := decode(data)
 			if was != nil {
 				ops := encoded(patch([]operation{}, "", was, now))
 				if len(ops) < len(e.data) {

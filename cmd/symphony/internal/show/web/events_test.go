@@ -90,7 +90,7 @@ func TestOneRenderingForAll(t *testing.T) {
 		if err := s.follow(w, r, func(context.Context) (event, []string) {
 			renderings.Add(1)
 			data, _ := os.ReadFile(path)
-			return newEvent("page", string(data)), []string{path}
+			return newEvent("page", encoded(string(data))), []string{path}
 		}); err != nil {
 			t.Error(err)
 		}
@@ -131,7 +131,7 @@ func TestStreamLimits(t *testing.T) {
 		n := 0
 		_ = s.follow(w, r, func(context.Context) (event, []string) {
 			n++
-			return newEvent("page", strings.Repeat(strconv.Itoa(n%10), 8<<20)), nil
+			return newEvent("page", encoded(strings.Repeat(strconv.Itoa(n%10), 8<<20))), nil
 		})
 	})}
 	l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
