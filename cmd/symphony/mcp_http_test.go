@@ -94,7 +94,7 @@ func TestMCPOverHTTP(t *testing.T) {
 	test.Equal(t, "the state", list.Agents[0].State, "active")
 }
 
-// Without the token, from a page of another site, or by a foreign name, there is no answer, even to those who know a session.
+// The server refuses requests without the token, from a page of another site, or to a foreign name, even with the id of a session.
 func TestMCPOverHTTPRefuses(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef0123"

@@ -119,7 +119,7 @@ func TestReasonWraps(t *testing.T) {
 		"  reason       needs to run\n               outside the sandbox\n")
 }
 
-// TestMessageOfRunningIssue checks that show prints the end of what an agent says that still runs.
+// TestMessageOfRunningIssue checks that show prints the end of the last message of a running agent.
 func TestMessageOfRunningIssue(t *testing.T) {
 	page, said := &bytes.Buffer{}, strings.TrimSpace(strings.Repeat("line\n", 9)+strings.Repeat("word ", 10))
 	w := &term.Env{Stdout: page, Width: 30}

@@ -154,7 +154,7 @@ func (a *axis) add(row int, class, title string, from, until time.Time) {
 // Bars are the drawing of the axis.
 func (a *axis) Bars() template.HTML { return template.HTML(a.bars.String()) } //nolint:gosec // numbers, classes of ours and escaped text
 
-// Shown is the run in the history of the issue; a run that is no longer listed has none.
+// Shown returns the entry of the run in the history of the issue; nil if the history no longer lists it.
 func (r Run) Shown(runs []event) *runItem {
 	return text.First(runs, func(e event) bool { return e.Run.RunID == r.RunID }).Run
 }
