@@ -127,6 +127,11 @@ func TestHeldForItsPull(t *testing.T) {
 			equal(t, reason+" in "+row.issue.State, story(Compute(newScene().held(review, reason).answer(row.issue).Snapshot)), row.want)
 		}
 	}
+	// A merge moves an issue that is held for its pull request, but not one that an operator holds.
+	for held, want := range map[string]bool{HoldFeedbackRounds: true, "": false} {
+		w := Watch{Claim: Held, Held: held, Pull: Pull{State: PullMerged}}
+		equal(t, "merged while held: "+held, w.Asks(Feedback{State: "Todo"}, noon), want)
+	}
 	// Only what is not the base's fault, or hidden there, is the pull request's own.
 	hidden := Checks{Hidden: true, State: CheckFailure}
 	equal(t, "hidden on both", len(OwnFailures(hidden.all(), hidden)), 0)

@@ -388,10 +388,10 @@ func (j judged) String() string {
 		j.pull.State, j.Commit, j.Claim, j.Hold, j.Ended)
 }
 
-// checkMerged checks that no issue waits for the review of a pull request that is merged.
+// checkMerged checks that no issue waits for the review of a pull request that is merged, unless an operator holds the issue.
 func (c *checker) checkMerged(ctx context.Context) {
 	for _, j := range c.judgedPulls(ctx) {
-		if j.pull.Merged && j.named.State == "Human Review" && j.Ended == 0 {
+		if j.pull.Merged && j.named.State == "Human Review" && j.Ended == 0 && j.Hold != reconcile.HoldOperator {
 			c.fault("merged but not moved on", "%s", j)
 		}
 	}
