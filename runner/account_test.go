@@ -147,7 +147,7 @@ func usageStoredLater(t *testing.T) {
 	w, _ := bare(m)
 	j := w.newJob(reconcile.Run{}, nil)
 	j.rec.storeTokens(t.Context(), usageSession{used: func() int64 { return 50 }})
-	if err := j.conclude(t.Context()); err != nil || len(m.finished) != 1 || m.finished[0].Tokens.Total != 50 || m.threads["T"].Total != 50 {
+	if err := j.rec.conclude(t.Context()); err != nil || len(m.finished) != 1 || m.finished[0].Tokens.Total != 50 || m.threads["T"].Total != 50 {
 		t.Errorf("%+v %+v %v", m.finished, m.threads, err)
 	}
 }

@@ -320,6 +320,9 @@ func (c *conversation) ask(ctx context.Context, call reconcile.Call) (any, error
 	}
 }
 
+// execTimeout limits a command that names no limit of its own.
+const execTimeout = 30 * time.Second
+
 // exec runs one command in the sandbox.
 func (c *conversation) exec(ctx context.Context, g *liveCodex, p ExecCall) (agent.ExecResult, error) {
 	policy, profile := c.sandbox(p.SandboxPolicy)

@@ -1,11 +1,9 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,107 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 )
-
-// Repository is the workflow's repository. Without a URL symphony neither clones nor pushes.
-type Repository struct {
-	host.Repository
-	Branch  Prompt // renders the name of an issue's branch
-	Deliver bool   // push the commits of runs
-	// Token is that of the workflow for the forge, empty for none. TokenVar is the variable that contains it.
-	Token, TokenVar string
-}
-
-const (
-	// repositoryTimeout bounds a clone or a push, which may have to transfer much. A longer limit of hooks counts instead.
-	repositoryTimeout  = 10 * time.Minute
-	pullRequestTimeout = 2 * time.Minute
-)
-
-// gitEnv returns the environment of git and gh for the remote, which is reached from this machine.
-func (j *job) gitEnv(ctx context.Context) ([]string, error) {
-	if j.localGit == nil {
-		profile, err := j.login(ctx)
-		return j.Config.GitEnv(j.Env, profile), err
-	}
-	profile, err := j.localGit.run.Login(ctx, host.LoginRequest{
-		Env: j.Config.HookEnv(j.localGit.env), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
-	})
-	j.Redactor.Add(j.Config.SecretsIn(profile.Set))
-	return j.Config.GitEnv(j.localGit.env, profile), err
-}
-
-// checkoutEnv returns the environment of git in a clone on another machine, which gets no token of this one.
-func (j *job) checkoutEnv(ctx context.Context) ([]string, error) {
-	if j.localGit == nil {
-		return nil, nil
-	}
-	profile, err := j.login(ctx)
-	return j.Config.AfterLogin(j.Config.HookEnv(j.Env), profile, j.Config.Secrets), err
-}
-
-// GitEnv returns the environment of git and gh for the remote, if env is that of a pass: that of hooks, where a login profile may
-// name an ssh agent or a credential helper, without the variables of a run. Unlike hooks they get the repository's token, which the
-// operator's credential helper may use.
-func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
-	with, own := c.Config, c.Repository
-	with.Secrets = slices.DeleteFunc(slices.Clone(c.Secrets), func(name string) bool { return name == own.TokenVar })
-	with.SecretValues = slices.DeleteFunc(slices.Clone(c.SecretValues), func(value string) bool { return value == own.Token })
-	return with.AfterLogin(with.HookEnv(env), profile, with.Secrets)
-}
-
-// cloneOrFetch fills a new workspace, or updates the remote references of an older one, if the workflow names a repository.
-func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
-	repository := w.Config.Repository
-	if repository.URL == "" {
-		return nil
-	}
-	branch, last, err := w.branch(ctx)
-	if err != nil {
-		return err
-	}
-	env, err := w.gitEnv(ctx)
-	if err != nil {
-		return err
-	}
-	checkout, err := w.checkoutEnv(ctx)
-	if err != nil {
-		return err
-	}
-	q := host.CloneRequest{
-		Repository: repository.Repository, Branch: branch, Delivered: last.Commit,
-		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env, CheckoutEnv: checkout,
-	}
-	if !w.space.Created {
-		answer, err := w.host.Fetch(ctx, q)
-		if err == nil {
-			w.base = answer
-			w.Log.Info("repository fetched", "base", answer.Base, "commit", answer.Commit, "behind", answer.Behind)
-		}
-		return err
-	}
-	answer, err := w.host.Clone(ctx, q)
-	if err != nil {
-		return err
-	}
-	w.Log.Info("repository cloned", "branch", branch, "base", answer.Base, "commit", answer.Commit)
-	return nil
-}
-
-// branch returns the branch of the issue and what was pushed there last. An issue keeps its branch once something was pushed, even
-// if its title or the workflow changes.
-func (w *workspaceStep) branch(ctx context.Context) (name string, last reconcile.Delivered, err error) {
-	repository := w.Config.Repository
-	if last = w.delivered; w.Journal != nil {
-		last, _, err = w.Journal.Delivered(ctx, w.run.IssueID)
-	}
-	if err != nil || last.URL == repository.URL {
-		return last.Branch, last, err
-	}
-	if name, err = repository.Branch.Render(w.rec.get().Issue, 0); name != last.Branch {
-		return name, reconcile.Delivered{}, err
-	}
-	return name, reconcile.Delivered{Commit: last.Commit}, err // the new address may lead to the same repository
-}
 
 // deliver pushes the commits of the workspace, stores what was pushed, and opens a pull request if the workflow wants that. A branch that
 // someone has deleted before it had a pull request is pushed again. head is the newest commit of the workspace.
@@ -168,6 +65,8 @@ func (w *workspaceStep) wantsPullRequest(last reconcile.Delivered) bool {
 	return ready && w.Forge != nil && last.Branch != "" && last.PullRequest == ""
 }
 
+const pullRequestTimeout = 2 * time.Minute
+
 // openPullRequest opens a pull request for what was delivered, unless there is one, and stores its address.
 func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Delivered, env []string) (address string, err error) {
 	run := w.rec.get()
@@ -197,7 +96,7 @@ func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Deli
 		return "", nil
 	}
 	w.Log.Info("pull request", "url", answer.URL, "opened", answer.Opened, "by", answer.By)
-	w.keepLinks([]reconcile.Link{{Kind: linkPullRequest, URL: answer.URL}})
+	w.rec.keepLinks([]reconcile.Link{{Kind: linkPullRequest, URL: answer.URL}})
 	last.PullRequest = answer.URL
 	return answer.URL, w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
 }

@@ -15,31 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Far is the machine of a run that works elsewhere, as its worker has reached it.
-type Far struct {
-	Machine host.Machine
-	Account host.Account
-	Link    Link
-}
-
-// Link is the worker's connection with the process that serves its run on another machine. While it is lost, calls wait.
-type Link interface {
-	// Lost returns for how long there has been no link, 0 if there is one; Back for how long there has been one again.
-	Lost() time.Duration
-	Back() time.Duration
-	// EndRun ends what an earlier worker has left there. Release ends that process itself, which must have nothing left.
-	EndRun(ctx context.Context, r host.KillRequest) error
-	Release(ctx context.Context) error
-	// Done is closed when that process serves this worker no more, because of Err.
-	Done() <-chan struct{}
-	Err() error
-	Close()
-}
-
-// Reach reaches the machine of a run that works elsewhere. While it waits for a place there, it tells waits why, again and again. After an
-// error, begun reports whether something may be at work there.
-type Reach func(ctx context.Context, waits func(why string)) (far Far, begun bool, err error)
-
 const (
 	linkStep    = time.Second      // how often the worker looks at its link
 	linkSilence = 45 * time.Second // in which a cut link is noticed at the latest
@@ -49,49 +24,46 @@ const (
 	settling = 10 * time.Second
 )
 
+// farStep reaches the machine of a run that works elsewhere, and leaves it.
+type farStep struct{ *job }
+
 // reach opens the machine of the run, if that is another one. That something may be at work there is stored first.
-func (j *job) reach(ctx context.Context) error {
-	if j.Reach == nil {
+func (f *farStep) reach(ctx context.Context) error {
+	if f.Reach == nil {
 		return nil
 	}
-	if err := j.rec.markBegun(ctx); err != nil {
+	if err := f.rec.markBegun(ctx); err != nil {
 		return err
 	}
 	// A link that was cut without a word is noticed after a while.
-	j.Config.ReadTimeout = max(j.Config.ReadTimeout, linkSilence)
-	j.Config.InitializeTimeout = max(j.Config.InitializeTimeout, linkSilence)
-	far, begun, err := j.Reach(ctx, func(why string) {
-		j.rec.change(func(r *reconcile.Run) { r.Activity = "waits for its job: " + why })
+	f.Config.ReadTimeout = max(f.Config.ReadTimeout, linkSilence)
+	f.Config.InitializeTimeout = max(f.Config.InitializeTimeout, linkSilence)
+	far, begun, err := f.Reach(ctx, func(why string) {
+		f.rec.change(func(r *reconcile.Run) { r.Activity = "waits for its job: " + why })
 	})
-	j.rec.change(func(r *reconcile.Run) { r.Activity = "" })
+	f.rec.change(func(r *reconcile.Run) { r.Activity = "" })
 	if err != nil {
 		if !begun {
-			j.rec.change(func(r *reconcile.Run) { r.Remote = "" })
+			f.rec.change(func(r *reconcile.Run) { r.Remote = "" })
 		}
 		return err
 	}
-	j.localGit = &localGit{j.Machine.Run(host.HereID(j.run.ID)), j.Env}
+	f.localGit = &localGit{f.Machine.Run(host.HereID(f.run.ID)), f.Env}
 	// The machines may share a home, in which host.json of each run has the secret of its daemon.
-	j.Config.Unreadable = append(slices.Clone(j.Config.Unreadable), filepath.Dir(j.Dir))
-	j.Machine, j.StateDir, j.Env = far.Machine, far.Account.StateDir, far.Account.Env
-	j.Redactor.Add(j.Config.SecretsIn(j.Env))
-	root := expandHome(j.run.WorkspaceRoot, far.Account.Home)
-	j.run.WorkspaceRoot = root
-	j.rec.change(func(r *reconcile.Run) { r.WorkspaceRoot, j.link = root, far.Link })
-	j.host = far.Machine.Run(j.run.ID)
-	go j.watchLink(far.Link)
-	return j.useAccount(ctx, far.Account)
-}
-
-// localGit is git on this machine, which reaches the repository for a run on another one.
-type localGit struct {
-	run host.Run
-	env []string // before secrets are removed
+	f.Config.Unreadable = append(slices.Clone(f.Config.Unreadable), filepath.Dir(f.Dir))
+	f.Machine, f.StateDir, f.Env = far.Machine, far.Account.StateDir, far.Account.Env
+	f.Redactor.Add(f.Config.SecretsIn(f.Env))
+	root := expandHome(f.run.WorkspaceRoot, far.Account.Home)
+	f.run.WorkspaceRoot = root
+	f.rec.change(func(r *reconcile.Run) { r.WorkspaceRoot, f.link = root, far.Link })
+	f.host = far.Machine.Run(f.run.ID)
+	go f.watchLink(far.Link)
+	return f.useAccount(ctx, far.Account)
 }
 
 // useAccount sets the paths of codex on that machine. What agents here may not read, they may not read there either.
-func (j *job) useAccount(ctx context.Context, a host.Account) error {
-	c := &j.Config
+func (f *farStep) useAccount(ctx context.Context, a host.Account) error {
+	c := &f.Config
 	login := expandHome(cmp.Or(c.CodexHome, valueOf(a.Env, "CODEX_HOME"), "~/.codex"), a.Home)
 	if c.CodexHome != "" {
 		c.CodexHome = login
@@ -100,7 +72,7 @@ func (j *job) useAccount(ctx context.Context, a host.Account) error {
 		c.LoginHome, c.AgentHome = login, filepath.Join(a.StateDir, "codex")
 	}
 	secret := append(c.Unreadable, filepath.Join(login, "auth.json"))
-	facts, err := j.Machine.Facts(ctx, host.FactsRequest{Resolve: secret})
+	facts, err := f.Machine.Facts(ctx, host.FactsRequest{Resolve: secret})
 	if err == nil && len(facts.Resolved) != len(secret) {
 		err = errResolved
 	}
@@ -123,24 +95,24 @@ func expandHome(path, home string) string {
 
 // watchLink ends the run when its host serves it no more, or has been silent for twice the time after which the host ends it. It watches
 // until the link is closed: also the end of a run may wait for it.
-func (j *job) watchLink(l Link) {
-	patience := 2 * j.Config.Policy.LostAfter
+func (f *farStep) watchLink(l Link) {
+	patience := 2 * f.Config.Policy.LostAfter
 	for lost := false; ; {
 		select {
 		case <-l.Done():
 			if err := l.Err(); err != nil {
 				code, message := codeOf(err)
-				j.cancel(runEnd{reconcile.InterruptedRun, code, message})
+				f.cancel(runEnd{reconcile.InterruptedRun, code, message})
 			}
 			return
 		case <-time.After(linkStep):
 		}
 		if now := l.Lost() > 0; now != lost {
 			lost = now
-			j.Log.Info(map[bool]string{true: "link lost", false: "link back"}[lost], "host", j.run.Host)
+			f.Log.Info(map[bool]string{true: "link lost", false: "link back"}[lost], "host", f.run.Host)
 		}
 		if l.Lost() > patience {
-			j.cancel(runEnd{reconcile.Lost, reconcile.HoldHostLost, fmt.Sprintf("nothing was heard of %s for %v", j.run.Host, patience)})
+			f.cancel(runEnd{reconcile.Lost, reconcile.HoldHostLost, fmt.Sprintf("nothing was heard of %s for %v", f.run.Host, patience)})
 			l.Close() // the calls that wait for it fail
 			return
 		}
@@ -153,26 +125,26 @@ func (j *job) linkUnsettled() bool {
 }
 
 // leaveHost ends the run on its host, where nothing of it is left, and records that.
-func (j *job) leaveHost(ctx context.Context) {
-	if j.link == nil {
+func (f *farStep) leaveHost(ctx context.Context) {
+	if f.link == nil {
 		return
 	}
-	defer j.link.Close()
-	j.warn("workspace on the host not recorded", saveSpace(ctx, j.Worker, j.rec.get()))
-	err := j.link.Release(ctx)
+	defer f.link.Close()
+	f.warn("workspace on the host not recorded", saveSpace(ctx, f.Worker, f.rec.get()))
+	err := f.link.Release(ctx)
 	if err == nil || hostEnded(err) {
-		j.rec.change(func(r *reconcile.Run) { r.Remote, r.HeardAt = reconcile.RemoteEnded, j.Now() })
+		f.rec.change(func(r *reconcile.Run) { r.Remote, r.HeardAt = reconcile.RemoteEnded, f.Now() })
 		return
 	}
-	j.warn("run not ended on its host: another worker ends it", err)
+	f.warn("run not ended on its host: another worker ends it", err)
 }
 
 // endOfLink returns why the host of the run does not serve it any more; a code only if that is so.
-func (j *job) endOfLink() (code, message string) {
-	if j.link == nil || j.link.Err() == nil {
+func (f *farStep) endOfLink() (code, message string) {
+	if f.link == nil || f.link.Err() == nil {
 		return "", ""
 	}
-	return codeOf(j.link.Err())
+	return codeOf(f.link.Err())
 }
 
 // hostEnded reports whether an error is the host's answer that the run has ended there.

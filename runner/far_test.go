@@ -20,7 +20,7 @@ func (l endedLink) Err() error { return l.err }
 // A run that its host has ended is interrupted. A call may report that, or only the link.
 func TestEndedThere(t *testing.T) {
 	ended := reconcile.NewError(host.CodeEnded, "a signal", "")
-	j := &job{Worker: &Worker{}}
+	j := &farStep{&job{Worker: &Worker{}}}
 	outcome, code, message := j.judge(t.Context(), errors.Join(errors.New("thread"), ended))
 	test.Equal(t, "a call", []string{string(outcome), code, message}, []string{"interrupted", "host_ended", "a signal"})
 	outcome, code, _ = j.judge(t.Context(), reconcile.NewError(host.CodeDied, "killed", ""))

@@ -16,90 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Free is what the worker of an agent without an issue needs besides.
-type Free struct {
-	Calls Calls
-	// Wake gets a value when a client may have stored a call.
-	Wake <-chan struct{}
-	// Idle is how long the agent stays without a call; 0: for ever.
-	Idle time.Duration
-	// Guarded returns the paths in the agent's directory that its commands may not write; they need not exist.
-	Guarded func(ctx context.Context) ([]string, error)
-	// Orphaned reports whether the program to whose life the agent is bound has exited.
-	Orphaned func() bool
-}
-
-// Calls stores the calls of clients.
-type Calls interface {
-	QueuedCalls(ctx context.Context, runID string) ([]reconcile.Call, error)
-	// BeginCall and EndCall return an error that wraps reconcile.ErrConflict if the call has ended already.
-	BeginCall(ctx context.Context, id string, now time.Time) error
-	EndCall(ctx context.Context, call reconcile.Call) error
-}
-
-// The parameters of calls, as JSON. A missing value is that of the conversation, or of a run.
-type (
-	// ConversationCall opens a conversation, or continues the thread of an earlier one.
-	ConversationCall struct {
-		ThreadID              string          `json:"threadId,omitempty"`
-		Cwd                   string          `json:"cwd,omitempty"`
-		Model                 string          `json:"model,omitempty"`
-		ApprovalPolicy        json.RawMessage `json:"approvalPolicy,omitempty"`
-		SandboxPolicy         json.RawMessage `json:"sandboxPolicy,omitempty"` // of turns
-		Config                map[string]any  `json:"config,omitempty"`
-		BaseInstructions      string          `json:"baseInstructions,omitempty"`
-		DeveloperInstructions string          `json:"developerInstructions,omitempty"`
-	}
-	// TurnCall is a turn, or with the items alone what is added to the running one.
-	TurnCall struct {
-		Items          []agent.Input   `json:"items"`
-		Cwd            string          `json:"cwd,omitempty"`
-		Model          string          `json:"model,omitempty"`
-		Effort         string          `json:"effort,omitempty"`
-		ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
-		SandboxPolicy  json.RawMessage `json:"sandboxPolicy,omitempty"`
-	}
-	// ExecCall is one command that is run in the sandbox.
-	ExecCall struct {
-		Command       []string        `json:"command"`
-		Cwd           string          `json:"cwd,omitempty"`
-		SandboxPolicy json.RawMessage `json:"sandboxPolicy,omitempty"`
-		TimeoutMS     int64           `json:"timeoutMs,omitempty"`
-	}
-)
-
-// The results of calls, as JSON. That of CallExec is an agent.ExecResult.
-type (
-	// DiffResult is what differs from the remote repository: the newest commit that it has, too, and a diff from it.
-	DiffResult struct {
-		SHA  string `json:"sha"`
-		Diff string `json:"diff"`
-	}
-	// ConversationResult is an open conversation.
-	ConversationResult struct {
-		ThreadID  string `json:"threadId"`
-		Model     string `json:"model,omitempty"`
-		UserAgent string `json:"userAgent,omitempty"`
-		Resumed   bool   `json:"resumed,omitempty"`
-	}
-	// TurnResult is an ended turn.
-	TurnResult struct {
-		TurnID      string `json:"turnId,omitempty"`
-		LastMessage string `json:"lastMessage,omitempty"`
-	}
-	// LoginResult is how codex reaches its model.
-	LoginResult struct {
-		agent.Login
-		UserAgent string `json:"userAgent"`
-	}
-)
-
-const (
-	// missedWake is how often the worker looks for calls that it was not woken for.
-	missedWake = 2 * time.Second
-	// execTimeout limits a command that names no limit of its own.
-	execTimeout = 30 * time.Second
-)
+// missedWake is how often the worker looks for calls that it was not woken for.
+const missedWake = 2 * time.Second
 
 // clientCalls carries out the calls of clients until the run is stopped, or has been idle for too long.
 type clientCalls struct {
@@ -275,15 +193,6 @@ func (cc *clientCalls) forget(id string, c *conversation) {
 	if c.live == nil {
 		delete(cc.conversations, id)
 	}
-}
-
-// decoded calls do with the parameters of a call.
-func decoded[P any](call reconcile.Call, do func(P) (any, error)) (any, error) {
-	var p P
-	if err := json.Unmarshal(call.Params, &p); err != nil {
-		return nil, fmt.Errorf("parameters of %s: %w", call.Verb, err)
-	}
-	return do(p)
 }
 
 // finish stores how a call ended.

@@ -133,6 +133,53 @@ func (g *guide) newBase(seen *reconcile.LastSeen) (base host.FetchAnswer) {
 	return base
 }
 
+// reworkText tells the agent, in the first turn of a run, what its pull request has come back for; empty if it has not. Logs that can't be
+// read are left out.
+func (g *guide) reworkText(ctx context.Context) string {
+	if g.toldRework {
+		return ""
+	}
+	g.toldRework = true
+	r, err := g.rework(ctx)
+	g.warn("what the pull request asks for is not read", err)
+	if r == nil {
+		return ""
+	}
+	g.rec.change(func(run *reconcile.Run) { run.Activity = g.Redactor.Text(r.String()) })
+	logs, err := g.logs(ctx, r)
+	g.warn("logs of failed checks are not read", err)
+	return agent.ReworkText(r, logs)
+}
+
+const (
+	mostLogs  = 5 // of failed checks, that an agent reads
+	logsBound = time.Minute
+)
+
+// logs reads the ends of the logs of failed checks.
+func (g *guide) logs(ctx context.Context, r *reconcile.Rework) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, logsBound)
+	defer cancel()
+	forge, err := g.openForge(ctx)
+	if err != nil {
+		return nil, err
+	}
+	logs := map[string]string{}
+	for _, c := range r.Checks {
+		if c.Job == 0 || len(logs) == mostLogs {
+			continue
+		}
+		log, failed := forge.ReadLog(ctx, c.Job)
+		if failed == nil && log != "" {
+			logs[c.Name] = log
+		}
+		if err == nil && !errors.Is(failed, reconcile.ErrGone) {
+			err = failed
+		}
+	}
+	return logs, err
+}
+
 // commentsBound is how long a turn waits for the comments of its issue.
 const commentsBound = 30 * time.Second
 

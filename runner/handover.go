@@ -18,12 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Handoff names the states to which issues are moved that agents hand over; the zero value if agents move them.
-type Handoff struct {
-	State        string
-	BlockedState string // for an agent that needs something from a person
-}
-
 // handOverTool is the agent's tool by which it asks that its issue is handed over.
 var handOverTool = agent.Tool{
 	Name: "hand_over",
@@ -38,7 +32,6 @@ var handOverTool = agent.Tool{
 
 const (
 	longestHandover = 16 << 10       // bytes of a summary
-	namedChanges    = 20             // files that a refusal names
 	longestNote     = 200            // bytes of the text in the event log
 	clocksDiffer    = 24 * time.Hour // by which the tracker's clock may differ at most
 )
@@ -108,17 +101,6 @@ func (t *turnLoop) checkWork(ctx context.Context) error {
 		return agenttool.Refusal("no_commit", "the branch has no commit of yours: commit the work, or say with blocked what you need")
 	}
 	return nil
-}
-
-// uncommitted returns an error for the agent if something is not committed.
-func uncommitted(g *host.GitStatus) error {
-	if g.Count == 0 {
-		return nil
-	}
-	changes := g.Changed[:min(len(g.Changed), namedChanges)]
-	names := text.Map(changes, func(c host.GitChange) string { return c.Status + " " + c.Path })
-	return agenttool.Refusal("not_committed", fmt.Sprintf("%s not committed: %s; commit or remove them, then hand over again",
-		text.Plural(g.Count, "change"), strings.Join(names, ", ")))
 }
 
 // checkMove returns an error for an agent that moves its issue out of the active states, if it has to hand it over instead.
@@ -229,9 +211,4 @@ func handoverText(h reconcile.Handover, last reconcile.Delivered) string {
 		words += "\n\n" + verified
 	}
 	return words + quotation(h.Summary)
-}
-
-// quotation is the text of an agent below what symphony writes. Nothing in it can end the quotation.
-func quotation(words string) string {
-	return "\n\n> " + strings.ReplaceAll(strings.ReplaceAll(words, "\r", ""), "\n", "\n> ")
 }

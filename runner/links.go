@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"context"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,22 +18,6 @@ const (
 
 // maxLink is the length of the longest address that is kept.
 const maxLink = 400
-
-// keepLinks adds links to the run. They are written at once, so that they are not lost if the worker dies.
-func (j *job) keepLinks(links []reconcile.Link) {
-	for i := range links {
-		links[i].URL = j.Redactor.Text(links[i].URL)
-	}
-	more := false
-	j.rec.change(func(r *reconcile.Run) {
-		before := len(r.Links)
-		r.Links = reconcile.MergeLinks(r.Links, links)
-		more = len(r.Links) > before
-	})
-	if more {
-		j.rec.flush(context.Background())
-	}
-}
 
 // createPullRequest are words of commands of gh, glab, tea and hub that create a pull request.
 var createPullRequest = []string{"pr create", "mr create", "pulls create", "pull-request"}

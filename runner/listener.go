@@ -28,7 +28,7 @@ func (l *listener) store(g *agentProcess, e agent.Event) {
 		l.used = used
 		l.rec.storeTokens(ctx, g.session)
 	}
-	l.keepLinks(linksInItem(e.Item))
+	l.rec.keepLinks(linksInItem(e.Item))
 	model, message, activity := g.session.Model(), l.Redactor.Text(e.Message), l.activity(e.Item)
 	var limits []byte
 	if record := g.session.RateLimits(); record != nil {
@@ -58,8 +58,8 @@ func (l *listener) store(g *agentProcess, e agent.Event) {
 const maxActivity = 200
 
 // activity describes in a line without secrets what the agent does from an item on; empty for an item without an activity.
-func (j *job) activity(i *agent.Item) string {
-	line := []rune(j.Redactor.Text(i.Activity()))
+func (l *listener) activity(i *agent.Item) string {
+	line := []rune(l.Redactor.Text(i.Activity()))
 	if len(line) > maxActivity {
 		return string(line[:maxActivity-1]) + "…"
 	}

@@ -170,3 +170,26 @@ func noShell(err error) error {
 func incompatible(message, hint string) error {
 	return reconcile.NewError(string(agent.CodeIncompatible), message, hint)
 }
+
+// gitEnv returns the environment of git and gh for the remote, which is reached from this machine.
+func (j *job) gitEnv(ctx context.Context) ([]string, error) {
+	if j.localGit == nil {
+		profile, err := j.login(ctx)
+		return j.Config.GitEnv(j.Env, profile), err
+	}
+	profile, err := j.localGit.run.Login(ctx, host.LoginRequest{
+		Env: j.Config.HookEnv(j.localGit.env), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
+	})
+	j.Redactor.Add(j.Config.SecretsIn(profile.Set))
+	return j.Config.GitEnv(j.localGit.env, profile), err
+}
+
+// GitEnv returns the environment of git and gh for the remote, if env is that of a pass: that of hooks, where a login profile may
+// name an ssh agent or a credential helper, without the variables of a run. Unlike hooks they get the repository's token, which the
+// operator's credential helper may use.
+func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
+	with, own := c.Config, c.Repository
+	with.Secrets = slices.DeleteFunc(slices.Clone(c.Secrets), func(name string) bool { return name == own.TokenVar })
+	with.SecretValues = slices.DeleteFunc(slices.Clone(c.SecretValues), func(value string) bool { return value == own.Token })
+	return with.AfterLogin(with.HookEnv(env), profile, with.Secrets)
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -75,42 +74,6 @@ func (j *job) fullDisk() string {
 		}
 	}
 	return ""
-}
-
-// How long and how often to try to store an outcome: a full disk or a locked database must not lose the result of a run.
-const (
-	concludePatience = 10 * time.Minute
-	concludePause    = 2 * time.Second
-)
-
-// conclude stores the outcome. It retries until the outcome is stored or there is no hope; meanwhile the worker owns its run.
-func (j *job) conclude(run context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), concludePatience)
-	defer cancel()
-	var last error
-	for {
-		err := j.rec.retryTokens(ctx)
-		if err == nil {
-			err = j.Journal.Finish(ctx, j.Now(), j.rec.get())
-		}
-		if err == nil || errors.Is(err, reconcile.ErrConflict) {
-			return err
-		}
-		if ctx.Err() != nil && last != nil {
-			err = last // err only means that the time is up
-		}
-		code, _ := codeOf(err)
-		terminated := errors.Is(context.Cause(run), errTerminated)
-		if ctx.Err() != nil || code == "state_replaced" || terminated && (code == "state_missing" || code == "state_corrupt") {
-			return fmt.Errorf("outcome of %s: %w", j.run.ID, err) // the time is up, or the database needs manual repair
-		}
-		last = err
-		j.Log.Error("outcome not stored, retrying", "error", err)
-		select {
-		case <-time.After(concludePause):
-		case <-ctx.Done():
-		}
-	}
 }
 
 // RecordFault records a fault of the machine in the alive file if that is why a run did not start or its outcome was not stored.

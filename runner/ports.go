@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Prompt renders the text of the first turn. The first run of an issue has attempt 0.
@@ -75,4 +76,50 @@ type Alive interface {
 	Beat(counter int64, mono time.Duration) error
 	// NoteFault writes the code of the machine's fault because of which the run has no outcome.
 	NoteFault(code string) error
+}
+
+// Far is the machine of a run that works elsewhere, as its worker has reached it.
+type Far struct {
+	Machine host.Machine
+	Account host.Account
+	Link    Link
+}
+
+// Link is the worker's connection with the process that serves its run on another machine. While it is lost, calls wait.
+type Link interface {
+	// Lost returns for how long there has been no link, 0 if there is one; Back for how long there has been one again.
+	Lost() time.Duration
+	Back() time.Duration
+	// EndRun ends what an earlier worker has left there. Release ends that process itself, which must have nothing left.
+	EndRun(ctx context.Context, r host.KillRequest) error
+	Release(ctx context.Context) error
+	// Done is closed when that process serves this worker no more, because of Err.
+	Done() <-chan struct{}
+	Err() error
+	Close()
+}
+
+// Reach reaches the machine of a run that works elsewhere. While it waits for a place there, it tells waits why, again and again. After an
+// error, begun reports whether something may be at work there.
+type Reach func(ctx context.Context, waits func(why string)) (far Far, begun bool, err error)
+
+// Free is what the worker of an agent without an issue needs besides.
+type Free struct {
+	Calls Calls
+	// Wake gets a value when a client may have stored a call.
+	Wake <-chan struct{}
+	// Idle is how long the agent stays without a call; 0: for ever.
+	Idle time.Duration
+	// Guarded returns the paths in the agent's directory that its commands may not write; they need not exist.
+	Guarded func(ctx context.Context) ([]string, error)
+	// Orphaned reports whether the program to whose life the agent is bound has exited.
+	Orphaned func() bool
+}
+
+// Calls stores the calls of clients.
+type Calls interface {
+	QueuedCalls(ctx context.Context, runID string) ([]reconcile.Call, error)
+	// BeginCall and EndCall return an error that wraps reconcile.ErrConflict if the call has ended already.
+	BeginCall(ctx context.Context, id string, now time.Time) error
+	EndCall(ctx context.Context, call reconcile.Call) error
 }

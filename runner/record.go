@@ -105,6 +105,22 @@ func (r *record) recordHandoff() {
 	})
 }
 
+// keepLinks adds links to the run. They are written at once, so that they are not lost if the worker dies.
+func (r *record) keepLinks(links []reconcile.Link) {
+	for i := range links {
+		links[i].URL = r.Redactor.Text(links[i].URL)
+	}
+	more := false
+	r.change(func(run *reconcile.Run) {
+		before := len(run.Links)
+		run.Links = reconcile.MergeLinks(run.Links, links)
+		more = len(run.Links) > before
+	})
+	if more {
+		r.flush(context.Background())
+	}
+}
+
 // startHeartbeat sends heartbeats until stop is called, even after ctx has ended. A separate goroutine counts them in the alive
 // file, even while the database is locked or slow, because a pass kills a worker whose counter does not change.
 func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, stop func()) {
@@ -226,15 +242,51 @@ const overBudgetGrace = 500 * time.Millisecond
 
 // checkBudget ends the run, even during a turn, once its issue has used agent.max_tokens. Tokens of earlier runs count, except
 // those before an operator's retry. The next pass then holds the issue.
-func (j *job) checkBudget(ctx context.Context) {
-	most := j.Config.Policy.MaxTokens
+func (r *record) checkBudget(ctx context.Context) {
+	most := r.Config.Policy.MaxTokens
 	if most <= 0 {
 		return
 	}
-	used, err := j.Journal.IssueTokens(ctx, j.run.IssueID)
-	j.warn("tokens of the issue not read", err) // the next count checks again
-	if err == nil && used >= most && j.overBudget.CompareAndSwap(false, true) {
+	used, err := r.Journal.IssueTokens(ctx, r.run.IssueID)
+	r.warn("tokens of the issue not read", err) // the next count checks again
+	if err == nil && used >= most && r.overBudget.CompareAndSwap(false, true) {
 		message := fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, most)
-		time.AfterFunc(overBudgetGrace, func() { j.cancel(runEnd{reconcile.Canceled, reconcile.CodeMaxTokens, message}) })
+		time.AfterFunc(overBudgetGrace, func() { r.cancel(runEnd{reconcile.Canceled, reconcile.CodeMaxTokens, message}) })
+	}
+}
+
+// How long and how often to try to store an outcome: a full disk or a locked database must not lose the result of a run.
+const (
+	concludePatience = 10 * time.Minute
+	concludePause    = 2 * time.Second
+)
+
+// conclude stores the outcome. It retries until the outcome is stored or there is no hope; meanwhile the worker owns its run.
+func (r *record) conclude(run context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), concludePatience)
+	defer cancel()
+	var last error
+	for {
+		err := r.retryTokens(ctx)
+		if err == nil {
+			err = r.Journal.Finish(ctx, r.Now(), r.get())
+		}
+		if err == nil || errors.Is(err, reconcile.ErrConflict) {
+			return err
+		}
+		if ctx.Err() != nil && last != nil {
+			err = last // err only means that the time is up
+		}
+		code, _ := codeOf(err)
+		terminated := errors.Is(context.Cause(run), errTerminated)
+		if ctx.Err() != nil || code == "state_replaced" || terminated && (code == "state_missing" || code == "state_corrupt") {
+			return fmt.Errorf("outcome of %s: %w", r.run.ID, err) // the time is up, or the database needs manual repair
+		}
+		last = err
+		r.Log.Error("outcome not stored, retrying", "error", err)
+		select {
+		case <-time.After(concludePause):
+		case <-ctx.Done():
+		}
 	}
 }

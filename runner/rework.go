@@ -4,35 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
-	"github.com/symphony-cron/symphony/runner/agent"
 )
-
-const (
-	mostLogs  = 5 // of failed checks, that an agent reads
-	logsBound = time.Minute
-)
-
-// reworkText tells the agent, in the first turn of a run, what its pull request has come back for; empty if it has not. Logs that can't be
-// read are left out.
-func (g *guide) reworkText(ctx context.Context) string {
-	if g.toldRework {
-		return ""
-	}
-	g.toldRework = true
-	r, err := g.rework(ctx)
-	g.warn("what the pull request asks for is not read", err)
-	if r == nil {
-		return ""
-	}
-	g.rec.change(func(run *reconcile.Run) { run.Activity = g.Redactor.Text(r.String()) })
-	logs, err := g.logs(ctx, r)
-	g.warn("logs of failed checks are not read", err)
-	return agent.ReworkText(r, logs)
-}
 
 // rework returns what the issue has come back for; nil if it has not.
 func (j *job) rework(ctx context.Context) (*reconcile.Rework, error) {
@@ -41,30 +17,6 @@ func (j *job) rework(ctx context.Context) (*reconcile.Rework, error) {
 	}
 	w, _, err := j.Journal.Watch(ctx, j.run.IssueID)
 	return w.Rework, err
-}
-
-// logs reads the ends of the logs of failed checks.
-func (j *job) logs(ctx context.Context, r *reconcile.Rework) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, logsBound)
-	defer cancel()
-	forge, err := j.openForge(ctx)
-	if err != nil {
-		return nil, err
-	}
-	logs := map[string]string{}
-	for _, c := range r.Checks {
-		if c.Job == 0 || len(logs) == mostLogs {
-			continue
-		}
-		log, failed := forge.ReadLog(ctx, c.Job)
-		if failed == nil && log != "" {
-			logs[c.Name] = log
-		}
-		if err == nil && !errors.Is(failed, reconcile.ErrGone) {
-			err = failed
-		}
-	}
-	return logs, err
 }
 
 // openForge returns the adapter to the pull requests, with the login of this machine.
@@ -100,4 +52,9 @@ func (w *workspaceStep) answerRework(ctx context.Context, h reconcile.Handover, 
 	}
 	crash.At("runner.rework.answered")
 	return w.Journal.EndRework(context.WithoutCancel(ctx), w.run.IssueID)
+}
+
+// quotation is the text of an agent below what symphony writes. Nothing in it can end the quotation.
+func quotation(words string) string {
+	return "\n\n> " + strings.ReplaceAll(strings.ReplaceAll(words, "\r", ""), "\n", "\n> ")
 }

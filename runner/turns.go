@@ -259,7 +259,7 @@ func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args 
 			message += " failed"
 		}
 		t.note(agent.EventMutation, message, m)
-		t.keepLinks(linksInMutation(*m))
+		t.rec.keepLinks(linksInMutation(*m))
 		// If this is never stored, the next run takes the agent's own comment for that of a person.
 		t.warn("what the agent created in the tracker is not stored yet", t.guide.saveCreated(ctx, m.Created))
 		crash.At("runner.mutation.after")
@@ -278,4 +278,34 @@ func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args 
 		t.guide.noteDescription(ctx, issue)
 	}
 	return answer
+}
+
+// verifyHandover runs verify for what the agent hands over. It reports whether the agent has to go on, with the output in its next turn.
+func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
+	before := t.refused
+	if h := t.job.run.Delivery.Handover; before.Round == 0 && h.Refused() && h.Verification.Round > 0 {
+		before = *h.Verification // of an earlier run
+	}
+	v, err := t.agent.verify(ctx)
+	if err != nil {
+		return false, err
+	}
+	if v.Round = before.Round; !v.Passed() && !v.Unusable() {
+		v.Round++
+	}
+	wish.Verification = &v
+	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
+	t.rec.flush(ctx)
+	if !wish.Refused() {
+		return false, nil
+	}
+	t.refused = v
+	why := "the agent handed the same commit over again, for which verify had failed"
+	switch {
+	case v.Round >= t.Config.Verify.Rounds:
+		why = "verify failed in " + text.Plural(v.Round, "round")
+	case v.Commit == "" || v.Commit != before.Commit:
+		return true, nil
+	}
+	return false, &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: why + "; " + v.String()}
 }

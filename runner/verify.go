@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -15,13 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
-
-// Verify is the command that has to pass before an issue is handed over; the zero value if there is none.
-type Verify struct {
-	Command string
-	Timeout time.Duration
-	Rounds  int // how often it may fail in a row
-}
 
 // The errors of a handover that verify does not allow.
 const (
@@ -32,6 +26,8 @@ const (
 const (
 	verifyEnds  = 30 * time.Second // for the script below to end the command and print its output
 	mostCommand = 100              // bytes of the command in a message
+
+	namedChanges = 20 // files that a refusal names
 )
 
 // verifyScript runs the command $1 for at most $2 seconds, and prints the end of its output. The exit code is that of the command, or 124
@@ -55,22 +51,22 @@ exit $code`
 
 // verify runs the workflow's verify command in the agent's sandbox, in a workspace without uncommitted changes. The command must not make
 // commits, because these would not be verified.
-func (j *job) verify(ctx context.Context, g *agentProcess) (reconcile.Verification, error) {
-	v, err := j.committed(ctx)
+func (g *agentProcess) verify(ctx context.Context) (reconcile.Verification, error) {
+	v, err := g.committed(ctx)
 	if err != nil || v.Exit != 0 {
 		return v, err
 	}
-	ran, err := j.runVerify(ctx, g)
+	ran, err := g.runVerify(ctx)
 	if err != nil {
 		return ran, err
 	}
-	after, err := j.committed(ctx)
+	after, err := g.committed(ctx)
 	if ran.Commit = v.Commit; after.Commit != v.Commit {
 		ran.Exit, ran.Output = cmp.Or(ran.Exit, 1), ran.Output+"\n"+"The command has changed HEAD, from "+v.Commit+" to "+after.Commit+"."
 	}
 	crash.At("runner.verified")
-	j.note("verified", ran.String(), ran)
-	j.Log.Info(ran.String())
+	g.note("verified", ran.String(), ran)
+	g.Log.Info(ran.String())
 	return ran, err
 }
 
@@ -88,31 +84,31 @@ func (j *job) committed(ctx context.Context) (v reconcile.Verification, err erro
 }
 
 // runVerify runs the command.
-func (j *job) runVerify(ctx context.Context, g *agentProcess) (v reconcile.Verification, err error) {
-	policy, err := j.Config.TurnPolicy(ctx, j.Machine, *j.space)
+func (g *agentProcess) runVerify(ctx context.Context) (v reconcile.Verification, err error) {
+	policy, err := g.Config.TurnPolicy(ctx, g.Machine, *g.space)
 	if err != nil {
 		return v, err
 	}
-	env, err := j.Config.ExecEnv(ctx, j.Machine, j.run.ID, *j.space, g.environ)
+	env, err := g.Config.ExecEnv(ctx, g.Machine, g.run.ID, *g.space, g.environ)
 	if err != nil {
 		return v, err
 	}
 	maps.Copy(env, asAgents)
-	setting := j.Config.Verify
+	setting := g.Config.Verify
 	v.Command = text.Within(strings.TrimSpace(text.FirstLine(setting.Command)), mostCommand)
-	j.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + v.Command })
-	j.rec.flush(ctx)
-	began := j.Mono()
+	g.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + v.Command })
+	g.rec.flush(ctx)
+	began := g.Mono()
 	result, err := g.session.Exec(ctx, agent.ExecParams{
 		Command: []string{"bash", "-c", verifyScript, "verify", setting.Command, fmt.Sprintf("%.3f", setting.Timeout.Seconds())},
-		Cwd:     j.space.Path, Env: env, SandboxPolicy: policy, Permissions: j.permissions, Timeout: setting.Timeout + verifyEnds,
+		Cwd:     g.space.Path, Env: env, SandboxPolicy: policy, Permissions: g.permissions, Timeout: setting.Timeout + verifyEnds,
 	})
 	if err != nil {
 		return v, g.explain(ctx, err)
 	}
-	took := j.Mono() - began
-	v.At, v.Exit, v.TookMS, v.Late = j.Now(), result.ExitCode, took.Milliseconds(), result.ExitCode != 0 && took >= setting.Timeout
-	v.Output = j.Redactor.Text(cmp.Or(result.Stdout, result.Stderr))
+	took := g.Mono() - began
+	v.At, v.Exit, v.TookMS, v.Late = g.Now(), result.ExitCode, took.Milliseconds(), result.ExitCode != 0 && took >= setting.Timeout
+	v.Output = g.Redactor.Text(cmp.Or(result.Stdout, result.Stderr))
 	return v, nil
 }
 
@@ -135,36 +131,6 @@ func (j *job) addPermissionFlags(ctx context.Context) error {
 		j.flags, j.permissions = confine.ProfileFlags(map[string]any{confine.ProfileName: profile}), confine.ProfileName
 	}
 	return err
-}
-
-// verifyHandover runs verify for what the agent hands over. It reports whether the agent has to go on, with the output in its next turn.
-func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
-	before := t.refused
-	if h := t.job.run.Delivery.Handover; before.Round == 0 && h.Refused() && h.Verification.Round > 0 {
-		before = *h.Verification // of an earlier run
-	}
-	v, err := t.verify(ctx, t.agent)
-	if err != nil {
-		return false, err
-	}
-	if v.Round = before.Round; !v.Passed() && !v.Unusable() {
-		v.Round++
-	}
-	wish.Verification = &v
-	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
-	t.rec.flush(ctx)
-	if !wish.Refused() {
-		return false, nil
-	}
-	t.refused = v
-	why := "the agent handed the same commit over again, for which verify had failed"
-	switch {
-	case v.Round >= t.Config.Verify.Rounds:
-		why = "verify failed in " + text.Plural(v.Round, "round")
-	case v.Commit == "" || v.Commit != before.Commit:
-		return true, nil
-	}
-	return false, &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: why + "; " + v.String()}
 }
 
 // needsVerify reports whether verify must still pass for a commit that is to be handed over; with an empty commit, for any.
@@ -215,7 +181,7 @@ func (w *workspaceStep) verifyAlone(ctx context.Context) (v reconcile.Verificati
 		return err
 	})
 	if err == nil {
-		v, err = w.verify(ctx, g)
+		v, err = g.verify(ctx)
 	}
 	g.end(context.WithoutCancel(ctx))
 	if killErr := w.killAll(ctx); err == nil {
@@ -235,4 +201,15 @@ func notVerified(h reconcile.Handover, commit string) error {
 		message += fmt.Sprintf(" for commit %.12s", commit)
 	}
 	return reconcile.NewError(codeNotVerified, message, "the next delivery runs it")
+}
+
+// uncommitted returns an error for the agent if something is not committed.
+func uncommitted(g *host.GitStatus) error {
+	if g.Count == 0 {
+		return nil
+	}
+	changes := g.Changed[:min(len(g.Changed), namedChanges)]
+	names := text.Map(changes, func(c host.GitChange) string { return c.Status + " " + c.Path })
+	return agenttool.Refusal("not_committed", fmt.Sprintf("%s not committed: %s; commit or remove them, then hand over again",
+		text.Plural(g.Count, "change"), strings.Join(names, ", ")))
 }

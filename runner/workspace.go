@@ -73,6 +73,72 @@ func (w *workspaceStep) take(ctx context.Context) error {
 	return w.host.Confirm(ctx, host.ConfirmRequest{})
 }
 
+// repositoryTimeout bounds a clone or a push, which may have to transfer much. A longer limit of hooks counts instead.
+const repositoryTimeout = 10 * time.Minute
+
+// checkoutEnv returns the environment of git in a clone on another machine, which gets no token of this one.
+func (w *workspaceStep) checkoutEnv(ctx context.Context) ([]string, error) {
+	if w.localGit == nil {
+		return nil, nil
+	}
+	profile, err := w.login(ctx)
+	return w.Config.AfterLogin(w.Config.HookEnv(w.Env), profile, w.Config.Secrets), err
+}
+
+// cloneOrFetch fills a new workspace, or updates the remote references of an older one, if the workflow names a repository.
+func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
+	repository := w.Config.Repository
+	if repository.URL == "" {
+		return nil
+	}
+	branch, last, err := w.branch(ctx)
+	if err != nil {
+		return err
+	}
+	env, err := w.gitEnv(ctx)
+	if err != nil {
+		return err
+	}
+	checkout, err := w.checkoutEnv(ctx)
+	if err != nil {
+		return err
+	}
+	q := host.CloneRequest{
+		Repository: repository.Repository, Branch: branch, Delivered: last.Commit,
+		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env, CheckoutEnv: checkout,
+	}
+	if !w.space.Created {
+		answer, err := w.host.Fetch(ctx, q)
+		if err == nil {
+			w.base = answer
+			w.Log.Info("repository fetched", "base", answer.Base, "commit", answer.Commit, "behind", answer.Behind)
+		}
+		return err
+	}
+	answer, err := w.host.Clone(ctx, q)
+	if err != nil {
+		return err
+	}
+	w.Log.Info("repository cloned", "branch", branch, "base", answer.Base, "commit", answer.Commit)
+	return nil
+}
+
+// branch returns the branch of the issue and what was pushed there last. An issue keeps its branch once something was pushed, even
+// if its title or the workflow changes.
+func (w *workspaceStep) branch(ctx context.Context) (name string, last reconcile.Delivered, err error) {
+	repository := w.Config.Repository
+	if last = w.delivered; w.Journal != nil {
+		last, _, err = w.Journal.Delivered(ctx, w.run.IssueID)
+	}
+	if err != nil || last.URL == repository.URL {
+		return last.Branch, last, err
+	}
+	if name, err = repository.Branch.Render(w.rec.get().Issue, 0); name != last.Branch {
+		return name, reconcile.Delivered{}, err
+	}
+	return name, reconcile.Delivered{Commit: last.Commit}, err // the new address may lead to the same repository
+}
+
 func (w *workspaceStep) prepareRequest() host.PrepareRequest {
 	return host.PrepareRequest{
 		Root: w.run.WorkspaceRoot, KeepRemoved: w.Config.KeepRemoved, KeepGit: w.Config.KeepGitConfig,

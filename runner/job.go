@@ -1,0 +1,140 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// job is what the steps of a run have in common.
+type job struct {
+	*Worker
+	host   host.Run                // nil before the machine is reached
+	link   Link                    // to that machine; nil for this one. Heartbeats read it while reach sets it, both under record.mu
+	run    reconcile.Run           // as dispatched
+	cancel context.CancelCauseFunc // ends the run
+	rec    *record
+	events *agent.EventLog
+	space  *host.Workspace  // nil until it is taken
+	base   host.FetchAnswer // without a Commit if nothing was fetched
+	// agentRedactor removes only the tracker's key. It is for texts that the agent reads.
+	agentRedactor *agent.Redactor
+	stderr        string // the name of the file with the agent's stderr
+	flags         string // what codex.command is started with besides, for a shell
+	permissions   string // the permission profile in flags, for commands without a turn; empty for none
+	// codexHome is where codex stores its threads; set once codex has answered.
+	codexHome  string
+	overBudget atomic.Bool // whether the issue has used agent.max_tokens
+	localGit   *localGit   // nil for a run of this machine
+	// loginProfile is what the login profile has set at loginAt, which is zero before the first login shell.
+	loginProfile host.LoginAnswer
+	loginAt      time.Time
+}
+
+// localGit is git on this machine, which reaches the repository for a run on another one.
+type localGit struct {
+	run host.Run
+	env []string // before secrets are removed
+}
+
+// Files in a run's directory, besides those of the host.
+const (
+	WorkflowFile = "workflow.md" // as dispatched
+	LogFile      = "worker.log"
+	eventsFile   = "events.jsonl"
+	HooksFile    = "hooks.log"
+	stderrFile   = "agent.stderr" // of a free run: of its first conversation
+)
+
+func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
+	j := &job{Worker: w, run: run, cancel: cancel, stderr: stderrFile, agentRedactor: agent.NewExactRedactor(w.Config.SecretValues)}
+	if w.Reach == nil && w.Machine != nil {
+		j.host = w.Machine.Run(run.ID)
+	}
+	j.rec = &record{job: j, row: run, base: map[string]reconcile.Tokens{}, used: map[string]reconcile.Tokens{}}
+	return j
+}
+
+// open opens the event log.
+func (j *job) open() (err error) {
+	if j.events, err = agent.OpenEventLog(filepath.Join(j.Dir, eventsFile), j.Redactor); err == nil {
+		j.events.Complete = j.Free != nil
+	}
+	return err
+}
+
+func (j *job) close() {
+	if j.events != nil {
+		j.warn("run directory", j.events.Close())
+	}
+}
+
+// warn logs an error, if there is one.
+func (j *job) warn(what string, err error) {
+	if err != nil {
+		j.Log.Warn(what, "error", err)
+	}
+}
+
+// codeOf returns the stable code of an error, and its text without the code.
+func codeOf(err error) (code, message string) {
+	var known *reconcile.Error
+	var failed *agent.Error
+	switch {
+	case host.LimitReached(err): // first, because an error of the workspace may wrap it
+		return reconcile.CodeResourceLimit, err.Error()
+	case errors.As(host.WithCode(err), &known):
+		return known.Code, known.Message
+	case errors.As(err, &failed) && failed.Code == agent.CodeStalled && failed.Cause != "":
+		return string(failed.Cause), failed.Message // the agent reported what it waited for
+	case errors.As(err, &failed):
+		return string(failed.Code), failed.Message
+	}
+	return "run_failed", err.Error()
+}
+
+// note writes an event of the worker.
+func (j *job) note(name, message string, payload any) {
+	run := j.rec.get()
+	raw, err := json.Marshal(payload)
+	if err == nil {
+		err = j.events.Append(agent.Event{Name: name, At: j.Now(), ThreadID: run.ThreadID, Message: message, Raw: raw})
+	}
+	j.warn("event not stored", err)
+}
+
+// killAll ends all processes of the run: those with the marker of the run or its thread, those on record, and the descendants
+// of this worker.
+func (j *job) killAll(ctx context.Context) error {
+	j.observe()
+	run := j.rec.get()
+	return j.ended(j.host.Kill(context.WithoutCancel(ctx), host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot}))
+}
+
+// ended returns an error if processes of the run could not be ended.
+func (j *job) ended(answer host.LeftAnswer, err error) error {
+	return errors.Join(err, host.Leftover("run "+j.run.ID, answer.Processes))
+}
+
+// observe records the descendants of the worker, so that a later pass finds even those that have removed their marker. It ends
+// those that hold a lock of symphony.
+func (j *job) observe() {
+	if j.host == nil {
+		return // the run could not start
+	}
+	answer, err := j.host.Observe(context.Background())
+	for _, p := range answer.LockHolders {
+		j.Log.Warn("ended a process of the agent that held a lock of symphony", "pid", p.PID, "name", p.Name)
+		message := fmt.Sprintf("ended process %d (%s), which held a lock of symphony", p.PID, p.Name)
+		j.note("lock_ended", message, map[string]any{"pid": p.PID, "name": p.Name})
+	}
+	j.warn("processes of the run", err)
+}
