@@ -130,7 +130,7 @@ func (r *reader) repositoryToken(f field) {
 		r.invalid(f, "must be $NAME, a variable that contains the token", "write $GITHUB_TOKEN; "+r.setHint("GITHUB_TOKEN", "it"))
 		return
 	}
-	r.withhold(name)
+	r.cfg.withhold(name)
 	value, _ := r.env.lookup(name)
 	repository.Token, repository.TokenVar = Secret(strings.TrimSpace(value)), name
 	switch {

@@ -65,11 +65,11 @@ func (r trackerReader) apiKey(f field) {
 		key = r.env.GhToken(r.cfg.Tracker.Endpoint)
 		r.cfg.Tracker.APIKey, r.cfg.KeyFromGh = Secret(key), key != ""
 	}
-	r.withhold(APIKeyVar, LiteralKeyVar)
-	r.withhold(r.tracker.keyVars...)
+	r.cfg.withhold(APIKeyVar, LiteralKeyVar)
+	r.cfg.withhold(r.tracker.keyVars...)
 	if r.cfg.KeyVar = canonical; isVar && name != LiteralKeyVar {
 		r.cfg.KeyVar = name
-		r.withhold(name)
+		r.cfg.withhold(name)
 	}
 	if f.node == nil {
 		f.key = "tracker.api_key"
@@ -110,10 +110,10 @@ func (r trackerReader) keyVariable() string {
 }
 
 // withhold adds variables that neither hooks nor agents may get.
-func (r *reader) withhold(names ...string) {
-	all := append(r.cfg.SecretVars, names...)
+func (c *Config) withhold(names ...string) {
+	all := append(c.SecretVars, names...)
 	slices.Sort(all)
-	r.cfg.SecretVars = slices.Compact(all)
+	c.SecretVars = slices.Compact(all)
 }
 
 func blank(c rune) bool { return c <= ' ' || c == 0x7f }
@@ -131,7 +131,7 @@ func (r *reader) pingURL(f field) {
 	m := &r.cfg.Monitor
 	name, isVar := reference(m.PingURL.Reveal())
 	if isVar {
-		r.withhold(name)
+		r.cfg.withhold(name)
 		value, _ := r.env.lookup(name)
 		m.PingURL, m.PingVar = Secret(strings.TrimSpace(value)), name
 	}

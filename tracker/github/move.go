@@ -16,6 +16,13 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// move moves an issue to a state.
+type move struct {
+	*Client
+	issue record
+	state string
+}
+
 // change is a request that is a part of a move.
 type change struct {
 	method, path string
@@ -44,7 +51,7 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	case reconcile.SameState(c.state(*r), state):
 		return nil
 	}
-	changes, err := c.changesTo(ctx, *r, state)
+	changes, err := move{c, *r, state}.changes(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,40 +68,40 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	return nil
 }
 
-// changesTo returns what moves an issue to a state. A closed issue is opened at the end, because until then it is closed whatever
+// changes returns what moves the issue to the state. A closed issue is opened at the end, because until then it is closed whatever
 // labels and column it has.
-func (c *Client) changesTo(ctx context.Context, r record, state string) (changes []change, err error) {
-	path := fmt.Sprintf("/repos/%s/issues/%d", r.Repo, r.Number)
+func (m move) changes(ctx context.Context) (changes []change, err error) {
+	path := fmt.Sprintf("/repos/%s/issues/%d", m.issue.Repo, m.issue.Number)
 	set := func(state string) change {
 		return change{http.MethodPatch, path, map[string]string{"state": state}}
 	}
 	switch {
-	case reconcile.SameState(state, "closed"):
+	case reconcile.SameState(m.state, "closed"):
 		return []change{set("closed")}, nil
-	case c.o.Project != "":
-		changes, err = c.columnTo(ctx, r, state)
+	case m.o.Project != "":
+		changes, err = m.columnChanges(ctx)
 	default:
-		changes, err = c.labelsTo(r, path, state)
+		changes, err = m.labelChanges(path)
 	}
-	if r.Closed {
+	if m.issue.Closed {
 		changes = append(changes, set("open"))
 	}
 	return changes, err
 }
 
-// labelsTo returns the changes of labels. The label of the new state comes first, and that of the old one goes last: the first of
+// labelChanges returns the changes of labels. The label of the new state comes first, and that of the old one goes last: the first of
 // StateLabels that an issue has is its state.
-func (c *Client) labelsTo(r record, path, state string) (changes []change, err error) {
-	to := text.First(c.o.StateLabels, func(l string) bool { return reconcile.SameState(l, state) })
+func (m move) labelChanges(path string) (changes []change, err error) {
+	to := text.First(m.o.StateLabels, func(l string) bool { return reconcile.SameState(l, m.state) })
 	switch {
-	case to == "" && !reconcile.SameState(state, "open"):
-		return nil, reconcile.NoState(strings.Join(c.o.Repositories, ", "), state, append([]string{"open", "closed"}, c.o.StateLabels...))
-	case to != "" && !r.has(to):
+	case to == "" && !reconcile.SameState(m.state, "open"):
+		return nil, reconcile.NoState(strings.Join(m.o.Repositories, ", "), m.state, append([]string{"open", "closed"}, m.o.StateLabels...))
+	case to != "" && !m.issue.has(to):
 		changes = append(changes, change{http.MethodPost, path + "/labels", map[string]any{"labels": []string{to}}})
 	}
-	for _, other := range slices.Backward(c.o.StateLabels) {
+	for _, other := range slices.Backward(m.o.StateLabels) {
 		// GitHub compares the name of a label that is removed exactly.
-		has := text.First(r.spelled, func(l string) bool { return reconcile.SameState(l, other) })
+		has := text.First(m.issue.spelled, func(l string) bool { return reconcile.SameState(l, other) })
 		if has != "" && !reconcile.SameState(other, to) {
 			changes = append(changes, change{method: http.MethodDelete, path: path + "/labels/" + url.PathEscape(has)})
 		}
@@ -102,30 +109,30 @@ func (c *Client) labelsTo(r record, path, state string) (changes []change, err e
 	return changes, nil
 }
 
-// columnTo returns the change of the column on the board. In the state open an issue has none.
-func (c *Client) columnTo(ctx context.Context, r record, state string) ([]change, error) {
-	field, err := c.statusField(ctx, new(reconcile.TrackerProject))
+// columnChanges returns the change of the column on the board. In the state open an issue has none.
+func (m move) columnChanges(ctx context.Context) ([]change, error) {
+	field, err := m.statusField(ctx, new(reconcile.TrackerProject))
 	if err != nil {
 		return nil, err
 	}
-	column := text.OrNull(text.First(field.Options, func(o option) bool { return reconcile.SameState(o.Name, state) }).ID)
+	column := text.OrNull(text.First(field.Options, func(o option) bool { return reconcile.SameState(o.Name, m.state) }).ID)
 	switch {
-	case column == nil && !reconcile.SameState(state, "open"):
-		return nil, reconcile.NoState(c.Scrub("the project "+c.o.Project), state, append(field.names(), "open", "closed"))
-	case r.item == nil && column == nil:
+	case column == nil && !reconcile.SameState(m.state, "open"):
+		return nil, reconcile.NoState(m.Scrub("the project "+m.o.Project), m.state, append(field.names(), "open", "closed"))
+	case m.issue.item == nil && column == nil:
 		return nil, nil
-	case r.item == nil:
-		return nil, c.offBoard(r)
+	case m.issue.item == nil:
+		return nil, m.offBoard()
 	}
 	values := []map[string]any{{"id": field.ID, "value": column}}
-	return []change{{http.MethodPatch, boardOf(c.o.Project) + "/items/" + r.item.ID.String(), map[string]any{"fields": values}}}, nil
+	return []change{{http.MethodPatch, boardOf(m.o.Project) + "/items/" + m.issue.item.ID.String(), map[string]any{"fields": values}}}, nil
 }
 
 // offBoard returns the error of an issue that has no column, because it is not on the board.
-func (c *Client) offBoard(r record) error {
-	id, _ := c.called(r.Repo, r.Number)
+func (m move) offBoard() error {
+	id, _ := m.called(m.issue.Repo, m.issue.Number)
 	return &reconcile.Error{
-		Code: "issue_not_found", Message: c.Scrub(fmt.Sprintf("issue %q is not on the project %s", id, c.o.Project)),
+		Code: "issue_not_found", Message: m.Scrub(fmt.Sprintf("issue %q is not on the project %s", id, m.o.Project)),
 		Hint: "add it to the project", Err: reconcile.ErrGone,
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 
@@ -39,13 +38,16 @@ var (
 	_ host.Commands = Machine{}
 )
 
-func (m Machine) Run(id string) host.Run { return &run{machine: m, id: id, logins: m.Logins} }
+func (m Machine) Run(id string) host.Run {
+	return &run{directory: directory(host.RunDir(m.StateDir, id)), machine: m, id: id, logins: m.Logins}
+}
 
 // procsFile is the file in the directory of a run with every process that the run started. What has host.TreeFile open belongs to it, too.
 const procsFile = "procs"
 
 // run is a run in this process, which is its worker. It implements host.Run.
 type run struct {
+	directory
 	machine Machine
 	id      string
 	tree    *os.File // inherited by all processes of the run, to identify them; nil until it is open
@@ -65,12 +67,11 @@ func (r *run) Open(context.Context) (err error) {
 	if r.tree != nil {
 		return nil
 	}
-	dir := host.RunDir(r.machine.StateDir, r.id)
-	marker, err := tree.OpenTree(filepath.Join(dir, host.TreeFile))
+	marker, err := tree.OpenTree(r.file(host.TreeFile))
 	if err != nil {
 		return err
 	}
-	if r.procs, err = tree.CreateProcs(filepath.Join(dir, procsFile)); err != nil {
+	if r.procs, err = tree.CreateProcs(r.file(procsFile)); err != nil {
 		return errors.Join(err, marker.Close())
 	}
 	r.tree = marker

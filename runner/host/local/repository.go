@@ -120,15 +120,16 @@ func (m Mirrors) mirror(r host.Repository, env []string) *repository.Mirror {
 	return repository.New(m.Dir, r, append(env, host.RunMark+"="+m.RunID), func(files ...*os.File) []*os.File { return files })
 }
 
+// directory is that of a run.
+type directory string
+
 // Files in the directory of a run whose worker is on another machine.
 const (
 	bundleFile = "bundle"
 	packFile   = "pack"
 )
 
-func (r *run) file(name string) string {
-	return filepath.Join(host.RunDir(r.machine.StateDir, r.id), name)
-}
+func (d directory) file(name string) string { return filepath.Join(string(d), name) }
 
 func (r *run) ReadTips(ctx context.Context, q host.TipsRequest) (answer host.TipsAnswer, err error) {
 	if err := r.Verify(ctx); err != nil {
@@ -146,8 +147,8 @@ func (r *run) ReadTips(ctx context.Context, q host.TipsRequest) (answer host.Tip
 	return answer, err
 }
 
-func (r *run) AddToBundle(_ context.Context, p host.Part) error {
-	f, err := os.OpenFile(r.file(bundleFile), os.O_WRONLY|os.O_CREATE, 0o600)
+func (d directory) AddToBundle(_ context.Context, p host.Part) error {
+	f, err := os.OpenFile(d.file(bundleFile), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err == nil {
 		_, err = f.WriteAt(p.Data, p.Offset)
 		err = errors.Join(err, f.Close())
@@ -175,9 +176,9 @@ func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer hos
 }
 
 // removeParts removes what clones and deliveries have left in the directory of the run.
-func (r *run) removeParts() (err error) {
+func (d directory) removeParts() (err error) {
 	for _, name := range []string{bundleFile, packFile} {
-		if removed := os.Remove(r.file(name)); !errors.Is(removed, fs.ErrNotExist) {
+		if removed := os.Remove(d.file(name)); !errors.Is(removed, fs.ErrNotExist) {
 			err = errors.Join(err, removed)
 		}
 	}
@@ -199,8 +200,8 @@ func (r *run) MakePack(ctx context.Context, q host.PackRequest) (answer host.Pac
 	return answer, errors.Join(err, f.Close())
 }
 
-func (r *run) ReadPack(_ context.Context, offset int64) (p host.Part, err error) {
-	f, err := os.Open(r.file(packFile))
+func (d directory) ReadPack(_ context.Context, offset int64) (p host.Part, err error) {
+	f, err := os.Open(d.file(packFile))
 	if err != nil {
 		return p, err
 	}

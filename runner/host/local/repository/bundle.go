@@ -76,23 +76,15 @@ func (m *Mirror) pack(ctx context.Context, objects string, want, have []string, 
 // in another directory, unless that is empty, with the mirror's configuration and without the indexes that git would not verify (see
 // settings).
 func (m *Mirror) packCommand(ctx context.Context, objects string, want, have []string, to string) *exec.Cmd {
-	cmd := m.withObjects(m.localGit(ctx, "pack-objects", "--revs", "--quiet", "--no-use-bitmap-index", to), objects)
+	cmd := withObjects(m.localGit(ctx, "pack-objects", "--revs", "--quiet", "--no-use-bitmap-index", to), objects)
 	not := text.Map(have, func(id string) string { return "^" + id })
 	cmd.Stdin = strings.NewReader(strings.Join(slices.Concat(want, not), "\n") + "\n")
 	return cmd
 }
 
-// withObjects lets a git command read the objects in another directory, unless that is empty.
-func (m *Mirror) withObjects(cmd *exec.Cmd, objects string) *exec.Cmd {
-	if objects != "" {
-		cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+git.Quoted(objects))
-	}
-	return cmd
-}
-
 // existing returns those of some commits that the mirror has, or a directory of objects.
 func (m *Mirror) existing(ctx context.Context, objects string, ids []string) (have []string, err error) {
-	look := m.withObjects(m.localGit(ctx, "cat-file", "--batch-check=%(objecttype) %(objectname)"), objects)
+	look := withObjects(m.localGit(ctx, "cat-file", "--batch-check=%(objecttype) %(objectname)"), objects)
 	look.Stdin = strings.NewReader(strings.Join(ids, "\n") + "\n")
 	out, err := m.output(look)
 	for line := range strings.Lines(out) {
@@ -125,7 +117,7 @@ func (m *Mirror) Tips(ctx context.Context) (tips []string, err error) {
 
 // CloneBundle fills an empty workspace from a bundle, the file at a path. The mirror knows its remote only by the address.
 func (m *Mirror) CloneBundle(ctx context.Context, workspace, branch string, from host.BundleAnswer, bundle string) error {
-	_, err := m.fill(ctx, workspace, branch, func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) })
+	_, err := clone{m, workspace, branch}.fill(ctx, func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) })
 	return err
 }
 
@@ -139,13 +131,6 @@ func (m writer) fetchBundle(ctx context.Context, from host.BundleAnswer, bundle 
 		return from.CloneAnswer, err
 	}
 	return from.CloneAnswer, m.fetchFrom(ctx, m.fileGit, bundle)
-}
-
-// fileGit is localGit that may read files outside the mirror.
-func (m *Mirror) fileGit(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := m.localGit(ctx, args...)
-	cmd.Env = append(cmd.Env, "GIT_ALLOW_PROTOCOL=file")
-	return cmd
 }
 
 // MakePack writes a pack of the HEAD of a workspace, which must still be commit, without what those commits in have contain that this

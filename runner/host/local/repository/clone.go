@@ -21,22 +21,26 @@ import (
 
 // Clone fills an empty workspace as host.CloneRequest describes.
 func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string) (host.CloneAnswer, error) {
-	return m.fill(ctx, workspace, branch, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) })
+	return clone{m, workspace, branch}.fill(ctx, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) })
 }
 
-// fill fills an empty workspace after update, which brings into the mirror what the clone needs.
-func (m *Mirror) fill(
-	ctx context.Context, workspace, branch string, update func(writer) (host.CloneAnswer, error),
-) (answer host.CloneAnswer, err error) {
-	err = m.withLock(ctx, func(w writer) (err error) {
+// clone fills an empty workspace, and sets it up for work on a branch.
+type clone struct {
+	*Mirror
+	workspace, branch string
+}
+
+// fill makes the clone after update, which brings into the mirror what it needs.
+func (c clone) fill(ctx context.Context, update func(writer) (host.CloneAnswer, error)) (answer host.CloneAnswer, err error) {
+	err = c.withLock(ctx, func(w writer) (err error) {
 		if answer, err = update(w); err != nil {
 			return err
 		}
-		return m.copyTo(ctx, workspace)
+		return c.copyMirror(ctx)
 	})
 	if err == nil {
 		crash.At("repository.clone.copied")
-		err = m.checkOut(ctx, workspace, branch, answer)
+		err = c.checkOut(ctx, answer)
 	}
 	return answer, err
 }
@@ -71,16 +75,16 @@ func (m *Mirror) checkBranch(ctx context.Context, branch, base string) error {
 		"use issue.identifier, or filters such as replace, in repository.branch")
 }
 
-// copyTo makes an empty workspace a clone of the mirror, without a work tree.
-func (m *Mirror) copyTo(ctx context.Context, workspace string) error {
-	err := m.run(m.command(ctx, append(m.plain(), "GIT_ALLOW_PROTOCOL=file"), []string{
-		"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--origin=origin", "--", m.path, workspace,
+// copyMirror makes the workspace a clone of the mirror, without a work tree.
+func (c clone) copyMirror(ctx context.Context) error {
+	err := c.run(c.command(ctx, append(c.plain(), "GIT_ALLOW_PROTOCOL=file"), []string{
+		"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--origin=origin", "--", c.path, c.workspace,
 	}))
 	if err != nil {
-		return m.failed(host.CodeRepositoryUnavailable, "clone the mirror", ofSignal(ctx, err))
+		return c.failed(host.CodeRepositoryUnavailable, "clone the mirror", ofSignal(ctx, err))
 	}
 	for _, dir := range []string{"info", "hooks"} { // scripts that write there rely on git's template
-		if err := os.Mkdir(filepath.Join(workspace, ".git", dir), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(c.workspace, ".git", dir), 0o755); err != nil {
 			return files.Failed(err, "clone the mirror")
 		}
 	}
@@ -88,23 +92,23 @@ func (m *Mirror) copyTo(ctx context.Context, workspace string) error {
 }
 
 // checkOut sets the clone up for work on a branch.
-func (m *Mirror) checkOut(ctx context.Context, workspace, branch string, from host.CloneAnswer) (err error) {
+func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) {
 	in := func(env []string, args ...string) {
 		if err == nil {
-			cmd := m.command(ctx, append(slices.Clone(env), "GIT_DIR="+filepath.Join(workspace, ".git"), "GIT_WORK_TREE="+workspace), args)
-			cmd.Dir = workspace
-			err = ofSignal(ctx, m.run(cmd))
+			cmd := c.command(ctx, append(slices.Clone(env), "GIT_DIR="+filepath.Join(c.workspace, ".git"), "GIT_WORK_TREE="+c.workspace), args)
+			cmd.Dir = c.workspace
+			err = ofSignal(ctx, c.run(cmd))
 		}
 	}
-	in(m.plain(), "config", "remote.origin.url", m.Address())
-	if m.remote.Name != "" {
-		in(m.plain(), "config", "user.name", m.remote.Name)
+	in(c.plain(), "config", "remote.origin.url", c.Address())
+	if c.remote.Name != "" {
+		in(c.plain(), "config", "user.name", c.remote.Name)
 	}
-	if m.remote.Email != "" {
-		in(m.plain(), "config", "user.email", m.remote.Email)
+	if c.remote.Email != "" {
+		in(c.plain(), "config", "user.email", c.remote.Email)
 	}
 	if err == nil {
-		in(m.env, "var", "GIT_COMMITTER_IDENT")
+		in(c.env, "var", "GIT_COMMITTER_IDENT")
 		if err != nil && !errors.As(err, &killedError{}) {
 			return &reconcile.Error{
 				Code: host.CodeNoIdentity, Message: "the agent's commits would have no author: " + err.Error(), Err: err,
@@ -112,10 +116,10 @@ func (m *Mirror) checkOut(ctx context.Context, workspace, branch string, from ho
 			}
 		}
 	}
-	in(m.plain(), "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/"+from.Base)
+	in(c.plain(), "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/"+from.Base)
 	// With the operator's configuration, because it has the filters of Git LFS.
-	in(m.env, "checkout", "--quiet", "--no-track", "-B", branch, from.Commit)
-	return m.failed(host.CodeRepositoryUnavailable, "check out "+branch, err)
+	in(c.env, "checkout", "--quiet", "--no-track", "-B", c.branch, from.Commit)
+	return c.failed(host.CodeRepositoryUnavailable, "check out "+c.branch, err)
 }
 
 // Fetch updates the mirror and the remote references of a workspace, and compares the base with HEAD. The workspace borrows the objects.
@@ -180,7 +184,7 @@ func (m *Mirror) checkBorrower(objects string) error {
 
 // compare tells what a merge of the base into HEAD would do. It reads the objects of the workspace, which may be false, and keeps none.
 func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchAnswer) (err error) {
-	count, err := m.output(m.withObjects(m.localGit(ctx, "rev-list", "--count", answer.Commit, "^"+head.Commit), head.Objects))
+	count, err := m.output(withObjects(m.localGit(ctx, "rev-list", "--count", answer.Commit, "^"+head.Commit), head.Objects))
 	if err == nil {
 		answer.Behind, err = strconv.Atoi(count)
 	}
@@ -193,7 +197,7 @@ func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchA
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	merge := m.localGit(ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", head.Commit, answer.Commit)
-	merge = m.withObjects(merge, head.Objects) // which borrow those of the mirror
+	merge = withObjects(merge, head.Objects) // which borrow those of the mirror
 	merge.Env = append(merge.Env, "GIT_OBJECT_DIRECTORY="+scratch, allocLimit)
 	out, failed := m.output(merge)
 	switch exit, _ := errors.AsType[*exec.ExitError](failed); {

@@ -18,7 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
@@ -62,6 +65,21 @@ func (c *commands) remoteGit(ctx context.Context, args ...string) *exec.Cmd {
 // localGit is git in the mirror with no configuration but the mirror's. It talks to no remote.
 func (c *commands) localGit(ctx context.Context, args ...string) *exec.Cmd {
 	return c.command(ctx, append(c.plain(), "GIT_DIR="+c.path, "GIT_ALLOW_PROTOCOL=none"), args)
+}
+
+// fileGit is localGit that may read files outside the mirror.
+func (c *commands) fileGit(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := c.localGit(ctx, args...)
+	cmd.Env = append(cmd.Env, "GIT_ALLOW_PROTOCOL=file")
+	return cmd
+}
+
+// withObjects lets a git command read the objects in another directory, unless that is empty.
+func withObjects(cmd *exec.Cmd, objects string) *exec.Cmd {
+	if objects != "" {
+		cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+git.Quoted(objects))
+	}
+	return cmd
 }
 
 // plain is the environment of git without the configuration of the system and the account.
@@ -184,3 +202,56 @@ func (c *commands) Address() string {
 	}
 	return u.String()
 }
+
+// failed wraps the error of a git command; nil stays nil. what was to be done, empty for the push itself. A full disk keeps its own code.
+func (c *commands) failed(code, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	hint := "try it yourself: git ls-remote " + c.Address()
+	if strings.Contains(err.Error(), "No space left on device") {
+		code, hint = files.CodeDiskFull, "free space on the volume of "+filepath.Dir(c.path)
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		err, hint = errors.New("git is missing: it is not in PATH"), "install git, or add its directory to PATH in ~/.profile"
+	}
+	if errors.As(err, &killedError{}) {
+		code, hint = host.CodeGitKilled, "find out what kills git, for instance the kernel when memory is short"
+	}
+	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these report what the remote has against the commits
+		what = cmp.Or(what, "push") + " (" + c.Address() + ")"
+	}
+	message := err.Error()
+	if what != "" {
+		message = what + ": " + message
+	}
+	return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: err}
+}
+
+const (
+	incomingPrefix = "incoming-" // the beginning of the names of directories for objects that are not in a mirror yet
+	// allocLimit bounds the memory that git allocates at once. It streams larger blobs, and a tree or a commit is never that large.
+	allocLimit = "GIT_ALLOC_LIMIT=600m"
+)
+
+// killedError is the error of a git that a signal has ended, and not because the context had ended.
+type killedError struct{ error }
+
+// ofSignal returns err as a killedError if it is one.
+func ofSignal(ctx context.Context, err error) error {
+	if killed(err) && ctx.Err() == nil {
+		return killedError{err}
+	}
+	return err
+}
+
+// killed reports whether a signal has ended git or a program that it has started on this machine.
+func killed(err error) bool {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signaled() {
+		return true
+	}
+	return err != nil && programDied().MatchString(err.Error())
+}
+
+// programDied matches the messages of git, which are joined by semicolons; those of the remote begin with "remote:".
+var programDied = text.Pattern(`(?:^|; )(?:error|fatal): \S+ died of signal`)

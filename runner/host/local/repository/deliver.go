@@ -127,7 +127,7 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 // checkComplete returns an error if the mirror, with another directory of objects, lacks the commit or anything in its history. What its
 // branches and tags contain is not checked again.
 func (d *delivery) checkComplete(ctx context.Context, objects string) error {
-	return d.run(d.withObjects(d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all"), objects))
+	return d.run(withObjects(d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all"), objects))
 }
 
 // copyCommits copies the commit of the workspace, and what the mirror lacks of its history, into the mirror. Objects are hashed in a
@@ -154,7 +154,7 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(incoming)) }()
-	index := d.withObjects(d.localGit(ctx, "index-pack", "--stdin"), filepath.Join(d.path, "objects"))
+	index := withObjects(d.localGit(ctx, "index-pack", "--stdin"), filepath.Join(d.path, "objects"))
 	index.Env, index.Stdin = append(index.Env, "GIT_OBJECT_DIRECTORY="+incoming, allocLimit), pack
 	if err := d.run(index); err != nil {
 		return err
@@ -169,12 +169,6 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 		return d.run(d.packCommand(ctx, incoming, []string{d.Commit}, have, filepath.Join(d.path, "objects", "pack", "pack")))
 	})
 }
-
-const (
-	incomingPrefix = "incoming-" // the beginning of the names of directories for objects that are not in a mirror yet
-	// allocLimit bounds the memory that git allocates at once. It streams larger blobs, and a tree or a commit is never that large.
-	allocLimit = "GIT_ALLOC_LIMIT=600m"
-)
 
 // commonCommits returns commits that need not be copied.
 func (d *delivery) commonCommits(ctx context.Context) ([]string, error) {

@@ -33,7 +33,6 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
@@ -169,17 +168,6 @@ func (m writer) fetchFrom(ctx context.Context, git func(context.Context, ...stri
 	return nil
 }
 
-// killedError is the error of a git that a signal has ended, and not because the context had ended.
-type killedError struct{ error }
-
-// ofSignal returns err as a killedError if it is one.
-func ofSignal(ctx context.Context, err error) error {
-	if killed(err) && ctx.Err() == nil {
-		return killedError{err}
-	}
-	return err
-}
-
 // unlessKilled calls do, and once more if a signal has ended git meanwhile.
 func (m writer) unlessKilled(ctx context.Context, do func() error) error {
 	err := do()
@@ -189,17 +177,6 @@ func (m writer) unlessKilled(ctx context.Context, do func() error) error {
 	m.removeLeftovers()
 	return ofSignal(ctx, do())
 }
-
-// killed reports whether a signal has ended git or a program that it has started on this machine.
-func killed(err error) bool {
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signaled() {
-		return true
-	}
-	return err != nil && programDied().MatchString(err.Error())
-}
-
-// programDied matches the messages of git, which are joined by semicolons; those of the remote begin with "remote:".
-var programDied = text.Pattern(`(?:^|; )(?:error|fatal): \S+ died of signal`)
 
 // maxPacks is the number of packs from which on they slow git down.
 const maxPacks = 50
@@ -340,29 +317,4 @@ func (m writer) create(head string, sha256 bool) error {
 		crash.At("repository.mirror.created")
 	}
 	return files.Failed(err, "create the mirror %s", m.path)
-}
-
-// failed wraps the error of a git command; nil stays nil. what was to be done, empty for the push itself. A full disk keeps its own code.
-func (m *Mirror) failed(code, what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	hint := "try it yourself: git ls-remote " + m.Address()
-	if strings.Contains(err.Error(), "No space left on device") {
-		code, hint = files.CodeDiskFull, "free space on the volume of "+filepath.Dir(m.path)
-	}
-	if errors.Is(err, exec.ErrNotFound) {
-		err, hint = errors.New("git is missing: it is not in PATH"), "install git, or add its directory to PATH in ~/.profile"
-	}
-	if errors.As(err, &killedError{}) {
-		code, hint = host.CodeGitKilled, "find out what kills git, for instance the kernel when memory is short"
-	}
-	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these report what the remote has against the commits
-		what = cmp.Or(what, "push") + " (" + m.Address() + ")"
-	}
-	message := err.Error()
-	if what != "" {
-		message = what + ": " + message
-	}
-	return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: err}
 }
