@@ -53,54 +53,54 @@ func (s *Server) Push(branch, commit string) {
 	s.heads[branch] = commit
 }
 
-func (s *Server) commitOf(ctx context.Context, branch string) string {
-	if s.Remote == "" {
-		return s.heads[branch]
+func (d *data) commitOf(ctx context.Context, branch string) string {
+	if d.remote == "" {
+		return d.heads[branch]
 	}
-	return s.git(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
+	return d.git(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
 }
 
 // branches returns the newest commits of all branches of the Remote.
-func (s *Server) branches(ctx context.Context) map[string]string {
+func (d *data) branches(ctx context.Context) map[string]string {
 	heads := map[string]string{}
-	for line := range strings.Lines(s.git(ctx, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads")) {
+	for line := range strings.Lines(d.git(ctx, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads")) {
 		name, commit, _ := strings.Cut(strings.TrimSpace(line), " ")
 		heads[strings.TrimPrefix(name, "refs/heads/")] = commit
 	}
 	return heads
 }
 
-func (s *Server) defaultBranch(ctx context.Context) string {
-	if s.Remote == "" {
+func (d *data) defaultBranch(ctx context.Context) string {
+	if d.remote == "" {
 		return "main"
 	}
-	return s.git(ctx, "symbolic-ref", "--short", "HEAD")
+	return d.git(ctx, "symbolic-ref", "--short", "HEAD")
 }
 
-func (s *Server) git(ctx context.Context, args ...string) string {
-	out, _ := exec.CommandContext(ctx, "git", append([]string{"--git-dir", s.Remote}, args...)...).Output()
+func (d *data) git(ctx context.Context, args ...string) string {
+	out, _ := exec.CommandContext(ctx, "git", append([]string{"--git-dir", d.remote}, args...)...).Output()
 	return strings.TrimSpace(string(out))
 }
 
 // objectNode returns the commit that an expression names; nil if there is none.
-func (c *call) objectNode(args map[string]any) any {
+func (x *execution) objectNode(args map[string]any) any {
 	oid := fmt.Sprint(args["expression"])
 	if branch, is := strings.CutPrefix(oid, "refs/heads/"); is {
-		oid = c.commitOf(c.r.Context(), branch)
+		oid = x.commitOf(x.r.Context(), branch)
 	}
-	if _, checked := c.checks[oid]; !checked && c.git(c.r.Context(), "rev-parse", "--verify", "--quiet", oid+"^{commit}") == "" {
+	if _, checked := x.checks[oid]; !checked && x.git(x.r.Context(), "rev-parse", "--verify", "--quiet", oid+"^{commit}") == "" {
 		return node(nil)
 	}
-	return c.commitNode(oid, "")
+	return x.commitNode(oid, "")
 }
 
 // commitNode is a commit with its checks. Their state is the given one, if any.
-func (s *Server) commitNode(oid, state string) node {
-	rollup, checks, contexts := node(nil), s.checks[oid], connection{}
+func (x *execution) commitNode(oid, state string) node {
+	rollup, checks, contexts := node(nil), x.checks[oid], connection{}
 	if state != "" || len(checks) > 0 {
 		rolled := "SUCCESS"
 		for i, c := range checks {
-			contexts = append(contexts, s.checkNode(c, i))
+			contexts = append(contexts, x.checkNode(c, i))
 			if c.State == "FAILURE" || c.State == "ERROR" {
 				rolled = c.State
 			}
@@ -110,13 +110,13 @@ func (s *Server) commitNode(oid, state string) node {
 	return node{"__typename": "Commit", "id": "C_" + oid, "oid": oid, "statusCheckRollup": rollup}
 }
 
-func (s *Server) checkNode(c Check, i int) node {
+func (x *execution) checkNode(c Check, i int) node {
 	if c.Status {
 		return node{
 			"__typename": "StatusContext", "id": fmt.Sprint("SC_", i), "context": c.Name, "state": c.State, "targetUrl": orNull(c.URL),
 		}
 	}
-	if s.FineGrained {
+	if x.FineGrained {
 		return node{"id": fmt.Sprint("CR_", i), "fault": graphQLRefusals[FailForbidden]}
 	}
 	status, conclusion, run := "COMPLETED", any(c.State), node(nil)
@@ -125,7 +125,7 @@ func (s *Server) checkNode(c Check, i int) node {
 	}
 	if c.Workflow != "" {
 		run = node{"id": fmt.Sprint("WFR_", c.Run), "workflow": node{"id": "W_" + c.Workflow, "name": c.Workflow}}
-		c.URL = fmt.Sprint(siteURL, s.repos[0].name, "/actions/runs/", c.Run, "/job/", c.Job)
+		c.URL = fmt.Sprint(siteURL, x.repos[0].name, "/actions/runs/", c.Run, "/job/", c.Job)
 	}
 	return node{
 		"__typename": "CheckRun", "id": fmt.Sprint("CR_", i), "name": c.Name, "status": status, "conclusion": conclusion,
@@ -142,8 +142,8 @@ func orNull(s string) any {
 }
 
 // jobs returns the jobs of GitHub Actions for which is holds.
-func (s *Server) jobs(is func(Check) bool) (found []*Check) {
-	for _, list := range s.checks {
+func (d *data) jobs(is func(Check) bool) (found []*Check) {
+	for _, list := range d.checks {
 		for i := range list {
 			if list[i].Workflow != "" && is(list[i]) {
 				found = append(found, &list[i])
@@ -154,8 +154,8 @@ func (s *Server) jobs(is func(Check) bool) (found []*Check) {
 }
 
 // job returns the job with a number; nil if there is none.
-func (s *Server) job(number string) *Check {
-	return text.First(s.jobs(func(c Check) bool { return fmt.Sprint(c.Job) == number }), func(*Check) bool { return true })
+func (d *data) job(number string) *Check {
+	return text.First(d.jobs(func(c Check) bool { return fmt.Sprint(c.Job) == number }), func(*Check) bool { return true })
 }
 
 // jobLog redirects to the log of a job, on a host that must not get the token.
@@ -168,7 +168,7 @@ func (c *call) jobLog() answer {
 		return problem(http.StatusGone, "Server Error")
 	}
 	if c.storage == nil {
-		c.storage = httptest.NewServer(http.HandlerFunc(c.serveLog))
+		c.storage = httptest.NewServer(logHost{c.Server})
 	}
 	c.header.Set("Location", fmt.Sprint(c.storage.URL, "/logs/", job.Job, "?sig=", LogSignature))
 	return answer{http.StatusFound, nil}
@@ -177,7 +177,10 @@ func (c *call) jobLog() answer {
 // LogSignature is the secret in the address of a log.
 const LogSignature = "c2lnbmF0dXJl"
 
-func (s *Server) serveLog(w http.ResponseWriter, r *http.Request) {
+// logHost is the host of logs.
+type logHost struct{ *Server }
+
+func (s logHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	job, _ := s.job(strings.TrimPrefix(r.URL.Path, "/logs/")), s.storage
 	if r.Header.Get("Authorization") != "" {

@@ -64,15 +64,15 @@ func (s *Server) Place(ref, column string) error {
 	return s.onIssue(ref, func(i *Issue) error { s.place(i, column); return nil })
 }
 
-func (s *Server) place(i *Issue, column string) {
-	if n := s.board.column(column); n >= 0 {
-		column = s.board.Columns[n]
+func (d *data) place(i *Issue, column string) {
+	if n := d.board.column(column); n >= 0 {
+		column = d.board.Columns[n]
 	}
-	if it := s.board.find(i); it != nil {
+	if it := d.board.find(i); it != nil {
 		it.column = column
 		return
 	}
-	s.board.items = append(s.board.items, &item{id: s.id(), issue: i, column: column})
+	d.board.items = append(d.board.items, &item{id: d.id(), issue: i, column: column})
 }
 
 // find returns the item of an issue; nil if there is none, or no board.
@@ -99,8 +99,8 @@ func (s *Server) Unplace(ref string) error {
 func optionID(n int) string { return fmt.Sprintf("%08x", 0xf75ad846+n) }
 
 // boardNode answers the field projectV2 of the board's owner.
-func (s *Server) boardNode(args map[string]any) any {
-	b := s.board
+func (x *execution) boardNode(args map[string]any) any {
+	b := x.board
 	if number(args["number"]) != b.Number {
 		panic(notFound("a ProjectV2 with the number %d.", number(args["number"])))
 	}
@@ -110,7 +110,7 @@ func (s *Server) boardNode(args map[string]any) any {
 	}
 	shown := text.Filter(b.items, func(it *item) bool { return it.issue.exists() && !it.archived })
 	return node{
-		"id": nodeID("PVT", b.id), "title": b.Title, "url": b.url(), "items": connection(text.Map(shown, s.itemNode)),
+		"id": nodeID("PVT", b.id), "title": b.Title, "url": b.url(), "items": connection(text.Map(shown, x.itemNode)),
 		"fields": connection{
 			{"__typename": "ProjectV2Field", "id": nodeID("PVTF", b.id), "name": "Title"},
 			{
@@ -122,17 +122,17 @@ func (s *Server) boardNode(args map[string]any) any {
 }
 
 // itemsOf answers the items of an issue, on all boards.
-func (s *Server) itemsOf(i *Issue) connection {
-	if it := s.board.find(i); it != nil {
-		return connection{s.itemNode(it)}
+func (x *execution) itemsOf(i *Issue) connection {
+	if it := x.board.find(i); it != nil {
+		return connection{x.itemNode(it)}
 	}
 	return connection{}
 }
 
-func (s *Server) itemNode(it *item) node {
+func (x *execution) itemNode(it *item) node {
 	return node{
 		"__typename": "ProjectV2Item", "id": nodeID("PVTI", it.id), "fullDatabaseId": fmt.Sprint(it.id), "isArchived": it.archived,
-		"project": node{"url": s.board.url()}, "content": resolver(func(map[string]any) any { return s.issueNode(it.issue) }),
+		"project": node{"url": x.board.url()}, "content": resolver(func(map[string]any) any { return x.issueNode(it.issue) }),
 		"fieldValueByName": resolver(func(args map[string]any) any {
 			if it.column == "" || !strings.EqualFold(fmt.Sprint(args["name"]), columnField) {
 				return nil

@@ -63,7 +63,7 @@ func (c *call) graphQL() answer {
 		return c.mistake(err.Error() + ": " + asked.Query)
 	}
 	x := &execution{call: c, asked: r}
-	body := object{"data": x.complete(c.query(), r.SelectionSet, nil)}
+	body := object{"data": x.complete(x.query(), r.SelectionSet, nil)}
 	if len(x.faults) > 0 {
 		body["errors"] = x.faults
 	}
@@ -176,24 +176,24 @@ func named(list any, word string) bool {
 }
 
 // query returns the fields of Query.
-func (c *call) query() node {
+func (x *execution) query() node {
 	return node{
-		"viewer": userNode(c.user),
+		"viewer": userNode(x.user),
 		"repository": resolver(func(args map[string]any) any {
 			name := fmt.Sprint(args["owner"], "/", args["name"])
 			is := func(n string) bool { return strings.EqualFold(n, name) }
-			r := text.First(c.repos, func(r *repository) bool { return is(r.name) || slices.ContainsFunc(r.former, is) })
+			r := text.First(x.repos, func(r *repository) bool { return is(r.name) || slices.ContainsFunc(r.former, is) })
 			if r == nil {
 				panic(notFound("a Repository with the name '%s'.", name))
 			}
-			return c.repositoryNode(r)
+			return x.repositoryNode(r)
 		}),
 		"user": resolver(func(args map[string]any) any { panic(notFound("a User with the login of '%s'.", args["login"])) }),
 		"organization": resolver(func(args map[string]any) any {
-			if c.board == nil || !strings.EqualFold(c.board.Owner, fmt.Sprint(args["login"])) {
+			if x.board == nil || !strings.EqualFold(x.board.Owner, fmt.Sprint(args["login"])) {
 				panic(notFound("an Organization with the login of '%s'.", args["login"]))
 			}
-			return node{"projectV2": resolver(c.boardNode)}
+			return node{"projectV2": resolver(x.boardNode)}
 		}),
 	}
 }
@@ -202,32 +202,32 @@ func userNode(login string) node {
 	return node{"id": fmt.Sprint("U_", userID(login)), "login": login}
 }
 
-func (c *call) repositoryNode(r *repository) node {
+func (x *execution) repositoryNode(r *repository) node {
 	return node{
-		"id": fmt.Sprint("R_", r.id), "nameWithOwner": r.name, "url": siteURL + r.name, "hasIssuesEnabled": !c.NoIssues, "isArchived": c.Archived,
+		"id": fmt.Sprint("R_", r.id), "nameWithOwner": r.name, "url": siteURL + r.name, "hasIssuesEnabled": !x.NoIssues, "isArchived": x.Archived,
 		"viewerPermission": "WRITE", "labels": connection(text.Map(r.labels, r.labelNode)),
 		"issue": resolver(func(args map[string]any) any {
 			i := r.find(number(args["number"]))
 			if i == nil || !i.exists() || i.Pull {
 				panic(notFound("an Issue with the number of %d.", number(args["number"])))
 			}
-			return c.issueNode(i)
+			return x.issueNode(i)
 		}),
-		"issues": resolver(func(args map[string]any) any { return c.issueNodes(r, args) }),
+		"issues": resolver(func(args map[string]any) any { return x.issueNodes(r, args) }),
 		"assignableUsers": resolver(func(args map[string]any) any {
 			part, _ := args["query"].(string)
 			like := func(login string) bool { return strings.Contains(login, strings.ToLower(part)) }
 			return connection(text.Map(text.Filter(users, like), userNode))
 		}),
-		"pullRequests": resolver(func(args map[string]any) any { return c.pullNodes(r, args) }),
+		"pullRequests": resolver(func(args map[string]any) any { return x.pullNodes(r, args) }),
 		"pullRequest": resolver(func(args map[string]any) any {
 			p := text.First(r.pulls, func(p *pull) bool { return p.Number == number(args["number"]) })
 			if p == nil {
 				panic(notFound("a PullRequest with the number of %d.", number(args["number"])))
 			}
-			return c.pullNode(r, p)
+			return x.pullNode(r, p)
 		}),
-		"object": resolver(c.objectNode),
+		"object": resolver(x.objectNode),
 	}
 }
 
@@ -246,46 +246,46 @@ func ordered(list connection, args map[string]any) connection {
 	return list
 }
 
-func (s *Server) issueNodes(r *repository, args map[string]any) connection {
+func (x *execution) issueNodes(r *repository, args map[string]any) connection {
 	filter, _ := args["filterBy"].(map[string]any)
 	since, _ := filter["since"].(string)
 	from, _ := time.Parse(time.RFC3339, since) // zero without the argument
 	list := text.Filter(r.issues, func(i *Issue) bool {
 		return i.exists() && !i.Pull && named(args["states"], strings.ToUpper(i.State)) && !i.UpdatedAt.Before(from)
 	})
-	return ordered(text.Map(list, s.issueNode), args)
+	return ordered(text.Map(list, x.issueNode), args)
 }
 
-func (s *Server) issueNode(i *Issue) node {
-	r := s.repository(i.Repository)
+func (x *execution) issueNode(i *Issue) node {
+	r := x.repository(i.Repository)
 	comments := text.Map(i.Comments, func(c Comment) node { return node{"id": nodeID("IC", c.ID), "createdAt": c.CreatedAt} })
-	blockers := text.Map(s.blockers(i), func(b *Issue) node {
+	blockers := text.Map(x.blockers(i), func(b *Issue) node {
 		return node{
 			"id": nodeID("I", b.ID), "number": b.Number, "state": strings.ToUpper(b.State), "repository": node{"nameWithOwner": b.Repository},
 		}
 	})
-	closing := func(args map[string]any) any { return s.closingNodes(i, args["includeClosedPrs"] == true) }
+	closing := func(args map[string]any) any { return x.closingNodes(i, args["includeClosedPrs"] == true) }
 	n := node{
 		"__typename": "Issue", "id": nodeID("I", i.ID), "databaseId": i.ID, "fullDatabaseId": fmt.Sprint(i.ID), "number": i.Number,
 		"title": i.Title, "body": i.Body, "url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "state": strings.ToUpper(i.State),
 		"createdAt": i.CreatedAt, "updatedAt": i.UpdatedAt, "repository": node{"nameWithOwner": r.name},
 		"assignees": connection(text.Map(i.Assignees, userNode)), "labels": connection(text.Map(i.Labels, r.labelNode)),
-		"comments": connection(comments), "blockedBy": connection(blockers), "projectItems": s.itemsOf(i),
+		"comments": connection(comments), "blockedBy": connection(blockers), "projectItems": x.itemsOf(i),
 		"closedByPullRequestsReferences": resolver(closing),
 	}
-	if s.NoDependencies {
+	if x.NoDependencies {
 		delete(n, "blockedBy")
 	}
 	return n
 }
 
 // closingNodes are the pull requests of all repositories that close an issue, without closed ones unless they are wanted.
-func (s *Server) closingNodes(i *Issue, closed bool) connection {
-	if s.NoPulls {
+func (x *execution) closingNodes(i *Issue, closed bool) connection {
+	if x.NoPulls {
 		panic(graphQLRefusals[FailForbidden])
 	}
 	list := connection{}
-	for _, r := range s.repos {
+	for _, r := range x.repos {
 		for _, p := range r.pulls {
 			if !slices.Contains(p.Closes, i.Ref()) || p.issue.State != "open" && !closed {
 				continue
@@ -304,13 +304,13 @@ func (s *Server) closingNodes(i *Issue, closed bool) connection {
 	return list
 }
 
-func (c *call) pullNodes(r *repository, args map[string]any) connection {
-	hidden := c.Next(func(f *Failure) bool { return f.Kind == FailHideNext }) != nil
+func (x *execution) pullNodes(r *repository, args map[string]any) connection {
+	hidden := x.Next(func(f *Failure) bool { return f.Kind == FailHideNext }) != nil
 	list := text.Filter(r.pulls, func(p *pull) bool { return args["headRefName"] == p.Branch && !hidden })
-	return ordered(text.Map(list, func(p *pull) node { return c.pullNode(r, p) }), args)
+	return ordered(text.Map(list, func(p *pull) node { return x.pullNode(r, p) }), args)
 }
 
-func (c *call) pullNode(r *repository, p *pull) node {
+func (x *execution) pullNode(r *repository, p *pull) node {
 	state := strings.ToUpper(p.State)
 	if p.Merged {
 		state = "MERGED"
@@ -326,7 +326,7 @@ func (c *call) pullNode(r *repository, p *pull) node {
 		return "MERGEABLE"
 	}
 	comments := text.Map(p.issue.Comments, func(o Comment) node {
-		return node{"id": nodeID("IC", o.ID), "body": o.Body, "viewerDidAuthor": o.Author == c.user}
+		return node{"id": nodeID("IC", o.ID), "body": o.Body, "viewerDidAuthor": o.Author == x.user}
 	})
 	reviews := connection{}
 	for i, r := range p.Reviews {
@@ -337,7 +337,7 @@ func (c *call) pullNode(r *repository, p *pull) node {
 		"state": state, "isDraft": p.Draft, "isCrossRepository": p.Foreign, "reviewDecision": orNull(p.Review), "createdAt": p.issue.CreatedAt,
 		"headRefName": p.Branch, "headRefOid": p.Commit, "baseRefName": p.Base, "mergeable": resolver(mergeable),
 		"comments": connection(comments),
-		"commits":  connection{{"id": nodeID("PRC", p.issue.ID), "commit": c.commitNode(p.Commit, p.Checks)}}, "reviews": reviews,
+		"commits":  connection{{"id": nodeID("PRC", p.issue.ID), "commit": x.commitNode(p.Commit, p.Checks)}}, "reviews": reviews,
 	}
 }
 

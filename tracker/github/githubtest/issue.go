@@ -57,13 +57,13 @@ func (r *repository) find(number int) *Issue {
 }
 
 // lookUp returns an issue by owner/name#12, #12, 12 or GH-12; the last three are in the repository in, or in the first one.
-func (s *Server) lookUp(ref, in string) (*Issue, error) {
+func (d *data) lookUp(ref, in string) (*Issue, error) {
 	name, digits, cut := strings.Cut(ref, "#")
 	if !cut {
 		name, digits = "", strings.TrimPrefix(ref, "GH-")
 	}
 	number, _ := strconv.Atoi(digits)
-	if r := s.repository(cmp.Or(name, in, s.repos[0].name)); r != nil {
+	if r := d.repository(cmp.Or(name, in, d.repos[0].name)); r != nil {
 		if i := r.find(number); i != nil && i.exists() {
 			return i, nil
 		}
@@ -84,19 +84,19 @@ func (s *Server) AddIssue(given Issue) (Issue, error) {
 	return i.clone(), nil
 }
 
-func (s *Server) add(r *repository, given Issue) (*Issue, error) {
+func (d *data) add(r *repository, given Issue) (*Issue, error) {
 	number := cmp.Or(given.Number, r.newest+1)
 	if r.find(number) != nil {
 		return nil, fmt.Errorf("number %d of %s is taken", number, r.name)
 	}
-	i := &Issue{Repository: r.name, Number: number, ID: s.id(), Author: cmp.Or(given.Author, users[0]), Pull: given.Pull}
-	i.CreatedAt = atSecond(cmp.Or(given.CreatedAt, s.now()))
+	i := &Issue{Repository: r.name, Number: number, ID: d.id(), Author: cmp.Or(given.Author, users[0]), Pull: given.Pull}
+	i.CreatedAt = atSecond(cmp.Or(given.CreatedAt, d.now()))
 	given.State = cmp.Or(given.State, "open")
-	if err := s.edit(i, given); err != nil {
+	if err := d.edit(i, given); err != nil {
 		return nil, err
 	}
 	for _, c := range given.Comments {
-		s.addComment(i, c)
+		d.addComment(i, c)
 	}
 	i.UpdatedAt = atSecond(cmp.Or(given.UpdatedAt, i.CreatedAt))
 	r.newest = max(r.newest, number)
@@ -108,10 +108,10 @@ func (s *Server) add(r *repository, given Issue) (*Issue, error) {
 func atSecond(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
 // edit sets title, body, state, reason, labels, assignees and blockers of an issue to those of want, or changes nothing.
-func (s *Server) edit(i *Issue, want Issue) error {
+func (d *data) edit(i *Issue, want Issue) error {
 	blockers := []string{}
 	for _, ref := range want.BlockedBy {
-		b, err := s.lookUp(ref, i.Repository)
+		b, err := d.lookUp(ref, i.Repository)
 		if err != nil || b == i {
 			return fmt.Errorf("%q can't block this issue", ref)
 		}
@@ -122,32 +122,32 @@ func (s *Server) edit(i *Issue, want Issue) error {
 		return fmt.Errorf("an issue needs a title")
 	case want.State == i.State:
 	case want.State == "closed":
-		i.ClosedAt, want.Reason = s.now(), cmp.Or(want.Reason, "completed")
+		i.ClosedAt, want.Reason = d.now(), cmp.Or(want.Reason, "completed")
 	case i.State != "":
 		i.ClosedAt, want.Reason = time.Time{}, "reopened"
 	}
-	r := s.repository(i.Repository)
+	r := d.repository(i.Repository)
 	i.Labels = text.Unique(text.Map(want.Labels, r.label))
 	i.Title, i.Body, i.State, i.Reason, i.Assignees, i.BlockedBy = want.Title, want.Body, want.State, want.Reason, want.Assignees, blockers
-	i.UpdatedAt = s.now()
+	i.UpdatedAt = d.now()
 	return nil
 }
 
-func (s *Server) addComment(i *Issue, c Comment) Comment {
-	s.comment++
-	c.ID, c.Author = int64(s.comment), cmp.Or(c.Author, users[0])
-	c.CreatedAt = atSecond(cmp.Or(c.CreatedAt, s.now()))
+func (d *data) addComment(i *Issue, c Comment) Comment {
+	d.comment++
+	c.ID, c.Author = int64(d.comment), cmp.Or(c.Author, users[0])
+	c.CreatedAt = atSecond(cmp.Or(c.CreatedAt, d.now()))
 	c.UpdatedAt = atSecond(cmp.Or(c.UpdatedAt, c.CreatedAt))
-	i.Comments, i.UpdatedAt = append(i.Comments, c), s.now()
+	i.Comments, i.UpdatedAt = append(i.Comments, c), d.now()
 	return c
 }
 
 // onIssue calls f with an issue under the lock. All methods take references as owner/name#12, or #12, 12 or GH-12 for an issue of
 // the first repository.
-func (s *Server) onIssue(ref string, f func(*Issue) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i, err := s.lookUp(ref, "")
+func (d *data) onIssue(ref string, f func(*Issue) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i, err := d.lookUp(ref, "")
 	if err != nil {
 		return err
 	}
@@ -189,19 +189,21 @@ func (s *Server) Move(ref, state string) error {
 		if state == i.State || column {
 			return
 		}
-		i.Labels = append(slices.DeleteFunc(i.Labels, s.isState), state)
+		i.Labels = append(slices.DeleteFunc(i.Labels, labels(s.StateLabels).has), state)
 	})
 }
 
-func (s *Server) isState(label string) bool {
-	return slices.ContainsFunc(s.StateLabels, func(l string) bool { return strings.EqualFold(l, label) })
+type labels []string
+
+func (l labels) has(label string) bool {
+	return slices.ContainsFunc(l, func(l string) bool { return strings.EqualFold(l, label) })
 }
 
 // State returns the state of an issue: closed, its column on the board, the first of StateLabels that it has, or open.
 func (s *Server) State(ref string) (state string, err error) {
 	err = s.onIssue(ref, func(i *Issue) error {
 		if state = i.State; state == "open" {
-			state = cmp.Or(text.First(i.Labels, s.isState), state)
+			state = cmp.Or(text.First(i.Labels, labels(s.StateLabels).has), state)
 			if it := s.board.find(i); it != nil {
 				state = cmp.Or(it.column, state)
 			}
@@ -250,23 +252,23 @@ func (s *Server) Transfer(ref, repository string) (to string, err error) {
 	return to, err
 }
 
-func (s *Server) blockers(i *Issue) (list []*Issue) {
+func (d *data) blockers(i *Issue) (list []*Issue) {
 	for _, ref := range i.BlockedBy {
-		if b, err := s.lookUp(ref, ""); err == nil {
+		if b, err := d.lookUp(ref, ""); err == nil {
 			list = append(list, b)
 		}
 	}
 	return list
 }
 
-func (s *Server) issueObject(i *Issue) object {
-	r := s.repository(i.Repository)
+func (d *data) issueObject(i *Issue) object {
+	r := d.repository(i.Repository)
 	o := object{
 		"id": i.ID, "node_id": nodeID("I", i.ID), "number": i.Number, "title": i.Title, "body": text.OrNull(i.Body), "state": i.State,
 		"state_reason": text.OrNull(i.Reason), "html_url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "repository_url": r.url(),
 		"user": userObject(i.Author), "labels": text.Map(i.Labels, r.labelObject), "assignees": text.Map(i.Assignees, userObject),
 		"comments": len(i.Comments), "created_at": stamp(i.CreatedAt), "updated_at": stamp(i.UpdatedAt), "closed_at": stamp(i.ClosedAt),
-		"issue_dependencies_summary": object{"total_blocked_by": len(s.blockers(i))},
+		"issue_dependencies_summary": object{"total_blocked_by": len(d.blockers(i))},
 	}
 	if i.Pull {
 		o["html_url"] = fmt.Sprint(siteURL, r.name, "/pull/", i.Number)

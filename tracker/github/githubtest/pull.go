@@ -79,9 +79,9 @@ func (s *Server) AddPull(p Pull) (int, error) {
 	return made.Number, nil
 }
 
-func (s *Server) addPull(r *repository, p Pull, author string) (*pull, error) {
+func (d *data) addPull(r *repository, p Pull, author string) (*pull, error) {
 	p.State = cmp.Or(p.State, "open")
-	i, err := s.add(r, Issue{Number: p.Number, Title: p.Title, Body: p.Body, State: p.State, Author: author, Pull: true})
+	i, err := d.add(r, Issue{Number: p.Number, Title: p.Title, Body: p.Body, State: p.State, Author: author, Pull: true})
 	if err != nil {
 		return nil, err
 	}
@@ -112,15 +112,15 @@ func (s *Server) End(ctx context.Context, number int) error {
 }
 
 // follow moves open pull requests to the commits of their branches and bases.
-func (s *Server) follow(ctx context.Context) {
-	heads := s.heads
-	for _, p := range s.repos[0].pulls {
+func (d *data) follow(ctx context.Context) {
+	heads := d.heads
+	for _, p := range d.repos[0].pulls {
 		p.State = p.issue.State
-		if p.State != "open" || s.Remote == "" && len(s.heads) == 0 {
+		if p.State != "open" || d.remote == "" && len(d.heads) == 0 {
 			continue
 		}
-		if s.Remote != "" && len(heads) == 0 {
-			heads = s.branches(ctx)
+		if d.remote != "" && len(heads) == 0 {
+			heads = d.branches(ctx)
 		}
 		commit, base := cmp.Or(heads[p.Branch], p.Commit), heads[p.Base]
 		p.unsure = p.unsure || commit != p.Commit || base != p.base && p.base != ""
@@ -128,10 +128,10 @@ func (s *Server) follow(ctx context.Context) {
 	}
 }
 
-func (c *call) pullObject(p *pull) object {
+func (r *repository) pullObject(p *pull) object {
 	return object{
 		"id": p.issue.ID, "node_id": nodeID("PR", p.issue.ID), "number": p.Number, "state": p.State, "title": p.Title, "body": p.Body,
-		"draft": p.Draft, "html_url": fmt.Sprint(siteURL, c.repo.name, "/pull/", p.Number), "user": userObject(p.issue.Author),
+		"draft": p.Draft, "html_url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number), "user": userObject(p.issue.Author),
 		"head": object{"ref": p.Branch, "sha": p.Commit}, "base": object{"ref": p.Base},
 	}
 }
@@ -166,5 +166,5 @@ func (c *call) openPull() answer {
 	if err != nil {
 		return invalid("PullRequest", "title")
 	}
-	return answer{http.StatusCreated, c.pullObject(p)}
+	return answer{http.StatusCreated, c.repo.pullObject(p)}
 }

@@ -47,8 +47,8 @@ func (s *Server) Rename(from, to string) error {
 }
 
 // repository returns the repository with this name; nil if there is none.
-func (s *Server) repository(name string) *repository {
-	return text.First(s.repos, func(r *repository) bool { return strings.EqualFold(r.name, name) })
+func (d *data) repository(name string) *repository {
+	return text.First(d.repos, func(r *repository) bool { return strings.EqualFold(r.name, name) })
 }
 
 // label returns the name of a label as the repository spells it. It creates a label that does not exist.

@@ -51,14 +51,20 @@ type Server struct {
 
 	http, storage *httptest.Server // storage has logs
 	graphqltest.Failures
+	data
+	log    []Request
+	rest   allowance // of the REST API
+	points allowance // of the GraphQL API
+}
 
-	mu      sync.Mutex
+// data is what GitHub knows.
+type data struct {
+	clock   func() time.Time // Server.Now
+	remote  string           // Server.Remote
+	mu      sync.Mutex       // guards all of the Server
 	repos   []*repository
 	lastID  int64
-	comment int // how many comments were made, for ids that tests can predict
-	log     []Request
-	rest    allowance          // of the REST API
-	points  allowance          // of the GraphQL API
+	comment int                // how many comments were made, for ids that tests can predict
 	board   *board             // nil for none
 	checks  map[string][]Check // by commit
 	heads   map[string]string  // the commits of branches without a Remote
@@ -83,6 +89,7 @@ func (s *Server) Start() {
 		s.Now = time.Now
 	}
 	s.rest, s.points = allowance{name: "core", limit: 5000}, allowance{name: "graphql", limit: 5000}
+	s.clock, s.remote = s.Now, s.Remote
 	s.checks, s.heads = map[string][]Check{}, map[string]string{}
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
@@ -123,11 +130,11 @@ func (s *Server) SetRemaining(requests int) {
 	s.rest.left, s.points.left = requests, requests
 }
 
-func (s *Server) now() time.Time { return atSecond(s.Now()) }
+func (d *data) now() time.Time { return atSecond(d.clock()) }
 
-func (s *Server) id() int64 {
-	s.lastID++
-	return 1_000_000 + s.lastID
+func (d *data) id() int64 {
+	d.lastID++
+	return 1_000_000 + d.lastID
 }
 
 // allowance is an hourly allowance of one token. It is renewed when its hour has ended.
