@@ -314,17 +314,5 @@ func (p Pull) Summary() *PullRequest {
 	return s
 }
 
-// The reasons of a hold of an issue that was handed over with a pull request.
-const (
-	HoldPullClosed     = "pull_request_closed"
-	HoldFeedbackRounds = "feedback_rounds"
-)
-
 // HoldsPull reports whether a hold is about the pull request of an issue that was handed over, and stays although the issue is not active.
 func HoldsPull(reason string) bool { return reason == HoldPullClosed || reason == HoldFeedbackRounds }
-
-// HeldClaim returns a new claim that holds an issue which was handed over.
-func HeldClaim(issue Issue, project, reason, message string, now time.Time) Claim {
-	c := Claim{IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, Project: project, ClaimedAt: now, UpdatedAt: now}
-	return (&Snapshot{Now: now}).hold(c, reason, message)
-}

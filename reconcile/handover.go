@@ -111,27 +111,6 @@ func (h *Handover) VerifiedText(commit string) string {
 	return ""
 }
 
-// forCommand returns the handover for the delivery run of the command deliver or verify; nil if nothing is to be handed over or verified.
-func (h *Handover) forCommand(cmd Command) *Handover {
-	switch {
-	case h == nil && cmd.Verb != VerbVerify:
-		return nil
-	case h == nil:
-		return &Handover{At: cmd.CreatedAt, Verifies: true}
-	}
-	next := *h
-	if next.UnverifiedBy = cmd.UnverifiedBy; h.At.After(cmd.CreatedAt) {
-		next.UnverifiedBy = "" // the operator has decided about another one
-	}
-	if cmd.Verb == VerbVerify {
-		next.Verifies = true
-	}
-	if cmd.Verb == VerbVerify || h.Refused() {
-		next.Verification = nil
-	}
-	return &next
-}
-
 // withoutRounds returns the handover as if verify had not failed for it before: all rounds that the workflow allows are left.
 func (h *Handover) withoutRounds() *Handover {
 	if !h.Refused() {
@@ -206,12 +185,4 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	}
 	d.Due, d.Tries, d.Code, d.Message = true, d.Tries+1, code, message
 	return d
-}
-
-// Fault returns why a waiting claim waits: the failure of its delivery, or else that of its last run. Both are empty if nothing failed.
-func (c Claim) Fault() (code, message string) {
-	if c.Delivery.Due && c.Delivery.Code != "" {
-		return c.Delivery.Code, c.Delivery.Message
-	}
-	return c.ErrorCode, c.ErrorMessage
 }

@@ -151,6 +151,9 @@ const (
 	HoldNeverStarts = "never_starts" // the engine of its host has a reason that waiting does not end
 	// HoldVerifyFailed: verify has failed in as many rounds as the workflow allows, or twice for one commit.
 	HoldVerifyFailed = "verify_failed"
+	// These are of an issue that was handed over with a pull request.
+	HoldPullClosed     = "pull_request_closed"
+	HoldFeedbackRounds = "feedback_rounds"
 )
 
 // Claim is symphony's record of an issue that it works on. Only a pass writes it: it holds the project lock, and Version must
@@ -210,6 +213,14 @@ func (c Claim) HoldText() string {
 		line += "; its work is not delivered"
 	}
 	return line
+}
+
+// Fault returns why a waiting claim waits: the failure of its delivery, or else that of its last run. Both are empty if nothing failed.
+func (c Claim) Fault() (code, message string) {
+	if c.Delivery.Due && c.Delivery.Code != "" {
+		return c.Delivery.Code, c.Delivery.Message
+	}
+	return c.ErrorCode, c.ErrorMessage
 }
 
 // delivering reports whether a delivery run owns the claim.

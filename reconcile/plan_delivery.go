@@ -62,6 +62,27 @@ func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 	return next, true
 }
 
+// forCommand returns the handover for the delivery run of the command deliver or verify; nil if nothing is to be handed over or verified.
+func (h *Handover) forCommand(cmd Command) *Handover {
+	switch {
+	case h == nil && cmd.Verb != VerbVerify:
+		return nil
+	case h == nil:
+		return &Handover{At: cmd.CreatedAt, Verifies: true}
+	}
+	next := *h
+	if next.UnverifiedBy = cmd.UnverifiedBy; h.At.After(cmd.CreatedAt) {
+		next.UnverifiedBy = "" // the operator has decided about another one
+	}
+	if cmd.Verb == VerbVerify {
+		next.Verifies = true
+	}
+	if cmd.Verb == VerbVerify || h.Refused() {
+		next.Verification = nil
+	}
+	return &next
+}
+
 // afterWork returns the claim after the end of an agent's run, whose worker may have pushed the commits or may have failed to.
 func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)

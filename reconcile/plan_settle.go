@@ -238,14 +238,6 @@ func (p *planner) blockAfter(r Run, change *Change) {
 	}
 }
 
-// endOf returns when the run ended, or now if that is unknown or in the future.
-func endOf(r Run, now time.Time) time.Time {
-	if r.EndedAt.IsZero() || r.EndedAt.After(now) {
-		return now
-	}
-	return r.EndedAt
-}
-
 // shared reports whether all projects of the account know of the fault that a run ended with, or the fault is over. The project
 // then needs no separate block.
 func (a Account) shared(r Run) bool {
@@ -295,23 +287,4 @@ func runs(n int) string {
 		return "1 run"
 	}
 	return fmt.Sprintf("%d runs", n)
-}
-
-const (
-	continuationDelay = time.Second
-	firstBackoff      = 10 * time.Second
-	longestProbe      = 10 * time.Minute
-)
-
-// BackoffDelay returns how long the given attempt (from 1) waits after a failure: 10 s, doubled with each attempt, at most
-// longest (specification 8.4).
-func BackoffDelay(attempt int, longest time.Duration) time.Duration {
-	d := firstBackoff
-	for i := 1; i < attempt; i++ {
-		if d > longest/2 {
-			return longest // before doubling could overflow
-		}
-		d *= 2
-	}
-	return min(d, longest)
 }

@@ -1,0 +1,143 @@
+package reconcile
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// draft is a plan in the making, and what it leaves of the snapshot.
+type draft struct {
+	s      Snapshot
+	claims map[string]*Claim // by issue id
+	runs   map[string]*Run   // unsettled runs, by run id
+	plan   Plan
+}
+
+// planner makes the decisions of a plan. What becomes of a single claim is decided by methods of Snapshot.
+type planner struct {
+	draft
+	removing map[string]bool // by issue id: the workspace is being removed
+	eligible map[string]bool // by issue id: the tracker confirmed the waiting claim in this pass
+	asked    map[string]bool // by issue id: an operator asked for a delivery
+}
+
+// byAge lists the claims that the pass may change, oldest first.
+func (d *draft) byAge() []*Claim {
+	return slices.DeleteFunc(d.everyClaim(), func(c *Claim) bool { return !d.s.concerns(c.IssueID) })
+}
+
+func (d *draft) everyClaim() []*Claim {
+	return slices.SortedFunc(maps.Values(d.claims), func(a, b *Claim) int {
+		return cmp.Or(a.ClaimedAt.Compare(b.ClaimedAt), cmp.Compare(a.Identifier, b.Identifier), cmp.Compare(a.IssueID, b.IssueID))
+	})
+}
+
+// remaining returns the claims as the plan leaves them.
+func (d *draft) remaining() []Claim {
+	claims := make([]Claim, 0, len(d.claims))
+	for _, c := range d.everyClaim() {
+		claims = append(claims, *c)
+	}
+	return claims
+}
+
+// put makes next the working claim and returns the change that stores it.
+func (d *draft) put(next Claim) *Change {
+	next.UpdatedAt = d.s.Now
+	stored := next
+	next.Version++
+	d.claims[next.IssueID] = &next
+	return &Change{Claim: &stored}
+}
+
+// update stores a change that needs no report.
+func (d *draft) update(c *Change) {
+	a := Action{Kind: actUpdate, Change: c}
+	if c.Claim != nil {
+		a.IssueID = c.Claim.IssueID
+	}
+	d.plan.Actions = append(d.plan.Actions, a)
+}
+
+// drop removes the claim from the working copy and returns the change that deletes it.
+func (d *draft) drop(c Claim, reason string) *Change {
+	delete(d.claims, c.IssueID)
+	release := Release{Reason: reason}
+	if d.s.Tracker != nil {
+		release.State = d.s.Tracker.ByID[c.IssueID].State
+	}
+	return &Change{Claim: &c, Delete: true, Release: &release}
+}
+
+func (d *draft) act(kind ActionKind, c Claim, reason, message string, change *Change) {
+	a := Action{Kind: kind, IssueID: c.IssueID, Identifier: c.Identifier, Reason: reason, Message: message, Change: change}
+	if kind == ActStop {
+		a.RunID = c.RunID
+	}
+	d.plan.Actions = append(d.plan.Actions, a)
+}
+
+func (d *draft) release(c Claim, reason, message string) {
+	d.act(ActRelease, c, reason, message, d.drop(c, reason))
+}
+
+// stop requests once that the claim's run end. The change, if any, is stored after the request, so that after a crash between
+// the two the stop is repeated. If the run is ending already, only the change is stored.
+func (d *draft) stop(c Claim, reason string, change *Change) {
+	r := d.runs[c.RunID]
+	switch ending := r == nil || r.Outcome != "" || r.StopReason != ""; {
+	case !ending:
+		r.StopReason = reason
+		d.act(ActStop, c, reason, "", change)
+	case change != nil:
+		d.act(ActHold, c, reason, "its run is ending", change)
+	}
+}
+
+// hold returns the claim held, until an operator, a comment or a change of the issue ends the hold.
+func (s *Snapshot) hold(c Claim, reason, message string) Claim {
+	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, s.Now
+	c.HoldNext = false
+	c.HoldCommentAt = time.Time{}
+	if at := c.Issue.LastCommentAt; at != nil {
+		c.HoldCommentAt = *at
+	}
+	return c
+}
+
+// holdByOperator returns the claim held for an operator.
+func (s *Snapshot) holdByOperator(c Claim) Claim {
+	return s.hold(c, HoldOperator, "held by an operator")
+}
+
+// HeldClaim returns a new claim that holds an issue which was handed over.
+func HeldClaim(issue Issue, project, reason, message string, now time.Time) Claim {
+	c := Claim{IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, Project: project, ClaimedAt: now, UpdatedAt: now}
+	return (&Snapshot{Now: now}).hold(c, reason, message)
+}
+
+// freshStart returns the claim due now, without its hold, its last error and its counters.
+func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
+	c.Status, c.Kind, c.DueAt = Waiting, kind, s.Now
+	c.Attempt = min(c.Attempt, 1)
+	c.Failures, c.IdleRuns, c.Runs, c.Interruptions = 0, 0, 0, 0
+	c.TokenBase = s.Tokens[c.IssueID]
+	c.HoldReason, c.HoldMessage, c.HoldNext = "", "", false
+	c.HeldAt, c.HoldCommentAt = time.Time{}, time.Time{}
+	c.ErrorCode, c.ErrorMessage = "", ""
+	if c.Delivery.Code == CodeWorkspaceGone {
+		c.Delivery = Delivery{}
+	}
+	c.Delivery.Handover = c.Delivery.Handover.withoutRounds()
+	return c
+}
+
+// endOf returns when the run ended, or now if that is unknown or in the future.
+func endOf(r Run, now time.Time) time.Time {
+	if r.EndedAt.IsZero() || r.EndedAt.After(now) {
+		return now
+	}
+	return r.EndedAt
+}
