@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/durable"
@@ -391,4 +392,62 @@ func parseMillis(text string) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("%w: a time", errStored)
 	}
 	return time.UnixMilli(ms).UTC(), nil
+}
+
+// readSettings reads what applies to the project as a whole.
+func readSettings(t tx, dir string, all *reconcile.State) error {
+	list, err := rows(t, func(pair *[2]string) []any { return []any{&pair[0], &pair[1]} }, `SELECT key, value FROM meta`)
+	if err != nil {
+		return err
+	}
+	meta := map[string]string{}
+	for _, pair := range list {
+		meta[pair[0]] = pair[1]
+	}
+	if err := refuseNewer(dir, meta[metaOldestWriter]); err != nil {
+		return err
+	}
+	for key, block := range map[string]**reconcile.Block{
+		metaAgentBlock: &all.AgentBlock, metaTrackerBlock: &all.TrackerBlock, metaHostBlock: &all.MachineBlock,
+	} {
+		if text, blocked := meta[key]; blocked {
+			*block = new(reconcile.Block)
+			if err := jsonOf(*block).Scan(text); err != nil {
+				return err
+			}
+		}
+	}
+	if all.RemoteBlocks, err = remoteBlocks(meta); err != nil {
+		return err
+	}
+	schema, err := strconv.Atoi(meta[metaSchema])
+	if err != nil {
+		return fmt.Errorf("%w: the schema version", errStored)
+	}
+	all.ReadOnly = schema > schemaVersion
+	_, all.Paused = meta[metaPaused]
+	if all.LastSweep, err = parseMillis(meta[metaSweep]); err == nil {
+		all.Unblocked, err = parseMillis(meta[metaUnblocked])
+	}
+	return err
+}
+
+// remoteBlocks returns the blocks of hosts among the values of meta.
+func remoteBlocks(meta map[string]string) (map[string]reconcile.Block, error) {
+	var all map[string]reconcile.Block
+	for key, text := range meta {
+		host, isBlock := strings.CutPrefix(key, metaRemoteBlock)
+		if !isBlock {
+			continue
+		}
+		var b reconcile.Block
+		if err := jsonOf(&b).Scan(text); err != nil {
+			return nil, err
+		}
+		if all == nil {
+			all = map[string]reconcile.Block{}
+		}
+		all[host] = b
+	}
+	return all, nil
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -341,24 +340,4 @@ func (j Journal) SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *
 		return t.run(`INSERT OR REPLACE INTO remote_workspaces (issue_id, host, root, run_id, workspace) VALUES (?, ?, ?, ?, ?)`,
 			run.IssueID, run.Host, run.WorkspaceRoot, run.ID, jsonOf(w))
 	})
-}
-
-// remoteBlocks returns the blocks of hosts among the values of meta.
-func remoteBlocks(meta map[string]string) (map[string]reconcile.Block, error) {
-	var all map[string]reconcile.Block
-	for key, text := range meta {
-		host, isBlock := strings.CutPrefix(key, metaRemoteBlock)
-		if !isBlock {
-			continue
-		}
-		var b reconcile.Block
-		if err := jsonOf(&b).Scan(text); err != nil {
-			return nil, err
-		}
-		if all == nil {
-			all = map[string]reconcile.Block{}
-		}
-		all[host] = b
-	}
-	return all, nil
 }

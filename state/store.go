@@ -58,44 +58,6 @@ func readRecords(t tx, dir string, all *reconcile.State) (err error) {
 	return err
 }
 
-// readSettings reads what applies to the project as a whole.
-func readSettings(t tx, dir string, all *reconcile.State) error {
-	list, err := rows(t, func(pair *[2]string) []any { return []any{&pair[0], &pair[1]} }, `SELECT key, value FROM meta`)
-	if err != nil {
-		return err
-	}
-	meta := map[string]string{}
-	for _, pair := range list {
-		meta[pair[0]] = pair[1]
-	}
-	if err := refuseNewer(dir, meta[metaOldestWriter]); err != nil {
-		return err
-	}
-	for key, block := range map[string]**reconcile.Block{
-		metaAgentBlock: &all.AgentBlock, metaTrackerBlock: &all.TrackerBlock, metaHostBlock: &all.MachineBlock,
-	} {
-		if text, blocked := meta[key]; blocked {
-			*block = new(reconcile.Block)
-			if err := jsonOf(*block).Scan(text); err != nil {
-				return err
-			}
-		}
-	}
-	if all.RemoteBlocks, err = remoteBlocks(meta); err != nil {
-		return err
-	}
-	schema, err := strconv.Atoi(meta[metaSchema])
-	if err != nil {
-		return fmt.Errorf("%w: the schema version", errStored)
-	}
-	all.ReadOnly = schema > schemaVersion
-	_, all.Paused = meta[metaPaused]
-	if all.LastSweep, err = parseMillis(meta[metaSweep]); err == nil {
-		all.Unblocked, err = parseMillis(meta[metaUnblocked])
-	}
-	return err
-}
-
 // UsedOn returns what runs have used on the day (UTC) of a time, by model. The reports of workers at work are among the totals of the day.
 func (c *conn) UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error) {
 	return readAll(ctx, c, "read what was used today", func(u *reconcile.ModelUse) []any {
@@ -268,6 +230,19 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 	})
 }
 
+// StoredSkip is a candidate, or a claim that waits for a slot, that the last pass that fetched candidates did not start, and since when
+// for the same reason.
+type StoredSkip struct {
+	reconcile.Skip
+	Since time.Time `json:"since"`
+}
+
+const skipColumns = `issue_id, identifier, reason, message, since, title, url, place, labels`
+
+func skipFields(s *StoredSkip) []any {
+	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since), &s.Title, &s.URL, &s.Place, jsonOf(&s.Labels)}
+}
+
 // SavePass records a pass and returns its id; the id of p is ignored. A power failure may lose the record of a pass that did
 // nothing, because no decision depends on it.
 func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
@@ -282,6 +257,30 @@ func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
 		return err
 	})
 	return id, err
+}
+
+// Pass is the record of one reconciliation.
+type Pass struct {
+	ID int64
+	// Trigger is what started it: cron, timer, loop, manual, command or worker.
+	Trigger   string
+	StartedAt time.Time
+	Duration  time.Duration // stored to the millisecond
+	Actions   int           // the number of applied actions
+	Skipped   int           // the number of skipped candidates
+	Errors    []reconcile.Error
+	// BootID and Mono, which is CLOCK_MONOTONIC at the start, give the age of a pass even if the wall clock was set.
+	BootID string
+	Mono   time.Duration
+}
+
+const passColumns = `"trigger", started_at, duration_ms, actions, skipped, errors, boot_id, mono_ns`
+
+func passFields(p *Pass) []any {
+	return []any{
+		&p.ID, &p.Trigger, stampOf(&p.StartedAt), millisOf(&p.Duration), &p.Actions, &p.Skipped, jsonOf(&p.Errors), &p.BootID,
+		&p.Mono,
+	}
 }
 
 const claimColumns = `issue_id, identifier, status, version, run_id, attempt, kind, due_at, error_code,

@@ -99,19 +99,6 @@ func (v Views) RateLimits(ctx context.Context) ([]byte, error) {
 	return text, err
 }
 
-// StoredSkip is a candidate, or a claim that waits for a slot, that the last pass that fetched candidates did not start, and since when
-// for the same reason.
-type StoredSkip struct {
-	reconcile.Skip
-	Since time.Time `json:"since"`
-}
-
-const skipColumns = `issue_id, identifier, reason, message, since, title, url, place, labels`
-
-func skipFields(s *StoredSkip) []any {
-	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since), &s.Title, &s.URL, &s.Place, jsonOf(&s.Labels)}
-}
-
 // Skips returns the skips of the last pass that fetched candidates, sorted by identifier.
 func (v Views) Skips(ctx context.Context) ([]StoredSkip, error) {
 	return readAll(ctx, v.conn, "read the skips", skipFields, `SELECT `+skipColumns+` FROM skips ORDER BY identifier, issue_id`)
@@ -120,30 +107,6 @@ func (v Views) Skips(ctx context.Context) ([]StoredSkip, error) {
 // SkipOf returns the skip of an issue; false if the last pass that fetched candidates did not skip it.
 func (v Views) SkipOf(ctx context.Context, issueID string) (StoredSkip, bool, error) {
 	return readOne(ctx, v.conn, "read why the issue was skipped", skipFields, `SELECT `+skipColumns+` FROM skips WHERE issue_id = ?`, issueID)
-}
-
-// Pass is the record of one reconciliation.
-type Pass struct {
-	ID int64
-	// Trigger is what started it: cron, timer, loop, manual, command or worker.
-	Trigger   string
-	StartedAt time.Time
-	Duration  time.Duration // stored to the millisecond
-	Actions   int           // the number of applied actions
-	Skipped   int           // the number of skipped candidates
-	Errors    []reconcile.Error
-	// BootID and Mono, which is CLOCK_MONOTONIC at the start, give the age of a pass even if the wall clock was set.
-	BootID string
-	Mono   time.Duration
-}
-
-const passColumns = `"trigger", started_at, duration_ms, actions, skipped, errors, boot_id, mono_ns`
-
-func passFields(p *Pass) []any {
-	return []any{
-		&p.ID, &p.Trigger, stampOf(&p.StartedAt), millisOf(&p.Duration), &p.Actions, &p.Skipped, jsonOf(&p.Errors), &p.BootID,
-		&p.Mono,
-	}
 }
 
 // passes returns the passes that match, where being the end of the statement.

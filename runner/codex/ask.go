@@ -19,11 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Limits in characters.
-const (
-	summaryLength = 500      // of a summary and a reason
-	filesLength   = 16 << 10 // of the names of files in a summary
-)
+const filesLength = 16 << 10 // characters of the names of files in a summary
 
 // newRequest returns a request with the fields that all kinds have.
 func newRequest(p *params, kind agent.RequestKind, summary string) agent.Request {

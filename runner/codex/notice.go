@@ -2,7 +2,6 @@ package codex
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -80,25 +79,6 @@ func describe(method string, p *params) string {
 		return join("MCP server "+p.Name+" is "+status, errorText(p.Error))
 	}
 	return join(join(words(strings.TrimPrefix(method, "item/")), status), cmp.Or(join(p.Summary, p.Details), p.Message))
-}
-
-// errorText returns the message of an error. Of an answer of the model's server, which codex quotes as JSON, it has the message alone.
-func errorText(e *turnError) string {
-	if e == nil {
-		return ""
-	}
-	before, answer, _ := strings.Cut(e.Message, "{")
-	var quoted struct {
-		Message, Detail string
-		Error           *turnError
-	}
-	decoder := json.NewDecoder(strings.NewReader("{" + answer))
-	err := decoder.Decode(&quoted)
-	said := cmp.Or(errorText(quoted.Error), quoted.Message, quoted.Detail)
-	if err != nil || said == "" {
-		return e.Message
-	}
-	return before + said + answer[decoder.InputOffset()-1:]
 }
 
 func describeItem(i *wireItem, ended bool) string {

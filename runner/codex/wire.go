@@ -247,6 +247,8 @@ func shellText(command string) string {
 	return cmp.Or(word, command)
 }
 
+const summaryLength = 500 // characters of a summary and a reason
+
 // oneLine replaces white space and control characters by single blanks and cuts at n characters. An ellipsis marks a cut.
 func oneLine(text string, n int) string {
 	isBlank := func(r rune) bool { return r <= ' ' }
@@ -368,4 +370,23 @@ func errorInfo(info json.RawMessage) (kind string, status int) {
 		return k, detail.HTTPStatusCode
 	}
 	return "", 0
+}
+
+// errorText returns the message of an error. Of an answer of the model's server, which codex quotes as JSON, it has the message alone.
+func errorText(e *turnError) string {
+	if e == nil {
+		return ""
+	}
+	before, answer, _ := strings.Cut(e.Message, "{")
+	var quoted struct {
+		Message, Detail string
+		Error           *turnError
+	}
+	decoder := json.NewDecoder(strings.NewReader("{" + answer))
+	err := decoder.Decode(&quoted)
+	said := cmp.Or(errorText(quoted.Error), quoted.Message, quoted.Detail)
+	if err != nil || said == "" {
+		return e.Message
+	}
+	return before + said + answer[decoder.InputOffset()-1:]
 }

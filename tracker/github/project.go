@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/githubapi"
@@ -17,40 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-// boardAddress reads the address of a project: https://github.com/orgs/LOGIN/projects/NUMBER, or with users instead of orgs, which is kind.
-func boardAddress(address string) (kind, login string, number int, err error) {
-	u, err := url.Parse(address)
-	if err == nil {
-		if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 4 && owners[parts[0]] != "" && parts[2] == "projects" {
-			kind, login = parts[0], parts[1]
-			number, err = strconv.Atoi(parts[3])
-		}
-	}
-	if err != nil || login == "" || number < 1 {
-		return "", "", 0, reconcile.NewError("tracker_project_not_found", fmt.Sprintf("%q is not the address of a project", address),
-			"copy it from the browser: https://github.com/orgs/OWNER/projects/1")
-	}
-	return kind, login, number, nil
-}
-
-// owners are the fields of a GraphQL query that return the owner, by the word in the address of a project.
-var owners = map[string]string{"orgs": "organization", "users": "user"}
-
-// boardOf returns the path of a project in the REST API; empty if the address is not that of a project.
-func boardOf(address string) string {
-	kind, login, number, err := boardAddress(address)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("/%s/%s/projectsV2/%d", kind, login, number)
-}
-
-// sameBoard reports whether two addresses, perhaps of views, are those of the same project.
-func sameBoard(a, b string) bool {
-	path := boardOf(a)
-	return path != "" && strings.EqualFold(path, boardOf(b))
-}
 
 // forBoard returns a query about the project of the workflow, with its variables.
 func (c *Client) forBoard(query string) (string, map[string]any) {

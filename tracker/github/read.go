@@ -186,18 +186,6 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 	return query, vars
 }
 
-// inPulls reports whether an error is about pull requests, which the token may not read.
-func inPulls(e graphqlError) bool {
-	if slices.Contains(e.Path, any("closedByPullRequestsReferences")) {
-		return true
-	}
-	if len(e.Path) < 2 {
-		return false
-	}
-	alias, _ := e.Path[1].(string)
-	return strings.HasPrefix(alias, "p") && strings.Trim(alias[1:], "0123456789") == ""
-}
-
 func (c *Client) noRepository(repo, said string) error {
 	if said != "" {
 		said = ": " + said
