@@ -289,22 +289,13 @@ func (w *Watch) BeginRound(r *Rework) {
 	w.Handled = w.Handled[max(0, len(w.Handled)-mostHandled):]
 }
 
-// Summary describes the pull request in the words of views.
+// Summary describes the pull request in the words of views. How its checks are is the forge's sum, which also counts those that are not
+// listed.
 func (p Pull) Summary() *PullRequest {
-	s := &PullRequest{URL: p.URL, State: p.State}
+	words := map[string]string{CheckPending: "pending", CheckFailure: "failed", CheckSuccess: "passed"}
+	s := &PullRequest{URL: p.URL, State: p.State, Checks: words[p.Checks.State]}
 	if p.State == "open" && p.Draft {
 		s.State = "draft"
-	}
-	has := func(state string) bool {
-		return slices.ContainsFunc(p.Checks.List, func(c Check) bool { return c.State == state })
-	}
-	switch {
-	case has(CheckPending):
-		s.Checks = "pending"
-	case has(CheckFailure):
-		s.Checks = "failed"
-	case has(CheckSuccess):
-		s.Checks = "passed"
 	}
 	for _, r := range p.Reviews {
 		if r.Writer && (r.State == reviewChanges || r.State == "approved") {

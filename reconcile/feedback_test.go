@@ -139,6 +139,13 @@ func TestHeldForItsPull(t *testing.T) {
 	equal(t, "a new claim", strings.Contains(HeldClaim(review, "p", HoldPullClosed, "closed", noon).HoldText(), "moving the issue to an active state"), true)
 }
 
+// TestSummary checks the words about a draft, whose failed check is not in the list.
+func TestSummary(t *testing.T) {
+	p := Pull{State: "open", Draft: true, Checks: Checks{State: CheckFailure, Cut: true, List: []Check{{State: CheckSuccess}}}}
+	p.Reviews = []Review{{State: "approved", Writer: true}}
+	equal(t, "summary", *p.Summary(), PullRequest{State: "draft", Checks: "failed", Review: "approved"})
+}
+
 // TestFirstChecks checks that only the checks of the first commit tell whether a pull request was green at once.
 func TestFirstChecks(t *testing.T) {
 	w := &Watch{Delivered: Delivered{Commit: "a"}}

@@ -167,12 +167,7 @@ func pullRequestOf(t tx, issueID string) (*PullRequest, error) {
 	watches, err := rows(t, func(w *reconcile.Watch) []any { return []any{jsonOf(w)} },
 		`SELECT watch FROM watches WHERE issue_id = ?`, issueID)
 	if err == nil && len(watches) > 0 && watches[0].Pull.State != "" {
-		p := watches[0].Pull
-		checks := map[string]string{reconcile.CheckSuccess: "passed", reconcile.CheckFailure: "failed"}[p.Checks.State]
-		if p.Checks.State == reconcile.CheckPending {
-			checks = "pending"
-		}
-		return &PullRequest{IssueID: issueID, PullRequest: reconcile.PullRequest{URL: p.URL, State: p.State, Checks: checks}}, nil
+		return &PullRequest{IssueID: issueID, PullRequest: *watches[0].Pull.Summary()}, nil
 	}
 	described, err := rows(t, pullRequestFields, `SELECT `+pullRequestColumns+` FROM pull_requests WHERE issue_id = ?`, issueID)
 	if err != nil || len(described) == 0 {

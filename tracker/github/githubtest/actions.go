@@ -34,24 +34,17 @@ func (c Check) atWork() bool {
 
 // SetChecks replaces the checks of a commit.
 func (s *Server) SetChecks(commit string, checks ...Check) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.checks[commit] = checks
+	s.locked(func() { s.checks[commit] = checks })
 }
 
 // Checks returns the checks of a commit.
-func (s *Server) Checks(commit string) []Check {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.checks[commit])
+func (s *Server) Checks(commit string) (list []Check) {
+	s.locked(func() { list = slices.Clone(s.checks[commit]) })
+	return list
 }
 
 // Push sets the newest commit of a branch, if the server has no Remote.
-func (s *Server) Push(branch, commit string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.heads[branch] = commit
-}
+func (s *Server) Push(branch, commit string) { s.locked(func() { s.heads[branch] = commit }) }
 
 func (d *data) commitOf(ctx context.Context, branch string) string {
 	if d.remote == "" {
@@ -101,8 +94,11 @@ func (x *execution) commitNode(oid, state string) node {
 		rolled := "SUCCESS"
 		for i, c := range checks {
 			contexts = append(contexts, x.checkNode(c, i))
-			if c.State == "FAILURE" || c.State == "ERROR" {
+			switch {
+			case c.State == "FAILURE" || c.State == "ERROR":
 				rolled = c.State
+			case rolled == "SUCCESS" && (c.atWork() || c.State == "PENDING" || c.State == "EXPECTED"):
+				rolled = "PENDING"
 			}
 		}
 		rollup = node{"id": "SCR_" + oid, "state": cmp.Or(state, rolled), "contexts": contexts}

@@ -22,9 +22,9 @@ type repository struct {
 
 // AddRepository creates a repository with the labels bug and enhancement.
 func (s *Server) AddRepository(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.repos = append(s.repos, &repository{id: s.id(), name: name, labels: []string{"bug", "enhancement"}})
+	s.locked(func() {
+		s.repos = append(s.repos, &repository{id: s.id(), name: name, labels: []string{"bug", "enhancement"}})
+	})
 }
 
 // Rename renames a repository: requests by its earlier name are redirected.

@@ -110,24 +110,23 @@ func (s *Server) Close() {
 }
 
 // Log returns the requests in the order of their answers.
-func (s *Server) Log() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.log)
+func (s *Server) Log() (list []Request) {
+	s.locked(func() { list = slices.Clone(s.log) })
+	return list
 }
 
 // ClearLog forgets the requests so far.
-func (s *Server) ClearLog() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.log = nil
-}
+func (s *Server) ClearLog() { s.locked(func() { s.log = nil }) }
 
 // SetRemaining sets the rest of both allowances.
 func (s *Server) SetRemaining(requests int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rest.left, s.points.left = requests, requests
+	s.locked(func() { s.rest.left, s.points.left = requests, requests })
+}
+
+func (d *data) locked(f func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f()
 }
 
 func (d *data) now() time.Time { return atSecond(d.clock()) }
