@@ -219,7 +219,7 @@ func (e *elicitor) followSession(ctx context.Context, a asker) {
 
 // follow asks about new requests, and no longer about those that have ended, until ctx ends.
 func (e *elicitor) follow(ctx context.Context, a asker) {
-	w := watch{agents: e.agents}
+	w := poll{agents: e.agents}
 	repeat(ctx, func() {
 		err := w.look(ctx, func() error {
 			open, err := e.agents.Requests(ctx)

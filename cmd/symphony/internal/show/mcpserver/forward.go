@@ -92,7 +92,7 @@ func (f *forwarder) send(ctx context.Context, t *transport) {
 
 // follow reads the logs of the live agents until ctx ends.
 func (f *forwarder) follow(ctx context.Context) {
-	w, failure := watch{agents: f.agents}, ""
+	w, failure := poll{agents: f.agents}, ""
 	repeat(ctx, func() {
 		err := w.look(ctx, func() error { return f.list(ctx, w.read.IsZero()) })
 		for _, q := range f.known {

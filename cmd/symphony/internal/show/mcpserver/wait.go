@@ -168,7 +168,7 @@ func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration,
 	}
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
-	changes := watch{agents: w.agents}
+	changes := poll{agents: w.agents}
 	for {
 		timeIsUp := time.Since(began) >= w.limit
 		if timeIsUp {

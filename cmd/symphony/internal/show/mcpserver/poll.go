@@ -8,25 +8,25 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 )
 
-// Some things change without a change of the database: a worker dies, or this process itself writes. So a watch reads in any case after
-// watchAnyway.
+// Some things change without a change of the database: a worker dies, or this process itself writes. So a poll reads in any case after
+// pollAnyway.
 const (
-	watchStep   = 100 * time.Millisecond
-	watchAnyway = time.Second
+	pollStep   = 100 * time.Millisecond
+	pollAnyway = time.Second
 )
 
-// watch tells when the state of the agents may have changed.
-type watch struct {
+// poll tells when the state of the agents may have changed.
+type poll struct {
 	agents  *agents.Agents
 	version int64
 	read    time.Time // zero: the next look reads in any case
 }
 
 // look calls read if something may have changed since read has last succeeded.
-func (w *watch) look(ctx context.Context, read func() error) error {
+func (w *poll) look(ctx context.Context, read func() error) error {
 	// Before reading, so that no change goes unnoticed.
 	version, err := w.agents.DB.Clients.Version(ctx)
-	if err != nil || version == w.version && time.Since(w.read) <= watchAnyway {
+	if err != nil || version == w.version && time.Since(w.read) <= pollAnyway {
 		return err
 	}
 	if err = read(); err == nil {
@@ -35,9 +35,9 @@ func (w *watch) look(ctx context.Context, read func() error) error {
 	return err
 }
 
-// repeat calls do at every watchStep until ctx ends.
+// repeat calls do at every pollStep until ctx ends.
 func repeat(ctx context.Context, do func()) {
-	for goesOn := true; goesOn; goesOn = project.Sleep(ctx, watchStep) {
+	for goesOn := true; goesOn; goesOn = project.Sleep(ctx, pollStep) {
 		do()
 	}
 }
