@@ -33,7 +33,8 @@
 //
 // # Invariants
 //
-//  1. A running claim names an unsettled run, and a running claim names every unsettled run of an agent and every delivery.
+//  1. A running claim names an unsettled run. Every unsettled run of an agent, and every delivery, is named by the claim of its issue. That
+//     claim is running; only while a lost host has not confirmed the end of the run, it is held (host_lost), or waits after a retry.
 //  2. Every run is settled once, and only when its worker is dead and none of its processes is left.
 //  3. No issue is dispatched that is running, held or not due; an operator's run need not be due (Options.AtOnce).
 //  4. Every dispatch has a free slot, globally and in its state. No run is ended because slots are short.

@@ -419,8 +419,8 @@ type Run struct {
 	LastEventAt time.Time
 	Links       []Link // in the order in which the agent named them
 
-	HandoffAt    time.Time // when the agent last changed its issue with the tracker tool
-	HandoffState string    // the state that the worker read after that change, empty until then
+	MovedAt time.Time // when the agent, or symphony for it, last changed its issue
+	MovedTo string    // the state that the worker read after that change, empty until then
 
 	Beats              int64     // the number of the worker's heartbeats
 	HeartbeatAt        time.Time // the wall-clock time of the last heartbeat

@@ -49,13 +49,13 @@ const handoffGrace = 2 * time.Minute
 // not read that state yet. Such a run ends by itself after its turn. If someone else moved the issue, the run is stopped.
 func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	r := p.runs[c.RunID]
-	if r == nil || r.HandoffAt.IsZero() || !visible {
+	if r == nil || r.MovedAt.IsZero() || !visible {
 		return false
 	}
 	// The grace is measured up to the worker's last heartbeat, so that a suspend or a step of the clock since then does not use it up.
 	now := cmp.Or(r.HeartbeatAt, p.s.Now)
-	here := r.HandoffState == "" || SameState(r.HandoffState, issue.State)
-	return here && now.Sub(r.HandoffAt).Abs() < handoffGrace
+	here := r.MovedTo == "" || SameState(r.MovedTo, issue.State)
+	return here && now.Sub(r.MovedAt).Abs() < handoffGrace
 }
 
 // MessageArchived is the message of an action about an issue that was archived.

@@ -275,7 +275,7 @@ func TestHandoff(t *testing.T) {
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().running(issueNo(1), func(_ *Claim, r *Run) {
-				r.HandoffAt, r.HandoffState, r.HeartbeatAt = noon.Add(row.at), row.found, noon.Add(row.beat)
+				r.MovedAt, r.MovedTo, r.HeartbeatAt = noon.Add(row.at), row.found, noon.Add(row.beat)
 			}).answer()
 			if row.now != nil {
 				s.answer(*row.now)

@@ -228,14 +228,9 @@ func (c *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, pro
 }
 
 func (c *conversation) options(g *agentProcess) agent.Options {
-	listener := &listener{job: c.job}
 	return agent.Options{
 		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout, OnApproval: c.Config.OnApproval, OnQuestion: c.Config.OnQuestion,
-		Busy: g.busy, Ask: g.asker(nil), Now: c.Now,
-		OnEvent: func(e agent.Event) {
-			<-g.ready
-			listener.store(g, e)
-		},
+		Busy: g.busy, Ask: g.asker(nil), Now: c.Now, OnEvent: (&listener{job: c.job}).follow(g),
 	}
 }
 

@@ -18,6 +18,11 @@ type listener struct {
 	shared map[string]json.RawMessage // the members of the limits that were stored last in the account
 }
 
+// follow returns the handler of events of g, which waits until g.session is set.
+func (l *listener) follow(g *agentProcess) func(agent.Event) {
+	return func(e agent.Event) { <-g.ready; l.store(g, e) }
+}
+
 // store writes an event to the event log, and what it changes to the record.
 func (l *listener) store(g *agentProcess, e agent.Event) {
 	if !e.Fragment { // fragments would fill the log, and a secret in pieces is not recognised

@@ -26,14 +26,14 @@ const (
 type record struct {
 	*job
 	write sync.Mutex // held while the row is written
-	mu    sync.Mutex // guards row and handoffMono
+	mu    sync.Mutex // guards row and movedMono
 	row   reconcile.Run
-	// handoffMono is row.HandoffAt on the monotonic clock.
-	handoffMono time.Duration
-	count       sync.Mutex                  // held from reading token totals until they are stored
-	base        map[string]reconcile.Tokens // what resumed threads had used before this run
-	used        map[string]reconcile.Tokens // what this run has used, by thread
-	unstored    agent.Session               // the one whose totals could not be stored; nil if all are stored
+	// movedMono is row.MovedAt on the monotonic clock.
+	movedMono time.Duration
+	count     sync.Mutex                  // held from reading token totals until they are stored
+	base      map[string]reconcile.Tokens // what resumed threads had used before this run
+	used      map[string]reconcile.Tokens // what this run has used, by thread
+	unstored  agent.Session               // the one whose totals could not be stored; nil if all are stored
 }
 
 // change alters the copy; the next heartbeat writes it.
@@ -67,9 +67,9 @@ func (r *record) store(ctx context.Context) error {
 	now := r.Now()
 	r.change(func(run *reconcile.Run) {
 		// If the wall clock was stepped, or ran on during a suspend, the handoff keeps its age.
-		at := now.Add(r.handoffMono - r.Mono())
-		if !run.HandoffAt.IsZero() && at.Sub(run.HandoffAt).Abs() > clockStep {
-			run.HandoffAt = at
+		at := now.Add(r.movedMono - r.Mono())
+		if !run.MovedAt.IsZero() && at.Sub(run.MovedAt).Abs() > clockStep {
+			run.MovedAt = at
 		}
 		if run.Remote == reconcile.RemoteBegun && (r.link == nil || r.link.Lost() == 0) { // without a link it is being opened
 			run.HeardAt = now
@@ -98,10 +98,10 @@ func (r *record) markBegun(ctx context.Context) error {
 	return err
 }
 
-// recordHandoff records that the agent's tool, or symphony for the agent, is about to change the issue: this may be the handoff.
-func (r *record) recordHandoff() {
+// recordMove records that the agent's tool, or symphony for the agent, is about to change the issue: this may be the handoff.
+func (r *record) recordMove() {
 	r.change(func(run *reconcile.Run) {
-		run.HandoffAt, run.HandoffState, r.handoffMono = r.Now(), "", r.Mono()
+		run.MovedAt, run.MovedTo, r.movedMono = r.Now(), "", r.Mono()
 	})
 }
 

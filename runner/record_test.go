@@ -140,23 +140,23 @@ func TestHandoffFollowsTheClock(t *testing.T) {
 	a, r := newTestJob(t)
 	now, off := time.Now(), time.Duration(0)
 	a.Now = func() time.Time { return now.Add(off) }
-	a.rec.recordHandoff()
+	a.rec.recordMove()
 	a.rec.flush(t.Context())
 	for _, jump := range []time.Duration{0, 8 * time.Hour, -time.Hour, 365 * 24 * time.Hour, 0} {
 		off = jump
 		a.rec.flush(t.Context())
-		if d := r.journal.lastRow().HandoffAt.Sub(now.Add(jump)).Abs(); d > clockStep {
+		if d := r.journal.lastRow().MovedAt.Sub(now.Add(jump)).Abs(); d > clockStep {
 			t.Errorf("after %v: off by %v", jump, d)
 		}
 	}
-	before := a.rec.get().HandoffAt
+	before := a.rec.get().MovedAt
 	off = clockStep / 2
 	a.rec.flush(t.Context())
-	test.Equal(t, "time after a small step", a.rec.get().HandoffAt, before)
-	a.rec.change(func(run *reconcile.Run) { run.HandoffAt = time.Time{} })
+	test.Equal(t, "time after a small step", a.rec.get().MovedAt, before)
+	a.rec.change(func(run *reconcile.Run) { run.MovedAt = time.Time{} })
 	off = time.Hour
 	a.rec.flush(t.Context())
-	test.Equal(t, "time without a handoff", a.rec.get().HandoffAt, time.Time{})
+	test.Equal(t, "time without a handoff", a.rec.get().MovedAt, time.Time{})
 }
 
 // The heartbeat goes on while the database blocks.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/internal/agenttool"
@@ -205,6 +207,23 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	return err
 }
 
+const tellStep = time.Second // between two looks during a turn for what operators tell its agent
+
+// steer passes on what operators tell the agent during a turn, until stop is called. What the turn does not take is in the next one.
+func (t *turnLoop) steer(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		repeat(ctx, tellStep, func() {
+			if err := t.guide.tell(context.WithoutCancel(ctx), t.agent.session); err != nil {
+				t.Log.Info("the turn does not take what an operator tells, the next one gets it", "error", err)
+				cancel()
+			}
+		})
+	})
+	return func() { cancel(); running.Wait() }
+}
+
 // sessionID returns the session id of a turn (specification 4.1.6).
 func sessionID(r reconcile.Run) string { return r.ThreadID + "-" + r.TurnID }
 
@@ -249,7 +268,7 @@ func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args 
 	}
 	changes := tool.ChangesIssue(args)
 	if changes {
-		t.rec.recordHandoff()
+		t.rec.recordMove()
 		t.rec.flush(ctx)
 	}
 	answer := tool.Call(ctx, t.rec.get().Issue, args)
@@ -272,7 +291,7 @@ func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args 
 		t.warn("handoff not confirmed", err)
 		return answer
 	}
-	t.rec.change(func(r *reconcile.Run) { r.HandoffState = issue.State })
+	t.rec.change(func(r *reconcile.Run) { r.MovedTo = issue.State })
 	t.rec.flush(ctx)
 	if visible && answer.Success && tool.Describes != nil && tool.Describes(issue, args) {
 		t.guide.noteDescription(ctx, issue)

@@ -170,11 +170,7 @@ func (w *workspaceStep) verifyAlone(ctx context.Context) (v reconcile.Verificati
 		return v, err
 	}
 	options := func(g *agentProcess) agent.Options {
-		l := &listener{job: w.job}
-		return agent.Options{Now: w.Now, OnEvent: func(e agent.Event) {
-			<-g.ready
-			l.store(g, e)
-		}}
+		return agent.Options{Now: w.Now, OnEvent: (&listener{job: w.job}).follow(g)}
 	}
 	g, err := openAgent(ctx, w.job, options, func(g *agentProcess) error {
 		_, err := g.initialize(ctx)

@@ -195,8 +195,8 @@ func TestChangeByTheAgent(t *testing.T) {
 		}}
 	})
 	run := r.ends(reconcile.Succeeded, "")
-	if len(before) != 2 || !before[0].HandoffAt.IsZero() || before[1].HandoffAt.IsZero() || before[1].HandoffState != "" || run.HandoffState != "Human Review" {
-		t.Errorf("written at the calls: %+v, then %q", before, run.HandoffState)
+	if len(before) != 2 || !before[0].MovedAt.IsZero() || before[1].MovedAt.IsZero() || before[1].MovedTo != "" || run.MovedTo != "Human Review" {
+		t.Errorf("written at the calls: %+v, then %q", before, run.MovedTo)
 	}
 	events := test.Read(t, filepath.Join(r.Dir, eventsFile))
 	test.Equal(t, "events", strings.Count(events, `"event":"tracker_mutation"`), 1)

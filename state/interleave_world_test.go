@@ -522,13 +522,13 @@ func (w *workerProcess) turn(a *actor, run *reconcile.Run, do conduct) (ours, on
 		run.Tokens = used
 	}
 	if do.handoff != "" {
-		run.HandoffAt = a.now
+		run.MovedAt = a.now
 		if ours, on := w.beat(a, run); !on {
 			return ours, false
 		}
 		a.step("move the issue")
 		issue := a.issues[run.IssueID]
-		issue.State, run.HandoffState = do.handoff, do.handoff
+		issue.State, run.MovedTo = do.handoff, do.handoff
 		a.issues[run.IssueID] = issue
 	}
 	run.TurnsDone = 1

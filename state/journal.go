@@ -24,7 +24,7 @@ func runFields(r *reconcile.Run) []any {
 		&r.Fingerprint, &r.Worker.Boot, &r.Worker.PID, bitsOf(&r.Worker.Start), &r.Host, &r.WorkspacePath, &r.WorkspaceRoot,
 		&r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns, &r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached,
 		&r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage,
-		stampOf(&r.LastEventAt), stampOf(&r.HandoffAt), &r.HandoffState, &r.Beats, stampOf(&r.HeartbeatAt),
+		stampOf(&r.LastEventAt), stampOf(&r.MovedAt), &r.MovedTo, &r.Beats, stampOf(&r.HeartbeatAt),
 		stampOf(&r.StartedAt), stampOf(&r.EndedAt), &r.Model, jsonOf(&r.Links), &r.AfterRunError,
 		jsonOf(&r.Delivery), &r.Activity, &r.Remote, stampOf(&r.HeardAt),
 	}
@@ -76,7 +76,7 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 		sql.Named("phase", r.Phase), sql.Named("workspace_path", r.WorkspacePath), sql.Named("workspace_root", r.WorkspaceRoot),
 		sql.Named("workspace_id", r.WorkspaceID), sql.Named("thread_id", r.ThreadID), sql.Named("turn_id", r.TurnID),
 		sql.Named("turns", r.Turns), sql.Named("turns_done", r.TurnsDone), sql.Named("progress", r.Progress),
-		sql.Named("handoff_at", stamp(r.HandoffAt)), sql.Named("handoff_state", r.HandoffState), sql.Named("model", r.Model),
+		sql.Named("handoff_at", stamp(r.MovedAt)), sql.Named("handoff_state", r.MovedTo), sql.Named("model", r.Model),
 		sql.Named("links", jsonOf(&r.Links)), sql.Named("delivery", jsonOf(&r.Delivery)), sql.Named("remote", r.Remote),
 		sql.Named("heard_at", stamp(r.HeardAt)),
 		sql.Named("beats", r.Beats), sql.Named("last_event", r.LastEvent), sql.Named("last_message", r.LastMessage),

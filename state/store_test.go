@@ -198,7 +198,7 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 		"turn":      {func(r *reconcile.Run) { r.TurnsDone++ }, full},
 		"progress":  {func(r *reconcile.Run) { r.Progress = !r.Progress }, full},
 		"workspace": {func(r *reconcile.Run) { r.WorkspaceID += "w" }, full},
-		"handoff":   {func(r *reconcile.Run) { r.HandoffAt = epoch }, full},
+		"handoff":   {func(r *reconcile.Run) { r.MovedAt = epoch }, full},
 		"model":     {func(r *reconcile.Run) { r.Model = "gpt" }, full},
 		"link":      {func(r *reconcile.Run) { r.Links = append(r.Links, reconcile.Link{URL: "https://example.com"}) }, full},
 	} {

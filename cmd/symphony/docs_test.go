@@ -136,8 +136,8 @@ func TestDocumentedKeys(t *testing.T) {
 			standard = "`" + k.Default + "`"
 		}
 		meaning := k.Meaning
-		if k.Kinds() != nil {
-			meaning = strings.Join(k.Kinds(), ", ") + ": " + meaning
+		if k.Kinds != nil {
+			meaning = strings.Join(k.Kinds, ", ") + ": " + meaning
 		}
 		tables[section] += fmt.Sprintf("| `%s` | %s | %s | %s |\n", k.Name, k.Type, standard, meaning)
 	}

@@ -14,8 +14,8 @@ type Key struct {
 	Meaning string // one line
 
 	Words []string // the allowed values of a choice
+	Kinds []string // the kinds of trackers that have the key; nil for all
 
-	kinds []string             // the kinds of trackers that have the key; nil for all
 	same  string               // the key of which this is another name
 	min   int64                // the smallest allowed number
 	to    any                  // a pointer to the value in the configuration, whose type selects how the value is read
@@ -38,12 +38,9 @@ func (k Key) thenTracker(after func(trackerReader, field)) Key {
 
 // of restricts the key to some kinds of trackers.
 func (k Key) of(kinds ...string) Key {
-	k.kinds = kinds
+	k.Kinds = kinds
 	return k
 }
-
-// Kinds returns the kinds of trackers that have the key; nil for all.
-func (k Key) Kinds() []string { return k.kinds }
 
 // sameAs makes the key another name of a key.
 func (k Key) sameAs(name string) Key {

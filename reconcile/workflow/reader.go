@@ -177,7 +177,7 @@ func (r *frontMatter) mergeProvider() {
 	}
 	for _, k := range r.keys {
 		given := r.fields[k.Name]
-		if k.same == "" || given.node == nil || k.kinds != nil && slices.Contains(TrackerKinds(), kind) && !slices.Contains(k.kinds, kind) {
+		if k.same == "" || given.node == nil || k.Kinds != nil && slices.Contains(TrackerKinds(), kind) && !slices.Contains(k.Kinds, kind) {
 			continue
 		}
 		switch other := r.fields[k.same]; {

@@ -88,7 +88,7 @@ func (r trackerReader) place(f field, place, identity string) {
 }
 
 // has reports whether the kind of tracker has a key.
-func (t tracker) has(k Key) bool { return k.kinds == nil || slices.Contains(k.kinds, t.name) }
+func (t tracker) has(k Key) bool { return k.Kinds == nil || slices.Contains(k.Kinds, t.name) }
 
 // ofKind warns about the keys that only other kinds of trackers have, and checks what depends on several keys of this kind.
 func (r trackerReader) ofKind() {

@@ -104,7 +104,7 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 	if last == nil {
 		return "It is no longer known how the last run on this thread ended."
 	}
-	if to := last.HandoffState; to != "" && !p.Active(to) {
+	if to := last.MovedTo; to != "" && !p.Active(to) {
 		return fmt.Sprintf("In the last run the issue was handed over (state %q). It has come back and is now in state %q.", to, issue.State)
 	}
 	reason := sentence(last.ErrorText)

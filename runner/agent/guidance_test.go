@@ -98,7 +98,7 @@ func TestWhyARunEnded(t *testing.T) {
 		return &reconcile.Run{Outcome: outcome, ErrorCode: code, ErrorText: text, Turns: 1, TurnsDone: 1}
 	}
 	handedOver := func(r *reconcile.Run, state string) *reconcile.Run {
-		r.HandoffState = state
+		r.MovedTo = state
 		return r
 	}
 	var text strings.Builder

@@ -10,7 +10,37 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/githubapi"
 	"github.com/symphony-cron/symphony/internal/transport"
+	"github.com/symphony-cron/symphony/reconcile"
 )
+
+// Options configure a Client.
+type Options struct {
+	transport.Options          // Endpoint is https://HOST/api/v3 on GitHub Enterprise
+	Repositories      []string // OWNER/NAME
+	// StateLabels are the labels that are states; empty if issues are only open or closed.
+	StateLabels []string
+	// PriorityLabels are the labels of the priorities 1, 2 and so on.
+	PriorityLabels []string
+	// Assignee is the login, or "me", for which the workflow looks among several assignees of an issue; may be empty.
+	Assignee string
+	// Project is the URL of a project (Projects v2) whose column is the state; empty for none. StatusField is the field of the
+	// columns, "Status" if empty.
+	Project, StatusField string
+	// ToolBudget bounds the requests of the agent's tool in one run; 0 is no bound.
+	ToolBudget int
+	// ReadOnly makes the agent's tool refuse all methods but GET.
+	ReadOnly bool
+	// Memory keeps the end of a limit and the list of open issues between processes. Nil: only this client remembers them.
+	Memory reconcile.TrackerMemory
+	// Branch returns the branch on which an issue is worked on, empty for none. Nil: pull requests are not read.
+	Branch func(reconcile.Issue) string
+}
+
+// DefaultEndpoint is the URL of GitHub's REST API.
+const DefaultEndpoint = "https://api.github.com"
+
+// LimitKey is where Memory has the end of a limit, in milliseconds since 1970.
+const LimitKey = "github" + githubapi.LimitSuffix
 
 type graphqlError = transport.GraphQLError
 
