@@ -58,10 +58,12 @@ func EscapeJSON(s string, escaped func(rune) bool) string {
 }
 
 // Control reports whether a character can change how the text around it is shown, or is itself not shown: control characters, separators of
-// lines, and format characters, some of which reorder text. The joiners, which emoji and some scripts need, are not among them.
+// lines, fillers, selectors of variants, and format characters, some of which reorder text. The joiners and the two selectors that emoji
+// and some scripts need are not among them.
 func Control(r rune) bool {
-	const nonJoiner, joiner = 0x200c, 0x200d
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != nonJoiner && r != joiner
+	const nonJoiner, joiner, asText, asEmoji = 0x200c, 0x200d, 0xfe0e, 0xfe0f
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) &&
+		r != nonJoiner && r != joiner && r != asText && r != asEmoji
 }
 
 // ShellUnset returns command with a prefix that makes a login shell (bash -lc, sh -lc) unset vars first, because its profile may

@@ -28,6 +28,9 @@ func TestVisible(t *testing.T) {
 		"replaced \ufffd":      "replaced \ufffd",
 		"no\u200bwidth":        `no\x200bwidth`,
 		"tag\U000e0041":        `tag\xe0041`,
+		"filler\u3164here":     `filler\x3164here`,
+		"selector\U000e0100":   `selector\xe0100`,
+		"heart ❤\ufe0f":        "heart ❤\ufe0f",
 		"family 👩\u200d👧, می\u200cخواهم": "family 👩\u200d👧, می\u200cخواهم",
 	} {
 		test.Equal(t, in, Visible(in), want)
