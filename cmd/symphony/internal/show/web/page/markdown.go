@@ -36,7 +36,8 @@ var commonMark = sync.OnceValue(func() goldmark.Markdown {
 // markdown draws what an agent says, which is visible already. No image is loaded, and a link shows to which machine it leads.
 func markdown(s string) template.HTML {
 	// What would cost the library the square of its length stays text: deep lists, and signs that nothing closes.
-	if mdDeep().MatchString(s) || strings.Count(s, "[") > 400 || strings.Count(s, "\\`") > 20 {
+	emphasis := strings.Count(s, "*") + strings.Count(s, "_")
+	if mdDeep().MatchString(s) || strings.Count(s, "[") > 400 || strings.Count(s, "\\`") > 20 || emphasis > 4000 {
 		return template.HTML("<pre>" + html.EscapeString(s) + "</pre>") //nolint:gosec // escaped text
 	}
 	var out strings.Builder

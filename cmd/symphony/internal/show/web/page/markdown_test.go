@@ -40,7 +40,7 @@ func TestMarkdown(t *testing.T) {
 
 // Text whose drawing would cost the square of its length stays text.
 func TestExpensiveMarkdown(t *testing.T) {
-	for _, part := range []string{">", "> ", "- ", "* ", "+ - 1) ", "1. ", "[", "![", "[a](", "[](\"", "\\``\n"} {
+	for _, part := range []string{">", "> ", "- ", "* ", "+ - 1) ", "1. ", "[", "![", "[a](", "[](\"", "\\``\n", " _*"} {
 		test.Equal(t, "many "+part, markdown(shorten(strings.Repeat(part, 100_000), longestWords))[:5], "<pre>")
 	}
 	test.Contains(t, "many signs that cost little", string(markdown(strings.Repeat("-", 1000)+"\n\n"+strings.Repeat("- a\n", 1000))), "<hr>", "<li>a</li>")
