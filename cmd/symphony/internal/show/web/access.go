@@ -163,7 +163,9 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 			return
 		}
 		checked := r
-		if r.URL.Path == mcpPath { // which wants the check for each method
+		// The check is for each method at mcpPath, and for each that is not the click on a link: streams for pages of other sites would
+		// leave none for others.
+		if mode := r.Header.Get("Sec-Fetch-Mode"); r.URL.Path == mcpPath || mode != "" && mode != "navigate" {
 			checked = r.WithContext(r.Context())
 			checked.Method = http.MethodPost
 		}
@@ -187,7 +189,8 @@ func (a *access) mayAct(r *http.Request) bool {
 // withhold removes from an issue what the request may not read.
 func (a *access) withhold(r *http.Request, v *detail.Issue) {
 	if a.permit(r, needDetails) != nil {
-		v.Log, v.HookFailures, v.Issue.Description = []eventlog.Line{}, []detail.HookFailure{}, nil
+		v.Log, v.HookFailures = []eventlog.Line{}, []detail.HookFailure{}
+		v.Issue.Description, v.Tracked.Description = nil, nil
 	}
 	a.withholdChanges(r, v.Requests)
 }

@@ -71,7 +71,8 @@ func answerWith(w http.ResponseWriter, status int, v any) error {
 // statusCode is the HTTP status of an error by its code, or else by its class.
 func statusCode(e *reconcile.Error) int {
 	switch e.Code {
-	case "not_found", "issue_not_found", "project_not_found", "request_not_found", "run_not_found", "workspace_not_found":
+	case "not_found", "issue_not_found", "project_not_found", "request_not_found", "run_not_found", "event_not_found",
+		"workspace_not_found":
 		return http.StatusNotFound
 	case "method_not_allowed":
 		return http.StatusMethodNotAllowed

@@ -98,7 +98,9 @@ func TestDetailsNeedTheToken(t *testing.T) {
 	} {
 		test.Equal(t, path+" without the token", visit(s, "GET", path, "").Code, http.StatusUnauthorized)
 	}
-	test.Contains(t, "a line that the log does not have", get(t, s, address+"/log?line=line-1-1", time.Minute).Body.String(), "event_not_found")
+	noLine := get(t, s, address+"/log?line=line-1-1", time.Minute)
+	test.Contains(t, "a line that the log does not have", noLine.Body.String(), "event_not_found")
+	test.Equal(t, "its status", noLine.Code, http.StatusNotFound)
 	test.Contains(t, "a run that there is not", get(t, s, address+"/run?run=nothing", time.Minute).Body.String(), "run_not_found")
 	socket, _ := serve(t, Options{Listen: "unix:" + filepath.Join(t.TempDir(), "s")})
 	for who, c := range map[string]struct {
@@ -113,8 +115,10 @@ func TestDetailsNeedTheToken(t *testing.T) {
 		row.Request.Detail.Changes = slices.Clone(row.Detail.Changes)
 		c.server.access.withholdChanges(r, []view.RequestRow{row})
 		v := detail.Issue{Issue: detail.KnownIssue{Description: new("a task")}}
+		v.Tracked = v.Issue
 		c.server.access.withhold(r, &v)
 		test.Equal(t, "a description for "+who, v.Issue.Description != nil, c.want != "")
+		test.Equal(t, "its copy for "+who, v.Tracked.Description != nil, c.want != "")
 		test.Equal(t, "patches that "+who+" reads", []string{row.Detail.Changes[0].Diff, row.Request.Detail.Changes[0].Diff}, []string{c.want, c.want})
 	}
 }

@@ -82,6 +82,8 @@ func TestAccess(t *testing.T) {
 		{"method", "DELETE", "/api/v1/state", "localhost", "", "", false, 405, "method_not_allowed"},
 		{"other origin", "POST", "/login", "localhost", "Origin", "https://evil.example", false, 403, "origin_refused"},
 		{"other site", "POST", "/login", "localhost", "Sec-Fetch-Site", "cross-site", false, 403, "origin_refused"},
+		{"a link of another site", "GET", "/api/v1/state", "localhost", "Sec-Fetch-Mode", "navigate", false, 200, ""},
+		{"a stream for another site", "GET", "/api/v1/state", "localhost", "Sec-Fetch-Mode", "cors", false, 403, "origin_refused"},
 		{"login without token", "POST", "/login", "localhost", "Sec-Fetch-Site", "same-origin", false, 401, "unauthorized"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -89,6 +91,9 @@ func TestAccess(t *testing.T) {
 			r.Host = c.host
 			if c.header != "" {
 				r.Header.Set(c.header, c.value)
+			}
+			if c.header == "Sec-Fetch-Mode" {
+				r.Header.Set("Sec-Fetch-Site", "cross-site")
 			}
 			s := local
 			if c.public {
