@@ -69,6 +69,9 @@ func LockTracker(ctx context.Context, xdgStateHome, home, project string) (unloc
 // AgentHome is the codex home of agents that use this account without the operator's rules and programs.
 func (a *Account) AgentHome() string { return filepath.Join(a.Dir, "codex") }
 
+// LimitsFile is the path of the file with the rate limits and the block.
+func (a *Account) LimitsFile() string { return filepath.Join(a.Dir, limitsName) }
+
 // accountRecord is the content of limits.json.
 type accountRecord struct {
 	CodexHome string `json:"codex_home"`
@@ -115,7 +118,7 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 
 // load reads limits.json. If it does not exist the record is empty.
 func (a *Account) load() (rec accountRecord, err error) {
-	path := filepath.Join(a.Dir, limitsName)
+	path := a.LimitsFile()
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return accountRecord{}, nil
@@ -318,7 +321,7 @@ func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) e
 		return nil
 	}
 	rec.CodexHome = a.Home
-	return a.fault("write "+limitsName, durable.WriteFile(filepath.Join(a.Dir, limitsName), append(text.JSON(rec), '\n'), fileMode))
+	return a.fault("write "+limitsName, durable.WriteFile(a.LimitsFile(), append(text.JSON(rec), '\n'), fileMode))
 }
 
 // lock takes one of the account's locks, and creates the directory if necessary.

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
+
+	"modernc.org/sqlite"
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -204,6 +207,19 @@ func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 }
 
 func open(ctx context.Context, dir, mode, options string) (*DB, error) {
+	db, err := openAny(ctx, dir, mode, options)
+	if err == nil && db.schema < schemaVersion {
+		err := problem("state_outdated", db.dir+" was written by an older symphony", "run: symphony tick (it migrates)", nil)
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, err
+}
+
+// OpenForBackup opens the database in dir for reading, also one of an older schema.
+func OpenForBackup(ctx context.Context, dir string) (*DB, error) { return openAny(ctx, dir, "ro", "") }
+
+// openAny opens an existing database of any schema that this program may read.
+func openAny(ctx context.Context, dir, mode, options string) (*DB, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the state: %w", err)
@@ -215,15 +231,7 @@ func open(ctx context.Context, dir, mode, options string) (*DB, error) {
 	if !exists {
 		return nil, problem("no_state", "no pass has run for "+dir, "run: symphony tick", ErrNoState)
 	}
-	db, err := connect(ctx, dir, mode, options)
-	if err != nil {
-		return nil, err
-	}
-	if db.schema < schemaVersion {
-		err := problem("state_outdated", dir+" was written by an older symphony", "run: symphony tick (it migrates)", nil)
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
+	return connect(ctx, dir, mode, options)
 }
 
 // databaseExists reports whether dir contains a database. A missing database whose runs or WAL are still there is an error.
@@ -338,6 +346,26 @@ func (db *DB) QuickCheck(ctx context.Context) error {
 		return corrupt(db.dir, doing, errors.New(verdict))
 	}
 	return fault(db.dir, doing, err)
+}
+
+// Backup copies the database into a new file at path, as of one moment, while other processes use it.
+func (db *DB) Backup(ctx context.Context, path string) error {
+	const doing = "back up the state"
+	conn, err := db.sql.Conn(ctx)
+	if err != nil {
+		return fault(db.dir, doing, err)
+	}
+	err = conn.Raw(func(driver any) error {
+		copying, err := driver.(interface {
+			NewBackup(path string) (*sqlite.Backup, error)
+		}).NewBackup("file:" + (&url.URL{Path: path}).EscapedPath())
+		if err != nil {
+			return err
+		}
+		_, err = copying.Step(-1) // all pages
+		return errors.Join(err, copying.Finish())
+	})
+	return fault(db.dir, doing, errors.Join(err, conn.Close()))
 }
 
 // Newer returns an error if a newer program has migrated the state. This one may still settle and stop runs, but starts none.

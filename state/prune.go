@@ -154,7 +154,7 @@ func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 	return o.update(ctx, "move workspaces", full, func(t tx) error {
 		columns := [][2]string{{"claims", "workspace_root"}, {"runs", "workspace_root"}, {"runs", "workspace_path"}}
 		return each(columns, func(column [2]string) error {
-			const move = `UPDATE %s SET %[2]s = ?2 || substr(%[2]s, length(?1)) WHERE substr(%[2]s, 1, length(?1)) = ?1`
+			const move = `UPDATE %s SET %[2]s = ?2 || substr(%[2]s, length(?1)) WHERE substr(%[2]s || '/', 1, length(?1)) = ?1`
 			return t.run(fmt.Sprintf(move, column[0], column[1]), from+"/", to)
 		})
 	})

@@ -33,6 +33,7 @@ func commandGroups(w *term.Env) []commandGroup {
 		{"Decide what agents ask for", []*cli.Command{approveCommand(w), denyCommand(w), answerCommand(w)}},
 		{"Repair and clean up", []*cli.Command{
 			unblockCommand(w), pruneCommand(w), trashCommand(w), restoreCommand(w), projectsCommand(w),
+			backupCommand(w), restoreStateCommand(w), supportCommand(w),
 		}},
 		{"Use agents without a tracker", []*cli.Command{mcpCommand(w), agentsCommand(w)}},
 		{"Other", []*cli.Command{completionCommand(w), versionCommand(w)}},

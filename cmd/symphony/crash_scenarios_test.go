@@ -246,6 +246,11 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
+		// The project is backed up, its state is lost, and restored from the backup. Neither is ever half there.
+		name: "backed up", issue: handOver, ends: "Human Review", keeps: true, recounted: true, exits: []int{1}, late: true,
+		again: []string{"pass:durable."}, play: backupPlay,
+	},
+	{
 		// symphony clones a repository, and pushes the commit of the agent. The remote refuses the first push.
 		name: "delivered", issue: commits + "{move Human Review}", ends: "Human Review", keeps: true,
 		again: []string{"worker:state.Finish.", "pass:state.Commit."},
@@ -338,6 +343,31 @@ var crashScenarios = []crashScenario{
 		again: []string{"worker:state.Finish.", "worker:host.Open.", "pass:runner.start.spawned"},
 		play:  agentsPlay,
 	},
+}
+
+func backupPlay(c *crashScene) {
+	c.handedOver()
+	c.alone()
+	c.arm()
+	for range 2 { // the first may die, otherwise the second is refused
+		c.symphony("backup", "b.tar.gz")
+		if c.exists("b.tar.gz") {
+			test.Run(c.t, exec.Command("tar", "-xzf", c.path("b.tar.gz"), "-C", c.path("tmp"), "manifest.json", "project/state.db"))
+		}
+	}
+	c.must(os.Rename(c.path("state"), c.path("lost")))
+	for range 2 {
+		c.symphony("restore-state", "b.tar.gz")
+		if c.exists("state") {
+			test.Equal(c.t, "runs", c.query(`SELECT identifier || ' ' || outcome FROM runs WHERE kind = 'agent'`), []string{"ABC-1 succeeded"})
+		}
+	}
+	test.Equal(c.t, "what is left of the restoration", c.exists("state.restoring"), false)
+	c.must(os.RemoveAll(c.path("lost")))
+	c.move("Todo")
+	c.passes("handed over again", func() bool {
+		return c.number(`SELECT count(*) FROM runs WHERE kind = 'agent'`) > 1 && c.state() == "Human Review"
+	})
 }
 
 // comments lists the comments of symphony on the issue.

@@ -265,7 +265,7 @@ func unreachable() (points []string) {
 // by the next refresh. No scenario moves its project either: the script projects_move completes interrupted moves.
 var unreached = []string{
 	"state.SavePullRequests.before", "state.SavePullRequests.after",
-	"state.MoveWorkspaces.before", "state.MoveWorkspaces.after", "state.MoveProjects.before", "state.MoveProjects.after",
+	"state.MoveWorkspaces.before", "state.MoveWorkspaces.after",
 }
 
 // crashTasks chooses the deaths and their scenarios.

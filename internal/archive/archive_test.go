@@ -1,0 +1,147 @@
+package archive
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+var made = time.Date(2026, 1, 31, 18, 0, 0, 0, time.UTC)
+
+// written writes an archive with two files.
+func written(t *testing.T) (path string, m Manifest) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "a.tar.gz")
+	m, err := Write(path, Manifest{Kind: "backup", Version: "v1", MadeAt: made}, func(w *Writer) error {
+		copied := filepath.Join(w.Dir, "copied")
+		return errors.Join(os.WriteFile(copied, []byte("two"), 0o600), w.Add("a/one", []byte("one")), w.AddFile("b/two", copied))
+	})
+	test.OK(t, err)
+	return path, m
+}
+
+func TestWriteAndExtract(t *testing.T) {
+	path, m := written(t)
+	dir := filepath.Join(t.TempDir(), "out")
+	got, err := Extract(path, dir, "backup", []string{"a/one", "b/two"})
+	test.OK(t, err)
+	test.Equal(t, "the manifest", got, m)
+	for name, want := range map[string]string{"a/one": "one", "b/two": "two"} {
+		test.Equal(t, name, string(test.Must(os.ReadFile(filepath.Join(dir, name)))), want)
+	}
+	test.Equal(t, "mode of the archive", test.Must(os.Stat(path)).Mode(), 0o600)
+	test.Equal(t, "files beside it", len(test.Must(os.ReadDir(filepath.Dir(path)))), 1)
+}
+
+func TestWriteFails(t *testing.T) {
+	path, _ := written(t)
+	before := test.Must(os.ReadFile(path))
+	_, err := Write(path, Manifest{}, func(*Writer) error { return nil })
+	test.Equal(t, "the code of the error", err.(*reconcile.Error).Code, CodeExists)
+	test.Equal(t, "the file is unchanged", bytes.Equal(before, test.Must(os.ReadFile(path))), true)
+	dir := t.TempDir()
+	_, err = Write(filepath.Join(dir, "b"), Manifest{}, func(*Writer) error { return io.ErrShortWrite })
+	test.ErrorIs(t, "the error of the caller", err, io.ErrShortWrite)
+	test.Equal(t, "files that are left", len(test.Must(os.ReadDir(dir))), 0)
+}
+
+// packed makes an archive of entries; the content of each is x.
+func packed(t *testing.T, headers ...tar.Header) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	w := tar.NewWriter(zip)
+	for _, h := range headers {
+		content := "x"
+		if h.Name == manifestName {
+			content = string(text.JSON(Manifest{Kind: "backup", Files: []File{{"a/one", 1, strings.Repeat("0", 64)}}}))
+		}
+		if h.Typeflag = max(h.Typeflag, tar.TypeReg); h.Typeflag != tar.TypeReg {
+			content = ""
+		}
+		h.Size = max(h.Size, int64(len(content)))
+		test.OK(t, w.WriteHeader(&h))
+		test.Must(w.Write([]byte(content)))
+	}
+	_ = w.Close() // an error if the last entry is not complete
+	test.OK(t, zip.Close())
+	return out.Bytes()
+}
+
+// Whatever is not a whole archive of ours is refused, and nothing is written outside the directory.
+func TestHostileArchives(t *testing.T) {
+	path, _ := written(t)
+	whole := test.Must(os.ReadFile(path))
+	manifest := tar.Header{Name: manifestName}
+	for _, c := range []struct {
+		what, want string
+		data       []byte
+	}{
+		{"not an archive", "gzip", []byte("hello, world")},
+		{"an empty file", "EOF", nil},
+		{"the first half", "EOF", whole[:len(whole)/2]},
+		{"a path above", `it contains "../../one"`, packed(t, tar.Header{Name: "../../one"})},
+		{"an absolute path", `it contains "/etc/passwd"`, packed(t, tar.Header{Name: "/etc/passwd"})},
+		{"another name", `it contains "a/two"`, packed(t, tar.Header{Name: "a/two"})},
+		{"a symlink", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"})},
+		{"a hard link", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"})},
+		{"a directory", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeDir})},
+		{"a device", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeChar})},
+		{"a large size", "is too large", packed(t, tar.Header{Name: "a/one", Size: 1 << 40})},
+		{"a bomb", "is too large", bomb(t)},
+		{"a file twice", `it contains "a/one"`, packed(t, tar.Header{Name: "a/one"}, tar.Header{Name: "a/one"})},
+		{"no manifest", "it has no manifest", packed(t, tar.Header{Name: "a/one"})},
+		{"another checksum", "damaged or changed", packed(t, tar.Header{Name: "a/one"}, manifest)},
+		{"a missing file", "damaged or changed", packed(t, manifest)},
+		{"more behind the manifest", "something follows", packed(t, tar.Header{Name: "a/one"}, manifest, manifest)},
+		{"another kind", `it is "backup"`, whole},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			parent := t.TempDir()
+			path := filepath.Join(t.TempDir(), "hostile")
+			test.OK(t, os.WriteFile(path, c.data, 0o600))
+			kind := "backup"
+			if c.what == "another kind" {
+				kind = "support"
+			}
+			_, err := Extract(path, filepath.Join(parent, "deep", "out"), kind, []string{"a/one", "b/two"})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("the error must contain %q: %v", c.want, err)
+			}
+			if list, _ := filepath.Glob(filepath.Join(parent, "*")); len(list) > 1 || len(list) == 1 && filepath.Base(list[0]) != "deep" {
+				t.Errorf("outside the directory are %q", list)
+			}
+		})
+	}
+}
+
+// bomb is a small archive with a large file of zeros.
+func bomb(t *testing.T) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	w := tar.NewWriter(zip)
+	const size = fewestBytes * 2
+	test.OK(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "a/one", Size: size}))
+	test.Must(io.CopyN(w, zeros{}, size))
+	test.OK(t, errors.Join(w.Close(), zip.Close()))
+	return out.Bytes()
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) {
+	clear(b)
+	return len(b), nil
+}
