@@ -138,7 +138,7 @@ func commands() map[string]scriptCommand {
 		"gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
 		"http METHOD PATH [HEADER|BODY...]": httpCmd, "install-program": installProgramCmd,
 		"json FILE PATH [PATTERN]": jsonCmd, "keep NAME PATH": keepCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "[!] mcp VERB|@NAME [ARG...]": mcpCmd, "model VERB [ARG...]": modelCmd,
-		"no-secret [EXCEPT...]": noSecretCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
+		"no-secret [EXCEPT...]": noSecretCmd, "old-state": oldStateCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
 		"press KEY PATTERN": pressCmd, "prints PATTERN COMMAND [ARG...]": printsCmd, "question HEADING [later]": questionCmd,
 		"quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd, "registry [down]": registryCmd,
 		"release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd,

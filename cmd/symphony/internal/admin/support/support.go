@@ -150,7 +150,10 @@ func parts(p *project.Project, o Options) []part {
 			}
 			defer db.Close()
 			rows, err := project.LastPasses(ctx, db, passes)
-			w.PrintJSON(rows)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(w.Stdout, "%s\n", text.VisibleJSON(string(text.JSON(rows))))
 			return err
 		}},
 	}
