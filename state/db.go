@@ -7,14 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
-
-	"modernc.org/sqlite"
 
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -348,24 +345,17 @@ func (db *DB) QuickCheck(ctx context.Context) error {
 	return fault(db.dir, doing, err)
 }
 
-// Backup copies the database into a new file at path, as of one moment, while other processes use it.
-func (db *DB) Backup(ctx context.Context, path string) error {
-	const doing = "back up the state"
+// Backup returns the content of a file with the whole database, as of one moment, while other processes use it.
+func (db *DB) Backup(ctx context.Context) (data []byte, err error) {
 	conn, err := db.sql.Conn(ctx)
-	if err != nil {
-		return fault(db.dir, doing, err)
-	}
-	err = conn.Raw(func(driver any) error {
-		copying, err := driver.(interface {
-			NewBackup(path string) (*sqlite.Backup, error)
-		}).NewBackup("file:" + (&url.URL{Path: path}).EscapedPath())
-		if err != nil {
+	if err == nil {
+		err = conn.Raw(func(driver any) error {
+			data, err = driver.(interface{ Serialize() ([]byte, error) }).Serialize()
 			return err
-		}
-		_, err = copying.Step(-1) // all pages
-		return errors.Join(err, copying.Finish())
-	})
-	return fault(db.dir, doing, errors.Join(err, conn.Close()))
+		})
+		err = errors.Join(err, conn.Close())
+	}
+	return data, fault(db.dir, "back up the state", err)
 }
 
 // Newer returns an error if a newer program has migrated the state. This one may still settle and stop runs, but starts none.

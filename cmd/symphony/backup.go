@@ -27,7 +27,7 @@ workspaces with what was not pushed, logs of runs, and the threads of agents. sy
 		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			m, err := backup.Write(c.Context, p, args[0], c.Bool("secrets"))
 			for _, f := range m.Files {
-				fmt.Fprintf(w.Stdout, "%-28s %s\n", f.Name, text.BytesText(f.Bytes))
+				fmt.Fprintf(w.Stdout, "%-28s %s\n", f.Name, text.BytesText(int64(len(f.Data))))
 			}
 			return err
 		}),
@@ -51,7 +51,7 @@ Restore only your own backups: passes trust what is in them.
 			if err != nil {
 				return err
 			}
-			lines := []string{fmt.Sprintf("the state of %s is now that of %s, in %s", out.From, p.Path, out.StateDir)}
+			lines := []string{fmt.Sprintf("the state of %s is now that of %s, in %s", out.From, p.Path, p.StateDir)}
 			for _, path := range out.Made {
 				lines = append(lines, "made "+path)
 			}

@@ -358,11 +358,11 @@ func backupPlay(c *crashScene) {
 	c.must(os.Rename(c.path("state"), c.path("lost")))
 	for range 2 {
 		c.symphony("restore-state", "b.tar.gz")
-		if c.exists("state") {
+		if c.exists("state", "state.db") {
 			test.Equal(c.t, "runs", c.query(`SELECT identifier || ' ' || outcome FROM runs WHERE kind = 'agent'`), []string{"ABC-1 succeeded"})
 		}
 	}
-	test.Equal(c.t, "what is left of the restoration", c.exists("state.restoring"), false)
+	test.Equal(c.t, "what is left of the restoration", c.exists("state", "restoring"), false)
 	c.must(os.RemoveAll(c.path("lost")))
 	c.move("Todo")
 	c.passes("handed over again", func() bool {

@@ -21,10 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-const (
-	passes   = 50       // how many of the last ones are written
-	mostText = 16 << 20 // bytes of one file, of which the end is kept
-)
+const passes = 50 // how many of the last ones are written
 
 // Options are the flags of support.
 type Options struct {
@@ -44,14 +41,13 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 	now := w.Now().UTC()
 	path := w.Absolute(cmp.Or(o.File, now.Format("symphony-support-20060102-150405.tar.gz")))
 	secrets := agent.NewRedactor(secretsOf(p))
-	var contents [][]byte
-	list := parts(p, o)
-	for _, part := range list {
+	m := archive.Manifest{Kind: "support", Version: project.Version(), MadeAt: now}
+	for _, part := range parts(p, o) {
 		data := part.print(ctx, w, secrets)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		contents = append(contents, data)
+		m.Files = append(m.Files, archive.File{Name: part.name, Data: data})
 		fmt.Fprintf(w.Stdout, "%-14s %9s  %s\n", part.name, text.BytesText(int64(len(data))), text.Visible(part.about))
 	}
 	if w.OnTerminal() {
@@ -59,15 +55,7 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 			return err
 		}
 	}
-	m := archive.Manifest{Kind: "support", Version: project.Version(), MadeAt: now}
-	_, err := archive.Write(path, m, func(a *archive.Writer) error {
-		for i, part := range list {
-			if err := a.Add(part.name, contents[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err := archive.Write(path, m)
 	if err == nil {
 		fmt.Fprintln(w.Stdout, "written to "+text.Visible(path))
 	}
@@ -76,7 +64,7 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 
 // print returns the output of a part without secrets. An error becomes part of it: a broken project needs support most.
 func (t part) print(ctx context.Context, w *term.Env, secrets *agent.Redactor) []byte {
-	var out tail
+	var out bytes.Buffer
 	own := *w.ForCommand()
 	own.Stdout, own.Stderr, own.Width, own.Palette = &out, &out, 0, term.Palette{}
 	if err := t.write(ctx, &own); err != nil {
@@ -91,18 +79,6 @@ func (t part) print(ctx context.Context, w *term.Env, secrets *agent.Redactor) [
 var hidden = text.Pattern(`(?i)(\b[a-z][a-z0-9+.-]*://)[^\s/"'\\]+(@)` +
 	`|([?&][\w.-]*(?:key|token|secret|password|sig|signature)=)[^\s&"'\\]+` +
 	`|\b(?:lin_api_|gh[pousr]_|github_pat_|sk-|xox[abp]-)[\w-]{8,}`)
-
-// tail keeps the end of what is written.
-type tail struct{ bytes.Buffer }
-
-// Write implements io.Writer.
-func (t *tail) Write(b []byte) (int, error) {
-	n, err := t.Buffer.Write(b)
-	if t.Len() > 2*mostText {
-		t.Next(t.Len() - mostText)
-	}
-	return n, err
-}
 
 // secretsOf returns the values that must not be in the bundle: keys, variables named like secrets, and all of the environment files.
 func secretsOf(p *project.Project) []string {
