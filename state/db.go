@@ -212,9 +212,6 @@ func open(ctx context.Context, dir, mode, options string) (*DB, error) {
 	return db, err
 }
 
-// OpenForBackup opens the database in dir for reading, also one of an older schema.
-func OpenForBackup(ctx context.Context, dir string) (*DB, error) { return openAny(ctx, dir, "ro", "") }
-
 // openAny opens an existing database of any schema that this program may read.
 func openAny(ctx context.Context, dir, mode, options string) (*DB, error) {
 	dir, err := filepath.Abs(dir)
@@ -345,17 +342,23 @@ func (db *DB) QuickCheck(ctx context.Context) error {
 	return fault(db.dir, doing, err)
 }
 
-// Backup returns the content of a file with the whole database, as of one moment, while other processes use it.
-func (db *DB) Backup(ctx context.Context) (data []byte, err error) {
+// Backup returns the content of a file with the whole database in dir, as of one moment, and its schema, which may be an older one. Other
+// processes may use the database meanwhile.
+func Backup(ctx context.Context, dir string) (data []byte, schema int, err error) {
+	db, err := openAny(ctx, dir, "ro", "")
+	if err != nil {
+		return nil, 0, err
+	}
+	defer db.sql.Close()
 	conn, err := db.sql.Conn(ctx)
 	if err == nil {
+		defer conn.Close()
 		err = conn.Raw(func(driver any) error {
 			data, err = driver.(interface{ Serialize() ([]byte, error) }).Serialize()
 			return err
 		})
-		err = errors.Join(err, conn.Close())
 	}
-	return data, fault(db.dir, "back up the state", err)
+	return data, db.schema, fault(dir, "back up the state", err)
 }
 
 // Newer returns an error if a newer program has migrated the state. This one may still settle and stop runs, but starts none.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -51,14 +50,13 @@ Restore only your own backups: passes trust what is in them.
 			if err != nil {
 				return err
 			}
-			lines := []string{fmt.Sprintf("the state of %s is now that of %s, in %s", out.From, p.Path, p.StateDir)}
+			fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("the state of %s is now that of %s, in %s", out.From, p.Path, p.StateDir)))
 			for _, path := range out.Made {
-				lines = append(lines, "made "+path)
+				fmt.Fprintln(w.Stdout, text.Visible("made "+path))
 			}
 			for _, path := range out.Kept {
-				lines = append(lines, "kept "+path+", which existed")
+				fmt.Fprintln(w.Stdout, text.Visible("kept "+path+", which existed"))
 			}
-			fmt.Fprintln(w.Stdout, text.VisibleLines(strings.Join(lines, "\n")))
 			return nil
 		}),
 	}

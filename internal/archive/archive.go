@@ -118,25 +118,17 @@ func read(from *os.File, kind string, names []string) (m Manifest, err error) {
 			if err := json.Unmarshal(data, &m); err != nil {
 				return m, err
 			}
-			_, err = archive.Next()
-			return m, m.check(kind, found, errors.Is(err, io.EOF))
+			same := slices.EqualFunc(m.Files, found, func(a, b File) bool { return a.Name == b.Name && a.SHA256 == b.SHA256 })
+			m.Files = found
+			if _, err = archive.Next(); !errors.Is(err, io.EOF) || !same || m.Kind != kind {
+				err = errors.New("its manifest is about something else: it was damaged or changed")
+			} else {
+				err = nil
+			}
+			return m, err
 		case !slices.Contains(names, header.Name):
 			return m, fmt.Errorf("it contains %q", header.Name)
 		}
 		found = append(found, File{header.Name, checksum(data), data})
 	}
-}
-
-// check compares a manifest with the files that were found, all of them if the archive has ended, and gives it their contents.
-func (m *Manifest) check(kind string, found []File, ended bool) error {
-	same := slices.EqualFunc(m.Files, found, func(a, b File) bool { return a.Name == b.Name && a.SHA256 == b.SHA256 })
-	switch m.Files = found; {
-	case m.Kind != kind:
-		return fmt.Errorf("it is %q", m.Kind)
-	case !ended:
-		return errors.New("something follows its manifest")
-	case !same:
-		return errors.New("its files are not those of its manifest: it was damaged or changed")
-	}
-	return nil
 }

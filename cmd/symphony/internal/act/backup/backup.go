@@ -24,49 +24,41 @@ const (
 	projectDB = "project/state.db"
 )
 
-// names are those of the files in a backup, and where each belongs.
-func names(p *project.Project) (list []string, places map[string]string) {
+// names are those of the files in a backup, and placesOf where each belongs.
+var names = []string{projectDB, "agents/state.db", "account/limits.json", "environment/project.env", "environment/symphony.env"}
+
+func placesOf(p *project.Project) map[string]string {
 	home := ""
 	if cfg, err := p.ConfigWithoutKey(); err == nil {
 		home = cfg.Codex.Home
 	}
-	return []string{projectDB, "agents/state.db", "account/limits.json", "environment/project.env", "environment/symphony.env"},
-		map[string]string{
-			projectDB: filepath.Join(p.StateDir, "state.db"), "agents/state.db": filepath.Join(project.AgentsDir(p.Env), "state.db"),
-			"account/limits.json":     project.OpenAccount(p, home).LimitsFile(),
-			"environment/project.env": p.EnvPath(), "environment/symphony.env": p.SharedEnvPath(),
-		}
+	return map[string]string{
+		names[0]: filepath.Join(p.StateDir, "state.db"), names[1]: filepath.Join(project.AgentsDir(p.Env), "state.db"),
+		names[2]: project.OpenAccount(p, home).LimitsFile(), names[3]: p.EnvPath(), names[4]: p.SharedEnvPath(),
+	}
 }
 
 // Write writes a backup of the project to a new file, while passes and workers continue. Secrets adds the environment files.
 func Write(ctx context.Context, p *project.Project, path string, secrets bool) (m archive.Manifest, err error) {
 	m = archive.Manifest{Kind: kind, Version: project.Version(), MadeAt: p.Env.Now().UTC()}
-	list, places := names(p)
-	for _, name := range list {
-		place := places[name]
-		f := archive.File{Name: name}
+	places := placesOf(p)
+	for _, name := range names {
+		f, schema := archive.File{Name: name}, 0
 		switch {
 		case filepath.Base(name) == "state.db":
-			var db *state.DB
-			if db, err = state.OpenForBackup(ctx, filepath.Dir(place)); err != nil {
-				break
-			}
-			if f.Data, err = db.Backup(ctx); name == projectDB {
-				m.Schema = db.Schema()
-			}
-			err = errors.Join(err, db.Close())
+			f.Data, schema, err = state.Backup(ctx, filepath.Dir(places[name]))
+			m.Schema = cmp.Or(m.Schema, schema) // the project's is the first
 		case filepath.Ext(name) == ".env" && !secrets:
 			continue
 		default:
-			f.Data, err = os.ReadFile(place)
+			f.Data, err = os.ReadFile(places[name])
 		}
-		if name != projectDB && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, state.ErrNoState)) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			m.Files = append(m.Files, f)
+		case name == projectDB || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, state.ErrNoState):
 			return m, project.NoState(p, err)
 		}
-		m.Files = append(m.Files, f)
 	}
 	return m, archive.Write(p.Env.Absolute(path), m)
 }
@@ -84,11 +76,11 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 	if err := cmp.Or(p.Nested(), p.SourceErr); err != nil {
 		return out, err
 	}
-	list, places := names(p)
-	m, err := archive.Read(p.Env.Absolute(path), kind, list)
+	m, err := archive.Read(p.Env.Absolute(path), kind, names)
 	if err != nil {
 		return out, err
 	}
+	places := placesOf(p)
 	me := state.Holder{Trigger: project.TriggerCommand, Since: p.Env.Now()}
 	release, holder, err := state.Acquire(ctx, p.StateDir, me, project.CommandPatience, false)
 	if err == nil && holder != nil {
@@ -98,7 +90,7 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 		return out, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if _, err := state.OpenForBackup(ctx, p.StateDir); !errors.Is(err, state.ErrNoState) {
+	if _, err := state.OpenReadOnly(ctx, p.StateDir); !errors.Is(err, state.ErrNoState) {
 		return out, reconcile.NewError("state_exists", p.StateDir+" has a state, which is not replaced",
 			"to give it up: symphony projects remove "+text.ShellQuote(p.StateDir))
 	}
