@@ -349,14 +349,14 @@ func Backup(ctx context.Context, dir string) (data []byte, schema int, err error
 	if err != nil {
 		return nil, 0, err
 	}
-	defer db.sql.Close()
+	defer db.Close()
 	conn, err := db.sql.Conn(ctx)
 	if err == nil {
-		defer conn.Close()
-		err = conn.Raw(func(driver any) error {
+		err = conn.Raw(func(driver any) (err error) {
 			data, err = driver.(interface{ Serialize() ([]byte, error) }).Serialize()
 			return err
 		})
+		err = errors.Join(err, conn.Close())
 	}
 	return data, db.schema, fault(dir, "back up the state", err)
 }

@@ -57,7 +57,8 @@ func Write(path string, m Manifest) error {
 	w := tar.NewWriter(zip)
 	var errs []error // none is possible in memory
 	for _, f := range append(m.Files, File{Name: manifestName, Data: text.JSON(m)}) {
-		errs = append(errs, w.WriteHeader(&tar.Header{Name: f.Name, Size: int64(len(f.Data)), Mode: 0o600, ModTime: m.MadeAt.Truncate(time.Second)}))
+		header := &tar.Header{Name: f.Name, Size: int64(len(f.Data)), Mode: 0o600, ModTime: m.MadeAt.Truncate(time.Second)}
+		errs = append(errs, w.WriteHeader(header))
 		_, err := w.Write(f.Data)
 		errs = append(errs, err)
 	}

@@ -101,7 +101,8 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 		place := places[f.Name]
 		switch {
 		case f.Name == projectDB:
-			if err = errors.Join(os.RemoveAll(stage), os.Mkdir(stage, 0o700), os.WriteFile(filepath.Join(stage, "state.db"), f.Data, 0o600)); err == nil {
+			err = errors.Join(os.RemoveAll(stage), os.Mkdir(stage, 0o700))
+			if err = errors.Join(err, os.WriteFile(filepath.Join(stage, "state.db"), f.Data, 0o600)); err == nil {
 				out.From, err = adopt(ctx, p, stage)
 			}
 		case project.Exists(place):
