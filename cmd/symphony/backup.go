@@ -37,8 +37,8 @@ func restoreStateCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "restore-state", Usage: "make the project's state from a backup, here or on another machine",
 		UsageText: usageText("restore-state", "FILE [WORKFLOW]"),
-		Description: `FILE was written by symphony backup. Only one machine at a time may work on a project: first end the schedule and the work on
-the old one. The state belongs to WORKFLOW then, wherever that is. Nothing that exists is replaced. The next pass settles runs
+		Description: `FILE was written by symphony backup. Only one machine at a time may work on a project: first end the schedule and the work
+on the old one. The state belongs to WORKFLOW then, wherever that is. Nothing that exists is replaced. The next pass settles runs
 that were active as interrupted, and continues their issues in new workspaces.
 
 Restore only your own backups: passes trust what is in them.
@@ -66,8 +66,8 @@ func supportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "support", Usage: "write what explains a problem into one file, without secrets",
 		UsageText: usageText("support", "[FILE]"),
-		Description: `It lists what FILE, a tar.gz, will contain, and asks on a terminal before it writes it: versions, symphony doctor, symphony ps,
-and the last passes; with --issue also symphony show and the events of that issue's runs. It replaces the keys that it knows, the
+		Description: `It lists what FILE, a tar.gz, will contain, and asks on a terminal before it writes it: versions, symphony doctor, symphony
+ps, and the last passes; with --issue also symphony show and the events of that issue's runs. It replaces the keys that it knows, the
 values of variables named like secrets, and passwords in URLs. Titles, prompts, paths and the agent's words stay: read it before
 you send it to anybody.
 
