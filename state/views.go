@@ -24,6 +24,12 @@ func (v Views) StateOf(ctx context.Context, issueID string) (all reconcile.State
 	return all, err
 }
 
+// Settings returns the part of State that applies to the project as a whole.
+func (v Views) Settings(ctx context.Context) (all reconcile.State, err error) {
+	err = v.view(ctx, "read the settings", func(t tx) error { return readSettings(t, v.dir, &all) })
+	return all, err
+}
+
 // ClaimByIssue returns the claim of an issue by the issue's id; false if it is unclaimed.
 func (v Views) ClaimByIssue(ctx context.Context, issueID string) (reconcile.Claim, bool, error) {
 	return readOne(ctx, v.conn, "read the claim", claimFields, `SELECT `+claimColumns+` FROM claims WHERE issue_id = ?`, issueID)

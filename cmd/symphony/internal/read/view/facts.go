@@ -63,7 +63,22 @@ func ownerOf(ctx context.Context, p *project.Project, db *state.DB) *project.Pro
 
 // Read reads the facts beside the recorded state, which the caller has read. Without a database they come from the workflow
 // and the account.
-func (f *Facts) Read(ctx context.Context) (err error) {
+func (f *Facts) Read(ctx context.Context) error {
+	if err := f.readAlerts(ctx); err != nil || f.DB == nil {
+		return err
+	}
+	var errs [3]error
+	f.Budget, errs[0] = f.ReadBudget(ctx)
+	f.comments, errs[1] = f.DB.Store.Comments(ctx, nil)
+	f.Low, errs[2] = project.LowUntil(ctx, f.Project, f.DB)
+	if f.rhythm.Gap > 0 && f.Schedule {
+		f.NextPass = &NextPass{At: f.rhythm.Last.StartedAt.Add(f.rhythm.Gap), Trigger: f.rhythm.Last.Trigger}
+	}
+	return errors.Join(errs[:]...)
+}
+
+// readAlerts reads what Options.Alerts asks for.
+func (f *Facts) readAlerts(ctx context.Context) (err error) {
 	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
 	// The tracker's and the machine's block matter most, then the account's, then the agent's.
 	f.Block = project.BlockedBy(f.Recorded)
@@ -75,17 +90,10 @@ func (f *Facts) Read(ctx context.Context) (err error) {
 	if f.Instant, err = Instant(); err != nil || f.DB == nil {
 		return err
 	}
-	var errs [6]error
-	f.Budget, errs[3] = f.ReadBudget(ctx)
+	var errs [2]error
 	f.Requests, errs[0] = OpenRequests(ctx, f.Project, f.DB)
-	f.comments, errs[4] = f.DB.Store.Comments(ctx, nil)
-	f.Low, errs[1] = project.LowUntil(ctx, f.Project, f.DB)
-	f.rhythm, errs[2] = project.ReadRhythm(ctx, f.DB, f.Now)
-	f.lastPlaces, errs[5] = f.DB.Views.LastPlaces(ctx)
+	f.rhythm, errs[1] = project.ReadRhythm(ctx, f.DB, f.Now)
 	f.Schedule = f.rhythm.Alive || project.Looping(f.Project.StateDir)
-	if f.rhythm.Gap > 0 && f.Schedule {
-		f.NextPass = &NextPass{At: f.rhythm.Last.StartedAt.Add(f.rhythm.Gap), Trigger: f.rhythm.Last.Trigger}
-	}
 	return errors.Join(errs[:]...)
 }
 

@@ -16,6 +16,7 @@ import (
 type Options struct {
 	All    bool         // also skipped candidates, ended runs, the health and the results
 	List   bool         // with All, of that only skipped candidates
+	Alerts bool         // nothing but the schedule, the block and the requests
 	Health bool         // the health, also without All
 	Ended  int          // how many ended runs; 0: the usual number
 	Search state.Search // which ended runs
@@ -30,9 +31,15 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		return Overview{}, err
 	}
 	defer f.DB.Close()
+	if o.Alerts {
+		return f.alerts(ctx)
+	}
 	err := f.confine(ctx, o.Issues)
 	if err == nil {
 		f.Recorded, err = f.DB.Store.State(ctx)
+	}
+	if err == nil {
+		f.lastPlaces, err = f.DB.Views.LastPlaces(ctx)
 	}
 	if err == nil {
 		err = f.Read(ctx)
@@ -78,6 +85,17 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	v.count()
 	v.Rows = v.rows()
 	return v, nil
+}
+
+// alerts reads the overview of Options.Alerts.
+func (f *Facts) alerts(ctx context.Context) (v Overview, err error) {
+	if f.Recorded, err = f.DB.Views.Settings(ctx); err == nil {
+		err = f.readAlerts(ctx)
+	}
+	return Overview{
+		GeneratedAt: f.Now, Requests: text.Map(f.Requests, f.RequestRow), ProjectBlock: f.Block, Schedule: f.Schedule,
+		Project: f.ProjectRow(), scheduledAt: f.rhythm.Last.StartedAt,
+	}, err
 }
 
 // confine confines the rows to issues, given by identifiers or ids.

@@ -52,7 +52,7 @@ func (s *Server) addAlerts(r *http.Request, p *page.Page) {
 	if p.Alerts != nil {
 		return
 	}
-	all, err := s.source.overviews(r.Context(), "", view.Options{})
+	all, err := s.source.overviews(r.Context(), "", view.Options{Alerts: true})
 	asked, failed := agents.OpenRequests(r.Context(), s.source.env)
 	if err == nil && failed == nil {
 		p.Alerts = page.NewAlerts(all, asked, r.URL.RequestURI(), s.access.mayAct(r))

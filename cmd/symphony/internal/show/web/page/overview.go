@@ -392,14 +392,10 @@ const noSchedule = "No schedule is active"
 
 // obstaclesOf are the notices of a project, the worst first.
 func obstaclesOf(v view.Overview, forms Forms, several bool) (list []obstacle) {
-	level := v.Verdict().Level
 	add := func(o obstacle, verb string) {
 		o.ProjectButton = ProjectButton{Forms: forms, Verb: verb}
 		if several {
 			o.Project = v.Project.Name
-		}
-		if o.Class == "bad" && level == view.LevelOK { // it ends without a person, as a fault of the tracker does
-			o.Class, o.Icon = "warn", "clock"
 		}
 		list = append(list, o)
 	}
@@ -416,15 +412,15 @@ func obstaclesOf(v view.Overview, forms Forms, several bool) (list []obstacle) {
 	}
 	if v.ProjectBlock != nil {
 		o := blockOf(v)
-		o.Alarm = o.Class == "bad" && level != view.LevelOK
+		o.Alarm = o.Class == "bad"
 		add(o, "unblock")
 	}
 	if p := v.LastPass; p != nil {
 		for _, e := range p.Errors {
 			if v.ProjectBlock == nil || v.ProjectBlock.Reason != e.Code {
-				add(obstacle{
-					Class: "bad", Icon: "stop", Title: "The last pass failed", Text: e.Message, Hint: e.Hint, Code: e.Code, At: &p.StartedAt,
-				}, "refresh")
+				o := obstacle{Title: "The last pass failed", Text: e.Message, Hint: e.Hint, Code: e.Code, At: &p.StartedAt}
+				o.Class, o.Icon = severity(e.Code, e.Status)
+				add(o, "refresh")
 			}
 		}
 	}
@@ -469,19 +465,28 @@ func unscheduled(v view.Overview, several bool) obstacle {
 func blockOf(v view.Overview) obstacle {
 	b := v.ProjectBlock
 	o := obstacle{
-		Class: "bad", Icon: "stop", Title: "Nothing new starts", Text: b.Message, Hint: words.MarkedHint(b.Reason, ""), Code: b.Reason,
+		Title: "Nothing new starts", Text: b.Message, Hint: words.MarkedHint(b.Reason, ""), Code: b.Reason,
 		Began: "began", At: &b.Since, Ends: "ends", Until: b.Until,
 	}
+	o.Class, o.Icon = severity(b.Reason, b.Status)
 	if reconcile.ClassOf(&reconcile.Error{Code: b.Reason}) == reconcile.ClassTracker {
 		o.Title += ": the tracker can't be used"
 	}
 	switch {
 	case o.Until != nil:
-		o.Class, o.Icon, o.Title = "warn", "clock", "Nothing new starts: the limit of codex is used up"
+		o.Title = "Nothing new starts: the limit of codex is used up"
 	case b.NextTry.After(v.GeneratedAt):
 		o.Ends, o.Until = "next try", &b.NextTry
 	}
 	return o
+}
+
+// severity is how a notice of a fault looks: one that ends without a person, as a fault of the tracker does, is no alarm.
+func severity(code string, status int) (class, icon string) {
+	if reconcile.EndsByItself(code, status) {
+		return "warn", "clock"
+	}
+	return "bad", "stop"
 }
 
 // unstarted reports whether no pass of the project has run yet.

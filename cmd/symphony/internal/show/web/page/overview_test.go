@@ -118,8 +118,9 @@ func TestAlarms(t *testing.T) {
 	contains(t, string(Overview{Projects: all, Choice: Choice{Query: "ABC-7"}}.Page().Strip()), "No schedule", `href="/login"`)
 	calm := shop("web")
 	calm.ProjectBlock = &project.BlockedRow{Reason: "agent_quota", Until: &moment} // it ends by itself
-	calm.Paused = true
-	test.Equal(t, "the alarms of a used-up limit", len(NewAlerts([]view.Overview{calm}, nil, "/", true).Alarms), 0)
+	down := shop("app")
+	down.ProjectBlock = &project.BlockedRow{Reason: "linear_api_status", Status: 503}
+	test.Equal(t, "the alarms of what ends by itself", len(NewAlerts([]view.Overview{calm, down}, nil, "/", true).Alarms), 0)
 }
 
 // What is written about a schedule that is dead is about its passes, not about those that others ran.
@@ -151,7 +152,7 @@ func TestObstacles(t *testing.T) {
 		},
 		"tracker": {
 			blocked(project.BlockedRow{Reason: "tracker_unavailable", Message: "HTTP 503", NextTry: moment.Add(time.Minute)}),
-			[]string{"notice bad", "Nothing new starts: the tracker can", "next try <time", "HTTP 503", "tracker_unavailable", "/api/v1/unblock?"},
+			[]string{"notice warn", "Nothing new starts: the tracker can", "next try <time", "HTTP 503", "tracker_unavailable", "/api/v1/unblock?"},
 		},
 		"pass": {
 			func(v *view.Overview) {
