@@ -166,9 +166,9 @@ func (s *starter) findRepository(ctx context.Context) error {
 }
 
 // git returns the output of git; empty for a directory that is no repository.
-func (s *starter) git(ctx context.Context, dir string, args ...string) string {
+func (d dialog) git(ctx context.Context, dir string, args ...string) string {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
-	cmd.Env = host.Scrub(s.w.Environ, "GIT_DIR", "GIT_WORK_TREE")
+	cmd.Env = host.Scrub(d.w.Environ, "GIT_DIR", "GIT_WORK_TREE")
 	out, _ := cmd.Output()
 	return strings.TrimSpace(string(out))
 }
@@ -201,9 +201,9 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 }
 
 // expand replaces a leading ~, as a shell does.
-func (s *starter) expand(path string) string {
+func (d dialog) expand(path string) string {
 	if path == "~" || strings.HasPrefix(path, "~/") {
-		return filepath.Join(s.w.Home, path[1:])
+		return filepath.Join(d.w.Home, path[1:])
 	}
 	return path
 }

@@ -77,12 +77,12 @@ func (a answers) StateLabels() (labels []string) {
 }
 
 func (s *starter) githubSummary() (lines []string, more JSON) {
-	token := "the token is in " + s.keyPath()
+	token := "the token is in " + s.keys.path(s.key)
 	if s.keyFromGh {
 		token = fmt.Sprintf("the token comes from gh; if gh gives none to scheduled passes, put %s=… into %s (mode 0600)",
-			s.kind.keyVars[0], s.keyPath())
+			s.keys.names[0], s.keys.path(s.key))
 	}
 	return []string{
 		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", s.labelTask(s.project.Name),
-	}, JSON{EnvironmentFile: s.keyPath(), Repository: s.project.Name, LabelExists: &s.project.HasLabel}
+	}, JSON{EnvironmentFile: s.keys.path(s.key), Repository: s.project.Name, LabelExists: &s.project.HasLabel}
 }

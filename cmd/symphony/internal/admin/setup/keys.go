@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -19,41 +20,57 @@ const keyTries = 3 // how often a key may be typed
 
 // checkKeyFile refuses an environment file without a key, because init would have to change it.
 func (s *starter) checkKeyFile() error {
-	if name := s.kind.keyVars[0]; exists(s.p.EnvPath()) && s.keyInFile() == "" {
+	if name := s.keys.names[0]; exists(s.p.EnvPath()) && s.keys.inFile() == "" {
 		return existing(s.p.EnvPath(), "it contains no key and was not changed: add a line "+name+"=… to it, then run symphony init again")
 	}
 	return nil
 }
 
-// keyInFile is the key in the environment files.
-func (s *starter) keyInFile() (key string) {
-	for _, name := range s.kind.keyVars {
-		key = cmp.Or(key, s.p.EnvFile[name])
+// keys finds the key of a tracker where the project may have it.
+type keys struct {
+	p     *project.Project
+	names []string // of the variables
+}
+
+// inFile is the key in the environment files.
+func (k keys) inFile() (key string) {
+	for _, name := range k.names {
+		key = cmp.Or(key, k.p.EnvFile[name])
 	}
 	return key
 }
 
-// knownKey returns the key that is already configured, preferably that of the environment file, the only one that a schedule has.
-func (s *starter) knownKey() string {
-	key := s.keyInFile()
-	for _, name := range s.kind.keyVars {
-		key = cmp.Or(key, s.w.Getenv(name))
+// known returns the key that is already configured, preferably that of the environment file, the only one that a schedule has.
+func (k keys) known() string {
+	key := k.inFile()
+	for _, name := range k.names {
+		key = cmp.Or(key, k.p.Env.Getenv(name))
 	}
 	return strings.TrimSpace(key)
+}
+
+// path is the environment file that contains the key, or will contain it: that of all projects if it has this key.
+func (k keys) path(key string) string {
+	for _, name := range k.names {
+		if k.p.OwnEnv[name] == "" && k.p.SharedEnv[name] == key {
+			return k.p.SharedEnvPath()
+		}
+	}
+	return k.p.EnvPath()
 }
 
 // findKey finds a key that the tracker accepts: that of --key-file, the one that is already configured, or one that is typed. A
 // refused key may be typed again.
 func (s *starter) findKey(ctx context.Context) error {
-	key := s.knownKey()
-	source := s.p.KeySource(key, s.kind.keyVars...)
+	key := s.keys.known()
+	source := s.p.KeySource(key, s.keys.names...)
 	if s.options.KeyFile != "" {
 		var err error
 		source = "--key-file"
 		if key, err = s.readKey(s.options.KeyFile); err != nil {
 			return err
 		}
-		if have := s.keyInFile(); have != "" && have != key && exists(s.p.EnvPath()) {
+		if have := s.keys.inFile(); have != "" && have != key && exists(s.p.EnvPath()) {
 			return reconcile.NewError("already_exists", s.p.EnvPath()+" contains another key than --key-file",
 				"change it there, or leave out --key-file to use the one in the file")
 		}
@@ -66,7 +83,7 @@ func (s *starter) findKey(ctx context.Context) error {
 		return s.tryKey(ctx, key, source)
 	}
 	if !s.interactive {
-		return exit.Usage("init: without a terminal, give --key-file or the variable %s, or log in with gh auth login", s.kind.keyVars[0])
+		return exit.Usage("init: without a terminal, give --key-file or the variable %s, or log in with gh auth login", s.keys.names[0])
 	}
 	for try := 1; ; try++ {
 		typed, err := s.ask(ctx, s.tracker.KeyQuestion, "key", "")
@@ -80,16 +97,17 @@ func (s *starter) findKey(ctx context.Context) error {
 	}
 }
 
-func (s *starter) readKey(path string) (string, error) {
+// readKey reads the key of --key-file.
+func (d dialog) readKey(path string) (string, error) {
 	var data []byte
 	var err error
 	switch {
 	case path != "-":
-		data, err = os.ReadFile(s.w.Absolute(path))
-	case s.interactive:
+		data, err = os.ReadFile(d.w.Absolute(path))
+	case d.interactive:
 		return "", exit.Usage("init: --key-file - reads from a pipe; on a terminal leave it out to be asked for the key")
 	default:
-		data, err = io.ReadAll(s.w.Stdin)
+		data, err = io.ReadAll(d.w.Stdin)
 	}
 	if err != nil {
 		return "", exit.Usage("init: --key-file: %s", err)
@@ -118,23 +136,13 @@ func (s *starter) tryKey(ctx context.Context, key, source string) error {
 	return nil
 }
 
-// keyPath is the environment file that contains the key, or will contain it: that of all projects if it has this key.
-func (s *starter) keyPath() string {
-	for _, name := range s.kind.keyVars {
-		if s.p.OwnEnv[name] == "" && s.p.SharedEnv[name] == s.key {
-			return s.p.SharedEnvPath()
-		}
-	}
-	return s.p.EnvPath()
-}
-
 // writeKey writes the environment file, unless there is one, which then contains the key.
 func (s *starter) writeKey(context.Context) (undo func() error, err error) {
-	path := s.keyPath()
+	path := s.keys.path(s.key)
 	if s.keyFromGh || exists(path) {
 		return nothing, nil
 	}
-	line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + s.kind.keyVars[0] + "=" + s.key + "\n"
+	line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + s.keys.names[0] + "=" + s.key + "\n"
 	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
 		err = durable.WriteFile(path, []byte(line), 0o600)
 	}

@@ -24,7 +24,7 @@ func (s *starter) checkLinear() error {
 		return err
 	}
 	err := s.missing([2]string{"--project", s.options.Project}, [2]string{"--repository", s.options.Repository},
-		[2]string{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.knownKey())})
+		[2]string{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.keys.known())})
 	if err != nil && s.options.Tracker == "" {
 		return exit.Usage("%s for Linear; --tracker github and --tracker file need less", exit.From(err).Message)
 	}
@@ -105,7 +105,7 @@ func matchingProjects(all []reconcile.TrackerProject, text string) (matching []r
 
 func (s *starter) linearSummary() (lines []string, more JSON) {
 	return []string{
-		"wrote " + s.p.Path + ", for the project " + s.project.Name, "the key is in " + s.keyPath(), "",
+		"wrote " + s.p.Path + ", for the project " + s.project.Name, "the key is in " + s.keys.path(s.key), "",
 		s.labelTask(s.tracker.Name),
-	}, JSON{EnvironmentFile: s.keyPath(), ProjectSlug: s.project.Slug, LabelExists: &s.project.HasLabel}
+	}, JSON{EnvironmentFile: s.keys.path(s.key), ProjectSlug: s.project.Slug, LabelExists: &s.project.HasLabel}
 }

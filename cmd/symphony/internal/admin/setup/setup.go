@@ -77,6 +77,7 @@ type starter struct {
 	dialog
 	p         *project.Project // of the workflow, which does not exist yet
 	options   Options
+	keys      keys
 	key       string
 	keyFromGh bool
 	kind      kind
@@ -176,7 +177,7 @@ func (s *starter) setTracker(_ context.Context, name string) error {
 	if i < 0 {
 		return exit.Usage("init: unknown tracker %q; there are %s%s", name, strings.Join(names, ", "), text.DidYouMean(name, names, "%q"))
 	}
-	s.kind, s.answers.Tracker = kinds[i], name
+	s.kind, s.answers.Tracker, s.keys = kinds[i], name, keys{s.p, kinds[i].keyVars}
 	return nil
 }
 

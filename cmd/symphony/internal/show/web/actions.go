@@ -26,9 +26,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// actions are the routes that change something, by the functions of symphony's own commands. A form of a page has the member back and
-// is answered with a redirect to that page, which shows what was done; programs get the JSON of the command.
-func (s *Server) actions() []route {
+// actions answers the requests that change something, by the functions of symphony's own commands. A form of a page has the member back
+// and is answered with a redirect to that page, which shows what was done; programs get the JSON of the command.
+type actions struct {
+	source   source
+	access   *access
+	commands *commands
+}
+
+func (s actions) routes() []route {
 	return []route{
 		{"POST", "/api/v1/refresh", needActing, s.refresh},
 		{"POST", "/api/v1/pause", needActing, s.command(aboutProject(reconcile.VerbPause))},
@@ -60,14 +66,14 @@ func aboutIssue(verb reconcile.Verb) func(*http.Request, parameters) (order, err
 }
 
 // stop returns the order to stop an issue.
-func (s *Server) stop(r *http.Request, p parameters) (order, error) {
+func (s actions) stop(r *http.Request, p parameters) (order, error) {
 	o, err := aboutIssue(reconcile.VerbStop)(r, p)
-	return o, cmp.Or(err, s.checkRuns(r, r.URL.Query().Get("project"), o.issue))
+	return o, cmp.Or(err, s.source.checkRuns(r, r.URL.Query().Get("project"), o.issue))
 }
 
 // checkRuns refuses to stop an issue that was handed over, which would hold it: a page may be older than the end of the run.
-func (s *Server) checkRuns(r *http.Request, project, issue string) error {
-	v, err := s.source.issue(r.Context(), project, issue, 0)
+func (s source) checkRuns(r *http.Request, project, issue string) error {
+	v, err := s.issue(r.Context(), project, issue, 0)
 	if err == nil && v.Status == detail.StatusHandedOver { // without a view the operation itself reports the error
 		return reconcile.NewError("handed_over", issue+" was handed over: nothing is running", "hold it, if no later run may start")
 	}
@@ -84,7 +90,7 @@ var severalVerbs = []reconcile.Verb{
 }
 
 // several returns the order to do the same about several issues or requests.
-func (s *Server) several(r *http.Request, p parameters) (o order, err error) {
+func (s actions) several(r *http.Request, p parameters) (o order, err error) {
 	o.verb = p.Verb
 	switch {
 	case !slices.Contains(severalVerbs, o.verb):
@@ -107,13 +113,13 @@ func (s *Server) several(r *http.Request, p parameters) (o order, err error) {
 }
 
 // targetOf finds one of several targets.
-func (s *Server) targetOf(r *http.Request, o order, t targetRef) (operate.Target, error) {
+func (s actions) targetOf(r *http.Request, o order, t targetRef) (operate.Target, error) {
 	decides := o.decision.How != ""
 	issue := t.Name
 	if decides {
 		issue, _ = reconcile.RequestRef(t.Name)
 	}
-	p, err := s.projectOf(r.Context(), cmp.Or(t.Project, r.URL.Query().Get("project")), issue)
+	p, err := s.source.projectOf(r.Context(), cmp.Or(t.Project, r.URL.Query().Get("project")), issue)
 	if err != nil {
 		return operate.Target{}, err
 	}
@@ -122,7 +128,7 @@ func (s *Server) targetOf(r *http.Request, o order, t targetRef) (operate.Target
 	case isAgent && !decides:
 		err = badRequest(t.Name + " is an agent without an issue")
 	case o.verb == reconcile.VerbStop:
-		err = s.checkRuns(r, t.Project, issue)
+		err = s.source.checkRuns(r, t.Project, issue)
 	}
 	return operate.Target{Project: owner, Name: t.Name}, err
 }
@@ -164,7 +170,7 @@ func badBody(err error) error {
 }
 
 // command returns the handler of a command.
-func (s *Server) command(build func(*http.Request, parameters) (order, error)) func(http.ResponseWriter, *http.Request) error {
+func (s actions) command(build func(*http.Request, parameters) (order, error)) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		p, err := readParameters(r)
 		var o order
@@ -177,7 +183,7 @@ func (s *Server) command(build func(*http.Request, parameters) (order, error)) f
 		case o.targets != nil:
 			target = o.targets[0].Project
 		default:
-			target, err = s.target(r, o.issue)
+			target, err = s.source.target(r, o.issue)
 		}
 		var done outcome
 		if err == nil {
@@ -301,36 +307,6 @@ func (p *parameters) readForm(form url.Values) (err error) {
 	return nil
 }
 
-// target is the project of a request about an issue or a project: the one that the address names, the only one, or that of the issue.
-func (s *Server) target(r *http.Request, issue string) (*project.Project, error) {
-	return s.projectOf(r.Context(), cmp.Or(r.PathValue("project"), r.URL.Query().Get("project")), issue)
-}
-
-// projectOf is the project with the name, or that of the issue.
-func (s *Server) projectOf(ctx context.Context, name, issue string) (*project.Project, error) {
-	named, err := s.source.named(ctx, name)
-	if err != nil && name == view.AgentsProject {
-		if theirs := agents.AsProject(s.source.env); theirs != nil {
-			return theirs, nil
-		}
-	}
-	switch {
-	case err != nil:
-		return nil, err
-	case len(named) == 1:
-		return named[0].Project, nil
-	case len(named) == 0:
-		return nil, noProject()
-	case issue == "":
-		return nil, badRequest("the server has several projects: add ?project=NAME")
-	}
-	v, err := s.source.issue(ctx, "", issue, 0)
-	if err != nil {
-		return nil, err
-	}
-	return project.New(s.source.env, v.Project.WorkflowPath, v.Project.StateDir), nil
-}
-
 // refreshed is the answer of POST /api/v1/refresh (specification 13.7).
 type refreshed struct {
 	Queued      bool      `json:"queued"`
@@ -340,7 +316,7 @@ type refreshed struct {
 }
 
 // refresh answers POST /api/v1/refresh: it asks for a pass of the project, or of each one, and does not wait for it.
-func (s *Server) refresh(w http.ResponseWriter, r *http.Request) error {
+func (s actions) refresh(w http.ResponseWriter, r *http.Request) error {
 	p, err := readParameters(r)
 	var projects []view.Named
 	if err == nil {
@@ -378,13 +354,13 @@ func noticeOf(o order, done outcome, err error) page.Notice {
 
 // goBack sends the browser back to the page of the form, with a notice. The notice stays here: the browser gets a random name
 // of it in a cookie, so that no other site can make one, and it is shown once.
-func (s *Server) goBack(w http.ResponseWriter, r *http.Request, back string, n page.Notice) {
+func (s actions) goBack(w http.ResponseWriter, r *http.Request, back string, n page.Notice) {
 	s.access.setNote(w, s.commands.leave(n))
 	http.Redirect(w, r, back, http.StatusSeeOther)
 }
 
 // notice takes the notice that the browser's last command left; nil if there is none.
-func (s *Server) notice(w http.ResponseWriter, r *http.Request) *page.Notice {
+func (s actions) notice(w http.ResponseWriter, r *http.Request) *page.Notice {
 	c, err := r.Cookie(s.access.noteCookie())
 	if err != nil {
 		return nil

@@ -55,7 +55,7 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 }
 
 // healthz shows that the server answers, for load balancers and supervisors. Its answer is independent of the projects.
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
+func healthz(w http.ResponseWriter, _ *http.Request) error {
 	return answer(w, map[string]string{"status": "ok"})
 }
 

@@ -16,9 +16,40 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// details answers what is asked about one issue: its page, its logs and its diff.
+type details struct {
+	source source
+	access *access
+	large  chan struct{} // one for each diff that is being made, and for each log that is read whole
+}
+
+// issuePage draws /issues/{project}/{identifier}.
+func (s details) issuePage(r *http.Request) (p page.Page, files []string, err error) {
+	i, files, err := s.readIssue(r, page.LogLines)
+	if err != nil {
+		return p, nil, err
+	}
+	return i.Page(), files, nil
+}
+
+// readIssue reads the issue of the address with so many lines of its log, without what the reader may not see.
+func (s details) readIssue(r *http.Request, lines int) (i page.Issue, files []string, err error) {
+	name := r.PathValue("project")
+	v, err := s.source.issue(r.Context(), name, r.PathValue("identifier"), lines)
+	if err != nil {
+		return i, nil, err
+	}
+	files = filesOf(v.Project)
+	if v.LogDir != nil {
+		files = append(files, eventlog.File(*v.LogDir))
+	}
+	s.access.withhold(r, &v)
+	return page.Issue{Project: name, Issue: v, MayAct: s.access.mayAct(r), Details: s.access.permit(r, needDetails) == nil}, files, nil
+}
+
 // issueLog returns the handler that answers with the log of an issue. ?run= names a run other than the newest, and ?line= asks for the
 // whole output of one line of the page of the run. The rotation of logs bounds its size.
-func (s *Server) issueLog(o logs.Options, kind string) func(http.ResponseWriter, *http.Request) error {
+func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		text, o := textAnswer{w: w, kind: kind}, o
 		if id := r.URL.Query().Get("line"); id != "" && !o.Raw {
@@ -33,7 +64,7 @@ func (s *Server) issueLog(o logs.Options, kind string) func(http.ResponseWriter,
 			_, _ = text.Write([]byte(found)) // the client has gone
 			return nil
 		}
-		p, err := s.target(r, r.PathValue("identifier"))
+		p, err := s.source.target(r, r.PathValue("identifier"))
 		if err != nil {
 			return err
 		}
@@ -70,7 +101,7 @@ const (
 )
 
 // largeAnswer waits until fewer than maxAtOnce large answers are being made. The caller calls done in the end.
-func (s *Server) largeAnswer(r *http.Request) (ctx context.Context, done func(), err error) {
+func (s details) largeAnswer(r *http.Request) (ctx context.Context, done func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	select {
 	case s.large <- struct{}{}:
@@ -82,13 +113,13 @@ func (s *Server) largeAnswer(r *http.Request) (ctx context.Context, done func(),
 }
 
 // readRun reads the log of a run, which ?run= names unless it is the newest.
-func (s *Server) readRun(r *http.Request) (run reconcile.Run, lines []eventlog.Line, err error) {
+func (s details) readRun(r *http.Request) (run reconcile.Run, lines []eventlog.Line, err error) {
 	ctx, done, err := s.largeAnswer(r)
 	if err != nil {
 		return run, nil, err
 	}
 	defer done()
-	p, err := s.target(r, r.PathValue("identifier"))
+	p, err := s.source.target(r, r.PathValue("identifier"))
 	if err != nil {
 		return run, nil, err
 	}
@@ -96,7 +127,7 @@ func (s *Server) readRun(r *http.Request) (run reconcile.Run, lines []eventlog.L
 }
 
 // runPage draws /issues/{project}/{identifier}/run.
-func (s *Server) runPage(r *http.Request) (p page.Page, files []string, err error) {
+func (s details) runPage(r *http.Request) (p page.Page, files []string, err error) {
 	run, lines, err := s.readRun(r)
 	if err != nil {
 		return p, nil, err
@@ -117,7 +148,7 @@ type diffJSON struct {
 }
 
 // issueDiff answers GET /api/v1/{identifier}/diff.
-func (s *Server) issueDiff(w http.ResponseWriter, r *http.Request) error {
+func (s details) issueDiff(w http.ResponseWriter, r *http.Request) error {
 	diff, _, err := s.readDiff(r)
 	if err != nil {
 		return err
@@ -126,7 +157,7 @@ func (s *Server) issueDiff(w http.ResponseWriter, r *http.Request) error {
 }
 
 // diffPage draws /issues/{project}/{identifier}/diff.
-func (s *Server) diffPage(r *http.Request) (page.Page, []string, error) {
+func (s details) diffPage(r *http.Request) (page.Page, []string, error) {
 	d, files, err := s.readDiff(r)
 	if err != nil {
 		return page.Page{}, files, err
@@ -136,13 +167,13 @@ func (s *Server) diffPage(r *http.Request) (page.Page, []string, error) {
 }
 
 // readDiff returns the diff, and the files that change with it.
-func (s *Server) readDiff(r *http.Request) (diff diffJSON, files []string, err error) {
+func (s details) readDiff(r *http.Request) (diff diffJSON, files []string, err error) {
 	ctx, done, err := s.largeAnswer(r)
 	if err != nil {
 		return diff, nil, err
 	}
 	defer done()
-	p, err := s.target(r, r.PathValue("identifier"))
+	p, err := s.source.target(r, r.PathValue("identifier"))
 	if err != nil {
 		return diff, nil, err
 	}

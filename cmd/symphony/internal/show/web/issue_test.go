@@ -72,17 +72,17 @@ func TestDiffLimits(t *testing.T) {
 	if body := check("large", time.Minute, http.StatusOK, "only the beginning of the diff"); len(body) > 2*maxDiff {
 		t.Error(len(body), "bytes")
 	}
-	s.large <- struct{}{}
+	s.details.large <- struct{}{}
 	check("beside another one", time.Minute, http.StatusOK, "xxx")
-	s.large <- struct{}{}
+	s.details.large <- struct{}{}
 	check("beside two others", 10*time.Millisecond, http.StatusServiceUnavailable, `"busy"`)
-	<-s.large
-	<-s.large
+	<-s.details.large
+	<-s.details.large
 	t.Setenv("PATH", t.TempDir()+":"+os.Getenv("PATH"))
 	slow, _, _ := strings.Cut(os.Getenv("PATH"), ":")
 	test.OK(t, os.WriteFile(filepath.Join(slow, "git"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o700))
 	check("slow", 200*time.Millisecond, http.StatusServiceUnavailable, `"snapshot_timeout"`)
-	test.Equal(t, "diffs under way", len(s.large), 0)
+	test.Equal(t, "diffs under way", len(s.details.large), 0)
 }
 
 // Another account of the machine reads no log, no diff and no patch.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
@@ -20,7 +19,7 @@ import (
 
 // write answers with a page.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, p page.Page) {
-	p.MayAct, p.Path, p.Theme, p.Notice = s.access.mayAct(r), r.URL.RequestURI(), theme(r), s.notice(w, r)
+	p.MayAct, p.Path, p.Theme, p.Notice = s.access.mayAct(r), r.URL.RequestURI(), theme(r), s.actions().notice(w, r)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(p.Document()) // the client has gone
@@ -131,30 +130,6 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 		files = append(files, filesOf(view.ProjectRow{StateDir: theirs.StateDir})...)
 	}
 	return page.Overview{Projects: all, Agents: asked, Choice: choice, MayAct: s.access.mayAct(r)}.Page(), files, nil
-}
-
-// issuePage draws /issues/{project}/{identifier}.
-func (s *Server) issuePage(r *http.Request) (p page.Page, files []string, err error) {
-	i, files, err := s.readIssue(r, page.LogLines)
-	if err != nil {
-		return p, nil, err
-	}
-	return i.Page(), files, nil
-}
-
-// readIssue reads the issue of the address with so many lines of its log, without what the reader may not see.
-func (s *Server) readIssue(r *http.Request, lines int) (i page.Issue, files []string, err error) {
-	name := r.PathValue("project")
-	v, err := s.source.issue(r.Context(), name, r.PathValue("identifier"), lines)
-	if err != nil {
-		return i, nil, err
-	}
-	files = filesOf(v.Project)
-	if v.LogDir != nil {
-		files = append(files, eventlog.File(*v.LogDir))
-	}
-	s.access.withhold(r, &v)
-	return page.Issue{Project: name, Issue: v, MayAct: s.access.mayAct(r), Details: s.access.permit(r, needDetails) == nil}, files, nil
 }
 
 // themes are what a reader can choose beside the theme of the system.

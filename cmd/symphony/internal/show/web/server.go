@@ -31,7 +31,7 @@ type Server struct {
 	commands  *commands
 	feeds     *feeds
 	lists     map[bool]*lastList // for readers who may see all, and for others
-	large     chan struct{}      // one for each diff that is being made, and for each log that is read whole
+	details   details
 }
 
 // Options are the projects to serve, the address, and the token.
@@ -58,9 +58,10 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 	}
 	s := &Server{
 		source: source{w, o.Places}, mcp: o.MCP, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken,
-		commands: newCommands(), large: make(chan struct{}, maxAtOnce), feeds: newFeeds(),
+		commands: newCommands(), feeds: newFeeds(),
 		lists: map[bool]*lastList{true: {}, false: {}}, listeners: []net.Listener{listener},
 	}
+	s.details = details{s.source, &s.access, make(chan struct{}, maxAtOnce)}
 	var kept Token
 	if o.OwnToken {
 		kept = o.Token
@@ -172,28 +173,30 @@ type route struct {
 	handle       func(http.ResponseWriter, *http.Request) error
 }
 
+func (s *Server) actions() actions { return actions{s.source, &s.access, s.commands} }
+
 func (s *Server) table() []route {
-	return slices.Concat(s.actions(), s.mcpRoutes(), []route{
+	return slices.Concat(s.actions().routes(), s.mcpRoutes(), []route{
 		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
 		{"GET", "/results", needReading, s.resultsPage},
-		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.issuePage)},
-		{"GET", "/issues/{project}/{identifier}/log", needDetails, s.issueLog(logs.Options{Whole: true}, "text/plain; charset=utf-8")},
-		{"GET", "/issues/{project}/{identifier}/run", needDetails, s.page(s.runPage)},
-		{"GET", "/issues/{project}/{identifier}/diff", needDetails, s.page(s.diffPage)},
+		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.details.issuePage)},
+		{"GET", "/issues/{project}/{identifier}/log", needDetails, s.details.issueLog(logs.Options{Whole: true}, "text/plain; charset=utf-8")},
+		{"GET", "/issues/{project}/{identifier}/run", needDetails, s.page(s.details.runPage)},
+		{"GET", "/issues/{project}/{identifier}/diff", needDetails, s.page(s.details.diffPage)},
 		{"GET", "/assets/{name}", needNothing, serveAsset},
 		{"GET", "/favicon.ico", needNothing, serveFavicon},
 		{"GET", "/login", needNothing, s.loginPage},
 		{"POST", "/login", needNothing, s.login},
 		{"POST", "/theme", needNothing, setTheme},
-		{"GET", "/healthz", needNothing, s.healthz},
+		{"GET", "/healthz", needNothing, healthz},
 		{"GET", "/metrics", needReading, s.metrics},
 		{"GET", "/api/v1/state", needReading, s.state},
 		{"GET", "/api/v1/results", needReading, s.results},
 		{"GET", "/api/v1/events", needReading, s.events},
 		{"GET", "/api/v1/openapi.json", needNothing, serveOpenAPI},
 		{"GET", "/api/v1/{identifier}", needReading, s.issue},
-		{"GET", "/api/v1/{identifier}/log", needDetails, s.issueLog(logs.Options{Raw: true}, "application/jsonl")},
-		{"GET", "/api/v1/{identifier}/diff", needDetails, s.issueDiff},
+		{"GET", "/api/v1/{identifier}/log", needDetails, s.details.issueLog(logs.Options{Raw: true}, "application/jsonl")},
+		{"GET", "/api/v1/{identifier}/diff", needDetails, s.details.issueDiff},
 	})
 }
 

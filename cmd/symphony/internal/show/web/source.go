@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -107,6 +109,36 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 	}
 	return detail.Issue{}, reconcile.NewError("issue_ambiguous", ref+" is an issue of several projects",
 		"add ?project= with the name of its project, such as "+found[0].Project.Name)
+}
+
+// target is the project of a request about an issue or a project: the one that the address names, the only one, or that of the issue.
+func (s source) target(r *http.Request, issue string) (*project.Project, error) {
+	return s.projectOf(r.Context(), cmp.Or(r.PathValue("project"), r.URL.Query().Get("project")), issue)
+}
+
+// projectOf is the project with the name, or that of the issue.
+func (s source) projectOf(ctx context.Context, name, issue string) (*project.Project, error) {
+	named, err := s.named(ctx, name)
+	if err != nil && name == view.AgentsProject {
+		if theirs := agents.AsProject(s.env); theirs != nil {
+			return theirs, nil
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(named) == 1:
+		return named[0].Project, nil
+	case len(named) == 0:
+		return nil, noProject()
+	case issue == "":
+		return nil, badRequest("the server has several projects: add ?project=NAME")
+	}
+	v, err := s.issue(ctx, "", issue, 0)
+	if err != nil {
+		return nil, err
+	}
+	return project.New(s.env, v.Project.WorkflowPath, v.Project.StateDir), nil
 }
 
 // snapshotError gives a read that failed the code of specification 13.7.
