@@ -38,7 +38,7 @@ func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, 
 		err = conflict(stored, agentID, call)
 	}
 	if err == nil {
-		a.wake(one.Run)
+		wake(host.RunDir(a.runners.StateDir, one.Run.ID))
 	}
 	return stored, err
 }
@@ -51,11 +51,10 @@ func conflict(stored reconcile.Call, agentID string, call reconcile.Call) error 
 	return reconcile.NewError(CodeConflict, fmt.Sprintf("id %q belongs to another call", call.ID), "choose another id")
 }
 
-// wake tells a worker that there is a call. A worker that is not woken finds it a little later.
-func (a *Agents) wake(run reconcile.Run) {
-	path := filepath.Join(host.RunDir(a.runners.StateDir, run.ID), wakeFile)
+// wake tells the worker of a run, which has the directory, that there is a call. A worker that is not woken finds it a little later.
+func wake(dir string) {
 	// Not by package os, whose write would wait for room in the FIFO.
-	if fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+	if fd, err := unix.Open(filepath.Join(dir, wakeFile), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
 		_, _ = unix.Write(fd, []byte{1})
 		_ = unix.Close(fd)
 	}

@@ -2,7 +2,6 @@ package render
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -172,103 +171,6 @@ func (p *reportPage) table(title string, t term.Table) {
 	}
 }
 
-// released prints the issues that were released. On a narrow terminal the title gives way, then what the other tables say, too.
-func (p *reportPage) released(title string, rows []report.ReleasedRow) {
-	t := newTable([]string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
-		step{"FROM", 0}, step{"TITLE", 24}, step{"RUNS", 0}, step{"TIME", 0}, step{"LOOK AT", 24}, step{"TITLE", 16},
-		step{"TO", 8}, step{"LOOK AT", 18}, step{"TITLE", 12}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8})
-	t.Figures, t.Optional = []int{5, 6, 7, 8}, []int{9}
-	for _, r := range rows {
-		to := r.Reason
-		if r.To != nil {
-			to = *r.To
-			if r.Reason != reconcile.StopTerminal && r.Reason != reconcile.StopInactive {
-				to += " (" + r.Reason + ")"
-			}
-		}
-		lookAt, address := p.lookAt(r)
-		if p.Width > 0 && !p.Links && !strings.HasPrefix(lookAt, address) {
-			lookAt += " " + address
-		}
-		t.Add(r.Identifier, r.Title, r.From, to, p.ago(r.At), strconv.Itoa(r.Runs), secondsText(p.Env, r.Seconds),
-			countText(p.Env, r.Tokens.Total), costText(r.Cost), lookAt)
-		t.Links = append(t.Links, []string{text.OrEmpty(r.URL), 9: address})
-	}
-	p.table(title, t)
-}
-
-// Results prints a list of results, with --json as JSON. On a narrow terminal the last words give way first, then the title.
-func Results(w *term.Env, r report.ResultList) error {
-	if w.JSON {
-		w.PrintJSON(r)
-		return nil
-	}
-	p := &reportPage{Env: w, Report: report.Report{GeneratedAt: r.GeneratedAt}}
-	t := newTable([]string{
-		"ISSUE", "OUTCOME", "TITLE", "LABELS", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "COMMITS", "LOOK AT", "LAST WORDS",
-	},
-		step{"LAST WORDS", 24}, step{"LABELS", 0}, step{"COMMITS", 0}, step{"TITLE", 24}, step{"LAST WORDS", 0}, step{"RUNS", 0},
-		step{"LOOK AT", 24}, step{"TIME", 0}, step{"TITLE", 16}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8})
-	t.Figures, t.Optional = []int{5, 6, 7, 8, 9}, []int{10, 11}
-	for _, row := range r.Results {
-		lookAt, address := p.lookAt(report.ReleasedRow{Release: row.Release, PullRequest: row.PullRequest})
-		said := text.OneLine(cmp.Or(row.Message, row.Words))
-		t.Add(row.Identifier, row.Outcome, row.Title, strings.Join(row.Labels, ","), p.ago(row.At), strconv.Itoa(row.Runs),
-			secondsText(w, row.Seconds), countText(w, row.Tokens.Total), costText(row.Cost), strconv.Itoa(row.Commits), lookAt, said)
-		t.Links = append(t.Links, []string{text.OrEmpty(row.URL), 10: address, 11: ""})
-	}
-	w.PrintTable("RESULTS", t)
-	if w.Width > 0 {
-		p.paragraph(term.ColourOver, fmt.Sprintf("%d of %s", len(r.Results), text.Plural(r.Total, "result")))
-	}
-	return nil
-}
-
-// lookAt is where the work on an issue can be seen: its pull request, the links that its agents left, or else the issue itself.
-func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
-	if p.Width == 0 {
-		if pull := r.PullRequest; pull != nil {
-			return pullRequestText(p.Env, p.GeneratedAt, pull.PullRequest, pull.SeenAt), ""
-		}
-		all := text.Map(r.Links, func(l reconcile.Link) string { return l.URL })
-		return cmp.Or(strings.Join(all, " "), text.OrEmpty(r.URL)), ""
-	}
-	switch {
-	case r.PullRequest != nil:
-		return pullRequestWord(r.PullRequest.PullRequest), r.PullRequest.URL
-	case len(r.Links) == 0:
-		return "", ""
-	}
-	first := r.Links[0]
-	if shown = first.URL; first.Kind == "pull_request" {
-		shown = pullName(first.URL, first.URL)
-	}
-	if more := len(r.Links) - 1; more > 0 {
-		shown += fmt.Sprintf(" and %d more", more)
-	}
-	return shown, first.URL
-}
-
-// pullRequestWord is the number of a pull request and the one thing about it that decides what an operator does.
-func pullRequestWord(r reconcile.PullRequest) string {
-	word := r.State
-	switch {
-	case r.State != "open" && r.State != "draft":
-	case r.Checks == "failed":
-		word = "checks failed"
-	case r.Review == "changes_requested":
-		word = "changes requested"
-	case r.State == "draft":
-	case r.Checks == "pending":
-		word = "checks pending"
-	case r.Review == "approved":
-		word = "approved"
-	case r.Checks == "passed":
-		word = "checks passed"
-	}
-	return pullName(r.URL, r.URL) + " " + word
-}
-
 // troubles prints what failed, what is held or waits, and what is not delivered.
 func (p *reportPage) troubles() {
 	failures := func(title string, rows []state.FailedRow) {
@@ -336,84 +238,6 @@ func (p *reportPage) interruptions() {
 	p.table("MISSED PASSES", missed)
 }
 
-// used prints what was used by issue, label or day, and the total. The whole report has the issues and, for more than two days, the days.
-func (p *reportPage) used(by string) {
-	if p.Width > 0 && len(p.Issues) == 0 && by != ByDay {
-		fmt.Fprintln(p.Stdout, "no run was active in this period")
-		return
-	}
-	if by == ByDay || by == "" && (p.Width == 0 || len(p.Days) > 2) {
-		p.days()
-	}
-	switch by {
-	case ByIssue, "":
-		t := useTable("ISSUE", "TITLE")
-		for _, i := range p.Issues {
-			p.addUse(&t, i.Use, i.Identifier, i.Title)
-			t.Links = append(t.Links, []string{text.OrEmpty(i.IssueURL)})
-		}
-		p.sums("ISSUES", t, text.Plural(p.Totals.Issues, "issue"))
-	case ByLabel:
-		t := useTable("LABEL", "ISSUES")
-		t.Figures = append(t.Figures, 1)
-		for _, l := range p.Labels {
-			p.addUse(&t, l.Use, cmp.Or(text.OrEmpty(l.Label), either(p.Env, "(none)", "")), strconv.Itoa(l.Issues))
-		}
-		p.sums("LABELS", t, strconv.Itoa(p.Totals.Issues))
-	}
-}
-
-// useTable is a table of what runs came to. On a narrow terminal the title gives way, then the parts of the tokens.
-func useTable(first, second string) term.Table {
-	t := newTable([]string{first, second, "RUNS", "OK", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
-		step{"TITLE", 30}, step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0},
-		step{"TITLE", 16}, step{first, 16}, step{"OK", 0}, step{"TIME", 0}, step{"TITLE", 8}, step{first, 8})
-	t.Figures = []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
-	return t
-}
-
-// addUse adds a row whose first cells are names.
-func (p *reportPage) addUse(t *term.Table, u report.Use, names ...string) {
-	cells := append(names, strconv.Itoa(u.Runs+u.Running), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(p.Env, u.Seconds))
-	t.Add(append(cells, p.tokenCells(u.Spent)...)...)
-}
-
-func (p *reportPage) tokenCells(s view.Spent) (cells []string) {
-	for _, n := range []int64{s.Tokens.Input, s.Tokens.Cached, s.Tokens.Output, s.Tokens.Reasoning, s.Tokens.Total} {
-		cells = append(cells, countText(p.Env, n))
-	}
-	return append(cells, costText(s.Cost))
-}
-
-// sums prints a table of what runs came to, with the sum of all rows, which are those of so many issues, in its last line.
-func (p *reportPage) sums(title string, t term.Table, issues string) {
-	if p.Width == 0 {
-		p.table(title, t)
-		var sum term.Table
-		p.addUse(&sum, p.Totals.Use, strconv.Itoa(p.Totals.Issues))
-		p.PrintTable("TOTALS", sum)
-		return
-	}
-	if rest := len(t.Rows) - p.rows; p.rows > 0 && rest > 0 {
-		t.Cut(p.rows)
-		p.left = true
-		t.Add(fmt.Sprintf("%d more", rest))
-	}
-	p.addUse(&t, p.Totals.Use, "total", issues)
-	p.PrintTable("USED", t)
-}
-
-// days prints what was used by day.
-func (p *reportPage) days() {
-	t := newTable([]string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
-		step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0})
-	t.Figures = []int{1, 2, 3, 4, 5, 6, 7}
-	for _, d := range p.Days {
-		t.Add(append([]string{d.Date, strconv.Itoa(d.HandedOver)}, p.tokenCells(d.Spent)...)...)
-	}
-	p.table("DAYS", t)
-}
-
 // remarks prints what the figures do not include. In a pipe they are no rows, and go to stderr.
 func (p *reportPage) remarks(by string) {
 	remark := func(line string) {
@@ -460,32 +284,6 @@ func newTable(head []string, list ...step) term.Table {
 	}
 	return t
 }
-
-// figure is a number without an exponent.
-func figure(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
-
-// countText is exact in a pipe and has three digits on a terminal.
-func countText(w *term.Env, n int64) string {
-	return either(w, text.Count(n), strconv.FormatInt(n, 10))
-}
-
-// costText is empty without prices. A plus means that some tokens have no price.
-func costText(c *view.Cost) string {
-	switch {
-	case c == nil:
-		return ""
-	case c.Unpriced > 0:
-		return fmt.Sprintf("%.2f+", c.Amount)
-	}
-	return fmt.Sprintf("%.2f", c.Amount)
-}
-
-// secondsText is seconds in a pipe and short on a terminal.
-func secondsText(w *term.Env, s float64) string {
-	return either(w, text.Duration(seconds(s)), strconv.FormatFloat(s, 'f', 0, 64))
-}
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // dueText is when a waiting issue continues. A continuation is not a retry.
 func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {

@@ -3,9 +3,12 @@ package page
 import (
 	"html/template"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Alerts are what every page tells of all projects, whatever it is about: alarms above the page, and news for notifications.
@@ -55,4 +58,118 @@ func (p Page) Strip() template.HTML {
 		return ""
 	}
 	return mainOf("strip", p.Alerts.Alarms)
+}
+
+// obstacle is a notice about a project: what keeps it from starting runs, or what went wrong.
+type obstacle struct {
+	Class, Icon   string
+	Project       string // empty with one project
+	Title, Text   string
+	Hint          string
+	Code          string
+	Began, Ends   string     // what was at At, and what is at Until
+	At, Until     *time.Time // nil where no time is known
+	ProjectButton            // what to do about it; without a verb where there is nothing to do but to wait
+	Alarm         bool       // it stops the whole project until a person acts
+}
+
+const noSchedule = "No schedule is active"
+
+// obstaclesOf are the notices of a project, the worst first.
+func obstaclesOf(v view.Overview, forms Forms, several bool) (list []obstacle) {
+	add := func(o obstacle, verb string) {
+		o.ProjectButton = ProjectButton{Forms: forms, Verb: verb}
+		if several {
+			o.Project = v.Project.Name
+		}
+		list = append(list, o)
+	}
+	if e := v.Error; e != nil {
+		if e.Code != "no_state" { // see the template's empty state
+			add(obstacle{Class: "bad", Icon: "stop", Title: "The project can't be read", Text: e.Message, Hint: e.Hint, Code: e.Code}, "")
+		}
+		return list
+	}
+	if !v.Schedule {
+		o := unscheduled(v, several)
+		o.Alarm = true
+		add(o, "refresh")
+	}
+	if v.ProjectBlock != nil {
+		o := blockOf(v)
+		o.Alarm = o.Class == "bad"
+		add(o, "unblock")
+	}
+	if p := v.LastPass; p != nil {
+		for _, e := range p.Errors {
+			if v.ProjectBlock == nil || v.ProjectBlock.Reason != e.Code {
+				o := obstacle{Title: "The last pass failed", Text: e.Message, Hint: e.Hint, Code: e.Code, At: &p.StartedAt}
+				o.Class, o.Icon = severity(e.Code, e.Status)
+				add(o, "refresh")
+			}
+		}
+	}
+	for _, h := range v.Hosts {
+		if !h.Usable() {
+			add(obstacle{Class: "warn", Icon: "alert", Title: h.Name + " gets no further runs", Text: h.Message}, "unblock")
+		}
+	}
+	if b := v.Budget; b != nil && b.Reached {
+		add(obstacle{
+			Class: "warn", Icon: "clock", Title: "Nothing new starts: the budget of today is used up", Text: *b.Message,
+			Hint: "raise `agent.budget_per_day`, or start one issue with `symphony run`", Ends: "ends", Until: &b.Until,
+		}, "")
+	}
+	if v.LowUntil != nil {
+		const title = "Nothing new starts: less than a tenth of the tracker's allowance is left"
+		add(obstacle{Class: "warn", Icon: "clock", Title: title, Ends: "ends", Until: v.LowUntil}, "")
+	}
+	if v.Paused {
+		add(obstacle{Class: "warn", Icon: "pause", Title: "Paused", Text: "Nothing new starts before you resume it."}, "resume")
+	}
+	return list
+}
+
+// unscheduled is the notice of a missing schedule.
+func unscheduled(v view.Overview, several bool) obstacle {
+	command := "symphony"
+	if several {
+		command += " -w " + text.ShellQuote(v.Project.WorkflowPath)
+	}
+	o := obstacle{
+		Class: "bad", Icon: "alert", Title: noSchedule, Text: "No new run starts, and nothing settles the runs that end.",
+		Hint: "Install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
+	}
+	if o.At = v.LastScheduled(); o.At != nil {
+		o.Began = "its last pass was"
+	}
+	return o
+}
+
+// blockOf is the notice of what stops the whole project.
+func blockOf(v view.Overview) obstacle {
+	b := v.ProjectBlock
+	o := obstacle{
+		Title: "Nothing new starts", Text: b.Message, Hint: words.MarkedHint(b.Reason, ""), Code: b.Reason,
+		Began: "began", At: &b.Since, Ends: "ends", Until: b.Until,
+	}
+	o.Class, o.Icon = severity(b.Reason, b.Status)
+	if reconcile.ClassOf(&reconcile.Error{Code: b.Reason}) == reconcile.ClassTracker {
+		o.Title += ": the tracker can't be used"
+	}
+	switch {
+	case o.Until != nil:
+		o.Title = "Nothing new starts: the limit of codex is used up"
+	case b.NextTry.After(v.GeneratedAt):
+		o.Ends, o.Until = "next try", &b.NextTry
+	}
+	return o
+}
+
+// severity is how a notice of a fault looks: one that ends without a person, as a fault of the tracker does, is no alarm.
+func severity(code string, status int) (class, icon string) {
+	if reconcile.EndsByItself(code, status) {
+		return "warn", "clock"
+	}
+	return "bad", "stop"
 }

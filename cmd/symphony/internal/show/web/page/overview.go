@@ -2,108 +2,15 @@ package page
 
 import (
 	"fmt"
-	"net/url"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-// Choice is what a reader of the overview has chosen: the query of its address.
-type Choice struct {
-	Query   string // q: a part of an identifier, of a title or of what the agent does
-	Project string // project: a name
-	Status  view.Status
-	From    int // the first row of a list that is longer than a page
-}
-
-// NewChoice reads the query of an address. What is no choice is left out.
-func NewChoice(q url.Values) Choice {
-	c := Choice{Query: strings.TrimSpace(q.Get("q")), Project: q.Get("project"), Status: view.Status(q.Get("status"))}
-	if !slices.Contains(view.Statuses, c.Status) {
-		c.Status = ""
-	}
-	c.From, _ = strconv.Atoi(q.Get("from"))
-	c.From = max(c.From, 0)
-	return c
-}
-
-// Address is the address of the overview with this choice.
-func (c Choice) Address() string {
-	q := url.Values{}
-	for key, value := range map[string]string{"q": c.Query, "project": c.Project, "status": string(c.Status)} {
-		if value != "" {
-			q.Set(key, value)
-		}
-	}
-	if c.From > 0 {
-		q.Set("from", strconv.Itoa(c.From))
-	}
-	if len(q) == 0 {
-		return "/"
-	}
-	return "/?" + q.Encode()
-}
-
-// WithStatus is the address of the issues with a status, or of all; it keeps the search and the project.
-func (c Choice) WithStatus(s view.Status) string {
-	c.Status, c.From = s, 0
-	return c.Address()
-}
-
-// WithProject is the address of the project's overview; an empty name stands for all projects.
-func (c Choice) WithProject(name string) string { return Choice{Project: name}.Address() }
-
-// At is the address of the rows from a number on.
-func (c Choice) At(from int) string {
-	c.From = from
-	return c.Address()
-}
-
-// mostEnded is how many ended runs a list of issues has at most.
-const mostEnded = 500
-
-// Options are those of the overviews that the page needs. A search reaches all recorded runs.
-func (c Choice) Options() view.Options {
-	o := view.Options{All: true}
-	if c.Lists() {
-		o.List, o.Ended, o.Search = true, mostEnded, c.selection().Search()
-	}
-	return o
-}
-
-// selection keeps the issues that the search finds.
-func (c Choice) selection() view.Selection {
-	var filters []string
-	if label, is := strings.CutPrefix(c.Query, labelPrefix); is {
-		filters = append(filters, "label="+label)
-	} else if c.Query != "" {
-		filters = append(filters, "text="+c.Query)
-	}
-	s, _ := view.NewSelection(filters, "", 0) // the key is known
-	return s
-}
-
-// labelPrefix begins a search for a label.
-const labelPrefix = "label:"
-
-// Results is the address of the results that the search finds.
-func (c Choice) Results() string {
-	r := ResultChoice{Project: c.Project, Query: c.Query}
-	if label, is := strings.CutPrefix(c.Query, labelPrefix); is {
-		r.Query, r.Label = "", label
-	}
-	return r.Address()
-}
-
-// Lists reports whether the page is a list of issues that match, and nothing else.
-func (c Choice) Lists() bool { return c.Query != "" || c.Status != "" }
 
 // Overview is the page of all projects, or of what a reader has chosen of them.
 type Overview struct {
@@ -373,120 +280,6 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	}
 	d.Activity = strings.Join(goes, ", ")
 	return d
-}
-
-// obstacle is a notice about a project: what keeps it from starting runs, or what went wrong.
-type obstacle struct {
-	Class, Icon   string
-	Project       string // empty with one project
-	Title, Text   string
-	Hint          string
-	Code          string
-	Began, Ends   string     // what was at At, and what is at Until
-	At, Until     *time.Time // nil where no time is known
-	ProjectButton            // what to do about it; without a verb where there is nothing to do but to wait
-	Alarm         bool       // it stops the whole project until a person acts
-}
-
-const noSchedule = "No schedule is active"
-
-// obstaclesOf are the notices of a project, the worst first.
-func obstaclesOf(v view.Overview, forms Forms, several bool) (list []obstacle) {
-	add := func(o obstacle, verb string) {
-		o.ProjectButton = ProjectButton{Forms: forms, Verb: verb}
-		if several {
-			o.Project = v.Project.Name
-		}
-		list = append(list, o)
-	}
-	if e := v.Error; e != nil {
-		if e.Code != "no_state" { // see the template's empty state
-			add(obstacle{Class: "bad", Icon: "stop", Title: "The project can't be read", Text: e.Message, Hint: e.Hint, Code: e.Code}, "")
-		}
-		return list
-	}
-	if !v.Schedule {
-		o := unscheduled(v, several)
-		o.Alarm = true
-		add(o, "refresh")
-	}
-	if v.ProjectBlock != nil {
-		o := blockOf(v)
-		o.Alarm = o.Class == "bad"
-		add(o, "unblock")
-	}
-	if p := v.LastPass; p != nil {
-		for _, e := range p.Errors {
-			if v.ProjectBlock == nil || v.ProjectBlock.Reason != e.Code {
-				o := obstacle{Title: "The last pass failed", Text: e.Message, Hint: e.Hint, Code: e.Code, At: &p.StartedAt}
-				o.Class, o.Icon = severity(e.Code, e.Status)
-				add(o, "refresh")
-			}
-		}
-	}
-	for _, h := range v.Hosts {
-		if !h.Usable() {
-			add(obstacle{Class: "warn", Icon: "alert", Title: h.Name + " gets no further runs", Text: h.Message}, "unblock")
-		}
-	}
-	if b := v.Budget; b != nil && b.Reached {
-		add(obstacle{
-			Class: "warn", Icon: "clock", Title: "Nothing new starts: the budget of today is used up", Text: *b.Message,
-			Hint: "raise `agent.budget_per_day`, or start one issue with `symphony run`", Ends: "ends", Until: &b.Until,
-		}, "")
-	}
-	if v.LowUntil != nil {
-		const title = "Nothing new starts: less than a tenth of the tracker's allowance is left"
-		add(obstacle{Class: "warn", Icon: "clock", Title: title, Ends: "ends", Until: v.LowUntil}, "")
-	}
-	if v.Paused {
-		add(obstacle{Class: "warn", Icon: "pause", Title: "Paused", Text: "Nothing new starts before you resume it."}, "resume")
-	}
-	return list
-}
-
-// unscheduled is the notice of a missing schedule.
-func unscheduled(v view.Overview, several bool) obstacle {
-	command := "symphony"
-	if several {
-		command += " -w " + text.ShellQuote(v.Project.WorkflowPath)
-	}
-	o := obstacle{
-		Class: "bad", Icon: "alert", Title: noSchedule, Text: "No new run starts, and nothing settles the runs that end.",
-		Hint: "Install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
-	}
-	if o.At = v.LastScheduled(); o.At != nil {
-		o.Began = "its last pass was"
-	}
-	return o
-}
-
-// blockOf is the notice of what stops the whole project.
-func blockOf(v view.Overview) obstacle {
-	b := v.ProjectBlock
-	o := obstacle{
-		Title: "Nothing new starts", Text: b.Message, Hint: words.MarkedHint(b.Reason, ""), Code: b.Reason,
-		Began: "began", At: &b.Since, Ends: "ends", Until: b.Until,
-	}
-	o.Class, o.Icon = severity(b.Reason, b.Status)
-	if reconcile.ClassOf(&reconcile.Error{Code: b.Reason}) == reconcile.ClassTracker {
-		o.Title += ": the tracker can't be used"
-	}
-	switch {
-	case o.Until != nil:
-		o.Title = "Nothing new starts: the limit of codex is used up"
-	case b.NextTry.After(v.GeneratedAt):
-		o.Ends, o.Until = "next try", &b.NextTry
-	}
-	return o
-}
-
-// severity is how a notice of a fault looks: one that ends without a person, as a fault of the tracker does, is no alarm.
-func severity(code string, status int) (class, icon string) {
-	if reconcile.EndsByItself(code, status) {
-		return "warn", "clock"
-	}
-	return "bad", "stop"
 }
 
 // unstarted reports whether no pass of the project has run yet.

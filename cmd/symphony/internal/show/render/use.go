@@ -1,0 +1,117 @@
+package render
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// used prints what was used by issue, label or day, and the total. The whole report has the issues and, for more than two days, the days.
+func (p *reportPage) used(by string) {
+	if p.Width > 0 && len(p.Issues) == 0 && by != ByDay {
+		fmt.Fprintln(p.Stdout, "no run was active in this period")
+		return
+	}
+	if by == ByDay || by == "" && (p.Width == 0 || len(p.Days) > 2) {
+		p.days()
+	}
+	switch by {
+	case ByIssue, "":
+		t := useTable("ISSUE", "TITLE")
+		for _, i := range p.Issues {
+			p.addUse(&t, i.Use, i.Identifier, i.Title)
+			t.Links = append(t.Links, []string{text.OrEmpty(i.IssueURL)})
+		}
+		p.sums("ISSUES", t, text.Plural(p.Totals.Issues, "issue"))
+	case ByLabel:
+		t := useTable("LABEL", "ISSUES")
+		t.Figures = append(t.Figures, 1)
+		for _, l := range p.Labels {
+			p.addUse(&t, l.Use, cmp.Or(text.OrEmpty(l.Label), either(p.Env, "(none)", "")), strconv.Itoa(l.Issues))
+		}
+		p.sums("LABELS", t, strconv.Itoa(p.Totals.Issues))
+	}
+}
+
+// useTable is a table of what runs came to. On a narrow terminal the title gives way, then the parts of the tokens.
+func useTable(first, second string) term.Table {
+	t := newTable([]string{first, second, "RUNS", "OK", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
+		step{"TITLE", 30}, step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0},
+		step{"TITLE", 16}, step{first, 16}, step{"OK", 0}, step{"TIME", 0}, step{"TITLE", 8}, step{first, 8})
+	t.Figures = []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	return t
+}
+
+// addUse adds a row whose first cells are names.
+func (p *reportPage) addUse(t *term.Table, u report.Use, names ...string) {
+	cells := append(names, strconv.Itoa(u.Runs+u.Running), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(p.Env, u.Seconds))
+	t.Add(append(cells, p.tokenCells(u.Spent)...)...)
+}
+
+func (p *reportPage) tokenCells(s view.Spent) (cells []string) {
+	for _, n := range []int64{s.Tokens.Input, s.Tokens.Cached, s.Tokens.Output, s.Tokens.Reasoning, s.Tokens.Total} {
+		cells = append(cells, countText(p.Env, n))
+	}
+	return append(cells, costText(s.Cost))
+}
+
+// sums prints a table of what runs came to, with the sum of all rows, which are those of so many issues, in its last line.
+func (p *reportPage) sums(title string, t term.Table, issues string) {
+	if p.Width == 0 {
+		p.table(title, t)
+		var sum term.Table
+		p.addUse(&sum, p.Totals.Use, strconv.Itoa(p.Totals.Issues))
+		p.PrintTable("TOTALS", sum)
+		return
+	}
+	if rest := len(t.Rows) - p.rows; p.rows > 0 && rest > 0 {
+		t.Cut(p.rows)
+		p.left = true
+		t.Add(fmt.Sprintf("%d more", rest))
+	}
+	p.addUse(&t, p.Totals.Use, "total", issues)
+	p.PrintTable("USED", t)
+}
+
+// days prints what was used by day.
+func (p *reportPage) days() {
+	t := newTable([]string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
+		step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0})
+	t.Figures = []int{1, 2, 3, 4, 5, 6, 7}
+	for _, d := range p.Days {
+		t.Add(append([]string{d.Date, strconv.Itoa(d.HandedOver)}, p.tokenCells(d.Spent)...)...)
+	}
+	p.table("DAYS", t)
+}
+
+// figure is a number without an exponent.
+func figure(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// countText is exact in a pipe and has three digits on a terminal.
+func countText(w *term.Env, n int64) string {
+	return either(w, text.Count(n), strconv.FormatInt(n, 10))
+}
+
+// costText is empty without prices. A plus means that some tokens have no price.
+func costText(c *view.Cost) string {
+	switch {
+	case c == nil:
+		return ""
+	case c.Unpriced > 0:
+		return fmt.Sprintf("%.2f+", c.Amount)
+	}
+	return fmt.Sprintf("%.2f", c.Amount)
+}
+
+// secondsText is seconds in a pipe and short on a terminal.
+func secondsText(w *term.Env, s float64) string {
+	return either(w, text.Duration(seconds(s)), strconv.FormatFloat(s, 'f', 0, 64))
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

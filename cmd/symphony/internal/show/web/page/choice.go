@@ -1,0 +1,100 @@
+package page
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+)
+
+// Choice is what a reader of the overview has chosen: the query of its address.
+type Choice struct {
+	Query   string // q: a part of an identifier, of a title or of what the agent does
+	Project string // project: a name
+	Status  view.Status
+	From    int // the first row of a list that is longer than a page
+}
+
+// NewChoice reads the query of an address. What is no choice is left out.
+func NewChoice(q url.Values) Choice {
+	c := Choice{Query: strings.TrimSpace(q.Get("q")), Project: q.Get("project"), Status: view.Status(q.Get("status"))}
+	if !slices.Contains(view.Statuses, c.Status) {
+		c.Status = ""
+	}
+	c.From, _ = strconv.Atoi(q.Get("from"))
+	c.From = max(c.From, 0)
+	return c
+}
+
+// Address is the address of the overview with this choice.
+func (c Choice) Address() string {
+	q := url.Values{}
+	for key, value := range map[string]string{"q": c.Query, "project": c.Project, "status": string(c.Status)} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	if c.From > 0 {
+		q.Set("from", strconv.Itoa(c.From))
+	}
+	if len(q) == 0 {
+		return "/"
+	}
+	return "/?" + q.Encode()
+}
+
+// WithStatus is the address of the issues with a status, or of all; it keeps the search and the project.
+func (c Choice) WithStatus(s view.Status) string {
+	c.Status, c.From = s, 0
+	return c.Address()
+}
+
+// WithProject is the address of the project's overview; an empty name stands for all projects.
+func (c Choice) WithProject(name string) string { return Choice{Project: name}.Address() }
+
+// At is the address of the rows from a number on.
+func (c Choice) At(from int) string {
+	c.From = from
+	return c.Address()
+}
+
+// mostEnded is how many ended runs a list of issues has at most.
+const mostEnded = 500
+
+// Options are those of the overviews that the page needs. A search reaches all recorded runs.
+func (c Choice) Options() view.Options {
+	o := view.Options{All: true}
+	if c.Lists() {
+		o.List, o.Ended, o.Search = true, mostEnded, c.selection().Search()
+	}
+	return o
+}
+
+// selection keeps the issues that the search finds.
+func (c Choice) selection() view.Selection {
+	var filters []string
+	if label, is := strings.CutPrefix(c.Query, labelPrefix); is {
+		filters = append(filters, "label="+label)
+	} else if c.Query != "" {
+		filters = append(filters, "text="+c.Query)
+	}
+	s, _ := view.NewSelection(filters, "", 0) // the key is known
+	return s
+}
+
+// labelPrefix begins a search for a label.
+const labelPrefix = "label:"
+
+// Results is the address of the results that the search finds.
+func (c Choice) Results() string {
+	r := ResultChoice{Project: c.Project, Query: c.Query}
+	if label, is := strings.CutPrefix(c.Query, labelPrefix); is {
+		r.Query, r.Label = "", label
+	}
+	return r.Address()
+}
+
+// Lists reports whether the page is a list of issues that match, and nothing else.
+func (c Choice) Lists() bool { return c.Query != "" || c.Status != "" }
