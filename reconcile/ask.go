@@ -50,7 +50,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	if refreshErr != nil {
 		return nil
 	}
-	if t.snapshot.SweepDue && !t.snapshot.DryRun && t.snapshot.Only == "" {
+	if t.snapshot.SweepDue && !t.snapshot.DryRun && t.snapshot.all() {
 		t.wrote(t.Store.SaveSweep(work, t.snapshot.Now))
 	}
 	t.savePullRequests(work, tracked.ByID)
@@ -154,7 +154,7 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 		}
 		claimed[c.IssueID] = true
 	}
-	if t.snapshot.SweepDue && t.snapshot.Only == "" && !t.snapshot.TrackerLow {
+	if t.snapshot.SweepDue && t.snapshot.all() && !t.snapshot.TrackerLow {
 		for _, w := range t.snapshot.Workspaces {
 			if !claimed[w.IssueID] && w.Project == t.Policy.Project {
 				ids = append(ids, w.IssueID)

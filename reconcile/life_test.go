@@ -88,7 +88,7 @@ func (l *life) snapshot(t *rapid.T) Snapshot {
 	})
 	s.DispatchOff = rarely(t, "dispatch off")
 	if rarely(t, "only") {
-		s.Only, s.AtOnce = issueNo(1+upTo(t, 4, "this")).ID, rapid.Bool().Draw(t, "at once")
+		s.Only, s.AtOnce = []string{issueNo(1 + upTo(t, 4, "this")).ID}, rapid.Bool().Draw(t, "at once")
 	}
 	if rarely(t, "used up") {
 		s.Account.Limit = &Limit{Window: "primary", Until: l.now.Add(time.Hour)}

@@ -70,7 +70,7 @@ func TestAccountSaysWhy(t *testing.T) {
 	}
 	s := newScene().claim(issueNo(3), nil).same()
 	s.Account = Account{Home: "/h", Slots: &Slots{Taken: 1, Max: 1}}
-	s.Only, s.AtOnce = "id-3", true // the account's limit applies even to a pass that may exceed the workflow's
+	s.Only, s.AtOnce = []string{"id-3"}, true // the account's limit applies even to a pass that may exceed the workflow's
 	p := compute(s.Snapshot)
 	equal(t, "waits", p.plan.Waits[0].Reason, SkipNoSlot)
 	equal(t, "retry", p.plan.Actions[0].Message, "no available orchestrator slots, SYMPHONY_MAX_AGENTS: the only slot of /h is taken")

@@ -32,7 +32,7 @@ func TestEligible(t *testing.T) {
 		{"blockers count in Todo only", issueNo(1, blockedBy("Todo", "?")), nil, "dispatch A-1"},
 
 		{"another account's pull request", issueNo(1, pulled), nil, "skip A-1 pull_request_open"},
-		{"the same, an operator asks", issueNo(1, pulled, unread), func(s *Snapshot) { s.Only, s.AtOnce = "id-1", true }, "dispatch A-1"},
+		{"the same, an operator asks", issueNo(1, pulled, unread), func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-1"}, true }, "dispatch A-1"},
 		{"the same, a workspace", issueNo(1, pulled, unread), func(s *Snapshot) {
 			s.Workspaces = []Workspace{{IssueID: "id-1", Project: thisProject}}
 		}, "dispatch A-1"},
@@ -211,7 +211,7 @@ func TestSlots(t *testing.T) {
 		}, "reap A-1 worker_lost; settle A-1 lost; skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
 		{"at once, this issue", func(s *scene) {
 			s.Policy.MaxConcurrent, s.Policy.MaxByState["todo"] = 1, 1
-			s.Only, s.AtOnce = "id-4", true
+			s.Only, s.AtOnce = []string{"id-4"}, true
 		}, "dispatch A-4"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {

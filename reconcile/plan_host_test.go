@@ -150,9 +150,9 @@ func TestHosts(t *testing.T) {
 		{"the host of its workspace is not in the workflow any more", home(newScene().hosted(), "old"), "near"},
 		{"that host is gone", home(newScene().hosted(), "far").edit(func(s *Snapshot) { s.RemoteWorkspaces[0].Abandoned = true }), "near"},
 		{"an operator asks: a host without a fault", newScene().hosted().running(issueNo(1), on("far")).edit(block(time.Minute)).
-			edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-9", true }), "far"},
+			edit(func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-9"}, true }), "far"},
 		{"an operator asks: only a blocked one", home(newScene().hosted(), "near").edit(block(time.Minute)).
-			edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-9", true }), "near"},
+			edit(func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-9"}, true }), "near"},
 		{"a host is blocked", newScene().hosted().edit(block(time.Minute)), "far"},
 		{"its block is tested", newScene().hosted().running(issueNo(1), on("far")).edit(block(0)), "near"},
 		{

@@ -107,7 +107,7 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 		fail("something is started in spite of %s", p.plan.Obstacle.Reason)
 	}
 	// Every candidate becomes either a claim (old or new) or a skip, and none is dispatched twice.
-	if s.Tracker == nil || !s.Tracker.Fetched || s.DispatchOff || s.Only != "" {
+	if s.Tracker == nil || !s.Tracker.Fetched || s.DispatchOff || !s.all() {
 		return
 	}
 	skipped := map[string]int{}

@@ -122,7 +122,7 @@ func (p *planner) renew(c Claim, issue Issue) Claim {
 
 // sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6), and empties the trash when it is due.
 func (p *planner) sweep() {
-	if !p.s.SweepDue || p.s.Only != "" {
+	if !p.s.SweepDue || !p.s.all() {
 		return
 	}
 	if p.s.TrashDue {

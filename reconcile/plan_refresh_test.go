@@ -230,7 +230,7 @@ func TestSweep(t *testing.T) {
 	equal(t, "trash", story(Compute(trash.Snapshot)), "remove_workspace  trash")
 	trash.Runs, trash.Liveness["r"] = []Run{{ID: "r", Kind: CleanupRun, Phase: PreparingWorkspace}}, Liveness{Alive: true}
 	equal(t, "trash is being emptied", story(Compute(trash.Snapshot)), "")
-	equal(t, "one issue only", story(Compute(scene().edit(func(s *Snapshot) { s.Only = "id-1" }).Snapshot)), "")
+	equal(t, "one issue only", story(Compute(scene().edit(func(s *Snapshot) { s.Only = []string{"id-1"} }).Snapshot)), "")
 }
 
 // A claim that waited for the tracker is due as soon as the tracker answers. A claim that waits for something else, such as the

@@ -89,14 +89,14 @@ func TestRepaired(t *testing.T) {
 		{"unblock", blocked().claim(issueNo(2), nil).same().command(VerbUnblock, Issue{}), "dispatch A-2 backoff; dispatch A-3"},
 		{"retry", blocked().claim(issueNo(2), asked).same(), "dispatch A-2 probe; skip A-3 blocked"},
 		{"retry of two", blocked().claim(issueNo(1), asked).claim(issueNo(2), asked).same(), "dispatch A-1 probe; dispatch A-2 probe; skip A-3 blocked"},
-		{"run", blocked().edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-3", true }), "dispatch A-3 probe"},
+		{"run", blocked().edit(func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-3"}, true }), "dispatch A-3 probe"},
 		{"run in a backoff", newScene().claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(wait) }).same().candidates().
-			edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-2", true }), "dispatch A-2 backoff"},
+			edit(func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-2"}, true }), "dispatch A-2 backoff"},
 		{"the day's budget is used up", newScene().claim(issueNo(2), nil).same().candidates(issueNo(3)).edit(spent), "skip A-3 budget"},
 		{"retry in spite of the budget", newScene().claim(issueNo(2), asked).same().candidates(issueNo(3)).edit(spent), "dispatch A-2 requested; skip A-3 budget"},
 		{"run in spite of the budget", newScene().candidates(issueNo(3)).edit(spent).
-			edit(func(s *Snapshot) { s.Only, s.AtOnce = "id-3", true }), "dispatch A-3"},
-		{"run while the project is paused", blocked().edit(func(s *Snapshot) { s.Only, s.AtOnce, s.Paused = "id-3", true, true }), "skip A-3 paused"},
+			edit(func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-3"}, true }), "dispatch A-3"},
+		{"run while the project is paused", blocked().edit(func(s *Snapshot) { s.Only, s.AtOnce, s.Paused = []string{"id-3"}, true, true }), "skip A-3 paused"},
 	} {
 		p := compute(row.s.Snapshot)
 		equal(t, row.rule, story(p.plan), row.want)
@@ -193,7 +193,7 @@ func TestOnly(t *testing.T) {
 	scene := func() *scene {
 		s := newScene().running(issueNo(1), nil).running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Failed }).
 			claim(issueNo(3), nil).claim(issueNo(4), nil).answer(issueNo(3), issueNo(4)).candidates(issueNo(5))
-		s.Only = "id-3"
+		s.Only = []string{"id-3"}
 		return s
 	}
 	equal(t, "plan", story(Compute(scene().Snapshot)), "dispatch A-3 backoff")

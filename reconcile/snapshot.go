@@ -55,9 +55,9 @@ type Options struct {
 	// DispatchOff: start no agent, because the workflow is invalid, the schedule is dead, or a newer version owns the
 	// database. The pass still settles, stops and releases.
 	DispatchOff bool
-	// Only confines the pass to the issue with this id. AtOnce lets that issue start even if all slots are taken, it waits for a
-	// retry, or a block waits for its next try.
-	Only   string
+	// Only confines the pass to the issues with these ids; empty for all. AtOnce lets them start even if all slots are taken, they wait
+	// for a retry, or a block waits for its next try.
+	Only   []string
 	AtOnce bool
 	// TrackerLow: less than a tenth of the tracker's allowance was left at its last answer, and the allowance has not been
 	// renewed since. The pass asks only for the issues of running claims.
@@ -65,10 +65,13 @@ type Options struct {
 }
 
 // concerns reports whether the pass may touch the issue.
-func (o Options) concerns(issueID string) bool { return o.Only == "" || o.Only == issueID }
+func (o Options) concerns(issueID string) bool { return o.all() || slices.Contains(o.Only, issueID) }
+
+// all reports whether the pass may touch every issue.
+func (o Options) all() bool { return len(o.Only) == 0 }
 
 // atOnce reports whether an operator has asked for a run of the issue now.
-func (o Options) atOnce(issueID string) bool { return o.AtOnce && o.Only == issueID }
+func (o Options) atOnce(issueID string) bool { return o.AtOnce && slices.Contains(o.Only, issueID) }
 
 // Liveness is what a probe found of a run's processes.
 type Liveness struct {

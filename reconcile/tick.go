@@ -183,7 +183,7 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 			s.Claims = rec.Claims
 		}
 	}
-	if plan.Skips != nil && s.Only == "" {
+	if plan.Skips != nil && s.all() {
 		queued := slices.DeleteFunc(slices.Clone(plan.Waits), func(s Skip) bool { return s.Place == 0 })
 		t.wrote(t.Store.SaveSkips(ctx, t.Now(), slices.Concat(plan.Skips, queued)))
 	}
@@ -195,7 +195,7 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 func (t *tick) machineAllows(ctx context.Context, plan Plan) bool {
 	s := &t.snapshot
 	switch starts := slices.ContainsFunc(plan.Actions, Action.starts); {
-	case !starts && s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.Only == "":
+	case !starts && s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.all():
 		t.setMachineBlock(ctx, nil) // there is nothing to start
 		return true
 	case !starts, t.CheckMachine == nil:

@@ -67,7 +67,7 @@ func TestHostIsCheckedBeforeStarts(t *testing.T) {
 		"no candidate":       {func(s *Snapshot) { s.Tracker = newScene().candidates().Tracker }, Options{}, 0, false},
 		"paused":             {func(s *Snapshot) { s.Paused = true }, Options{}, 0, false},
 		"dispatch off":       {nil, Options{DispatchOff: true}, 0, true},
-		"a pass for another": {nil, Options{Only: "id-2"}, 0, true},
+		"a pass for another": {nil, Options{Only: []string{"id-2"}}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene().candidates(issueNo(1))

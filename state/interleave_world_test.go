@@ -247,12 +247,12 @@ func (w *world) tick(name string) { w.enter(name, pass(passKind{})) }
 
 // operator adds an operator's command: it is stored, and then a pass confined to it runs.
 func (w *world) operator(verb reconcile.Verb, i int) {
-	cmd, only := reconcile.Command{Verb: verb, CreatedAt: w.now}, "-"
+	cmd, only := reconcile.Command{Verb: verb, CreatedAt: w.now}, []string{"-"}
 	if i > 0 {
 		cmd.IssueID, cmd.Identifier = issueOf(i).ID, issueOf(i).Identifier
-		only = cmd.IssueID
+		only = []string{cmd.IssueID}
 	} else if verb == reconcile.VerbStopAll {
-		only = ""
+		only = nil
 	}
 	w.enter("operator, "+string(verb), pass(passKind{
 		command: &cmd, patient: true, options: reconcile.Options{Only: only, DispatchOff: !w.scheduled},

@@ -31,7 +31,17 @@ type Command struct {
 	NoWait       bool              // of stop and deliver, in Do and Each: do not wait until the run has ended
 	Decision     requests.Decision // of approve, deny and answer, whose Issue names a request
 	Text         string            // of tell
+
+	pass passRunner // nil for pass.Run
 }
+
+// waitsForRun reports whether the command about an issue waits for the end of a run.
+func (c Command) waitsForRun() bool {
+	return !c.NoWait && (c.Verb == reconcile.VerbStop || c.delivers())
+}
+
+// passRunner runs a pass: one of the command's own, or one for several commands.
+type passRunner func(context.Context, *project.Project, pass.Options) (pass.Result, error)
 
 func (c Command) delivers() bool {
 	return c.Verb == reconcile.VerbDeliver || c.Verb == reconcile.VerbVerify
@@ -113,7 +123,7 @@ type operation struct {
 	db     *state.DB
 	asked  Command
 	cmd    reconcile.Command
-	only   string // the pass's Options.Only
+	only   []string // the pass's Options.Only
 	result Result
 }
 
@@ -150,15 +160,15 @@ func operate(ctx context.Context, p *project.Project, c Command, do func(*operat
 	if err != nil {
 		return r, project.NoState(p, err)
 	}
-	o := &operation{p: p, db: db, asked: c, cmd: reconcile.Command{Verb: c.Verb, UnverifiedBy: c.UnverifiedBy}, only: pass.NoIssue}
+	o := &operation{p: p, db: db, asked: c, cmd: reconcile.Command{Verb: c.Verb, UnverifiedBy: c.UnverifiedBy}, only: []string{pass.NoIssue}}
 	switch {
 	case c.Issue != "":
 		if o.cmd.IssueID, o.cmd.Identifier, err = project.FindIssue(ctx, p, db, c.Issue); err != nil {
 			return r, err
 		}
-		o.only = o.cmd.IssueID
+		o.only = []string{o.cmd.IssueID}
 	case c.Verb == reconcile.VerbStopAll, c.Verb == reconcile.VerbUnblock:
-		o.only = ""
+		o.only = nil
 	}
 	o.result.Verb = c.Verb
 	err = do(o)
@@ -174,7 +184,7 @@ func createState(ctx context.Context, p *project.Project) (*state.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerCommand, Only: pass.NoIssue, LockTimeout: project.CommandPatience})
+	first, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerCommand, Only: []string{pass.NoIssue}, LockTimeout: project.CommandPatience})
 	if err == nil && first.Holder != nil {
 		err = project.LockedError(first.Holder)
 	}
@@ -202,7 +212,11 @@ func (o *operation) run(ctx context.Context) error {
 		return withHint(err, "the command is not stored: repeat it then")
 	}
 	r.stored = true
-	r.Pass, err = pass.Run(ctx, o.p, pass.Options{
+	run := o.asked.pass
+	if run == nil {
+		run = pass.Run
+	}
+	r.Pass, err = run(ctx, o.p, pass.Options{
 		Trigger: project.TriggerCommand, Only: o.only, LockTimeout: project.CommandPatience, DB: o.db,
 		Delivers: o.asked.delivers(),
 	})
@@ -295,7 +309,7 @@ func StartIssue(ctx context.Context, p *project.Project, ref, model string) (r R
 	}
 	r = Result{Verb: VerbRun}
 	r.Pass, err = pass.Run(ctx, p, pass.Options{
-		Trigger: project.TriggerManual, Only: issue.ID, AtOnce: true, Model: model, Stays: true, LockTimeout: project.CommandPatience,
+		Trigger: project.TriggerManual, Only: []string{issue.ID}, AtOnce: true, Model: model, Stays: true, LockTimeout: project.CommandPatience,
 	})
 	switch {
 	case err != nil:

@@ -42,7 +42,7 @@ func Do(ctx context.Context, p *project.Project, c Command) (r Result, err error
 		return operate(ctx, p, c, func(o *operation) error { return o.tell(ctx) })
 	case reconcile.VerbStop, reconcile.VerbStopAll:
 		var ended []string
-		r, err = Stop(ctx, p, StopOptions{Issue: c.Issue, NoWait: c.NoWait, Ended: func(line string) { ended = append(ended, line) }})
+		r, err = Stop(ctx, p, StopOptions{Issue: c.Issue, NoWait: c.NoWait, pass: c.pass, Ended: func(line string) { ended = append(ended, line) }})
 		r.Effect = append(r.Effect, ended...)
 		return r, err
 	case reconcile.VerbDeliver, reconcile.VerbVerify:
@@ -103,34 +103,103 @@ func (r *TargetResult) fail(err error) {
 	r.Error, r.Outcome, r.code = &e, OutcomeFailed, cmp.Or(exit.Code(&e), exit.Failed)
 }
 
+// mostAtOnce is how many commands share a pass. Each has the database open meanwhile.
+const mostAtOnce = 50
+
 // Each carries out a command about each of the targets, whatever becomes of the others, and returns the results in the order of the
-// targets. It calls tell with each as soon as it is known. Runs are stopped all at once, because each may take its time to end.
-func Each(ctx context.Context, targets []Target, c Command, tell func(TargetResult)) []TargetResult {
-	results := make([]TargetResult, len(targets))
-	var telling sync.Mutex
-	one := func(i int) {
-		result := doOne(ctx, targets[i], c)
-		telling.Lock()
-		defer telling.Unlock()
-		results[i] = result
-		tell(result)
+// targets. It calls tell with each: in that order, or as soon as its run has ended if it waits for that. Commands share a pass if they can,
+// and runs are stopped all at once, because each may take its time to end.
+func Each(ctx context.Context, targets []Target, c Command, tell func(TargetResult)) (results []TargetResult) {
+	atOnce := mostAtOnce
+	switch {
+	case c.Verb == reconcile.VerbStop && c.waitsForRun():
+		atOnce = max(len(targets), 1)
+	case !slices.Contains(sharing, c.Verb), c.waitsForRun():
+		atOnce = 1
 	}
+	for some := range slices.Chunk(targets, atOnce) {
+		results = append(results, together(ctx, some, c, tell)...)
+	}
+	return results
+}
+
+// sharing are the verbs that need a pass, but none of their own.
+var sharing = []reconcile.Verb{
+	reconcile.VerbHold, reconcile.VerbRetry, reconcile.VerbHostGone, reconcile.VerbStop, reconcile.VerbDeliver, reconcile.VerbVerify,
+}
+
+// together carries out a command about all of the targets at once.
+func together(ctx context.Context, targets []Target, c Command, tell func(TargetResult)) []TargetResult {
+	results := make([]TargetResult, len(targets))
+	passes := map[string]*sharedPass{} // by the state directories of the projects
+	var telling sync.Mutex
 	var running sync.WaitGroup
-	for i := range targets {
-		if c.Verb == reconcile.VerbStop && !c.NoWait {
-			running.Go(func() { one(i) })
-		} else {
-			one(i)
+	begin := make(chan struct{})
+	for i, t := range targets {
+		if passes[t.Project.StateDir] == nil {
+			passes[t.Project.StateDir] = &sharedPass{}
+		}
+		run, leave := passes[t.Project.StateDir].join()
+		running.Go(func() {
+			<-begin // all have joined
+			defer leave()
+			one := c
+			one.pass = run
+			results[i] = doOne(ctx, t, one)
+			if c.waitsForRun() {
+				telling.Lock()
+				defer telling.Unlock()
+				tell(results[i])
+			}
+		})
+	}
+	close(begin)
+	running.Wait()
+	for _, r := range results {
+		if !c.waitsForRun() {
+			tell(r)
 		}
 	}
-	running.Wait()
 	return results
+}
+
+// sharedPass is the pass of several commands.
+type sharedPass struct {
+	missing sync.WaitGroup // commands that have neither asked for it nor ended
+	mu      sync.Mutex
+	only    []string // the issues of those that have asked
+	once    sync.Once
+	result  pass.Result
+	err     error
+}
+
+// join adds a command, and returns how it gets its pass. leave must be called when the command has ended.
+func (s *sharedPass) join() (run passRunner, leave func()) {
+	s.missing.Add(1)
+	leave = sync.OnceFunc(s.missing.Done)
+	return func(ctx context.Context, p *project.Project, o pass.Options) (pass.Result, error) {
+		s.mu.Lock()
+		s.only = append(s.only, o.Only...)
+		s.mu.Unlock()
+		leave()
+		s.missing.Wait()
+		s.once.Do(func() {
+			all := o
+			all.Only = s.only
+			s.result, s.err = pass.Run(ctx, p, all)
+		})
+		return s.result.About(o.Only[0]), s.err
+	}, leave
 }
 
 func doOne(ctx context.Context, t Target, c Command) TargetResult {
 	out := TargetResult{Project: t.Project.Name(), Name: t.Name, Outcome: OutcomeDone, Lines: []string{}}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		out.fail(reconcile.NewError("canceled", "ended by a signal before "+t.Name, "repeat the command"))
+		return out
+	case t.Name == "": // without an issue a stop would be about all of them
+		out.fail(exit.Usage("%s: an empty name names no issue", c.Verb))
 		return out
 	}
 	p := project.New(t.Project.Env.Silent(), t.Project.Path, t.Project.StateDir) // of its own: commands may run at the same time

@@ -25,7 +25,7 @@ func TestExitCodeOfSeveral(t *testing.T) {
 	test.Equal(t, "of both", ExitCode([]TargetResult{other, locked}), error(exit.Only(exit.Failed)))
 }
 
-// After a signal no further command begins, and each target has its result.
+// After a signal no further command begins, and each target has its result. An empty name is an error.
 func TestSignalEndsSeveral(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -34,4 +34,6 @@ func TestSignalEndsSeveral(t *testing.T) {
 	for i, name := range []string{"A", "B"} {
 		test.Equal(t, "the result of "+name, fmt.Sprint(results[i].Outcome, " ", results[i].Error.Code, " ", results[i].Name), "failed canceled "+name)
 	}
+	unnamed := Each(t.Context(), []Target{{p, ""}}, Command{Verb: reconcile.VerbStop}, func(TargetResult) {})
+	test.Equal(t, "a stop of an issue without a name, which is none of all issues", unnamed[0].Error.Message, "stop: an empty name names no issue")
 }

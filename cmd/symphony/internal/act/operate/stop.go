@@ -38,6 +38,8 @@ type StopOptions struct {
 	Ended   func(line string) // for each run that has ended
 	Killed  func(line string) // for each worker that was ended without the database
 	Warn    func(error)       // for each process that could not be asked to end
+
+	pass passRunner // nil for pass.Run
 }
 
 // StopJSON is the pass as tick --json prints it, with the runs that were stopped.
@@ -79,7 +81,7 @@ func Stop(ctx context.Context, p *project.Project, o StopOptions) (Result, error
 		verb = reconcile.VerbStopAll
 	}
 	o.setDefaults()
-	r, err := operate(ctx, p, Command{Verb: verb, Issue: o.Issue}, func(op *operation) error {
+	r, err := operate(ctx, p, Command{Verb: verb, Issue: o.Issue, pass: o.pass}, func(op *operation) error {
 		local := workers.Local{Machine: project.NewMachine(p.StateDir), StateDir: p.StateDir}
 		s := &stopping{operation: op, tell: o, local: local, began: proc.Monotonic()}
 		before, _ := s.unsettledRuns(ctx) // the write below reports database errors
@@ -112,8 +114,8 @@ func orNothing[T any](f func(T)) func(T) {
 
 // unsettledRuns returns the command's runs that no pass has settled yet.
 func (s *stopping) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
-	rec, err := s.db.Views.StateOf(ctx, s.only)
-	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.only != "" && r.IssueID != s.only }), err
+	rec, err := s.db.Views.StateOf(ctx, s.cmd.IssueID)
+	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.cmd.IssueID != "" && r.IssueID != s.cmd.IssueID }), err
 }
 
 // wait waits until every run has ended and is settled, and prints each. If no other pass kills and settles the rest, it runs
@@ -170,7 +172,7 @@ func (s *stopping) stopCleanups(ctx context.Context, runs []reconcile.Run) {
 	short, cancel := context.WithTimeout(ctx, lookStep)
 	defer cancel()
 	for _, run := range runs {
-		if s.only == "" && run.Kind == reconcile.CleanupRun && run.Outcome == "" {
+		if s.cmd.IssueID == "" && run.Kind == reconcile.CleanupRun && run.Outcome == "" {
 			if err := s.local.Stop(short, run); err != nil {
 				s.tell.Warn(err)
 			}
@@ -285,7 +287,7 @@ func notStopped(list []string) error {
 // so it also waits for the passes that ended workers have started.
 func (s *stopping) checkLeft(signalled context.Context) (err error) {
 	var passes []reconcile.Process
-	for end := proc.Monotonic() + stopSlack; s.only == ""; {
+	for end := proc.Monotonic() + stopSlack; s.cmd.IssueID == ""; {
 		passes, err = proc.OwnPasses(s.p.StateDir)
 		if err != nil || len(passes) == 0 || proc.Monotonic() > end || !project.Sleep(signalled, lookStep) {
 			break
@@ -312,7 +314,7 @@ func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) 
 	for _, d := range dirs {
 		run := reconcile.Run{ID: d.Name()}
 		live := s.local.Probe(ctx, run)
-		if live.Alive && s.only == "" {
+		if live.Alive && s.cmd.IssueID == "" {
 			list = append(list, fmt.Sprintf("takeover %s (end it in its terminal)", run.ID))
 		}
 		if live.Alive || len(live.Left) == 0 {

@@ -51,7 +51,7 @@ func exchangeComments(ctx context.Context, p *project.Project, db *state.DB, o O
 func watchPulls(ctx context.Context, p *project.Project, db *state.DB, o Options, t *reconcile.TrackerAdapter, r *Result) {
 	cfg := r.Config
 	forge := project.NewForge(p, cfg, db)
-	if t == nil || !cfg.Feedback.On() || forge == nil || o.Only != "" || ctx.Err() != nil || db.Newer() != nil {
+	if t == nil || !cfg.Feedback.On() || forge == nil || len(o.Only) > 0 || ctx.Err() != nil || db.Newer() != nil {
 		return
 	}
 	watcher := feedback.Watcher{

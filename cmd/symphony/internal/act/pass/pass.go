@@ -33,8 +33,8 @@ type Options struct {
 	Trigger     string
 	DryRun      bool
 	LockTimeout time.Duration
-	// Only confines the pass to the issue with this id; NoIssue confines it to commands about the project. Empty means all issues.
-	Only   string
+	// Only confines the pass to the issues with these ids; NoIssue confines it to commands about the project. Empty means all issues.
+	Only   []string
 	AtOnce bool
 	// Model is that of the runs which this pass starts; empty for that of the workflow.
 	Model string
@@ -52,7 +52,7 @@ type Options struct {
 	Reported *time.Time
 }
 
-// NoIssue as Options.Only confines a pass to commands about the project.
+// NoIssue in Options.Only confines a pass to commands about the project.
 const NoIssue = "-"
 
 // Result is what a pass did.
@@ -106,6 +106,17 @@ func (r Result) StopGrace() time.Duration {
 		return reconcile.ShortestStop
 	}
 	return project.Policy(r.Config).StopGrace
+}
+
+// About returns the result for one of several issues, without what the pass did about the others.
+func (r Result) About(issueID string) Result {
+	all := r.Applied
+	r.Applied = text.Filter(all, func(a reconcile.Applied) bool { return a.IssueID == issueID })
+	r.Errors = text.Filter(r.Errors, func(e *reconcile.Error) bool {
+		fails := func(a reconcile.Applied) bool { return a.Err != nil && exit.From(a.Err).Message == e.Message }
+		return slices.ContainsFunc(r.Applied, fails) || !slices.ContainsFunc(all, fails)
+	})
+	return r
 }
 
 // ExitCode returns an exit.Only if the pass had errors, which the caller has printed. A failed run is not an error of the pass.
@@ -227,7 +238,7 @@ func ReadConfig(p *project.Project) (*workflow.Config, error) {
 func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Options, cfg *workflow.Config, cfgErr error, r *Result) {
 	interruptible := ctx // a signal ends requests to the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
-	askTracker := o.Only != NoIssue
+	askTracker := !slices.Contains(o.Only, NoIssue)
 	r.addObstacle(cfgErr)
 	if cfg == nil {
 		var hasKey bool
@@ -297,7 +308,7 @@ func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o 
 		r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
 		return nil
 	}
-	if skips == nil || o.Only != "" {
+	if skips == nil || len(o.Only) > 0 {
 		stored, err := db.Views.Skips(ctx)
 		if err != nil {
 			return err

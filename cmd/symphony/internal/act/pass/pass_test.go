@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor/checktest"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -40,6 +41,22 @@ func TestDropRepeatedErrors(t *testing.T) {
 		got = append(got, e.Error())
 	}
 	test.Equal(t, "the errors", got, []string{"disk_full: a", "tracker_error: a", "tracker_error: b", "internal: other"})
+}
+
+// The result about one of several issues has what the pass did about it, and no error of another issue.
+func TestResultAboutAnIssue(t *testing.T) {
+	act := func(id string, err error) reconcile.Applied {
+		return reconcile.Applied{Action: reconcile.Action{Kind: reconcile.ActHold, IssueID: id}, Err: err}
+	}
+	full, busy := reconcile.NewError("disk_full", "no room", ""), reconcile.NewError("state_busy", "busy", "")
+	var r Result
+	r.Applied = []reconcile.Applied{act("a", full), act("b", full), act("b", busy), act("c", nil)}
+	r.Errors = []*reconcile.Error{full, busy, reconcile.NewError("network", "no route", "")}
+	for id, want := range map[string]string{"a": "1 [no room no route]", "b": "2 [no room busy no route]", "c": "1 [no route]"} {
+		own := r.About(id)
+		messages := text.Map(own.Errors, func(e *reconcile.Error) string { return e.Message })
+		test.Equal(t, "the actions and errors about "+id, fmt.Sprint(len(own.Applied), " ", messages), want)
+	}
 }
 
 // A run that an operator has stopped did not fail, and its sentence needs no code.

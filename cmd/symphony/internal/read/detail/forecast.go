@@ -85,7 +85,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	account := project.OpenPassAccount(r.Project, r.Config.Codex.Home, func(string) {}) // ps shows the account's faults
 	s := reconcile.Snapshot{
 		Now: latest(r.due(), r.Now).In(r.Project.Env.Now().Location()), Boot: r.Instant.Boot, Mono: r.Instant.Mono, Policy: policy,
-		State: r.Recorded, Options: reconcile.Options{Only: r.id},
+		State: r.Recorded, Options: reconcile.Options{Only: []string{r.id}},
 		Workspaces: slices.Concat(workspaces, r.Recorded.RemoteWorkspaces),
 		Liveness:   map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
 		Tracker: &reconcile.Tracked{
