@@ -155,8 +155,9 @@ func (c *chromiumTab) onLoad(ctx context.Context, source string) error {
 	return err
 }
 
-// picturesCmd writes pictures of pages of the server: docs/screens/web-NAME.webp of the first one, light, dark and on a phone, and
-// docs/screens/web-NAME-issue.webp of a second one. It does so only with UPDATE_PICTURES=1: pictures NAME PATH [PATH]
+// picturesCmd writes pictures of pages of the server: docs/screens/web-NAME.webp of the first one, light, dark and on a phone,
+// docs/screens/web-NAME-issue.webp of a second one, and others with the suffix that is before their address. It does so only with
+// UPDATE_PICTURES=1: pictures NAME [PATH [PATH]] [SUFFIX=PATH]...
 func picturesCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if os.Getenv("UPDATE_PICTURES") == "" {
 		return
@@ -184,16 +185,26 @@ func picturesCmd(ts *testscript.TestScript, neg bool, args []string) {
 		while (all.nextNode()) if (all.currentNode.data.includes(%[1]q)) all.currentNode.data = all.currentNode.data.replaceAll(%[1]q, %[2]q)
 	}).observe(document, {childList: true, subtree: true, characterData: true})`, ts.Getenv("HOME"), screenHome)))
 	ts.Check(c.open(ctx, ts.Getenv("PAGE")+ts.Getenv("LINK")))
-	for _, p := range []struct {
-		page          int
-		suffix, theme string
-		width, height int64
-	}{{0, "", "light", 1280, 800}, {0, "-dark", "dark", 1280, 800}, {0, "-phone", "light", 390, 844}, {1, "-issue", "light", 1280, 1000}} {
-		if p.page+1 >= len(args) {
-			break
+	type picture struct {
+		address, suffix, theme string
+		width, height          int64
+	}
+	var list []picture
+	for n, address := range args[1:] {
+		suffix, of, named := strings.Cut(address, "=")
+		switch {
+		case named:
+			list = append(list, picture{of, "-" + suffix, "light", 1280, 1000})
+		case n == 0:
+			list = append(list, picture{address, "", "light", 1280, 800}, picture{address, "-dark", "dark", 1280, 800},
+				picture{address, "-phone", "light", 390, 844})
+		default:
+			list = append(list, picture{address, "-issue", "light", 1280, 1000})
 		}
+	}
+	for _, p := range list {
 		ts.Check(errors.Join(c.setTheme(ctx, p.theme), c.setSize(ctx, p.width, p.height)))
-		ts.Check(c.open(ctx, ts.Getenv("PAGE")+args[1+p.page]))
+		ts.Check(c.open(ctx, ts.Getenv("PAGE")+p.address))
 		quality := int64(85)
 		picture, err := chromedp.Call(c.within(ctx), page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: &quality})
 		ts.Check(err)

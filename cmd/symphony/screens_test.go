@@ -29,7 +29,7 @@ func TestScreens(t *testing.T) {
 	p := params(t, "screens")
 	files := test.Must(filepath.Glob(filepath.Join(p.Dir, "*.txtar")))
 	p.Dir, p.Files = "", files
-	p.Setup = setupScreens
+	p.Setup = func(env *testscript.Env) error { return setupScreens(t, env) }
 	p.Cmds["screens"], p.Cmds["wide"] = screensCmd("80", "24"), screensCmd("160", "50")
 	p.Cmds["svg"], p.Cmds["pictures"], p.Cmds["api"] = svgCmd, picturesCmd, apiCmd
 	if os.Getenv("UPDATE_PICTURES") != "" {
@@ -45,17 +45,15 @@ const screenHome = "/home/ann"
 const commitDate = "2026-02-24T09:00:00Z"
 
 // setupScreens gives a script a home with a project, a codex and a crontab.
-func setupScreens(env *testscript.Env) error {
+func setupScreens(t *testing.T, env *testscript.Env) error {
 	if err := setupScript(env); err != nil {
 		return err
 	}
 	home := newScreenHome()
+	t.Cleanup(func() { test.OK(t, os.RemoveAll(home)) }) // also after a failure
 	set := env.Values[stageKey{}].(*stage)
 	set.dirs = append(set.dirs, home)
-	env.Defer(func() {
-		sweep(env.T(), env.Getenv(markName), set.dirs) // a pass that a worker has started at its end may be writing there
-		test.OK(mainT{}, os.RemoveAll(home))
-	})
+	env.Defer(func() { sweep(env.T(), env.Getenv(markName), set.dirs) }) // a pass that a worker has started at its end may be writing there
 	fake, program := test.Must(inPath(env.Getenv("PATH"), "fake-codex")), test.Must(inPath(env.Getenv("PATH"), "symphony"))
 	bin := filepath.Join(home, "bin")
 	for path, text := range map[string]string{

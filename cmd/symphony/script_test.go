@@ -177,6 +177,8 @@ func condition(name string) (bool, error) {
 	switch name {
 	case "all":
 		return test.All(), nil
+	case "pictures":
+		return os.Getenv("UPDATE_PICTURES") != "", nil
 	case "root":
 		return os.Geteuid() == 0, nil
 	case "mount":

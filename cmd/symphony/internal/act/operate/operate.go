@@ -184,7 +184,9 @@ func createState(ctx context.Context, p *project.Project) (*state.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, err := pass.Run(ctx, p, pass.Options{Trigger: project.TriggerCommand, Only: []string{pass.NoIssue}, LockTimeout: project.CommandPatience})
+	first, err := pass.Run(ctx, p, pass.Options{
+		Trigger: project.TriggerCommand, Only: []string{pass.NoIssue}, LockTimeout: project.CommandPatience,
+	})
 	if err == nil && first.Holder != nil {
 		err = project.LockedError(first.Holder)
 	}

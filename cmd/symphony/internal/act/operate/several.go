@@ -42,7 +42,8 @@ func Do(ctx context.Context, p *project.Project, c Command) (r Result, err error
 		return operate(ctx, p, c, func(o *operation) error { return o.tell(ctx) })
 	case reconcile.VerbStop, reconcile.VerbStopAll:
 		var ended []string
-		r, err = Stop(ctx, p, StopOptions{Issue: c.Issue, NoWait: c.NoWait, pass: c.pass, Ended: func(line string) { ended = append(ended, line) }})
+		add := func(line string) { ended = append(ended, line) }
+		r, err = Stop(ctx, p, StopOptions{Issue: c.Issue, NoWait: c.NoWait, pass: c.pass, Ended: add})
 		r.Effect = append(r.Effect, ended...)
 		return r, err
 	case reconcile.VerbDeliver, reconcile.VerbVerify:
