@@ -20,26 +20,47 @@ type versionJSON struct {
 	Go       string  `json:"go"`       // the version of Go that built the program
 	OS       string  `json:"os"`
 	Arch     string  `json:"arch"`
+	Newest   *string `json:"newest"` // the newest release, null without --check
 }
 
 func versionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print the version, the commit and its date",
-		UsageText:   "symphony version [flags]",
-		Description: exampleText("symphony version --json"),
-		Flags:       jsonFlags[versionJSON](),
+		UsageText: "symphony version [flags]",
+		Description: "--check asks the URL in SYMPHONY_RELEASES for the newest release: for a text that begins with its version, as the file\n" +
+			"VERSION of a release does, or for JSON with tag_name. Without that variable symphony never asks.\n\n" +
+			exampleText("symphony version --json", "SYMPHONY_RELEASES=https://mirror.example.org/symphony/VERSION symphony version --check"),
+		Flags: append(jsonFlags[versionJSON](),
+			&cli.BoolFlag{Name: "check", Usage: "also print whether a newer release exists"}),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
 				return exit.Usage("version: unexpected argument %q", c.Args().First())
 			}
-			b := project.ReadBuild()
+			b, newest := project.ReadBuild(), ""
+			if c.Bool("check") {
+				address := w.Environment().Getenv(project.ReleasesVar)
+				if address == "" {
+					return exit.Usage("version: --check needs the URL to ask in %s", project.ReleasesVar)
+				}
+				var err error
+				if newest, err = project.NewestRelease(c.Context, address); err != nil {
+					return err
+				}
+			}
 			if w.JSON {
 				w.PrintJSON(versionJSON{
 					b.Version, text.OrNull(b.Commit), text.OrNull(b.Date), b.Modified, runtime.Version(), runtime.GOOS, runtime.GOARCH,
+					text.OrNull(newest),
 				})
 				return nil
 			}
 			fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\n", b, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			switch {
+			case newest != "" && b.OlderThan(newest):
+				fmt.Fprintf(w.Stdout, "%s is newer: %s\n", newest, project.UpgradeHint)
+			case newest != "":
+				fmt.Fprintf(w.Stdout, "the newest release is %s\n", newest)
+			}
 			return nil
 		},
 	}

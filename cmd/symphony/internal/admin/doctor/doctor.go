@@ -96,6 +96,7 @@ var checks = []check{
 	{"monitoring", needsConfig, checkMonitor, "", ofProject},
 	{"workers", needsNothing, checkWorkers, "", ofProject},
 	{"account", needsNothing, checkAccount, "", ofProject},
+	{"release", needsNothing, checkRelease, "", ofProject},
 }
 
 const (

@@ -331,6 +331,23 @@ func checkAccount(_ context.Context, e *environment) []finding {
 		"run symphony under an account of its own")
 }
 
+// checkRelease looks for a newer release, if the operator has set where to ask.
+func checkRelease(ctx context.Context, e *environment) []finding {
+	address := e.p.Env.Getenv(project.ReleasesVar)
+	if address == "" || e.as != asCalled {
+		return nil
+	}
+	newest, err := project.NewestRelease(ctx, address)
+	if err != nil {
+		known := exit.From(err)
+		return warn(known.Error(), known.Hint)
+	}
+	if project.ReadBuild().OlderThan(newest) {
+		return warn(newest+" is newer than this "+project.Version(), project.UpgradeHint)
+	}
+	return ok("no release is newer than %s", project.Version())
+}
+
 // checkHosts asks each machine on which agents work.
 func checkHosts(ctx context.Context, e *environment) []finding {
 	hosts := e.config.Policy.Hosts
