@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -115,5 +116,19 @@ func TestJudge(t *testing.T) {
 		got := c.out.Judge(now)
 		test.Equal(t, name, got.Text, c.want)
 		test.Equal(t, name+" is dead", got.Dead, strings.HasPrefix(c.want, "not active"))
+	}
+}
+
+// The units of the packages are those that install writes, for the project in the folder that is the instance.
+func TestPackagedUnits(t *testing.T) {
+	p := &project.Project{Path: "%f/WORKFLOW.md"}
+	s := &plan{p: p, program: "/usr/bin/symphony", every: 30 * time.Second}
+	values := map[string]any{"Name": "%f", "Command": s.command(project.TriggerTimer), "Every": s.every}
+	body := func(text string) string { return text[strings.Index(text, "\n[Unit]"):] }
+	for _, kind := range []string{".service", ".timer"} {
+		var want strings.Builder
+		test.OK(t, templates().ExecuteTemplate(&want, "symphony"+kind, values))
+		got := test.Must(os.ReadFile("../../../../../scripts/package/units/symphony@" + kind))
+		test.Equal(t, kind, body(string(got)), body(strings.ReplaceAll(want.String(), "%%f", "%f")))
 	}
 }
