@@ -9,15 +9,6 @@ import (
 	"time"
 )
 
-// Engines that start agents as jobs: each is one host, whichever machine it chooses.
-const (
-	SlurmHost   = "slurm"
-	CommandHost = "command"
-)
-
-// IsEngine reports whether a host is an engine, and no machine that ssh reaches.
-func IsEngine(host string) bool { return host == SlurmHost || host == CommandHost }
-
 // Runs on other machines. Each belongs to one host, where its processes and its workspace are; its worker, which decides, is here. A run
 // whose worker has died may still be at work there: only its host, or an operator, can confirm that it has ended.
 

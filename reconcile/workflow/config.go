@@ -76,7 +76,6 @@ type Tracker struct {
 	CAFile      string
 	ToolScope   string
 	Folder      string   // with the files of the issues, for kind file
-	folder      string   // as the file has it, whatever the kind of tracker
 	OtherStates []string // neither active nor terminal states to which agents may move issues, for kind file
 	// Operators are the users whose comments answer requests. ExplainHolds: holds are explained by comments.
 	Operators    []string
@@ -153,15 +152,6 @@ type Agent struct {
 	ByLabel                []LabelRow
 	Prices                 reconcile.Prices
 	budget                 string // as written
-}
-
-// Worker is what starts runs on other machines, and its options.
-type Worker struct {
-	Engine     string
-	EngineArgs []string
-	// Start, Connect, Status and Stop are the commands of the engine command, which get the variables of EnginePass.
-	Start, Connect, Status, Stop string
-	EnginePass                   []string
 }
 
 // Answer is how requests of an agent are answered.

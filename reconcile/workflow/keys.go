@@ -16,10 +16,11 @@ type Key struct {
 	Words []string // the allowed values of a choice
 	Kinds []string // the kinds of trackers that have the key; nil for all
 
-	same  string               // the key of which this is another name
-	min   int64                // the smallest allowed number
-	to    any                  // a pointer to the value in the configuration, whose type selects how the value is read
-	after func(*reader, field) // checks or completes the value, which may be absent from the file
+	engines []string             // the kinds of engines that have the key; nil for all
+	same    string               // the key of which this is another name
+	min     int64                // the smallest allowed number
+	to      any                  // a pointer to the value in the configuration, whose type selects how the value is read
+	after   func(*reader, field) // checks or completes the value, which may be absent from the file
 }
 
 func key(name, typ, standard string, to any, meaning string) Key {
@@ -39,6 +40,12 @@ func (k Key) thenTracker(after func(trackerReader, field)) Key {
 // of restricts the key to some kinds of trackers.
 func (k Key) of(kinds ...string) Key {
 	k.Kinds = kinds
+	return k
+}
+
+// ofEngine restricts the key to some kinds of engines.
+func (k Key) ofEngine(kinds ...string) Key {
+	k.engines = kinds
 	return k
 }
 
@@ -128,7 +135,7 @@ func providerKeys(c *Config) []Key {
 		key("tracker.provider.api_key", typeString, "", nil, "").sameAs("tracker.api_key"),
 		key("tracker.provider.project_slug", typeString, "", nil, "").sameAs("tracker.project_slug").of("linear"),
 		key("tracker.provider.assignee", typeString, "", nil, "").sameAs("tracker.assignee"),
-		key("tracker.provider.path", typePath, "", &c.Tracker.folder,
+		key("tracker.provider.path", typePath, "", &c.Tracker.Folder,
 			"the folder with the issues; a relative path starts at WORKFLOW.md; required").of("file").thenTracker(trackerReader.folder),
 		key("tracker.provider.states", typeStrings, "[Human Review]", &c.Tracker.OtherStates,
 			"more states to which agents may move their issues, in addition to active_states and terminal_states").of("file"),
@@ -301,19 +308,19 @@ func workerKeys(c *Config) []Key {
 			"machines on which agents work instead of this one: aliases of ssh's configuration, or user@host:port").then((*reader).hosts),
 		key("worker.engine.kind", "", engineSSH, &c.Worker.Engine,
 			"what starts agents on other machines: ssh, on worker.ssh_hosts; slurm, as jobs of a cluster; or command, as jobs of any engine").
-			oneOf(engineSSH, engineSlurm, engineCommand).then((*reader).engine),
+			oneOf(append([]string{engineSSH}, Engines()...)...).then((*reader).engine),
 		key("worker.engine.args", typeStrings, "[]", &c.Worker.EngineArgs,
-			"options of sbatch for each job, such as --partition=gpu and --time=2:00:00").then((*reader).engineArgs),
+			"options of sbatch for each job, such as --partition=gpu and --time=2:00:00").ofEngine(EngineSlurm).then((*reader).engineArgs),
 		key("worker.engine.start", typeShell, "", &c.Worker.Start,
-			"starts the job $SYMPHONY_JOB, which runs symphony $SYMPHONY_SERVE, and does not wait for it").then((*reader).engineCommand),
+			"starts the job $SYMPHONY_JOB, which runs symphony $SYMPHONY_SERVE, and does not wait for it").ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.connect", typeShell, "", &c.Worker.Connect,
-			"runs symphony $SYMPHONY_CONNECT where the job runs, with its own stdin and stdout").then((*reader).engineCommand),
+			"runs symphony $SYMPHONY_CONNECT where the job runs, with its own stdin and stdout").ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.status", typeShell, "", &c.Worker.Status,
-			"prints a line: pending REASON, never REASON, running, ended HOW or unknown").then((*reader).engineCommand),
+			"prints a line: pending REASON, never REASON, running, ended HOW or unknown").ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.stop", typeShell, "", &c.Worker.Stop,
-			"ends the job and removes what the engine keeps of it; it also runs after the end of a run").then((*reader).engineCommand),
+			"ends the job and removes what the engine keeps of it; it also runs after the end of a run").ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.pass_env", typeVars, "[]", &c.Worker.EnginePass,
-			"variables that these commands get, beside PATH, HOME, USER, LOGNAME and XDG_RUNTIME_DIR").then((*reader).enginePass),
+			"variables that these commands get, beside PATH, HOME, USER, LOGNAME and XDG_RUNTIME_DIR").ofEngine(EngineCommand).then((*reader).enginePass),
 		key("worker.max_concurrent_agents_per_host", typeInteger, "", &c.Policy.MaxPerHost,
 			"number of agents that work on one host at once; default: any").atLeast(1),
 		key("worker.root", "path on the hosts", "", &c.Policy.RemoteRoot,

@@ -191,6 +191,12 @@ func TestEveryKeyIsRead(t *testing.T) {
 	for _, k := range Keys() {
 		parts := strings.Split(k.Name, ".")
 		nested := strings.Join(parts, ": {") + ": [[x]]" + strings.Repeat("}", len(parts)-1)
+		if k.Kinds != nil {
+			nested = strings.Replace(nested, "tracker: {", "tracker: {kind: "+k.Kinds[0]+", ", 1)
+		}
+		if k.engines != nil {
+			nested = strings.Replace(nested, "engine: {", "engine: {kind: "+k.engines[0]+", ", 1)
+		}
 		_, err := Parse(source(t, "---\n"+nested+"\n---\nGo.\n"), testEnv())
 		found := false
 		for _, f := range Faults(err) {

@@ -87,21 +87,6 @@ func (r trackerReader) place(f field, place, identity string) {
 	r.cfg.Tracker.Place, r.cfg.Tracker.PlaceKey, r.cfg.Policy.Project = place, f.key, identity
 }
 
-// has reports whether the kind of tracker has a key.
-func (t tracker) has(k Key) bool { return k.Kinds == nil || slices.Contains(k.Kinds, t.name) }
-
-// ofKind warns about the keys that only other kinds of trackers have, and checks what depends on several keys of this kind.
-func (r trackerReader) ofKind() {
-	for _, k := range r.keys {
-		if r.tracker.name != "" && !r.tracker.has(k) {
-			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name)
-		}
-	}
-	if r.tracker.check != nil {
-		r.tracker.check(r)
-	}
-}
-
 // verbs are the values of tracker.provider.verbs.
 var verbs = []string{"tool", "comment", "move"}
 
@@ -160,12 +145,11 @@ func (r trackerReader) protectProgram() {
 
 // folder checks provider.path.
 func (r trackerReader) folder(f field) {
-	switch dir := r.cfg.Tracker.folder; {
+	switch dir := r.cfg.Tracker.Folder; {
 	case dir == "" && f.node != nil: // reported
 	case dir == "":
 		r.invalid(f, "missing", "write the path of a folder with Markdown files, such as backlog/tasks")
 	default:
-		r.cfg.Tracker.Folder = dir
 		r.place(f, dir, "file "+dir)
 	}
 }

@@ -216,8 +216,7 @@ func Parse(src Source, env Environment) (*Config, error) {
 	r := &reader{values: values{front, env}, cfg: cfg}
 	if ok {
 		for _, k := range r.keys {
-			f := r.field(k.Name)
-			if r.value(k, f) && k.after != nil && r.tracker.has(k) {
+			if f := r.field(k.Name); r.has(k) && r.value(k, f) && k.after != nil {
 				k.after(r, f)
 			}
 		}
@@ -241,6 +240,26 @@ func Parse(src Source, env Environment) (*Config, error) {
 	return cfg, nil
 }
 
+// has reports whether the tracker and the engine have a key.
+func (r *reader) has(k Key) bool {
+	return (k.Kinds == nil || slices.Contains(k.Kinds, r.tracker.name)) &&
+		(k.engines == nil || slices.Contains(k.engines, r.cfg.Worker.Engine))
+}
+
+// unused warns about the keys that only other kinds of trackers and engines have.
+func (r *reader) unused() {
+	for _, k := range r.keys {
+		same := func(other Key) bool { return other.Name == k.Name && r.has(other) }
+		switch {
+		case r.has(k), slices.ContainsFunc(r.keys, same):
+		case k.engines != nil:
+			r.warnKey(k.Name, "no effect without worker.engine.kind "+strings.Join(k.engines, " or "))
+		case r.tracker.name != "":
+			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name)
+		}
+	}
+}
+
 // together completes values that depend on other values, and warns about values that have no effect because of others, or that
 // codex would refuse.
 func (r *reader) together() {
@@ -262,7 +281,10 @@ func (r *reader) together() {
 	r.pullRequests()
 	r.onHosts()
 	r.handoff()
-	trackerReader{r}.ofKind()
+	r.unused()
+	if r.tracker.check != nil {
+		r.tracker.check(trackerReader{r})
+	}
 	codex.ReadTimeoutSet = r.field("codex.read_timeout_ms").node != nil
 	codex.StallTimeout = max(0, codex.StallTimeout)
 	if codex.ThreadSandbox == "" {

@@ -9,20 +9,34 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/internal/sshname"
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The kinds of engines.
+// Worker is what starts runs on other machines, and its options.
+type Worker struct {
+	Engine     string
+	EngineArgs []string
+	// Start, Connect, Status and Stop are the commands of the engine command, which get the variables of EnginePass.
+	Start, Connect, Status, Stop string
+	EnginePass                   []string
+}
+
+// The kinds of engines. Those that start agents as jobs are in Engines, too.
 const (
 	engineSSH     = "ssh"
-	engineSlurm   = reconcile.SlurmHost
-	engineCommand = reconcile.CommandHost
+	EngineSlurm   = "slurm"
+	EngineCommand = "command"
 )
+
+// Engines are the kinds of engines that start agents as jobs: each is one host, whichever machine it chooses.
+func Engines() []string { return []string{EngineSlurm, EngineCommand} }
+
+// IsEngine reports whether a host is such an engine, and no machine that ssh reaches.
+func IsEngine(host string) bool { return slices.Contains(Engines(), host) }
 
 // engine completes the machines on which agents work: an engine that starts jobs is one of them, whichever machine it chooses.
 func (r *reader) engine(field) {
 	kind := r.cfg.Worker.Engine
-	if !reconcile.IsEngine(kind) {
+	if !IsEngine(kind) {
 		return
 	}
 	if len(r.cfg.Policy.Hosts) > 0 {
@@ -33,18 +47,13 @@ func (r *reader) engine(field) {
 
 // engineCommand checks one of the commands of an engine.
 func (r *reader) engineCommand(f field) {
-	if r.cfg.Worker.Engine != engineCommand {
-		r.warnKey(f.key, "no effect without worker.engine.kind command")
-	} else if f.node == nil || strings.TrimSpace(f.node.Value) == "" {
+	if f.node == nil || strings.TrimSpace(f.node.Value) == "" {
 		r.invalid(f, "missing", "write the command; docs/hosts.md has examples for several engines")
 	}
 }
 
 // enginePass checks the variables that these commands get.
 func (r *reader) enginePass(f field) {
-	if r.cfg.Worker.Engine != engineCommand {
-		r.warnKey("worker.engine.pass_env", "no effect without worker.engine.kind command")
-	}
 	for i, name := range r.cfg.Worker.EnginePass {
 		switch {
 		case !variableName(name):
@@ -63,9 +72,6 @@ var ownArgs = []string{
 
 // engineArgs checks the options of sbatch.
 func (r *reader) engineArgs(f field) {
-	if r.cfg.Worker.Engine != engineSlurm {
-		r.warnKey("worker.engine.args", "no effect without worker.engine.kind slurm")
-	}
 	for i, arg := range r.cfg.Worker.EngineArgs {
 		name, long := strings.CutPrefix(arg, "--")
 		name, _, _ = strings.Cut(name, "=")
@@ -81,7 +87,7 @@ func (r *reader) engineArgs(f field) {
 func (r *reader) hosts(f field) {
 	for i, name := range r.cfg.Policy.Hosts {
 		f := r.item(f, i)
-		if reconcile.IsEngine(name) {
+		if IsEngine(name) {
 			r.invalid(f, strconv.Quote(name)+" is the name of an engine", "give the machine another alias, or write user@"+name)
 		} else if _, err := sshname.Parse(name); err != nil {
 			r.invalid(f, err.Error(), "write an alias of ssh's configuration, or user@host:port; an IPv6 address with a port in brackets")
@@ -118,11 +124,11 @@ func (r *reader) onHosts() {
 	c := r.cfg
 	if len(c.Policy.Hosts) == 0 {
 		for _, key := range []string{"worker.max_concurrent_agents_per_host", "worker.root", "worker.lost_after_ms", "worker.when_lost"} {
-			r.warnKey(key, "no effect without worker.ssh_hosts or worker.engine.kind slurm or command")
+			r.warnKey(key, "no effect without worker.ssh_hosts or worker.engine.kind "+strings.Join(Engines(), " or "))
 		}
 		return
 	}
-	if reconcile.IsEngine(c.Worker.Engine) && c.Policy.RestartLost {
+	if IsEngine(c.Worker.Engine) && c.Policy.RestartLost {
 		r.invalid(r.field("worker.when_lost"), "restart needs a second host, and an engine is a single one", "remove it")
 	}
 	r.warnKey("workspace.min_free_bytes", "no effect with agents on other machines")

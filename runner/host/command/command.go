@@ -119,5 +119,5 @@ func (c Commands) Probe(ctx context.Context, env []string) error {
 }
 
 func explain(err error, name string) error {
-	return engine.Explain(err, reconcile.CommandHost+": worker.engine."+name+": ", "correct what it names; then symphony unblock")
+	return engine.Explain(err, "command: worker.engine."+name+": ", "correct what it names; then symphony unblock")
 }

@@ -198,5 +198,5 @@ func Command(ctx context.Context, env []string, stdin, name string, args ...stri
 	if ok && (strings.Contains(known.Message, "nable to contact") || strings.Contains(known.Message, "timed out")) {
 		known.Code = engine.CodeUnreachable
 	}
-	return out, engine.Explain(err, reconcile.SlurmHost+": ", "correct what Slurm names; then symphony unblock")
+	return out, engine.Explain(err, "slurm: ", "correct what Slurm names; then symphony unblock")
 }

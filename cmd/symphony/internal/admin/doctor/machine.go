@@ -368,7 +368,7 @@ func (e *environment) checkHost(ctx context.Context, name string) []finding {
 	case err != nil:
 		known := exit.From(err)
 		return fail(known.Error(), known.Hint)
-	case reconcile.IsEngine(name):
+	case workflow.IsEngine(name):
 		return ok("%s answers within %v; what its machines have was not examined", name, a.Latency.Round(100*time.Millisecond))
 	case own && a.Codex == "":
 		return fail(name+": a login shell does not find codex", "install it there: npm install -g @openai/codex; then run codex login there")

@@ -22,9 +22,6 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, attempts str
 	if err != nil {
 		return run, err
 	}
-	if run.Host == reconcile.CommandHost {
-		return run, project.RefuseElsewhere(ctx, db, run.IssueID, "diff")
-	}
 	q := host.WorkspaceRequest{Path: run.WorkspacePath}
 	if attempts != "" {
 		trees, err := between(ctx, p, db, run, attempts)
@@ -33,7 +30,7 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, attempts str
 		}
 	}
 	var found bool
-	err = project.Visit(ctx, p, db, run.Host, func(ctx context.Context, m host.Machine) error {
+	err = project.Visit(ctx, p, db, run, "diff", func(ctx context.Context, m host.Machine) error {
 		found, err = m.Diff(ctx, q, w)
 		return err
 	})

@@ -61,8 +61,8 @@ var RunErrors = []struct{ Codes, Next string }{
 	{"invalid_branch", "correct `repository.branch`: its result for this issue is not a branch name, or is the base"},
 	{"template_render_error", "correct the prompt; `symphony prompt ISSUE` renders it"},
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},
-	{"host_unreachable, engine_missing", "find the fault with `ssh HOST true`, with `squeue` for Slurm, or with " +
-		"`worker.engine.status`; meanwhile issues start on other hosts, and on this one again once it answers"},
+	{"host_unreachable, engine_missing", "find the fault with `symphony hosts` and `ssh HOST true`, or with the commands of the " +
+		"engine; meanwhile issues start on other hosts, and on this one again once it answers"},
 	{"host_system, host_unusable", "correct what the message names on that host; then `symphony unblock`"},
 	{"host_lost", "find out whether the host is alive; once it answers, the run is ended there and its issue goes on. If the host is gone " +
 		"for good: `symphony retry --host-is-gone ISSUE`"},

@@ -27,29 +27,70 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
+// jobEngine is how symphony uses an engine that starts jobs.
+type jobEngine struct {
+	jobs  func(run *engine.Run, options workflow.Worker, home, hosted string) engine.Jobs
+	probe func(context.Context, *Project) error // fails if the engine does not answer
+	// sharesHome is set if the machines of the engine have the home directory of this one, and so the workspaces.
+	sharesHome bool
+}
+
+// jobEngines has all workflow.Engines.
+var jobEngines = map[string]jobEngine{
+	workflow.EngineSlurm: {
+		jobs: func(run *engine.Run, options workflow.Worker, home, hosted string) engine.Jobs {
+			return slurm.Jobs{Run: run, Args: options.EngineArgs, Home: home, Hosted: hosted}
+		},
+		probe: func(ctx context.Context, p *Project) error {
+			_, err := slurm.Command(ctx, p.Environ(), "", "squeue", "--me", "--noheader")
+			return err
+		},
+		sharesHome: true,
+	},
+	workflow.EngineCommand: {
+		jobs: func(run *engine.Run, options workflow.Worker, home, _ string) engine.Jobs {
+			jobs := command.Jobs{Run: run, Commands: commands(options), Home: home}
+			run.Clear = jobs.Cancel
+			return jobs
+		},
+		probe: func(ctx context.Context, p *Project) error {
+			cfg, err := p.ConfigWithoutKey()
+			if err != nil {
+				return err
+			}
+			return commands(cfg.Worker).Probe(ctx, p.Environ())
+		},
+	},
+}
+
+// engineOf returns the engine that starts jobs on a host; found is false if ssh reaches the host.
+func engineOf(hostName string) (e jobEngine, found bool, err error) {
+	e, found = jobEngines[hostName]
+	if !found && workflow.IsEngine(hostName) {
+		err = reconcile.NewError(workflow.CodeInvalid, fmt.Sprintf("no engine for worker.engine.kind %q", hostName), "correct worker.engine.kind")
+	}
+	return e, found, err
+}
+
 // NewEngine returns what reaches a host of the project for a run, by the options of a workflow. The caller adds to the run what is
 // known of it.
 func NewEngine(
 	ctx context.Context, p *Project, db *state.DB, hostName string, options workflow.Worker,
 ) (engine.Engine, *engine.Run, error) {
-	name, err := nameOnHosts(ctx, p, db)
+	by, isJob, err := engineOf(hostName)
+	name, nameErr := nameOnHosts(ctx, p, db)
 	path, pathErr := RunningProgram()
 	program, programErr := readProgram(path)
-	if err = cmp.Or(err, pathErr, programErr); err != nil {
+	if err = cmp.Or(err, nameErr, pathErr, programErr); err != nil {
 		return nil, nil, err
 	}
 	run := &engine.Run{Env: p.Environ(), Project: name, Program: program, ProgramFor: programFor}
-	if !reconcile.IsEngine(hostName) {
+	if !isJob {
 		to, err := sshname.Parse(hostName)
 		return ssh.Engine{Host: to, Run: run}, run, err
 	}
 	hosted := state.HostedDir("", p.Env.Home)
-	var jobs engine.Jobs = slurm.Jobs{Run: run, Args: options.EngineArgs, Home: p.Env.Home, Hosted: hosted}
-	if hostName == reconcile.CommandHost {
-		jobs = command.Jobs{Run: run, Commands: commands(options), Home: p.Env.Home}
-		run.Clear = jobs.Cancel
-	}
-	return &engine.JobEngine{Run: run, Jobs: jobs, Host: hostName, Hosted: hosted}, run, nil
+	return &engine.JobEngine{Run: run, Jobs: by.jobs(run, options, p.Env.Home, hosted), Host: hostName, Hosted: hosted}, run, nil
 }
 
 func commands(w workflow.Worker) command.Commands {
@@ -106,13 +147,20 @@ const (
 	leaveBound = 10 * time.Second // for the host to confirm the end of a visit
 )
 
-// Visit calls do with the machine of a workspace, for a command of an operator: this one without a name and for Slurm, whose nodes share
-// the workspaces with it, otherwise a host that ssh reaches. There it has an id like a run, whose directory is deleted later.
-func Visit(ctx context.Context, p *Project, db *state.DB, hostName string, do func(context.Context, host.Machine) error) error {
-	if hostName == "" || hostName == reconcile.SlurmHost {
+// Visit calls do with the machine that has the workspace of a run, for a command of an operator: this one, if it has the workspace, or a
+// host that ssh reaches. There it has an id like a run, whose directory is deleted later. It refuses workspaces that only jobs reach.
+func Visit(
+	ctx context.Context, p *Project, db *state.DB, of reconcile.Run, command string, do func(context.Context, host.Machine) error,
+) error {
+	switch e, isJob, err := engineOf(of.Host); {
+	case err != nil:
+		return err
+	case of.Host == "" || e.sharesHome:
 		return do(ctx, ThisMachine())
+	case isJob:
+		return elsewhereError(of, command)
 	}
-	by, run, err := NewEngine(ctx, p, db, hostName, workflow.Worker{})
+	by, run, err := NewEngine(ctx, p, db, of.Host, workflow.Worker{})
 	if err != nil {
 		return err
 	}
@@ -124,11 +172,11 @@ func Visit(ctx context.Context, p *Project, db *state.DB, hostName string, do fu
 	}
 	client, err := remote.Connect(bounded, by.Dial, run.Incarnation)
 	if err != nil {
-		return fmt.Errorf("%s: %w", hostName, err)
+		return fmt.Errorf("%s: %w", of.Host, err)
 	}
 	defer client.Close()
 	if err = do(bounded, remote.Machine{Client: client}); err != nil {
-		err = fmt.Errorf("%s: %w", hostName, err)
+		err = fmt.Errorf("%s: %w", of.Host, err)
 	}
 	leaving, end := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
 	defer end()
@@ -153,14 +201,9 @@ echo "author $(v 'git var GIT_COMMITTER_IDENT')"`
 // AskHost asks a host about itself. It changes nothing there. An engine answers only for itself: to see a machine, a job would have to run.
 func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, err error) {
 	began := time.Now()
-	switch hostName {
-	case reconcile.SlurmHost:
-		_, err = slurm.Command(ctx, p.Environ(), "", "squeue", "--me", "--noheader")
-		return HostAnswer{Latency: time.Since(began)}, err
-	case reconcile.CommandHost:
-		cfg, err := p.ConfigWithoutKey()
+	if e, isJob, err := engineOf(hostName); isJob || err != nil {
 		if err == nil {
-			err = commands(cfg.Worker).Probe(ctx, p.Environ())
+			err = e.probe(ctx, p)
 		}
 		return HostAnswer{Latency: time.Since(began)}, err
 	}
@@ -186,8 +229,12 @@ func RefuseElsewhere(ctx context.Context, db *state.DB, issueID, command string)
 	if err != nil || run.Host == "" {
 		return err
 	}
+	return elsewhereError(run, command)
+}
+
+func elsewhereError(run reconcile.Run, command string) error {
 	hint := "log in there: ssh " + run.Host
-	if reconcile.IsEngine(run.Host) {
+	if workflow.IsEngine(run.Host) {
 		hint = "use the directory where the jobs of the engine have it"
 	}
 	return reconcile.NewError("workspace_elsewhere", fmt.Sprintf("%s does not reach %s, where the workspace of %s is",
