@@ -304,6 +304,3 @@ func (p Pull) Summary() *PullRequest {
 	}
 	return s
 }
-
-// HoldsPull reports whether a hold is about the pull request of an issue that was handed over, and stays although the issue is not active.
-func HoldsPull(reason string) bool { return reason == HoldPullClosed || reason == HoldFeedbackRounds }

@@ -138,24 +138,6 @@ const (
 	DeliveryFailed RetryKind = "delivery_failed" // the commits could not be delivered, which is tried again
 )
 
-// The reasons of a hold.
-const (
-	HoldOperator    = "operator"
-	HoldMaxFailures = "max_failures"
-	HoldMaxIdleRuns = "max_idle_runs"
-	HoldMaxRuns     = "max_runs"
-	HoldMaxTokens   = "max_tokens"
-	HoldInterrupted = "interrupted"
-	HoldLeftover    = "leftover_process"
-	HoldHostLost    = "host_lost"
-	HoldNeverStarts = "never_starts" // the engine of its host has a reason that waiting does not end
-	// HoldVerifyFailed: verify has failed in as many rounds as the workflow allows, or twice for one commit.
-	HoldVerifyFailed = "verify_failed"
-	// These are of an issue that was handed over with a pull request.
-	HoldPullClosed     = "pull_request_closed"
-	HoldFeedbackRounds = "feedback_rounds"
-)
-
 // Claim is symphony's record of an issue that it works on. Only a pass writes it: it holds the project lock, and Version must
 // still be the one that it read.
 type Claim struct {
@@ -185,34 +167,6 @@ type Claim struct {
 	Project              string   // Policy.Project when the issue was claimed
 	WorkspaceRoot        string   // the resolved root when the issue was claimed
 	ClaimedAt, UpdatedAt time.Time
-}
-
-// HoldEnds returns what ends the hold of a claim.
-func (c Claim) HoldEnds() string {
-	retry := "symphony retry " + c.Identifier
-	switch c.HoldReason {
-	case HoldOperator:
-		return retry + " ends the hold"
-	case HoldLeftover:
-		return "end the process, then " + retry
-	case HoldPullClosed, HoldFeedbackRounds:
-		return retry + " ends the hold; so does moving the issue to an active state"
-	case HoldHostLost:
-		return "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone " + c.Identifier
-	}
-	return retry + " ends the hold; so does a new comment, or moving the issue away and back"
-}
-
-// HoldText returns why a claim is held and what ends the hold.
-func (c Claim) HoldText() string {
-	line := c.HoldEnds()
-	if c.HoldMessage != "" {
-		line = c.HoldMessage + "; " + line
-	}
-	if c.Delivery.Due {
-		line += "; its work is not delivered"
-	}
-	return line
 }
 
 // Fault returns why a waiting claim waits: the failure of its delivery, or else that of its last run. Both are empty if nothing failed.

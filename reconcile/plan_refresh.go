@@ -26,7 +26,7 @@ func (p *planner) refresh() {
 			}
 		case c.Status == Running && !p.handingOver(*c, issue, visible):
 			p.stop(*c, reason, nil)
-		case c.Status == Running, p.unverifiedHost(c.IssueID) != "", c.Status == Held && staysInactive(c.HoldReason) && reason != StopTerminal:
+		case c.Status == Running, p.unverifiedHost(c.IssueID) != "", c.Status == Held && holdRules[c.HoldReason].staysInactive && reason != StopTerminal:
 			if visible {
 				p.renew(*c, issue)
 			}
@@ -38,9 +38,6 @@ func (p *planner) refresh() {
 		}
 	}
 }
-
-// staysInactive reports whether a hold goes on while its issue is not active.
-func staysInactive(reason string) bool { return reason == HoldOperator || HoldsPull(reason) }
 
 // handoffGrace is how long a run may continue after its own agent has moved the issue, to complete the turn and report tokens.
 const handoffGrace = 2 * time.Minute
@@ -93,11 +90,11 @@ func (p *planner) stillActive(c Claim, issue Issue) {
 			c.DueAt = p.s.Now
 			p.update(p.put(c))
 		}
-	case c.Status == Held && HoldsPull(c.HoldReason):
+	case c.Status == Held && holdRules[c.HoldReason].moveEnds:
 		next := p.s.freshStart(c, Requested)
 		p.act(ActRetry, next, "moved", "a person has moved it, which ended the hold", p.put(next))
 		p.eligible[c.IssueID] = true
-	case c.Status == Held && c.HoldReason != HoldOperator && issue.LastCommentAt != nil && issue.LastCommentAt.After(c.HoldCommentAt):
+	case c.Status == Held && CommentEnds(c.HoldReason) && issue.LastCommentAt != nil && issue.LastCommentAt.After(c.HoldCommentAt):
 		next := p.s.freshStart(c, Requested)
 		p.act(ActRetry, next, "comment", "a comment ended the hold", p.put(next))
 		p.eligible[c.IssueID] = true

@@ -96,28 +96,6 @@ func (d *draft) stop(c Claim, reason string, change *Change) {
 	}
 }
 
-// hold returns the claim held, until an operator, a comment or a change of the issue ends the hold.
-func (s *Snapshot) hold(c Claim, reason, message string) Claim {
-	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, s.Now
-	c.HoldNext = false
-	c.HoldCommentAt = time.Time{}
-	if at := c.Issue.LastCommentAt; at != nil {
-		c.HoldCommentAt = *at
-	}
-	return c
-}
-
-// holdByOperator returns the claim held for an operator.
-func (s *Snapshot) holdByOperator(c Claim) Claim {
-	return s.hold(c, HoldOperator, "held by an operator")
-}
-
-// HeldClaim returns a new claim that holds an issue which was handed over.
-func HeldClaim(issue Issue, project, reason, message string, now time.Time) Claim {
-	c := Claim{IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, Project: project, ClaimedAt: now, UpdatedAt: now}
-	return (&Snapshot{Now: now}).hold(c, reason, message)
-}
-
 // freshStart returns the claim due now, without its hold, its last error and its counters.
 func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 	c.Status, c.Kind, c.DueAt = Waiting, kind, s.Now

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -68,14 +69,15 @@ func noGuidance(t tx, kind, id, issueID, runID string, at time.Time) error {
 
 // Hold is a hold that a comment ends, if it is newer than CommentAt.
 type Hold struct {
-	IssueID   string
-	CommentAt time.Time
+	IssueID, Reason string
+	CommentAt       time.Time
 }
 
 // Holds returns the holds that a comment may end.
 func (s Store) Holds(ctx context.Context) ([]Hold, error) {
-	return readAll(ctx, s.conn, "read the holds", func(h *Hold) []any { return []any{&h.IssueID, stampOf(&h.CommentAt)} },
-		`SELECT issue_id, hold_comment_at FROM claims WHERE status = ? AND hold_reason <> ?`, reconcile.Held, reconcile.HoldOperator)
+	all, err := readAll(ctx, s.conn, "read the holds", func(h *Hold) []any { return []any{&h.IssueID, &h.Reason, stampOf(&h.CommentAt)} },
+		`SELECT issue_id, hold_reason, hold_comment_at FROM claims WHERE status = ?`, reconcile.Held)
+	return text.Filter(all, func(h Hold) bool { return reconcile.CommentEnds(h.Reason) }), err
 }
 
 // KeepHold records that no comment up to h.CommentAt ends the hold.

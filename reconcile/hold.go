@@ -1,0 +1,140 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// The reasons of a hold.
+const (
+	HoldOperator    = "operator"
+	HoldMaxFailures = "max_failures"
+	HoldMaxIdleRuns = "max_idle_runs"
+	HoldMaxRuns     = "max_runs"
+	HoldMaxTokens   = "max_tokens"
+	HoldInterrupted = "interrupted"
+	HoldLeftover    = "leftover_process"
+	HoldHostLost    = "host_lost"
+	HoldNeverStarts = "never_starts" // the engine of its host has a reason that waiting does not end
+	// HoldVerifyFailed: verify has failed in as many rounds as the workflow allows, or twice for one commit.
+	HoldVerifyFailed = "verify_failed"
+	// These are of an issue that was handed over with a pull request.
+	HoldPullClosed     = "pull_request_closed"
+	HoldFeedbackRounds = "feedback_rounds"
+)
+
+// holdRule is what a hold does. A reason without a row is ended by an operator, a comment or a move of its issue away and back.
+type holdRule struct {
+	ends            string // what ends it
+	staysInactive   bool   // it goes on while its issue is not active
+	moveEnds        bool   // an active issue ends it: a person has moved it
+	ignoresComments bool   // comments do not end it
+	followsRun      bool   // it begins when a run has ended with its reason as the code
+}
+
+var holdRules = map[string]holdRule{
+	HoldOperator: {ends: "symphony retry ISSUE ends the hold", staysInactive: true, ignoresComments: true},
+	HoldLeftover: {ends: "end the process, then symphony retry ISSUE"},
+	HoldHostLost: {
+		ends: "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone ISSUE",
+	},
+	HoldNeverStarts:    {followsRun: true},
+	HoldVerifyFailed:   {followsRun: true},
+	HoldPullClosed:     pullHold,
+	HoldFeedbackRounds: pullHold,
+}
+
+var pullHold = holdRule{
+	ends:          "symphony retry ISSUE ends the hold; so does moving the issue to an active state",
+	staysInactive: true, moveEnds: true, ignoresComments: true,
+}
+
+// CommentEnds reports whether a new comment ends a hold.
+func CommentEnds(reason string) bool { return !holdRules[reason].ignoresComments }
+
+// HoldEnds returns what ends the hold of a claim.
+func (c Claim) HoldEnds() string {
+	ends := cmp.Or(holdRules[c.HoldReason].ends, "symphony retry ISSUE ends the hold; so does a new comment, or moving the issue away and back")
+	return strings.Replace(ends, "ISSUE", c.Identifier, 1)
+}
+
+// HoldText returns why a claim is held and what ends the hold.
+func (c Claim) HoldText() string {
+	line := c.HoldEnds()
+	if c.HoldMessage != "" {
+		line = c.HoldMessage + "; " + line
+	}
+	if c.Delivery.Due {
+		line += "; its work is not delivered"
+	}
+	return line
+}
+
+// hold returns the claim held, until an operator, a comment or a change of the issue ends the hold.
+func (s *Snapshot) hold(c Claim, reason, message string) Claim {
+	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, s.Now
+	c.HoldNext = false
+	c.HoldCommentAt = time.Time{}
+	if at := c.Issue.LastCommentAt; at != nil {
+		c.HoldCommentAt = *at
+	}
+	return c
+}
+
+// holdByOperator returns the claim held for an operator.
+func (s *Snapshot) holdByOperator(c Claim) Claim {
+	return s.hold(c, HoldOperator, "held by an operator")
+}
+
+// HeldClaim returns a new claim that holds an issue which was handed over.
+func HeldClaim(issue Issue, project, reason, message string, now time.Time) Claim {
+	c := Claim{IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, Project: project, ClaimedAt: now, UpdatedAt: now}
+	return (&Snapshot{Now: now}).hold(c, reason, message)
+}
+
+// maxInterruptions is how many interruptions in a row hold an issue.
+const maxInterruptions = 3
+
+// caps holds the waiting claims that have reached a limit. It comes after the refresh, because a claim whose issue is no longer
+// active is released, not held.
+func (p *planner) caps() {
+	for _, c := range p.byAge() {
+		if c.Status != Waiting || !p.eligible[c.IssueID] {
+			continue
+		}
+		if reason, message := p.s.reachedCap(*c); reason != "" {
+			next := p.s.hold(*c, reason, message)
+			p.act(ActHold, next, reason, message+"; "+next.HoldEnds(), p.put(next))
+			delete(p.eligible, c.IssueID)
+		}
+	}
+}
+
+// reachedCap returns the limit that a claim has reached, as the reason of a hold; empty for none.
+func (s *Snapshot) reachedCap(c Claim) (reason, message string) {
+	used := s.Tokens[c.IssueID] - c.TokenBase
+	switch pol := s.Policy; {
+	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
+		message = fmt.Sprintf("%s in a row failed, the last with %s: %s", runs(c.Failures), c.ErrorCode, c.ErrorMessage)
+		return HoldMaxFailures, message
+	case c.Interruptions >= maxInterruptions:
+		message = fmt.Sprintf("interrupted %d times in a row before a turn completed: find out what ends the workers", c.Interruptions)
+		return HoldInterrupted, message
+	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
+		return HoldMaxIdleRuns, runs(c.IdleRuns) + " in a row changed nothing"
+	case pol.MaxRuns > 0 && c.Runs >= pol.MaxRuns:
+		return HoldMaxRuns, runs(c.Runs) + " since the issue last changed"
+	case pol.MaxTokens > 0 && used >= pol.MaxTokens:
+		return HoldMaxTokens, fmt.Sprintf("%d tokens used", used)
+	}
+	return "", ""
+}
+
+func runs(n int) string {
+	if n == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", n)
+}
