@@ -31,7 +31,7 @@ type (
 		Sandbox               string         `json:"sandbox,omitempty" jsonschema:"default: workspace-write"`
 		ApprovalPolicy        string         `json:"approval-policy,omitempty" jsonschema:"default: on-request"`
 		Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml"`
-		BaseInstructions      string         `json:"base-instructions,omitempty" jsonschema:"replace codex's own instructions"`
+		BaseInstructions      string         `json:"base-instructions,omitempty" jsonschema:"replace codex's own"`
 		DeveloperInstructions string         `json:"developer-instructions,omitempty"`
 		CompactPrompt         string         `json:"compact-prompt,omitempty" jsonschema:"how to summarize a long conversation"`
 	}

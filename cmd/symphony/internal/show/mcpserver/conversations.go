@@ -22,7 +22,7 @@ type (
 		ConversationID string `json:"conversationId,omitempty" jsonschema:"one to continue, such as that of an ended agent"`
 		Settings
 		Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml"`
-		BaseInstructions      string         `json:"baseInstructions,omitempty" jsonschema:"replace codex's own instructions"`
+		BaseInstructions      string         `json:"baseInstructions,omitempty" jsonschema:"replace codex's own"`
 		DeveloperInstructions string         `json:"developerInstructions,omitempty"`
 	}
 	newConversationOut struct {

@@ -52,10 +52,10 @@ var values = map[string][]string{
 
 // meanings are descriptions of parameters whose types have none.
 var meanings = map[string]string{
-	"agentId": "as spawn_agent returned it", "agentIds": "the agents to wait for",
+	"agentId": "from spawn_agent", "agentIds": "the agents to wait for",
 	"params":         "or beside agentId",
-	"conversationId": "as new_conversation returned it", "items": "the input, in order",
-	"requestId": "such as one.1, as wait_agent names it", "model": "default: codex's own",
+	"conversationId": "from new_conversation", "items": "in order",
+	"requestId": "from wait_agent, such as one.1", "model": "default: codex's own",
 	"prompt": "what the agent is to do", "developerInstructions": "added to codex's own",
 	"developer-instructions": "added to codex's own",
 }

@@ -123,7 +123,7 @@ func TestSizeOfTools(t *testing.T) {
 		data := test.Must(json.Marshal(tools))
 		t.Logf("%v: %d tools, %d bytes", c.groups, len(tools.Tools), len(data))
 		if len(data) > c.most {
-			t.Errorf("the tools of %v take %d bytes", c.groups, len(data))
+			t.Errorf("the tools of %v take %d bytes of %d: shorten descriptions", c.groups, len(data), c.most)
 			for _, tool := range tools.Tools {
 				t.Logf("%s: %d and %d", tool.Name, len(test.Must(json.Marshal(tool.InputSchema))), len(test.Must(json.Marshal(tool.OutputSchema))))
 			}

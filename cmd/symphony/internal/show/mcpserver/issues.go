@@ -22,12 +22,12 @@ type (
 		All    bool     `json:"all,omitempty" jsonschema:"also what was not started or has ended"`
 	}
 	showIssueIn struct {
-		Issue   string `json:"issue" jsonschema:"an identifier such as ABC-7"`
+		Issue   string `json:"issue" jsonschema:"such as ABC-7"`
 		Offline bool   `json:"offline,omitempty" jsonschema:"do not ask the tracker"`
 	}
 	// IssueIn names an issue.
 	IssueIn struct {
-		Issue string `json:"issue" jsonschema:"an identifier such as ABC-7"`
+		Issue string `json:"issue" jsonschema:"such as ABC-7"`
 	}
 	operateOut struct {
 		Issue   string `json:"issue"`

@@ -35,7 +35,7 @@ type (
 	execParams struct {
 		Command   []string `json:"command" jsonschema:"a program and its arguments; no shell reads them"`
 		Cwd       string   `json:"cwd,omitempty" jsonschema:"absolute; default: the agent's directory"`
-		Sandbox   string   `json:"sandbox,omitempty" jsonschema:"default: workspace-write; danger-full-access if permitted"`
+		Sandbox   string   `json:"sandbox,omitempty" jsonschema:"default: workspace-write"`
 		TimeoutMS int64    `json:"timeoutMs,omitempty" jsonschema:"default 30000"`
 	}
 	execOut struct {
@@ -59,7 +59,7 @@ func addMachineTools(t *tools, c caller) {
 		var login runner.LoginResult
 		err := c.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
 		return userAgentOut{AgentID: in.AgentID, UserAgent: login.UserAgent}, err
-	}, "Return the version of an agent's codex. Use it to report a problem. It is not needed to give an agent work.")
+	}, "Return the version of an agent's codex. Use it to report a problem.")
 	addTool(t, "git_diff_to_remote", reads(), func(ctx context.Context, in optionalIn[diffParams]) (diffOut, error) {
 		var diff runner.DiffResult
 		call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: in.Params.Cwd})

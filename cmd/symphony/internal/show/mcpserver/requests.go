@@ -57,7 +57,7 @@ type (
 	}
 	answerIn struct {
 		RequestID string   `json:"requestId"`
-		Answers   []string `json:"answers" jsonschema:"one for each question, in order: a text, or labels of options, with commas between"`
+		Answers   []string `json:"answers" jsonschema:"one per question: a text, or labels of options, with commas between"`
 	}
 	decidedOut struct {
 		RequestID string `json:"requestId"`

@@ -17,17 +17,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 )
 
-// The groups of tools.
-const (
-	GroupAgents = "agents"
-	GroupIssues = "issues" // needs a workflow
-	GroupCodex  = "codex"
-	GroupLean   = "lean" // the few tools that a model needs, instead of GroupAgents
-)
-
-// Groups are all groups of tools.
-func Groups() []string { return []string{GroupAgents, GroupIssues, GroupCodex, GroupLean} }
-
 // Options of the server.
 type Options struct {
 	Groups []string // of tools; empty for all that are possible
@@ -72,13 +61,12 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 	}
 	a, log := starter.agents, slog.New(slog.NewTextHandler(stderr, nil))
 	s := &Server{starter: starter, elicitor: newElicitor(a, log), log: log}
-	agentTools := slices.Contains(o.Groups, GroupAgents)
 	options := &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}}
 	if !o.overHTTP {
 		options.Capabilities.Experimental = map[string]any{eventMethod: struct{}{}}
 	}
 	switch {
-	case agentTools:
+	case slices.Contains(o.Groups, GroupAgents):
 		options.Instructions = instructions
 	case slices.Contains(o.Groups, GroupLean): // the others explain themselves
 		options.Instructions = leanInstructions
@@ -86,29 +74,7 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "symphony", Title: "Symphony", Version: project.Version()}, options)
 	t := &tools{server: s.mcp, byPerson: o.ByPerson, timeout: o.CallTimeout, log: log, nested: map[string]bool{}}
 	s.mcp.AddReceivingMiddleware(t.call, o.describeTools)
-	c := caller{agents: a, timeout: o.CallTimeout, fullAccess: o.FullAccess}
-	for _, group := range o.Groups {
-		switch group {
-		case GroupAgents:
-			addAgentTools(t, starter)
-			conversations{c}.addTools(t)
-			addWaitTools(t, s.elicitor)
-			addEventTools(t, a)
-			addRequestTools(t, a)
-			addMachineTools(t, c)
-			worktrees{a, o}.addTools(t)
-		case GroupLean:
-			lean{conversations{c}, starter}.addTools(t)
-			addListTools(t, starter)
-			addWaitTools(t, s.elicitor)
-			addEventTools(t, a)
-			worktrees{a, o}.addTools(t)
-		case GroupIssues:
-			addIssueTools(t, issues{env: w, project: o.Project})
-		case GroupCodex:
-			codex{conversations: conversations{c}, starter: starter, elicitor: s.elicitor, canWait: agentTools}.addTools(t)
-		}
-	}
+	addTools(t, caller{agents: a, timeout: o.CallTimeout, fullAccess: o.FullAccess}, starter, s.elicitor)
 	return s, nil
 }
 
@@ -146,17 +112,4 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	}
 	cancel() // what follows the agents must not read a database that is closed
 	return errors.Join(err, s.starter.endAll(context.WithoutCancel(ctx)), s.starter.agents.Close())
-}
-
-// ParseGroups reads a list of groups as on the command line.
-func ParseGroups(list []string) ([]string, error) {
-	for _, g := range list {
-		if !slices.Contains(Groups(), g) {
-			return nil, exit.Usage("mcp: --tools takes agents, issues, codex and lean, not %q", g)
-		}
-	}
-	if slices.Contains(list, GroupLean) && slices.Contains(list, GroupAgents) {
-		return nil, exit.Usage("mcp: --tools takes either lean or agents, whose tools have the same names")
-	}
-	return list, nil
 }

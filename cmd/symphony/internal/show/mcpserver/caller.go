@@ -72,7 +72,7 @@ type Settings struct {
 	Model          string `json:"model,omitempty"`
 	Cwd            string `json:"cwd,omitempty" jsonschema:"absolute; default: the agent's directory"`
 	ApprovalPolicy string `json:"approvalPolicy,omitempty" jsonschema:"default: on-request"`
-	Sandbox        string `json:"sandbox,omitempty" jsonschema:"default: workspace-write; danger-full-access if permitted"`
+	Sandbox        string `json:"sandbox,omitempty" jsonschema:"default: workspace-write"`
 }
 
 // policies returns the directory of settings without symbolic links, and what codex calls their approval policy and sandbox; nothing for
