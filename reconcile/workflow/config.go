@@ -64,27 +64,6 @@ func (c *Config) Literals() map[string]string {
 	return secrets
 }
 
-// Tracker is the source of the issues (specification 5.3.1).
-type Tracker struct {
-	Kind        string // one of TrackerKinds
-	Place       string // where the issues are, for people: the slug of a project
-	PlaceKey    string // the key that names it
-	Endpoint    string
-	APIKey      Secret   // empty only if Environment.KeyOptional allows it
-	ProjectSlug string   // as written; the slug of a URL
-	NamedStates []string // the states that the file names, without the defaults
-	CAFile      string
-	ToolScope   string
-	Folder      string   // with the files of the issues, for kind file
-	OtherStates []string // neither active nor terminal states to which agents may move issues, for kind file
-	// Operators are the users whose comments answer requests. ExplainHolds: holds are explained by comments.
-	Operators    []string
-	ExplainHolds bool
-	GitHub       GitHub
-	Command      []string // the program that is the tracker, with its arguments; only of the kind command
-	Verbs        []string // its optional verbs
-}
-
 // Polling is the interval of --loop (specification 5.3.2).
 type Polling struct{ Interval time.Duration }
 
@@ -214,10 +193,7 @@ const shortestKey = 8
 
 // The environment variables with a special meaning.
 const (
-	APIKeyVar      = "LINEAR_API_KEY"           // the canonical variable of Linear's key (specification 5.3.1)
-	GitHubTokenVar = "GITHUB_TOKEN"             // the canonical variable of GitHub's token
-	AssigneeVar    = "LINEAR_ASSIGNEE"          // used if tracker.assignee is absent, or names a variable that is not set
-	LiteralKeyVar  = "SYMPHONY_LITERAL_API_KEY" // replaces a literal api_key in a redacted workflow
+	LiteralKeyVar = "SYMPHONY_LITERAL_API_KEY" // replaces a literal api_key in a redacted workflow
 
 	literalPingVar = "SYMPHONY_LITERAL_PING_URL" // the same for monitor.ping_url
 )

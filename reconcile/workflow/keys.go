@@ -129,37 +129,19 @@ func trackerKeys(c *Config) []Key {
 	}
 }
 
+// providerKeys are those of each kind of tracker, below tracker.provider.
 func providerKeys(c *Config) []Key {
-	return []Key{
+	list := []Key{
 		key("tracker.provider.endpoint", typeURL, "", nil, "").sameAs("tracker.endpoint"),
 		key("tracker.provider.api_key", typeString, "", nil, "").sameAs("tracker.api_key"),
-		key("tracker.provider.project_slug", typeString, "", nil, "").sameAs("tracker.project_slug").of("linear"),
 		key("tracker.provider.assignee", typeString, "", nil, "").sameAs("tracker.assignee"),
-		key("tracker.provider.path", typePath, "", &c.Tracker.Folder,
-			"the folder with the issues; a relative path starts at WORKFLOW.md; required").of("file").thenTracker(trackerReader.folder),
-		key("tracker.provider.states", typeStrings, "[Human Review]", &c.Tracker.OtherStates,
-			"more states to which agents may move their issues, in addition to active_states and terminal_states").of("file"),
-		key("tracker.provider.api_url", typeURL, "", nil, "").sameAs("tracker.endpoint").of("github"),
-		key("tracker.provider.token", typeString, "", nil, "").sameAs("tracker.api_key").of("github"),
-		key("tracker.provider.repo", typeString, "$"+gitHubRepoVar, &c.Tracker.GitHub.repo,
-			"the repository with the issues, as owner/name, or $NAME; required unless repos is given").of("github"),
-		key("tracker.provider.repos", typeStrings, "[]", &c.Tracker.GitHub.Repos,
-			"several repositories, instead of repo").of("github").thenTracker(trackerReader.repositories),
-		key("tracker.provider.state_labels", typeStrings, "[]", &c.Tracker.GitHub.StateLabels,
-			"labels that are states: the state of an open issue is the first of these labels that it has, else open").of("github"),
-		key("tracker.provider.project", typeURL, "", &c.Tracker.GitHub.Project,
-			"the board whose columns are the states of open issues").of("github").thenTracker(trackerReader.board),
-		key("tracker.provider.status_field", typeString, "Status", &c.Tracker.GitHub.StatusField,
-			"the board's field that contains the column").of("github"),
-		key("tracker.provider.priority_labels", typeStrings, "[P0, P1, P2, P3]", &c.Tracker.GitHub.PriorityLabels,
-			"labels that are priorities, most urgent first").of("github"),
-		key("tracker.provider.tool_budget", typeInteger, "200", &c.Tracker.GitHub.ToolBudget,
-			"limit of the requests that the agent's tool may make in a run").of("github").atLeast(1),
-		key("tracker.provider.command", typeStrings, "[]", &c.Tracker.Command,
-			"the tracker's program and its arguments, see trackers.md; required").of("command").thenTracker(trackerReader.trackerCommand),
-		key("tracker.provider.verbs", typeStrings, "[]", &c.Tracker.Verbs,
-			"what the program can do in addition to reading: tool, comment, move").of("command").thenTracker(trackerReader.trackerVerbs),
 	}
+	for _, t := range trackers {
+		for _, k := range t.keys(c) {
+			list = append(list, k.of(t.name))
+		}
+	}
+	return list
 }
 
 // passKeys are the keys of polling and monitor.

@@ -144,39 +144,6 @@ func (r *reader) pingURL(f field) {
 	}
 }
 
-// project reads the slug, which may be in a variable or in the URL of the project's page.
-func (r trackerReader) project(f field) {
-	const hint = "the slug is the part after /project/ in the project's URL; the whole URL works too"
-	slug := &r.cfg.Tracker.ProjectSlug
-	if name, isVar := reference(*slug); isVar {
-		if *slug = r.variable(name, ""); *slug == "" {
-			r.fail(CodeMissingProject, f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
-			return
-		}
-	}
-	if strings.Contains(*slug, "://") {
-		page, err := url.Parse(*slug)
-		*slug = ""
-		if err == nil {
-			_, after, _ := strings.Cut(page.Path, "/project/")
-			*slug, _, _ = strings.Cut(after, "/")
-		}
-		if *slug == "" {
-			r.invalid(f, "not the URL of a project", "open the project in Linear and copy the address: …/project/<slug>/…")
-			return
-		}
-	}
-	switch {
-	case *slug == "" && f.node != nil:
-		r.fail(CodeMissingProject, f, "empty", hint)
-	case *slug == "":
-		r.fail(CodeMissingProject, f, "missing", hint)
-	case strings.ContainsFunc(*slug, blank):
-		r.invalid(f, "a slug contains no blanks or control characters", hint)
-	}
-	r.place(f, *slug, r.cfg.Tracker.Endpoint+" "+*slug)
-}
-
 func (r trackerReader) activeStates(f field) {
 	p := &r.cfg.Policy
 	if f.node == nil {

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -604,4 +605,19 @@ func TestReapWithoutAgents(t *testing.T) {
 	env := &environ.Env{Environ: []string{"XDG_STATE_HOME=" + filepath.Join(base, "none")}, Home: base, Now: time.Now}
 	test.OK(t, agents.Reap(t.Context(), env))
 	test.Equal(t, "a state directory", exists(filepath.Join(base, "none")), false)
+}
+
+// The codex of an agent gets the key of no tracker.
+func TestKeysOfTrackersReachNoAgent(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("reads the environment of codex from /proc")
+	}
+	r := newRig(t, "LINEAR_API_KEY=of-linear", "GITHUB_TOKEN=of-github", "GH_TOKEN=of-gh", "NPM_TOKEN=of-npm")
+	r.spawn("a")
+	r.converse("a")
+	r.call("a", turn("t"), script("sh cat /proc/$PPID/environ > seen\nsay done"))
+	r.await("t", reconcile.CallCompleted, "done")
+	seen := string(test.Must(os.ReadFile(filepath.Join(r.dir, "seen"))))
+	test.Contains(t, "the environment", seen, "of-npm")
+	test.Lacks(t, "the environment", seen, "of-linear", "of-gi", "of-gh")
 }

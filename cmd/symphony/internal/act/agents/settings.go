@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -189,7 +190,7 @@ func (s Settings) runnerConfig(p *project.Project) runner.Config {
 	}
 	c := runner.Config{
 		Config: confine.Config{
-			ApprovalPolicy: json.RawMessage(`"on-request"`), OnQuestion: agent.QuestionAsk, Secrets: []string{"LINEAR_API_KEY"},
+			ApprovalPolicy: json.RawMessage(`"on-request"`), OnQuestion: agent.QuestionAsk, Secrets: workflow.EveryKeyVar(),
 			ProtectGit: true,
 			Unreadable: project.SecretFiles(p, account), LoginHome: account.Home, AgentHome: account.AgentHome(),
 		},

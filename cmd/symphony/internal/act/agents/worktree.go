@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/workers"
@@ -212,6 +213,7 @@ func (a *Agents) Deliver(ctx context.Context, id string, to host.Repository, lim
 // gitEnv is the environment of git for the remote repository, with what the login profile sets.
 func (a *Agents) gitEnv(ctx context.Context, one Agent) ([]string, error) {
 	config, env := one.Settings.runnerConfig(a.p), a.p.Environ()
+	config.Secrets = []string{workflow.APIKeyVar} // the operator's credential helper may use a token of GitHub
 	q := host.LoginRequest{Env: config.HookEnv(env), Timeout: loginPatience}
 	login, err := project.ThisMachine().Run(host.HereID(one.ID)).Login(ctx, q)
 	return config.GitEnv(env, login), err

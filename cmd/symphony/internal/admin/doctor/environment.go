@@ -87,7 +87,7 @@ func (e *environment) has(n need) bool {
 
 // secrets returns the values of the tracker's key.
 func (e *environment) secrets() (values []string) {
-	names := []string{workflow.APIKeyVar}
+	names := workflow.EveryKeyVar()
 	if e.config != nil {
 		values = append(append(values, e.config.Monitor.Secrets()...), e.config.Tracker.APIKey.Reveal())
 		names = append(names, e.config.SecretVars...)

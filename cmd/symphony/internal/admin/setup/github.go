@@ -13,7 +13,7 @@ import (
 )
 
 var githubKind = kind{
-	name: "github", keyVars: []string{workflow.GitHubTokenVar, "GH_TOKEN"}, ofGitHub: true,
+	name: "github",
 	find: []func(*starter, context.Context) error{
 		(*starter).findRemote, (*starter).findKey, (*starter).checkToken, (*starter).findProject, (*starter).findStates,
 	},

@@ -75,7 +75,7 @@ func (s *starter) findKey(ctx context.Context) error {
 				"change it there, or leave out --key-file to use the one in the file")
 		}
 	}
-	if key == "" && s.kind.ofGitHub {
+	if key == "" && s.keyOfGitHub {
 		key, source = s.p.GhToken(cmp.Or(s.answers.Endpoint, s.tracker.Endpoint)), "gh auth token"
 		s.keyFromGh = key != ""
 	}

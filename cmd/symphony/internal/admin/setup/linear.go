@@ -14,7 +14,7 @@ import (
 )
 
 var linearKind = kind{
-	name: "linear", keyVars: []string{workflow.APIKeyVar}, check: (*starter).checkLinear,
+	name: "linear", check: (*starter).checkLinear,
 	find:  []func(*starter, context.Context) error{(*starter).findKey, (*starter).findProject, (*starter).findStates},
 	write: (*starter).writeKey, summary: (*starter).linearSummary,
 }

@@ -33,9 +33,7 @@ type Options struct {
 
 // kind is what init does for one kind of tracker.
 type kind struct {
-	name     string
-	keyVars  []string // the variables that may contain the key, of which init writes the first; empty for a tracker without a key
-	ofGitHub bool     // gh may have the key
+	name string
 	// check finds what is wrong before the first question is asked; may be nil.
 	check func(*starter) error
 	// find are the steps that find the project and its states, in order.
@@ -75,21 +73,22 @@ type dialog struct {
 // starter is one call of symphony init: the flags, the answers, and what will be written.
 type starter struct {
 	dialog
-	p         *project.Project // of the workflow, which does not exist yet
-	options   Options
-	keys      keys
-	key       string
-	keyFromGh bool
-	kind      kind
-	tracker   reconcile.TrackerSetup
-	account   reconcile.TrackerAccount // what the key can see
-	project   reconcile.TrackerBoard   // the chosen project
-	answers   answers
-	written   *project.Project // with the workflow that will be written
-	folder    string           // the absolute path of the issues, for --tracker file
-	firstPath string           // of the issue that was written; empty if the folder has issues
-	first     string           // the identifier of an issue in an active state; empty for none
-	labelled  bool             // that issue has the label
+	p           *project.Project // of the workflow, which does not exist yet
+	options     Options
+	keys        keys
+	key         string
+	keyFromGh   bool
+	keyOfGitHub bool // gh may have the key
+	kind        kind
+	tracker     reconcile.TrackerSetup
+	account     reconcile.TrackerAccount // what the key can see
+	project     reconcile.TrackerBoard   // the chosen project
+	answers     answers
+	written     *project.Project // with the workflow that will be written
+	folder      string           // the absolute path of the issues, for --tracker file
+	firstPath   string           // of the issue that was written; empty if the folder has issues
+	first       string           // the identifier of an issue in an active state; empty for none
+	labelled    bool             // that issue has the label
 }
 
 func nothing() error { return nil }
@@ -141,7 +140,7 @@ func (s *starter) check(ctx context.Context) error {
 		return err
 	}
 	label := strings.TrimSpace(s.options.Label)
-	if s.kind.keyVars != nil {
+	if s.keys.names != nil {
 		if s.options.Path != "" {
 			return exit.Usage("init: --path works only with --tracker file")
 		}
@@ -177,7 +176,8 @@ func (s *starter) setTracker(_ context.Context, name string) error {
 	if i < 0 {
 		return exit.Usage("init: unknown tracker %q; there are %s%s", name, strings.Join(names, ", "), text.DidYouMean(name, names, "%q"))
 	}
-	s.kind, s.answers.Tracker, s.keys = kinds[i], name, keys{s.p, kinds[i].keyVars}
+	s.kind, s.answers.Tracker, s.keys.p = kinds[i], name, s.p
+	s.keys.names, s.keyOfGitHub = workflow.KeyVars(name)
 	return nil
 }
 

@@ -1,0 +1,54 @@
+package workflow
+
+import (
+	"path/filepath"
+
+	"github.com/symphony-cron/symphony/internal/paths"
+)
+
+var fileTracker = tracker{
+	name: "file", title: "the folder",
+	active: []string{"To Do", "Todo", "In Progress"}, terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
+	orders: true, check: trackerReader.protectFolder,
+	keys: fileKeys,
+}
+
+// fileKeys are the keys of this kind.
+func fileKeys(c *Config) []Key {
+	return []Key{
+		key("tracker.provider.path", typePath, "", &c.Tracker.Folder,
+			"the folder with the issues; a relative path starts at WORKFLOW.md; required").thenTracker(trackerReader.folder),
+		key("tracker.provider.states", typeStrings, "[Human Review]", &c.Tracker.OtherStates,
+			"more states to which agents may move their issues, in addition to active_states and terminal_states"),
+	}
+}
+
+// folder checks provider.path.
+func (r trackerReader) folder(f field) {
+	switch dir := r.cfg.Tracker.Folder; {
+	case dir == "" && f.node != nil: // reported
+	case dir == "":
+		r.invalid(f, "missing", "write the path of a folder with Markdown files, such as backlog/tasks")
+	default:
+		r.place(f, dir, "file "+dir)
+	}
+}
+
+// protectFolder refuses settings that let agents write the folder of the issues: they could answer themselves.
+func (r trackerReader) protectFolder() {
+	dir := r.cfg.Tracker.Folder
+	if dir == "" {
+		return
+	}
+	overlaps := func(path string) bool { return paths.Overlap(path, dir) }
+	f := r.field("tracker.provider.path")
+	const hint = "keep the issues where agents cannot write"
+	if root := r.cfg.Workspace.Root; overlaps(root) {
+		r.invalid(f, dir+" overlaps workspace.root "+root+", where agents write", hint)
+	}
+	for _, root := range r.agentRoots(dir) {
+		if filepath.IsAbs(root) && overlaps(root) {
+			r.invalid(f, dir+" overlaps "+root+", which agents may write", hint)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package workflow
+
+import (
+	"net/url"
+	"strings"
+)
+
+// The variables of Linear.
+const (
+	APIKeyVar   = "LINEAR_API_KEY"  // the canonical variable of its key (specification 5.3.1)
+	AssigneeVar = "LINEAR_ASSIGNEE" // used if tracker.assignee is absent, or names a variable that is not set
+)
+
+var linearTracker = tracker{
+	name: "linear", title: "Linear", endpoint: "https://api.linear.app/graphql",
+	active: []string{"Todo", "In Progress"}, terminal: []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
+	keyVars: []string{APIKeyVar}, needsKey: true, assigneeVar: AssigneeVar,
+	keys: linearKeys,
+}
+
+// linearKeys are the keys of this kind.
+func linearKeys(c *Config) []Key {
+	return []Key{
+		key("tracker.provider.project_slug", typeString, "", nil, "").sameAs("tracker.project_slug"),
+	}
+}
+
+// project reads the slug, which may be in a variable or in the URL of the project's page.
+func (r trackerReader) project(f field) {
+	const hint = "the slug is the part after /project/ in the project's URL; the whole URL works too"
+	slug := &r.cfg.Tracker.ProjectSlug
+	if name, isVar := reference(*slug); isVar {
+		if *slug = r.variable(name, ""); *slug == "" {
+			r.fail(CodeMissingProject, f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+			return
+		}
+	}
+	if strings.Contains(*slug, "://") {
+		page, err := url.Parse(*slug)
+		*slug = ""
+		if err == nil {
+			_, after, _ := strings.Cut(page.Path, "/project/")
+			*slug, _, _ = strings.Cut(after, "/")
+		}
+		if *slug == "" {
+			r.invalid(f, "not the URL of a project", "open the project in Linear and copy the address: …/project/<slug>/…")
+			return
+		}
+	}
+	switch {
+	case *slug == "" && f.node != nil:
+		r.fail(CodeMissingProject, f, "empty", hint)
+	case *slug == "":
+		r.fail(CodeMissingProject, f, "missing", hint)
+	case strings.ContainsFunc(*slug, blank):
+		r.invalid(f, "a slug contains no blanks or control characters", hint)
+	}
+	r.place(f, *slug, r.cfg.Tracker.Endpoint+" "+*slug)
+}
