@@ -1,0 +1,148 @@
+// Command site renders the documentation to static HTML: site SOURCE DIRECTORY. Its test checks every link.
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+)
+
+//go:embed page.html
+var pageTemplate string
+
+type chapter struct {
+	Name  string
+	Files []string
+}
+
+// chapters are the pages in the order of the navigation.
+var chapters = []chapter{
+	{"Begin", []string{"README.md", "docs/questions.md", "docs/recipes.md"}},
+	{"Set up", []string{"docs/workflow.md", "docs/trackers.md", "docs/scheduling.md", "docs/hosts.md", "docs/monitoring.md"}},
+	{"Use", []string{"docs/operations.md", "docs/web.md", "docs/mcp.md", "docs/security.md"}},
+	{"Look up", []string{"docs/commands.md", "docs/errors.md", "docs/api.md", "docs/costs.md", "docs/specification.md"}},
+	{"Develop", []string{"docs/architecture.md", "CONTRIBUTING.md", "CHANGELOG.md"}},
+}
+
+// page is one document. File is its path below the source, with slashes.
+type page struct {
+	File, Title string
+	Headings    []heading
+	Body        template.HTML
+}
+
+type heading struct {
+	Level    int
+	ID, Text string
+}
+
+func main() {
+	if err := render(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// render writes the pages of source to the directory out, which must be new, and copies the files to which they link.
+func render(source, out string) error {
+	pages := map[string]*page{}
+	for _, c := range chapters {
+		for _, file := range c.Files {
+			p, err := read(source, file)
+			if err != nil {
+				return err
+			}
+			pages[file] = p
+		}
+	}
+	for _, dir := range []string{"docs", "examples"} {
+		if err := os.CopyFS(filepath.Join(out, dir), os.DirFS(filepath.Join(source, dir))); err != nil {
+			return err
+		}
+	}
+	license, err := os.ReadFile(filepath.Join(source, "LICENSE"))
+	err = errors.Join(err, os.WriteFile(filepath.Join(out, "LICENSE"), license, 0o644))
+	view := template.Must(template.New("").Funcs(template.FuncMap{"link": link}).Parse(pageTemplate))
+	for _, p := range pages {
+		var whole bytes.Buffer
+		err = errors.Join(err, view.Execute(&whole, map[string]any{"Page": p, "Pages": pages, "Chapters": chapters}),
+			os.WriteFile(filepath.Join(out, htmlName(p.File)), whole.Bytes(), 0o644))
+	}
+	return err
+}
+
+// read parses and renders one document. Links to documents lead to their pages.
+func read(root, file string) (*page, error) {
+	p, source := &page{File: file}, []byte(nil)
+	source, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		return nil, err
+	}
+	markdown := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	tree := markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(ids{}))))
+	err = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		switch n := n.(type) {
+		case *ast.Heading:
+			if id, _ := n.AttributeString("id"); entering {
+				p.Headings = append(p.Headings, heading{n.Level, string(id.([]byte)), strings.ReplaceAll(string(n.Lines().Value(source)), "`", "")})
+			}
+		case *ast.Link:
+			if to, err := url.Parse(string(n.Destination)); entering && err == nil && to.Scheme == "" && to.Path != "" {
+				to.Path = link(file, path.Join(path.Dir(file), to.Path))
+				n.Destination = []byte(to.String())
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	var body bytes.Buffer
+	err = errors.Join(err, markdown.Renderer().Render(&body, source, tree))
+	p.Title, p.Body = p.Headings[0].Text, template.HTML(body.String()) //nolint:gosec // our own documents
+	return p, err
+}
+
+// ids are the anchors of a page, as GitHub makes them.
+type ids map[string]bool
+
+var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
+// Generate returns the anchor of a heading.
+func (i ids) Generate(value []byte, _ ast.NodeKind) []byte {
+	name := strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(string(value)), ""), " ", "-")
+	id := name
+	for n := 1; i[id]; n++ {
+		id = fmt.Sprintf("%s-%d", name, n)
+	}
+	i[id] = true
+	return []byte(id)
+}
+
+// Put reserves an anchor.
+func (i ids) Put(value []byte) { i[string(value)] = true }
+
+// htmlName is the name of the page of a document; any other file keeps its name.
+func htmlName(file string) string {
+	if name, ok := strings.CutSuffix(file, ".md"); ok && name != "README" {
+		return name + ".html"
+	}
+	return strings.Replace(file, "README.md", "index.html", 1)
+}
+
+// link is the address of a file, as the page of another one writes it.
+func link(from, to string) string {
+	name, _ := filepath.Rel(path.Dir(from), htmlName(to)) // both are below the source
+	return name
+}
