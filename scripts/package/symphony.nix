@@ -8,6 +8,7 @@ stdenvNoCC.mkDerivation rec {
   installPhase = ''
     install -Dm755 symphony $out/bin/symphony
     install -Dm644 man/man1/symphony.1 $out/share/man/man1/symphony.1
+    install -Dm644 man/man5/symphony-workflow.5 $out/share/man/man5/symphony-workflow.5
     install -Dm644 completions/symphony.bash $out/share/bash-completion/completions/symphony
     install -Dm644 completions/_symphony $out/share/zsh/site-functions/_symphony
     install -Dm644 completions/symphony.fish $out/share/fish/vendor_completions.d/symphony.fish

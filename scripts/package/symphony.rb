@@ -7,6 +7,7 @@ class Symphony < Formula
   def install
     bin.install "symphony"
     man1.install "man/man1/symphony.1"
+    man5.install "man/man5/symphony-workflow.5"
     bash_completion.install "completions/symphony.bash" => "symphony"
     zsh_completion.install "completions/_symphony"
     fish_completion.install "completions/symphony.fish"
