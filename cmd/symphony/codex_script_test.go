@@ -254,6 +254,7 @@ func registryCmd(ts *testscript.TestScript, neg bool, args []string) {
 func toolDirs() (dirs []string) {
 	for _, argv := range [][]string{
 		{"go", "env", "GOROOT"},
+		{"rustc", "--print", "sysroot"},
 		{"python3", "-c", "import sys, os; print(os.path.dirname(os.path.dirname(os.path.realpath(sys.executable))))"},
 	} {
 		if out, err := exec.Command(argv[0], argv[1:]...).Output(); err == nil { // ends by itself

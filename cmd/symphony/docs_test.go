@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -123,7 +124,7 @@ func rows(text string) [][]string {
 	return all
 }
 
-// docs/workflow.md has a table of the program's keys for each section of WORKFLOW.md. Keys that are not built yet are listed below.
+// docs/workflow.md has a table of the program's keys for each section of WORKFLOW.md, and of the stacks that init knows. Keys that are not built yet are listed below.
 func TestDocumentedKeys(t *testing.T) {
 	tables := map[string]string{}
 	for _, k := range workflow.Keys() {
@@ -144,6 +145,15 @@ func TestDocumentedKeys(t *testing.T) {
 	for section, table := range tables {
 		generated(t, "docs/workflow.md", "keys of "+section, table)
 	}
+	stacks := "\n| stack | a file at the top | `verify.command` |\n|---|---|---|\n"
+	for _, s := range setup.Stacks {
+		command := "not known"
+		if s.Verify != "" {
+			command = "`" + s.Verify + "`"
+		}
+		stacks += fmt.Sprintf("| %s | `%s` | %s |\n", s.Name, strings.Join(s.Files, "`, `"), command)
+	}
+	generated(t, "docs/workflow.md", "stacks", stacks)
 	listed := codeSpans(document(t, "docs/workflow.md"))
 	for key := range workflow.Unbuilt() {
 		test.Equal(t, "docs/workflow.md lists "+key+" as not built yet", slices.Contains(listed, key), true)
@@ -209,34 +219,11 @@ func checkCommandLine(t *testing.T, document string, words []string) {
 	}
 }
 
-// Links lead to files and headings that exist, and paths of the source exist.
-func TestDocumentLinks(t *testing.T) {
-	anchorsOf := func(name string) map[string]bool {
-		anchors := map[string]bool{}
-		for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(document(t, name), -1) {
-			anchor := regexp.MustCompile("[^a-z0-9 _-]").ReplaceAllString(strings.ToLower(m[1]), "")
-			anchors[strings.ReplaceAll(anchor, " ", "-")] = true
-		}
-		return anchors
-	}
+// Paths of the source exist. The test of scripts/internal/site checks links.
+func TestDocumentedPaths(t *testing.T) {
 	source := regexp.MustCompile(`(?:^|[\s` + "`" + `(])(?:\./)?((?:cmd|internal|linear|reconcile|runner|scripts|state|testdata|\.ci)/[\w./-]*\w)`)
 	for _, name := range documentNames() {
 		text := document(t, name)
-		for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
-			file, anchor, hasAnchor := strings.Cut(m[1], "#")
-			if strings.Contains(file, "://") {
-				continue
-			}
-			target := name
-			if file != "" {
-				target = filepath.Join(filepath.Dir(name), file)
-			}
-			if _, err := os.Stat(filepath.Join(moduleRoot, target)); err != nil {
-				t.Errorf("%s: %v", name, err)
-			} else if hasAnchor && !anchorsOf(target)[anchor] {
-				t.Errorf("%s: %s has no heading %s", name, target, anchor)
-			}
-		}
 		if name == "CHANGELOG.md" {
 			continue
 		}

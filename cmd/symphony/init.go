@@ -59,6 +59,9 @@ Values of --example:
   pull-request   the same, and a pull request on GitHub
   review         the agent reads the branch of an issue, and its review becomes a comment; it can change nothing itself
 
+If the repository, or the clone in which init runs, has files of Go, Rust, Maven, Python or Node, init also writes
+verify.command, and a hook that gets what it needs.
+
 When an agent hands its issue over, the commits are delivered, its summary becomes a comment, and the issue moves to the
 review state (handoff.state).
 

@@ -54,6 +54,24 @@ func TestRealCodex(t *testing.T) {
 	testscript.Run(t, withCodex(params(t, "codex")))
 }
 
+// TestStacks lets init write the workflow of a repository for each stack in testdata/stack, with the tools of that stack, and the real codex
+// work by it.
+func TestStacks(t *testing.T) {
+	test.Expensive(t)
+	requireCodex(t)
+	t.Parallel()
+	texts := map[string]string{}
+	for _, path := range test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", "stack", "*.txtar"))) {
+		begin, files, _ := strings.Cut(string(test.Must(os.ReadFile(path))), "\n-- ")
+		texts[strings.TrimSuffix(filepath.Base(path), ".txtar")] = begin + "\n" + made("stack.txtar") + "-- " + files
+	}
+	if _, err := os.Stat("/usr/share/maven-repo/org/apache/maven/surefire/surefire-junit4"); err != nil {
+		t.Log("java is left out: it needs Debian's packages maven-debian-helper and junit4")
+		delete(texts, "java")
+	}
+	runScripts(t, withCodex(params(t, "codex")), texts)
+}
+
 // withCodex returns the params of scripts with the real codex as their agent.
 func withCodex(p testscript.Params) testscript.Params {
 	setup := p.Setup

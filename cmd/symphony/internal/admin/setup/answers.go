@@ -43,6 +43,8 @@ type answers struct {
 	Active, Terminal, Labels                                                  []string
 	// Waiting and Begun are the active states of issues that wait and of issues that have been begun; empty for none.
 	Waiting, Begun string
+	// Stacks are those of the repository. The first one is verified.
+	Stacks []Stack
 }
 
 // findStates finds the active states, the states that end an issue, and the one in which an issue is handed over.
@@ -192,7 +194,13 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 	case !isDir && (!strings.Contains(address, ":") || strings.HasPrefix(address, "-")):
 		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
 	}
-	s.answers.Repository = address
+	s.answers.Repository, s.clone = address, address
+	if own := filepath.Dir(s.p.Path); !isDir {
+		s.clone = ""
+		if workflow.WithoutPassword(s.git(ctx, own, "remote", "get-url", "origin")) == address {
+			s.clone = own
+		}
+	}
 	top, dir := paths.Real(address), paths.Real(filepath.Dir(s.p.Path))
 	if rel, err := filepath.Rel(dir, top); err == nil && isDir && s.answers.Example != reviewExample && paths.Inside(top, dir) {
 		s.answers.Repository = rel // it moves with the workflow

@@ -54,6 +54,8 @@ type JSON struct {
 	ProjectSlug     string `json:"project_slug,omitempty"` // of Linear
 	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub
 	LabelExists     *bool  `json:"label_exists,omitempty"` // the tracker has the label that agents need
+	// Verify is verify.command, if init knows how the repository is tested.
+	Verify string `json:"verify,omitempty"`
 	// Next are the commands to run next.
 	Next []string `json:"next"`
 }
@@ -84,6 +86,7 @@ type starter struct {
 	account     reconcile.TrackerAccount // what the key can see
 	project     reconcile.TrackerBoard   // the chosen project
 	answers     answers
+	clone       string           // a directory with the repository or a clone of it; empty for none
 	written     *project.Project // with the workflow that will be written
 	folder      string           // the absolute path of the issues, for --tracker file
 	firstPath   string           // of the issue that was written; empty if the folder has issues
@@ -102,7 +105,7 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, o Options) error 
 	if err := s.check(ctx); err != nil {
 		return err
 	}
-	for _, step := range append(s.kind.find, (*starter).findRepository, (*starter).findRoot) {
+	for _, step := range append(s.kind.find, (*starter).findRepository, (*starter).findStack, (*starter).findRoot) {
 		if err := step(s, ctx); err != nil {
 			return err
 		}
@@ -279,6 +282,12 @@ func (s *starter) report(ctx context.Context) {
 	s.findIssue(ctx)
 	lines, all := s.kind.summary(s)
 	next := []string{"symphony doctor" + flags, "symphony run " + cmp.Or(s.first, "ISSUE") + flags, "symphony schedule install" + flags}
+	if len(s.answers.Stacks) > 0 {
+		found := s.answers.Stacks[0]
+		lines = slices.Insert(lines, 1,
+			fmt.Sprintf("found %s (%s): before an issue is handed over, symphony runs %s", found.Name, found.Files[0], found.Verify))
+		all.Verify = found.Verify
+	}
 	if w.JSON {
 		all.Workflow, all.WorkspaceRoot, all.Next = s.p.Path, s.answers.Root, next
 		w.PrintJSON(all)

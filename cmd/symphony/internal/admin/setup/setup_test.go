@@ -3,6 +3,8 @@ package setup
 import (
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"gopkg.in/yaml.v3"
 	"pgregory.net/rapid"
@@ -116,6 +119,47 @@ func TestRender(t *testing.T) {
 			if c.code == "" && (!cautious || !moves) {
 				t.Errorf("%s: %s", example, text)
 			}
+		}
+	}
+}
+
+// Every stack becomes a workflow without warnings: the syntax of its hook is checked, too.
+func TestStacks(t *testing.T) {
+	for _, row := range Stacks {
+		s := testStarter(func(a *answers) { a.Stacks = []Stack{row, row} })
+		if made, err := s.render(); err != nil || row.Verify != "" && strings.Count(string(made), row.Verify) != 3 {
+			t.Errorf("%s: %v in\n%s", row.Files, err, made)
+		}
+	}
+}
+
+// The first stack in the order of the table counts. The files say which program runs the tests.
+func TestFindStack(t *testing.T) {
+	for files, want := range map[string]string{
+		"": "", "web/package.json:{}": "", "yarn.lock: package.json:{}": "",
+		"package.json:{} go.mod:module":                                 "go vet ./... && go test ./...|node --test",
+		`package-lock.json:{} package.json:{"scripts":{"test":"jest"}}`: "npm ci --no-audit --no-fund --offline && npm test",
+		`package.json:{"scripts":{"test":"exit&&echo-no"}}`:             "npm test",
+		"pyproject.toml:[tool.ruff] requirements.txt:pytest":            `"$XDG_CACHE_HOME/venv/bin/python" -m pytest`,
+		"pyproject.toml:[project] tests/test_a.py:":                     `"$XDG_CACHE_HOME/venv/bin/python" -m unittest discover -s tests`,
+		"setup.py: tests/__init__.py: Cargo.toml:":                      `cargo test --offline|"$XDG_CACHE_HOME/venv/bin/python" -m unittest`,
+		"pyproject.toml:[tool.ruff]":                                    "", "mvnw: pom.xml:": `./mvnw -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`,
+	} {
+		s := testStarter(func(*answers) {})
+		s.w.Environ, s.clone = os.Environ(), t.TempDir()
+		for file := range strings.FieldsSeq(files) {
+			name, content, _ := strings.Cut(file, ":")
+			test.OK(t, os.MkdirAll(filepath.Join(s.clone, filepath.Dir(name)), 0o755))
+			test.OK(t, os.WriteFile(filepath.Join(s.clone, name), []byte(content), 0o600))
+		}
+		for _, args := range []string{"init -q", "add -A", "-c user.name=a -c user.email=a@b.c commit -q --allow-empty -m Begin"} {
+			s.git(t.Context(), s.clone, strings.Fields(args)...)
+		}
+		test.OK(t, s.findStack(t.Context()))
+		found := text.Map(s.answers.Stacks, func(row Stack) string { return row.Verify })
+		test.Equal(t, files, strings.Join(found, "|"), want)
+		for _, row := range s.answers.Stacks {
+			test.Equal(t, files+": the hook installs pytest", strings.Contains(row.Fetch, pytest), strings.Contains(row.Verify, pytest))
 		}
 	}
 }

@@ -1,0 +1,132 @@
+package setup
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// Stack is how projects of one kind are verified in the sandbox, which has no network.
+type Stack struct {
+	Name  string
+	Files []string // a repository with one of them at its top has this stack
+	// Verify is the command that has to succeed before an issue is handed over; empty if none is known to work without a network.
+	Verify string
+	// Fetch puts what Verify needs into a place that the agent can read. It is a part of a hook, and runs in a copy of the base.
+	Fetch string
+	// Ignore is what builds and tests leave in the work tree.
+	Ignore string
+}
+
+const (
+	venv      = "venv=$SYMPHONY_AGENT_CACHE/venv\n"
+	pip       = "\n" + `"$venv/bin/pip" install --quiet`
+	newVenv   = venv + `python3 -m venv "$venv"` + pip
+	pytest    = " pytest"
+	runPytest = `"$XDG_CACHE_HOME/venv/bin/python" -m` + pytest
+	pycache   = `__pycache__/\n*.egg-info/`
+	npm       = "npm ci --no-audit --no-fund --"
+	npmTest   = " && npm test"
+	// editable makes the packages that were installed from the copy lead to the workspace.
+	editable = `grep -rIlF "$base" "$venv" | while read -r file; do sed -i.old "s|$base|$SYMPHONY_WORKSPACE|g" "$file"; done`
+)
+
+// Stacks are the stacks that init knows, the most telling first: a package.json often belongs to tools of another stack. Of several rows
+// with one name the first that fits counts.
+var Stacks = []Stack{
+	{"Go", []string{"go.mod"}, "go vet ./... && go test ./...", "go mod download", ""},
+	{"Rust", []string{"Cargo.lock"}, "cargo test --offline --locked", "cargo fetch --locked", "/target/"},
+	{"Rust", []string{"Cargo.toml"}, "cargo test --offline", "cargo fetch", "/target/"},
+	maven("mvnw", "./mvnw"),
+	maven("pom.xml", "mvn"),
+	{
+		"Python",
+		[]string{"uv.lock"},
+		runPytest,
+		venv + `UV_PROJECT_ENVIRONMENT="$venv"` + " uv sync --quiet --frozen --all-extras --link-mode copy\n" + editable, pycache,
+	},
+	{
+		"Python",
+		[]string{"pyproject.toml", "setup.py"},
+		runPytest,
+		newVenv + " --editable '.[dev,test]'" + pip + pytest + "\n" + editable, pycache,
+	},
+	{"Python", []string{"requirements.txt"}, runPytest, newVenv + " $(printf -- '-r %s ' requirements*.txt)" + pip + pytest, pycache},
+	{
+		"Node",
+		[]string{"package-lock.json"},
+		npm + "offline" + npmTest,
+		`npm_config_cache="$SYMPHONY_AGENT_CACHE/npm" ` + npm + "ignore-scripts", "node_modules/",
+	},
+	{
+		"Node",
+		[]string{"pnpm-lock.yaml"},
+		`pnpm install --offline --frozen-lockfile --store-dir "$XDG_CACHE_HOME/pnpm"` + npmTest,
+		`pnpm fetch --store-dir "$SYMPHONY_AGENT_CACHE/pnpm"`, "node_modules/",
+	},
+	{"Node", []string{"yarn.lock", "bun.lock", "bun.lockb"}, "", "", ""},
+	{"Node", []string{"package.json"}, strings.TrimPrefix(npmTest, " && "), "", "node_modules/"},
+}
+
+// maven returns the stack of Maven. Only a build makes it download all plugins of a build.
+func maven(file, program string) Stack {
+	return Stack{
+		"Java",
+		[]string{file},
+		program + ` -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`,
+		program + ` -q -B -Dmaven.repo.local="$SYMPHONY_AGENT_CACHE/m2" -Dmaven.test.failure.ignore test`, "target/",
+	}
+}
+
+// findStack finds the stack of the repository, unless init has no clone of it.
+func (s *starter) findStack(ctx context.Context) error {
+	if s.clone == "" || s.answers.Example == reviewExample {
+		return nil
+	}
+	names := strings.Split(s.git(ctx, s.clone, "ls-tree", "--full-tree", "--name-only", "HEAD"), "\n")
+	seen := map[string]bool{"": true}
+	for _, row := range Stacks {
+		at := slices.IndexFunc(row.Files, func(file string) bool { return slices.Contains(names, file) && s.suits(ctx, file) })
+		if at < 0 || seen[row.Name] {
+			continue
+		}
+		seen[row.Name] = true
+		row.Files = row.Files[at : at+1]
+		if row.Verify != "" {
+			s.answers.Stacks = append(s.answers.Stacks, s.adapt(ctx, row))
+		}
+	}
+	return nil
+}
+
+// suits reports whether a file tells a stack: a pyproject.toml may contain only settings of tools.
+func (s *starter) suits(ctx context.Context, file string) bool {
+	content := s.git(ctx, s.clone, "show", "HEAD:"+file)
+	return file != "pyproject.toml" || strings.Contains(content, "[project]") || strings.Contains(content, "[build-system]")
+}
+
+// adapt replaces the program that runs the tests, if the repository has another one.
+func (s *starter) adapt(ctx context.Context, row Stack) Stack {
+	var manifest struct{ Scripts struct{ Test string } }
+	switch row.Name {
+	case "Node":
+		err := json.Unmarshal([]byte(s.git(ctx, s.clone, "show", "HEAD:package.json")), &manifest)
+		if test := manifest.Scripts.Test; err == nil && (test == "" || strings.Contains(test, "no test specified")) { // as npm init writes it
+			row.Verify = strings.Replace(row.Verify, "npm test", "node --test", 1)
+		}
+	case "Python":
+		if s.git(ctx, s.clone, "grep", "-l", "pytest", "HEAD", "--", ":/") == "" {
+			unittest := " unittest"
+			tests := s.git(ctx, s.clone, "ls-tree", "--full-tree", "--name-only", "HEAD", "tests/")
+			if tests != "" && !strings.Contains(tests, "__init__.py") {
+				unittest += " discover -s tests"
+			}
+			row.Verify, row.Fetch = strings.Replace(row.Verify, pytest, unittest, 1), strings.Replace(row.Fetch, pip+pytest, "", 1)
+		}
+	}
+	return row
+}
+
+// Lines are the lines of a script.
+func (s Stack) Lines() []string { return strings.Split(s.Fetch, "\n") }
