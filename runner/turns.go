@@ -186,7 +186,7 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	stopSteering := t.steer(ctx)
 	_, err = t.agent.session.RunTurn(ctx, agent.TurnParams{
 		Input: input, Cwd: t.space.Path, ApprovalPolicy: t.Config.ApprovalPolicy, SandboxPolicy: policy,
-		Permissions: t.turnPermissions,
+		Permissions: t.turnPermissions, Traceparent: agent.Traceparent(before.ID, number),
 	})
 	stopSteering()
 	t.rec.storeTokens(ctx, t.agent.session)

@@ -112,6 +112,7 @@ type TurnParams struct {
 	ApprovalPolicy json.RawMessage
 	SandboxPolicy  json.RawMessage // sent with every turn, because codex forgets it on resume
 	Permissions    string          // the permission profile that applies instead of SandboxPolicy; "" for none
+	Traceparent    string          // of the agent's spans, as the W3C writes it; "" for none
 }
 
 // Input is a piece of what a turn is given: a text, or an image by its URL, which may be a data URL, or by its path.

@@ -43,6 +43,7 @@ const asideIDs = 1000
 type call struct {
 	method   string
 	params   any
+	trace    string         // a W3C traceparent, "" for none
 	aside    bool           // the specification does not name it: see asideIDs
 	timeout  time.Duration  // 0: Options.ReadTimeout
 	answered func(*message) // called by the reader before it reads the next line; may be nil
@@ -201,7 +202,11 @@ func (c *conn) start(r *call) error {
 	}
 	c.pending[id] = r
 	c.mu.Unlock()
-	return c.send(object{"id": id, "method": r.method, "params": r.params}, nil)
+	line := object{"id": id, "method": r.method, "params": r.params}
+	if r.trace != "" {
+		line["trace"] = object{"traceparent": r.trace}
+	}
+	return c.send(line, nil)
 }
 
 // request sends a request and waits for its result. Errors: *wireError if codex refuses, *agent.Error, or that of ctx.

@@ -25,14 +25,14 @@ const (
 // loginStore is the setting for where codex stores its login.
 const loginStore = "cli_auth_credentials_store"
 
-// sharedKeys are the settings of the operator's config.toml that apply to agents, too: those of the login, of the model and of
-// privacy. No setting of another name reaches agents, because releases of codex add keys that run programs or widen rights.
+// sharedKeys are the settings of the operator's config.toml that apply to agents, too: those of the login, of the model, of privacy and
+// of telemetry. No setting of another name reaches agents, because releases of codex add keys that run programs or widen rights.
 var sharedKeys = []string{
 	loginStore, "forced_login_method", "forced_chatgpt_workspace_id", "chatgpt_base_url", "openai_base_url",
 	"model", "model_provider", "model_providers", "model_reasoning_effort", "plan_mode_reasoning_effort", "model_reasoning_summary",
 	"model_supports_reasoning_summaries", "model_verbosity", "model_context_window", "model_auto_compact_token_limit",
 	"model_catalog_json", "oss_provider", "review_model", "service_tier", "tool_output_token_limit",
-	"analytics", "feedback", "history", "notice",
+	"analytics", "feedback", "history", "notice", "otel",
 }
 
 // widening are the entries of a codex home, besides config.toml, that name programs, allow commands or set variables of codex.
@@ -128,8 +128,25 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 			}
 		}
 	}
+	if otel, ok := config["otel"].(map[string]any); ok {
+		resolveCertificates(otel, home)
+	}
 	shareRestrictions(operators, config)
 	return config
+}
+
+// resolveCertificates makes the paths of certificates absolute, which codex resolves from the directory of config.toml.
+func resolveCertificates(table map[string]any, home string) {
+	for key, value := range table {
+		switch v := value.(type) {
+		case map[string]any:
+			resolveCertificates(v, home)
+		case string:
+			if certificateKey := key == "ca-certificate" || strings.HasPrefix(key, "client-"); certificateKey && !filepath.IsAbs(v) {
+				table[key] = filepath.Join(home, v)
+			}
+		}
+	}
 }
 
 // shareRestrictions adds the settings that restrict agents. Other values of the same keys are left out.

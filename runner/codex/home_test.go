@@ -51,6 +51,11 @@ inherit = "all"
 experimental_use_profile = true
 [mcp_servers.docs]
 command = "docs"
+[otel]
+environment = "test"
+[otel.trace_exporter.otlp-http]
+endpoint = "https://collector.example/v1/traces"
+tls = { ca-certificate = "ca.pem", client-certificate = "/etc/client.pem" }
 [features]
 exec_permission_approvals = true
 [projects."/srv"]
@@ -72,6 +77,10 @@ trust_level = "trusted"
 		"model_providers":          table{"own": table{"base_url": "https://models.example", "http_headers": table{"team": "web"}}},
 		"shell_environment_policy": table{"exclude": []any{"PG*"}},
 		"features":                 table{"apps": false, "plugins": false},
+		"otel": table{"environment": "test", "trace_exporter": table{"otlp-http": table{
+			"endpoint": "https://collector.example/v1/traces",
+			"tls":      table{"ca-certificate": filepath.Join(operators, "ca.pem"), "client-certificate": "/etc/client.pem"},
+		}}},
 	}
 	test.Equal(t, "config.toml", got, want)
 	to, err := os.Readlink(filepath.Join(dir, "auth.json"))

@@ -467,7 +467,7 @@ func TestWire(t *testing.T) {
 			},
 			{`{"id":1002,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`, `{"id":1002,"result":{}}`},
 			{
-				`{"id":4,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}}}`,
+				`{"id":4,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}},"trace":{"traceparent":"00-a-b-01"}}`,
 				strings.Replace(turnStarted, "3", "4", 1) + "\n" + turnCompleted,
 			},
 		} {
@@ -482,7 +482,7 @@ func TestWire(t *testing.T) {
 	params := agent.ThreadParams{Name: "A-1: t", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), Sandbox: json.RawMessage(`"read-only"`), Config: map[string]any{"a.b": false}}
 	test.ErrorIs(t, "the error", s.ResumeThread(t.Context(), "th", params), agent.ErrNoThread)
 	test.Must(s.StartThread(t.Context(), params))
-	_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "a <b> & c", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: json.RawMessage(`{"type":"dangerFullAccess"}`)})
+	_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "a <b> & c", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: json.RawMessage(`{"type":"dangerFullAccess"}`), Traceparent: "00-a-b-01"})
 	test.OK(t, err)
 }
 

@@ -110,7 +110,8 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	if len(p.Items) == 0 {
 		p.Items = []agent.Input{{Type: "text", Text: p.Input}}
 	}
-	_, err = th.conn.request(ctx, &call{method: method, answered: func(m *message) { th.turnAnswered(t, m) }, params: turnRequest{
+	answered := func(m *message) { th.turnAnswered(t, m) }
+	_, err = th.conn.request(ctx, &call{method: method, answered: answered, trace: p.Traceparent, params: turnRequest{
 		ThreadID: th.ThreadID(), Input: p.Items, Model: p.Model, Effort: p.Effort,
 		Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy, Permissions: p.Permissions,
 	}})
