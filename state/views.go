@@ -234,6 +234,12 @@ func (r Runs) IDs(ctx context.Context) (map[string]bool, error) {
 	return setOf(list), err
 }
 
+// EndedIDs returns the ids of the agent's runs that ended at a time or later, the first one to end first.
+func (r Runs) EndedIDs(ctx context.Context, since time.Time) ([]string, error) {
+	return readAll(ctx, r.conn, "list runs", itself[string],
+		`SELECT id FROM runs WHERE kind = 'agent' AND ended_at >= ? ORDER BY ended_at, id`, stamp(since))
+}
+
 // EndedRun is a run with only the fields that a list shows: of the issue, which is most of a row, only title, state, labels and URL.
 type EndedRun struct {
 	reconcile.Run

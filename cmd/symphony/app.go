@@ -25,6 +25,7 @@ func commandGroups(w *term.Env) []commandGroup {
 		{"Run passes", []*cli.Command{tickCommand(w), scheduleCommand(w), pauseCommand(w), resumeCommand(w)}},
 		{"Look", []*cli.Command{
 			psCommand(w), topCommand(w), showCommand(w), logsCommand(w), reportCommand(w), hostsCommand(w), statusCommand(w), serveCommand(w),
+			exportCommand(w),
 		}},
 		{"Work with issues", []*cli.Command{
 			issuesCommand(w), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w), openCommand(w), tellCommand(w),

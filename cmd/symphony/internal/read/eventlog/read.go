@@ -79,6 +79,17 @@ func ReadRun(stateDir string, run reconcile.Run, now time.Time, ended bool) (lin
 	return append(lines, r.Running(now, ended)...), err
 }
 
+// Each shows the events in the log of a run. A run without a log has none.
+func Each(stateDir, runID string, show func(agent.Event)) error {
+	_, err := eachOfLast(Path(stateDir, runID), math.MaxInt64, func(data []byte) {
+		var e agent.Event
+		if json.Unmarshal(data, &e) == nil {
+			show(e)
+		}
+	})
+	return err
+}
+
 // eachOfLast shows the whole lines in the last window bytes of a log and of the file that it has replaced. whole reports that there
 // are no more.
 func eachOfLast(path string, window int64, show func([]byte)) (whole bool, err error) {

@@ -1,0 +1,195 @@
+// Package export sends finished runs to OpenTelemetry, as traces in the JSON of its protocol OTLP.
+package export
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Options choose what is exported.
+type Options struct {
+	To      string    // a file, "-" for Out, or the URL of a collector
+	Out     io.Writer // the standard output
+	Since   time.Time // runs that ended at this time or later
+	Content bool      // also prompts, messages, commands and their output
+}
+
+// Result counts what was exported.
+type Result struct {
+	Runs, Spans int
+	To          string // the file, or the host of the collector
+}
+
+// A message has at most so many spans, because a collector reads lines of a file up to 1 MiB. One with content has up to 100 kB.
+const (
+	mostSpans       = 500
+	mostWithContent = 8
+)
+
+// Runs exports runs. A run has the same ids each time.
+func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err error) {
+	db, err := project.OpenForReading(ctx, p)
+	if err != nil {
+		return r, err
+	}
+	defer db.Close()
+	t := trace{project: p.Name(), content: o.Content, redactor: agent.NewRedactor(nil)}
+	if cfg, invalid := p.ConfigWithoutKey(); invalid == nil {
+		t.prices = cfg.Agent.Prices
+		t.redactor.Add(project.Secrets(p, cfg))
+	}
+	ids, err := db.Runs.EndedIDs(ctx, o.Since)
+	out := target{name: o.To, redactor: t.redactor}
+	if err = cmp.Or(err, out.open(p, o.Out)); err != nil {
+		return r, err
+	}
+	r.To = out.name
+	most := map[bool]int{false: mostSpans, true: mostWithContent}[o.Content]
+	for _, id := range ids {
+		one := t
+		if one.run, err = db.Runs.Find(ctx, id); errors.Is(err, state.ErrNotFound) { // it was pruned meanwhile
+			continue
+		}
+		err = cmp.Or(err, one.read(p.StateDir))
+		for spans := range slices.Chunk(one.spans, most) {
+			err = cmp.Or(err, out.send(ctx, spans))
+		}
+		if err != nil {
+			return r, errors.Join(err, out.close())
+		}
+		r.Runs, r.Spans = r.Runs+1, r.Spans+len(one.spans)
+	}
+	if err = out.close(); err == nil && out.rejected > 0 {
+		err = failed(fmt.Sprintf("%s has rejected %s: %s", out.name, text.Plural(out.rejected, "span"), out.reason), "see the log of the collector")
+	}
+	return r, err
+}
+
+// target is what takes the spans.
+type target struct {
+	name     string
+	file     io.Writer // nil: they are posted to url
+	close    func() error
+	url      *url.URL
+	header   http.Header
+	redactor *agent.Redactor
+	rejected int // spans that the collector has not taken
+	reason   string
+}
+
+// HeadersVar names the variable with the headers of requests, which the libraries of OpenTelemetry read, too.
+const HeadersVar = "OTEL_EXPORTER_OTLP_HEADERS"
+
+func (t *target) open(p *project.Project, out io.Writer) (err error) {
+	t.close = func() error { return nil }
+	switch {
+	case strings.HasPrefix(t.name, "http://") || strings.HasPrefix(t.name, "https://"):
+		return t.openURL(p)
+	case t.name == "-":
+		t.file = out
+		return nil
+	}
+	file, err := os.OpenFile(p.Env.Absolute(t.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return failed(err.Error(), "name a file that this account can write")
+	}
+	t.file, t.close = file, file.Close
+	return nil
+}
+
+func (t *target) openURL(p *project.Project) (err error) {
+	list, _ := p.Lookup(HeadersVar)
+	values, invalid := url.ParseQuery(strings.NewReplacer(",", "&", "&", "%26", "+", "%2B", ";", "%3B").Replace(list))
+	if t.url, err = url.Parse(t.name); err != nil || t.url.Host == "" || t.url.User != nil || invalid != nil {
+		return exit.Usage("export: --otlp needs the URL of a collector, such as http://127.0.0.1:4318, and %s pairs NAME=VALUE,NAME=VALUE",
+			HeadersVar)
+	}
+	t.header = http.Header{"Content-Type": {"application/json"}, "User-Agent": {"symphony"}}
+	for name, value := range values {
+		t.header.Set(strings.TrimSpace(name), value[0])
+		t.redactor.Add(strings.Fields(value[0])) // such as Basic and its token
+	}
+	if t.name = t.url.Host; !strings.HasSuffix(t.url.Path, "/v1/traces") {
+		t.url = t.url.JoinPath("v1/traces")
+	}
+	return nil
+}
+
+func (t *target) send(ctx context.Context, spans []*span) error {
+	about := span{}
+	new(trace).set(&about, "service.name", "symphony", "service.version", project.Version())
+	message := text.JSON(object{"resourceSpans": []any{object{
+		"resource": object{"attributes": about.Attributes}, "schemaUrl": schema,
+		"scopeSpans": []any{object{"scope": object{"name": "symphony"}, "schemaUrl": schema, "spans": spans}},
+	}}})
+	if t.file == nil {
+		return t.post(ctx, message)
+	}
+	if _, err := t.file.Write(append(message, '\n')); err != nil {
+		return failed(err.Error(), "free space there, remove the last line if it is incomplete, and export again")
+	}
+	return nil
+}
+
+// client follows no redirect, which would take the headers to another address.
+var client = http.Client{
+	Timeout: 30 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// post sends a message to the collector. Its errors contain neither the URL nor the headers.
+func (t *target) post(ctx context.Context, message []byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url.String(), bytes.NewReader(message))
+	if err != nil {
+		return err
+	}
+	req.Header = t.header
+	res, err := client.Do(req)
+	if ofURL, ok := errors.AsType[*url.Error](err); ok { // it begins with the URL
+		err = ofURL.Err
+	}
+	var body []byte
+	if err == nil {
+		defer res.Body.Close()
+		body, err = io.ReadAll(io.LimitReader(res.Body, 64<<10))
+	}
+	said := func(words string) string { return text.Short(text.OneLine(t.redactor.Text(words)), 200) }
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("HTTP %s %s", res.Status, body)
+	}
+	if err != nil {
+		return failed(t.name+": "+said(err.Error()), "compare --otlp with the collector's address for OTLP over HTTP, usually port 4318, and "+
+			HeadersVar+" with what it wants; then export again")
+	}
+	var answer struct {
+		PartialSuccess struct {
+			RejectedSpans json.RawMessage // a number, or a text
+			ErrorMessage  string
+		}
+	}
+	_ = json.Unmarshal(body, &answer) // an empty answer is good, too
+	if n, _ := strconv.Atoi(strings.Trim(string(answer.PartialSuccess.RejectedSpans), `"`)); n > 0 {
+		t.rejected, t.reason = t.rejected+n, cmp.Or(said(answer.PartialSuccess.ErrorMessage), "without a reason")
+	}
+	return nil
+}
+
+func failed(message, hint string) error { return reconcile.NewError("export_failed", message, hint) }

@@ -1,0 +1,236 @@
+package export
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+type object = map[string]any
+
+// span is a span in the JSON of OTLP.
+type span struct {
+	TraceID    string   `json:"traceId"`
+	SpanID     string   `json:"spanId"`
+	Parent     string   `json:"parentSpanId,omitempty"`
+	Name       string   `json:"name"`
+	Kind       int      `json:"kind"`
+	Start      int64    `json:"startTimeUnixNano,string"`
+	End        int64    `json:"endTimeUnixNano,string"`
+	Attributes []object `json:"attributes"`
+	Status     object   `json:"status,omitempty"`
+}
+
+// Numbers of OTLP.
+const (
+	kindInternal = 1
+	kindClient   = 3
+	statusError  = 2
+)
+
+// trace collects the spans of a run.
+type trace struct {
+	project  string
+	prices   reconcile.Prices
+	content  bool // also prompts, messages, commands and their output
+	redactor *agent.Redactor
+
+	run   reconcile.Run
+	spans []*span
+	turns []*turn          // in the log
+	turn  *turn            // the running one, nil if there is none
+	items map[string]*span // that have not ended, by thread and id
+	used  reconcile.Tokens // of all threads so far, with those of earlier runs
+}
+
+// turn is a turn of the agent, and what its threads had used at its end.
+type turn struct {
+	*span
+	number int
+	used   reconcile.Tokens
+	words  string // the agent's last message
+}
+
+// read reads the log of the run, which has ended: the run becomes a span, as do its turns and their items. Without a log it is only the run.
+func (t *trace) read(stateDir string) error {
+	r := t.run
+	t.items = map[string]*span{}
+	s := t.add(agent.SpanID(r.ID, "run"), nil, invokeWorkflow, t.project, r.StartedAt)
+	t.set(
+		s, workflowName, t.project, issueIdentifier, r.Identifier, runID, r.ID, runAttempt, r.Attempt, runOutcome, string(r.Outcome),
+		runHost, r.Host, runInput, r.Tokens.Input, runOutput, r.Tokens.Output,
+	)
+	t.setCost(s, runCost, r.Tokens)
+	if r.Outcome != reconcile.Succeeded && r.Outcome != reconcile.Canceled {
+		t.fail(s, cmp.Or(r.ErrorCode, string(r.Outcome)), r.ErrorText)
+	}
+	s.End = r.EndedAt.UnixNano()
+	err := eventlog.Each(stateDir, r.ID, t.onEvent)
+	t.endTurn(r.EndedAt)
+	for _, s := range t.items {
+		s.End = max(s.Start, r.EndedAt.UnixNano())
+		t.fail(s, "unended", "")
+	}
+	t.addUsage()
+	return err
+}
+
+// add begins a span. Only that of the run has no parent.
+func (t *trace) add(id string, parent *span, operation, name string, start time.Time) *span {
+	s := &span{TraceID: agent.TraceID(t.run.ID), SpanID: id, Name: operation + " " + name, Kind: kindInternal, Start: start.UnixNano()}
+	if parent != nil {
+		s.Parent = parent.SpanID
+	}
+	t.set(s, operationName, operation)
+	t.spans = append(t.spans, s)
+	return s
+}
+
+// set adds attributes, pairs of a key and a value, without secrets. It leaves out empty texts.
+func (t *trace) set(s *span, pairs ...any) {
+	for pair := range slices.Chunk(pairs, 2) {
+		value := object{"doubleValue": pair[1]}
+		switch v := pair[1].(type) {
+		case string:
+			if v == "" {
+				continue
+			}
+			value = object{"stringValue": t.redactor.Text(v)}
+		case int, int64:
+			value = object{"intValue": fmt.Sprint(v)}
+		}
+		s.Attributes = append(s.Attributes, object{"key": pair[0], "value": value})
+	}
+}
+
+func (t *trace) setContent(s *span, pairs ...any) {
+	if t.content {
+		t.set(s, pairs...)
+	}
+}
+
+func (t *trace) setCost(s *span, key string, used reconcile.Tokens) {
+	if price, known := t.prices.Of(t.run.Model); known && !strings.Contains(t.run.Model, "+") { // which stands for several models
+		t.set(s, key, price.Cost(used), currency, t.prices.Currency)
+	}
+}
+
+// fail marks a span as failed. The message is content, because it may quote the agent.
+func (t *trace) fail(s *span, code, message string) {
+	t.set(s, errorType, code)
+	if s.Status = (object{"code": statusError}); t.content && message != "" {
+		s.Status["message"] = t.redactor.Text(message)
+	}
+}
+
+func (t *trace) onEvent(e agent.Event) {
+	if u := e.Usage; u != nil && u.Total > t.used.Total { // of one thread, or of all at the end of a turn
+		t.used = reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
+	}
+	switch e.Name {
+	case agent.EventPrompt:
+		t.endTurn(e.At)
+		t.beginTurn(e)
+	case agent.EventTurnFailed, agent.EventTurnCancelled, agent.EventTurnEndedWithError:
+		if t.turn != nil {
+			t.fail(t.turn.span, e.Name, e.Message)
+		}
+		t.endTurn(e.At)
+	case agent.EventTurnCompleted:
+		t.endTurn(e.At)
+	default:
+		switch i := e.Item; {
+		case i.Works():
+			t.addItem(e)
+		case i != nil && i.Kind == agent.ItemMessage && i.Ended && t.turn != nil && e.ThreadID == t.run.ThreadID:
+			t.turn.words = i.Text
+		}
+	}
+}
+
+func (t *trace) beginTurn(e agent.Event) {
+	var prompt agent.PromptEvent
+	_ = json.Unmarshal(e.Raw, &prompt) // as the worker has written it
+	s := t.add(agent.SpanID(t.run.ID, "turn", prompt.Turn), t.spans[0], invokeAgent, "codex", e.At)
+	s.Kind = kindClient
+	t.set( // codex speaks the API of OpenAI, whatever the provider
+		s, agentName, "codex", providerName, "openai", requestModel, t.run.Model, conversationID, t.run.ThreadID, turnNumber, prompt.Turn,
+	)
+	t.setContent(s, inputMessages, message("user", prompt.Text))
+	t.turn = &turn{span: s, number: prompt.Turn}
+	t.turns = append(t.turns, t.turn)
+}
+
+// message returns a message in the form of the conventions.
+func message(role, words string) string {
+	return string(text.JSON([]any{object{"role": role, "finish_reason": "stop", "parts": []any{object{"type": "text", "content": words}}}}))
+}
+
+func (t *trace) endTurn(at time.Time) {
+	if t.turn != nil {
+		t.turn.End, t.turn.used = at.UnixNano(), t.used
+		t.setContent(t.turn.span, outputMessages, message("assistant", t.turn.words))
+		t.turn = nil
+	}
+}
+
+// addUsage adds what each turn has used. Before the first one, a resumed thread had used the difference to the total of the run. If the log
+// has lost its beginning, nothing is known of the first turn in it.
+func (t *trace) addUsage() {
+	before := t.used.Since(t.run.Tokens)
+	for i, turn := range t.turns {
+		if used := turn.used.Since(before); used.Total > 0 && (i > 0 || turn.number == 1) {
+			t.set(turn.span, inputTokens, used.Input, cachedTokens, used.Cached, outputTokens, used.Output, reasoningTokens, used.Reasoning)
+			t.setCost(turn.span, turnCost, used)
+		}
+		if turn.used.Total > 0 {
+			before = turn.used
+		}
+	}
+}
+
+// addItem adds the start or the end of an item. A log may have only one of them.
+func (t *trace) addItem(e agent.Event) {
+	i, key := e.Item, e.ThreadID+"/"+e.Item.ID
+	s := t.items[key]
+	if s == nil {
+		parent := t.spans[0]
+		if t.turn != nil {
+			parent = t.turn.span
+		}
+		var other struct{ Params struct{ Item struct{ Type string } } }
+		_ = json.Unmarshal(e.Raw, &other) // which only items of other kinds have
+		kinds := map[agent.ItemKind]string{agent.ItemCommand: "shell", agent.ItemFileChange: "apply_patch"}
+		name := cmp.Or(kinds[i.Kind], i.Tool, other.Params.Item.Type, string(i.Kind))
+		s = t.add(agent.SpanID(t.run.ID, "item", key, len(t.spans)), parent, executeTool, name, e.At)
+		t.set(s, toolName, name, toolCallID, i.ID)
+		t.items[key] = s
+	}
+	if !i.Ended {
+		return
+	}
+	delete(t.items, key)
+	s.End = e.At.UnixNano()
+	if i.DurationMS != nil { // codex may report the start only at the end
+		s.Start = min(s.Start, s.End-*i.DurationMS*int64(time.Millisecond))
+	}
+	if i.ExitCode != nil {
+		t.set(s, exitCode, *i.ExitCode)
+	}
+	if i.Failed() {
+		t.fail(s, cmp.Or(i.Status, "failed"), "")
+	}
+	arguments := i.Command + i.Call
+	if len(i.Changes) > 0 {
+		arguments = string(text.JSON(i.Changes))
+	}
+	t.setContent(s, toolArguments, arguments, toolResult, i.Output+i.Result)
+}
