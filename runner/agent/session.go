@@ -43,6 +43,9 @@ type Session interface {
 	Done() <-chan struct{}
 	// Login asks for the agent's login, and for its model provider as configured in cwd. It needs no thread.
 	Login(ctx context.Context, cwd string) (Login, error)
+	// Models asks for the model that is configured in cwd, "" if none is, and for those that the agent knows; none with a model provider
+	// of the operator.
+	Models(ctx context.Context, cwd string) (configured string, known []string, err error)
 }
 
 // Starter makes a session with a process from its streams.

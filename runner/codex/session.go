@@ -297,6 +297,23 @@ func (s *Session) Login(ctx context.Context, cwd string) (agent.Login, error) {
 	return login, err
 }
 
+// Models implements agent.Session.
+func (s *Session) Models(ctx context.Context, cwd string) (configured string, known []string, err error) {
+	now, err := s.models(ctx, cwd)
+	if err != nil || cmp.Or(now.Provider, defaultProvider) != defaultProvider {
+		return now.Model, nil, err
+	}
+	var answer struct{ Data []struct{ Model string } }
+	err = s.read(ctx, "model/list", object{"includeHidden": true, "limit": mostModels}, &answer)
+	for _, m := range answer.Data {
+		known = append(known, m.Model)
+	}
+	return now.Model, known, err
+}
+
+// mostModels is more than codex knows.
+const mostModels = 1000
+
 // models is codex's configuration of models. Model and Provider are "" without a setting.
 type models struct {
 	Model     string

@@ -98,6 +98,20 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 	return ok("the model provider %s has its key in %s", login.Provider, login.EnvKey)
 }
 
+// checkModel asks codex whether it knows the model. One that it does not know fails only in the first turn.
+func checkModel(ctx context.Context, e *environment) []finding {
+	i, _ := e.agent()
+	model, known, err := i.Session.Models(ctx, i.Cwd)
+	if err != nil {
+		return failWith(err)
+	}
+	if model = cmp.Or(e.config.Codex.Model, model); model == "" || len(known) == 0 || slices.Contains(known, model) {
+		return nil
+	}
+	return warn("codex knows no model "+model+text.DidYouMean(model, known, "%s"),
+		"correct codex.model, or model in codex's config.toml; codex knows "+strings.Join(known, ", "))
+}
+
 // systemHome is where codex finds the settings of all accounts.
 const systemHome = "/etc/codex"
 

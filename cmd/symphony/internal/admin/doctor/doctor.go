@@ -75,6 +75,7 @@ var checks = []check{
 	{"login shell", needsCodex, checkLoginShell, "", ofRepository},
 	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program", ofAgents},
 	{"codex login", needsAgent, checkLogin, "", ofAgents},
+	{"model", needsAgent, checkModel, "", ofAgents},
 	{"codex home", needsCodex, checkHome, "", ofAgents},
 	{"sandbox", needsAgent, checkSandbox, "", ofAgents},
 	{"secrets", needsConfig, checkSecrets, "", ofAgents},
@@ -82,6 +83,7 @@ var checks = []check{
 	{"git", needsLogin, checkGit, "", ofRepository},
 	{"gh", needsLogin, checkGh, "", ofRepository},
 	{"repository", needsLogin, checkRepository, "", ofRepository},
+	{"hooks", needsConfig, checkHooks, "", ofAgents},
 	{
 		"workspace root", needsConfig, checkRoot,
 		"write workspace.root as an absolute path, or set the variables in it in the environment file", ofAgents,

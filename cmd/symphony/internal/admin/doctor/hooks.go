@@ -1,0 +1,87 @@
+package doctor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+// startedFile finds the files that a script starts by a path without variables, and a shell that reads the file instead.
+var startedFile = text.Pattern(`(?m)(?:^|[;&|({!]|\b(?:then|do|else|exec)\s)[ \t]*((?:(?:ba|da|z)?sh|source|\.)\s+)?` +
+	`((?:~?/|[\w@+.-]+/)[\w@+./-]+)(?:[\s;&|)]|$)`)
+
+// checkHooks compares scripts of the workflow with the files that they start: in the clone around WORKFLOW.md if that is one of
+// repository.url, and otherwise only those with an absolute path.
+func checkHooks(ctx context.Context, e *environment) (list []finding) {
+	h := e.config.Hooks
+	for _, hook := range [][2]string{
+		{"hooks.after_create", h.AfterCreate},
+		{"hooks.before_run", h.BeforeRun},
+		{"hooks.after_run", h.AfterRun},
+		{"hooks.before_remove", h.BeforeRemove},
+		{"hooks.on_attention", h.OnAttention},
+		{"verify.command", e.config.Verify.Command},
+	} {
+		script := strings.ReplaceAll(hook[1], "\\\n", " ")
+		for _, found := range startedFile().FindAllStringSubmatch(script, -1) {
+			shell, name := found[1] != "", found[2]
+			tested := slices.ContainsFunc([]string{"-e ", "-f ", "-x "}, func(test string) bool { return strings.Contains(script, test+name) })
+			if tested || strings.Contains(script, "cd ") && !filepath.IsAbs(name) { // it may be elsewhere
+				continue
+			}
+			if problem := e.fileProblem(ctx, name, shell, hook[0] == "hooks.on_attention"); problem != "" {
+				list = append(list, warn(hook[0]+" starts "+name+", which "+problem, "add it, chmod +x it and commit it, or correct the hook")...)
+			}
+		}
+	}
+	return list
+}
+
+// fileProblem returns what keeps a file from being started, empty if nothing does or that is not known.
+func (e *environment) fileProblem(ctx context.Context, name string, shell, atHome bool) string {
+	path := strings.Replace(name, "~/", e.p.Env.Home+"/", 1)
+	if atHome && !filepath.IsAbs(path) {
+		path = filepath.Join(e.p.Env.Home, path)
+	}
+	if filepath.IsAbs(path) {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return "does not exist"
+		case !shell && info.Mode().Perm()&0o111 == 0:
+			return "is not executable"
+		}
+		return ""
+	}
+	repository := e.config.Repository.URL
+	dir := filepath.Dir(e.p.Path)
+	if filepath.IsAbs(repository) {
+		dir = repository
+	} else if origin, err := e.shell(ctx, "git -C "+text.ShellQuote(dir)+" remote get-url origin"); err != nil || !sameRepository(origin, repository) {
+		return ""
+	}
+	// What is ignored may be installed or built before.
+	file := text.ShellQuote(filepath.Clean(name))
+	mode, err := e.shell(ctx, "cd "+text.ShellQuote(dir)+" && cd \"$(git rev-parse --show-cdup)\" && ! git check-ignore -q "+file+
+		" && mode=$(git ls-tree --full-tree HEAD "+file+`) && echo "mode ${mode%% *}"`)
+	switch {
+	case err == nil && mode == "mode ":
+		return "is not in the repository"
+	case mode == "mode 100644" && !shell:
+		return "is not executable in the repository"
+	}
+	return ""
+}
+
+// sameRepository reports whether two addresses are of one repository.
+func sameRepository(a, b string) bool {
+	_, onGitHub := workflow.OnGitHub(a)
+	_, same := workflow.OnGitHub(b)
+	bare := func(address string) string { return strings.TrimSuffix(strings.TrimRight(address, "/"), ".git") }
+	return b != "" && (bare(a) == bare(b) || onGitHub != "" && onGitHub == same)
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// collector receives spans from the program, and from codex.
+type collector struct {
+	*httptest.Server
+	mu       sync.Mutex
+	requests []http.Header
+	spans    []map[string]any
+	answer   int // the status
+	body     string
+}
+
+// collectorCmd controls a collector of OpenTelemetry:
+//
+//	collector start              starts it, and sets COLLECTOR to its URL
+//	collector answer STATUS BODY answers later requests so
+//	collector spans              prints the spans: trace, span, parent and name
+//	collector header NAME        prints that header of each request
+func collectorCmd(ts *testscript.TestScript, neg bool, args []string) {
+	stage := stageOf(ts)
+	c := stage.collector
+	if args[0] == "start" {
+		c = &collector{answer: http.StatusOK, body: "{}"}
+		c.Server = httptest.NewServer(http.HandlerFunc(c.serve))
+		ts.Defer(c.Close)
+		stage.collector = c
+		setVar(ts, "COLLECTOR", c.URL)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch args[0] {
+	case "answer":
+		status, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		c.answer, c.body = status, strings.Join(args[2:], " ")
+	case "spans":
+		for _, s := range c.spans {
+			parent, _ := s["parentSpanId"].(string)
+			fmt.Fprintf(ts.Stdout(), "%s %s %s %s\n", s["traceId"], s["spanId"], parent, s["name"])
+		}
+	case "header":
+		for _, h := range c.requests {
+			fmt.Fprintln(ts.Stdout(), h.Get(args[1]))
+		}
+	default:
+		ts.Fatalf("collector: unknown verb %q", args[0])
+	}
+}
+
+func (c *collector) serve(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	var message struct {
+		ResourceSpans []struct {
+			ScopeSpans []struct{ Spans []map[string]any }
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.URL.Path != "/v1/traces" || json.Unmarshal(body, &message) != nil {
+		http.NotFound(w, r)
+		return
+	}
+	c.requests = append(c.requests, r.Header)
+	if c.answer == http.StatusOK {
+		for _, resource := range message.ResourceSpans {
+			for _, scope := range resource.ScopeSpans {
+				c.spans = slices.Concat(c.spans, scope.Spans)
+			}
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(c.answer)
+	fmt.Fprint(w, c.body)
+}
