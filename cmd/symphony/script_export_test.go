@@ -28,7 +28,7 @@ type collector struct {
 //
 //	collector start              starts it, and sets COLLECTOR to its URL
 //	collector answer STATUS BODY answers later requests so
-//	collector spans              prints the spans: trace, span, parent and name
+//	collector spans              prints the spans: trace, span, parent, name and attributes
 //	collector header NAME        prints that header of each request
 func collectorCmd(ts *testscript.TestScript, neg bool, args []string) {
 	stage := stageOf(ts)
@@ -51,7 +51,15 @@ func collectorCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "spans":
 		for _, s := range c.spans {
 			parent, _ := s["parentSpanId"].(string)
-			fmt.Fprintf(ts.Stdout(), "%s %s %s %s\n", s["traceId"], s["spanId"], parent, s["name"])
+			fmt.Fprintf(ts.Stdout(), "%s %s %s %s", s["traceId"], s["spanId"], parent, s["name"])
+			list, _ := s["attributes"].([]any)
+			for _, a := range list {
+				pair := a.(map[string]any)
+				for _, value := range pair["value"].(map[string]any) {
+					fmt.Fprintf(ts.Stdout(), " %s=%v", pair["key"], value)
+				}
+			}
+			fmt.Fprintln(ts.Stdout())
 		}
 	case "header":
 		for _, h := range c.requests {

@@ -153,7 +153,7 @@ func commands() map[string]scriptCommand {
 	byUsage := map[string]scriptCommand{
 		"[!] alive PATTERN": aliveCmd, "clock DURATION|TIME": clockCmd, "due": dueCmd, "examples DOCUMENT": examplesCmd, "free-port NAME": freePortCmd, "exits CODE COMMAND [ARG...]": exitsCmd,
 		"fails CODE PATTERN COMMAND [ARG...]": failsCmd, "git-serve": gitServeCmd, "github VERB [ARG...]": githubCmd,
-		"collector VERB [ARG]": collectorCmd, "gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
+		"collector VERB [ARG...]": collectorCmd, "gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
 		"http METHOD PATH [HEADER|BODY...]": httpCmd, "install-program": installProgramCmd,
 		"json FILE PATH [PATTERN]": jsonCmd, "keep NAME PATH": keepCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "[!] mcp VERB|@NAME [ARG...]": mcpCmd, "model VERB [ARG...]": modelCmd,
 		"no-secret [EXCEPT...]": noSecretCmd, "old-state": oldStateCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
@@ -226,18 +226,18 @@ func condition(name string) (bool, error) {
 
 // stage is the state that the commands of one script share.
 type stage struct {
-	t       testscript.T
-	env     *testscript.Env // of the setup
-	dirs    []string        // those by which the script's processes are recognized
-	vars    []string        // those that commands have set
-	tracker scriptTracker   // nil: Linear
-	linear  *lineartest.Server
-	other   *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
-	model   *modeltest.Server  // nil without the real codex
-	github  *githubtest.Server
-	service *checkedService // nil until healthchecks start
-	collector *collector // nil until collector start
-	hosts   map[string]*mcpHost
+	t         testscript.T
+	env       *testscript.Env // of the setup
+	dirs      []string        // those by which the script's processes are recognized
+	vars      []string        // those that commands have set
+	tracker   scriptTracker   // nil: Linear
+	linear    *lineartest.Server
+	other     *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
+	model     *modeltest.Server  // nil without the real codex
+	github    *githubtest.Server
+	service   *checkedService // nil until healthchecks start
+	collector *collector      // nil until collector start
+	hosts     map[string]*mcpHost
 	// registry is the server of packages, nil for none.
 	registry *httptest.Server
 	asked    []string     // headings of docs/questions.md whose commands have run

@@ -10,7 +10,9 @@ import (
 func TraceID(runID string) string { return hashed(16, "trace", runID) }
 
 // SpanID returns the id of a span in the trace of a run. The parts, such as "turn" and its number, tell it from others.
-func SpanID(runID string, parts ...any) string { return hashed(8, append([]any{"span", runID}, parts...)...) }
+func SpanID(runID string, parts ...any) string {
+	return hashed(8, append([]any{"span", runID}, parts...)...)
+}
 
 // Traceparent returns the W3C's context for the spans that the agent itself makes in a turn.
 func Traceparent(runID string, turn int) string {

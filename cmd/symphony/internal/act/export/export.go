@@ -58,7 +58,7 @@ func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err err
 		t.redactor.Add(project.Secrets(p, cfg))
 	}
 	ids, err := db.Runs.EndedIDs(ctx, o.Since)
-	out := target{name: o.To, redactor: t.redactor}
+	out := target{name: o.To, redactor: agent.NewRedactor(nil)}
 	if err = cmp.Or(err, out.open(p, o.Out)); err != nil {
 		return r, err
 	}
@@ -91,7 +91,7 @@ type target struct {
 	close    func() error
 	url      *url.URL
 	header   http.Header
-	redactor *agent.Redactor
+	redactor *agent.Redactor // of the values of headers
 	rejected int // spans that the collector has not taken
 	reason   string
 }
@@ -126,7 +126,7 @@ func (t *target) openURL(p *project.Project) (err error) {
 	t.header = http.Header{"Content-Type": {"application/json"}, "User-Agent": {"symphony"}}
 	for name, value := range values {
 		t.header.Set(strings.TrimSpace(name), value[0])
-		t.redactor.Add(strings.Fields(value[0])) // such as Basic and its token
+		t.redactor.Add(slices.DeleteFunc(strings.Fields(value[0]), func(word string) bool { return !agent.SecretValue(word) }))
 	}
 	if t.name = t.url.Host; !strings.HasSuffix(t.url.Path, "/v1/traces") {
 		t.url = t.url.JoinPath("v1/traces")

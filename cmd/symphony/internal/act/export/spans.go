@@ -206,7 +206,9 @@ func (t *trace) addItem(e agent.Event) {
 		if t.turn != nil {
 			parent = t.turn.span
 		}
-		var other struct{ Params struct{ Item struct{ Type string } } }
+		var other struct {
+			Params struct{ Item struct{ Type string } }
+		}
 		_ = json.Unmarshal(e.Raw, &other) // which only items of other kinds have
 		kinds := map[agent.ItemKind]string{agent.ItemCommand: "shell", agent.ItemFileChange: "apply_patch"}
 		name := cmp.Or(kinds[i.Kind], i.Tool, other.Params.Item.Type, string(i.Kind))
