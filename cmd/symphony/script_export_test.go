@@ -6,13 +6,39 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/symphony-cron/symphony/internal/test"
 )
+
+// TestExportedNames checks that the conventions have the names that export uses.
+func TestExportedNames(t *testing.T) {
+	test.Expensive(t)
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "go.opentelemetry.io/otel")
+	list.Dir = filepath.Join("..", "..", "scripts", "collectortest")
+	dir := strings.TrimSpace(string(test.Must(list.Output())))
+	conventions := string(test.Must(os.ReadFile(filepath.Join(dir, "semconv", "v1.41.0", "attribute_group.go"))))
+	names := string(test.Must(os.ReadFile(filepath.Join("internal", "act", "export", "names.go"))))
+	found := regexp.MustCompile(`"((?:gen_ai|error|process)\.[^"]+|invoke_\w+|execute_\w+)"`).FindAllStringSubmatch(names, -1)
+	if len(found) < 20 {
+		t.Errorf("only %d names found", len(found))
+	}
+	for _, name := range found {
+		if !strings.Contains(conventions, name[0]) {
+			t.Errorf("the conventions have no %s", name[1])
+		}
+	}
+}
 
 // collector receives spans from the program, and from codex.
 type collector struct {
@@ -27,6 +53,7 @@ type collector struct {
 // collectorCmd controls a collector of OpenTelemetry:
 //
 //	collector start              starts it, and sets COLLECTOR to its URL
+//	collector build              builds OpenTelemetry's own receiver (scripts/collectortest), and sets RECEIVER to it
 //	collector answer STATUS BODY answers later requests so
 //	collector spans              prints the spans: trace, span, parent, name and attributes
 //	collector header NAME        prints that header of each request
@@ -39,6 +66,15 @@ func collectorCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Defer(c.Close)
 		stage.collector = c
 		setVar(ts, "COLLECTOR", c.URL)
+		return
+	}
+	if args[0] == "build" {
+		setVar(ts, "RECEIVER", ts.MkAbs("receiver"))
+		build := exec.Command("go", "build", "-o", ts.MkAbs("receiver"), ".")
+		build.Dir = filepath.Join("..", "..", "scripts", "collectortest")
+		if out, err := build.CombinedOutput(); err != nil {
+			ts.Fatalf("%v: %s", err, out)
+		}
 		return
 	}
 	c.mu.Lock()
