@@ -92,7 +92,7 @@ type target struct {
 	url      *url.URL
 	header   http.Header
 	redactor *agent.Redactor // of the values of headers
-	rejected int // spans that the collector has not taken
+	rejected int             // spans that the collector has not taken
 	reason   string
 }
 
