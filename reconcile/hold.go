@@ -56,7 +56,8 @@ func CommentEnds(reason string) bool { return !holdRules[reason].ignoresComments
 
 // HoldEnds returns what ends the hold of a claim.
 func (c Claim) HoldEnds() string {
-	ends := cmp.Or(holdRules[c.HoldReason].ends, "symphony retry ISSUE ends the hold; so does a new comment, or moving the issue away and back")
+	ends := cmp.Or(holdRules[c.HoldReason].ends,
+		"symphony retry ISSUE ends the hold; so does a new comment, or moving the issue away and back")
 	return strings.Replace(ends, "ISSUE", c.Identifier, 1)
 }
 

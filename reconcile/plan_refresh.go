@@ -26,7 +26,8 @@ func (p *planner) refresh() {
 			}
 		case c.Status == Running && !p.handingOver(*c, issue, visible):
 			p.stop(*c, reason, nil)
-		case c.Status == Running, p.unverifiedHost(c.IssueID) != "", c.Status == Held && holdRules[c.HoldReason].staysInactive && reason != StopTerminal:
+		case c.Status == Running, p.unverifiedHost(c.IssueID) != "",
+			c.Status == Held && holdRules[c.HoldReason].staysInactive && reason != StopTerminal:
 			if visible {
 				p.renew(*c, issue)
 			}

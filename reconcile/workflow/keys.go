@@ -294,15 +294,20 @@ func workerKeys(c *Config) []Key {
 		key("worker.engine.args", typeStrings, "[]", &c.Worker.EngineArgs,
 			"options of sbatch for each job, such as --partition=gpu and --time=2:00:00").ofEngine(EngineSlurm).then((*reader).engineArgs),
 		key("worker.engine.start", typeShell, "", &c.Worker.Start,
-			"starts the job $SYMPHONY_JOB, which runs symphony $SYMPHONY_SERVE, and does not wait for it").ofEngine(EngineCommand).then((*reader).engineCommand),
+			"starts the job $SYMPHONY_JOB, which runs symphony $SYMPHONY_SERVE, and does not wait for it").
+			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.connect", typeShell, "", &c.Worker.Connect,
-			"runs symphony $SYMPHONY_CONNECT where the job runs, with its own stdin and stdout").ofEngine(EngineCommand).then((*reader).engineCommand),
+			"runs symphony $SYMPHONY_CONNECT where the job runs, with its own stdin and stdout").
+			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.status", typeShell, "", &c.Worker.Status,
-			"prints a line: pending REASON, never REASON, running, ended HOW or unknown").ofEngine(EngineCommand).then((*reader).engineCommand),
+			"prints a line: pending REASON, never REASON, running, ended HOW or unknown").
+			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.stop", typeShell, "", &c.Worker.Stop,
-			"ends the job and removes what the engine keeps of it; it also runs after the end of a run").ofEngine(EngineCommand).then((*reader).engineCommand),
+			"ends the job and removes what the engine keeps of it; it also runs after the end of a run").
+			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.pass_env", typeVars, "[]", &c.Worker.EnginePass,
-			"variables that these commands get, beside PATH, HOME, USER, LOGNAME and XDG_RUNTIME_DIR").ofEngine(EngineCommand).then((*reader).enginePass),
+			"variables that these commands get, beside PATH, HOME, USER, LOGNAME and XDG_RUNTIME_DIR").
+			ofEngine(EngineCommand).then((*reader).enginePass),
 		key("worker.max_concurrent_agents_per_host", typeInteger, "", &c.Policy.MaxPerHost,
 			"number of agents that work on one host at once; default: any").atLeast(1),
 		key("worker.root", "path on the hosts", "", &c.Policy.RemoteRoot,
