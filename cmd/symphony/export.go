@@ -27,7 +27,7 @@ that accepts OTLP over HTTP. The variable ` + export.HeadersVar + ` has the head
 ` + exampleText("symphony export --otlp http://127.0.0.1:4318", "symphony export --otlp runs.jsonl --since 7d --content"),
 		Flags: workflowFlags(
 			&cli.StringFlag{Name: "otlp", Usage: "write spans to `TARGET`: a file, - or a URL"},
-			&cli.StringFlag{Name: "since", Usage: "runs that ended since `TIME`: 12h or 7d (ago), a day, or 2026-01-31T18:00:00Z", DefaultText: "24h"},
+			&cli.StringFlag{Name: "since", Usage: "runs that ended since `TIME`: 12h, 7d (ago), a day, or 2026-01-31T18:00:00Z", DefaultText: "24h"},
 			&cli.BoolFlag{Name: "content", Usage: "also prompts, messages, commands and their output, without known secrets"},
 		),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {

@@ -62,7 +62,8 @@ func EscapeJSON(s string, escaped func(rune) bool) string {
 // and some scripts need are not among them.
 func Control(r rune) bool {
 	const nonJoiner, joiner, asText, asEmoji = 0x200c, 0x200d, 0xfe0e, 0xfe0f
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) &&
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point,
+		unicode.Variation_Selector) &&
 		r != nonJoiner && r != joiner && r != asText && r != asEmoji
 }
 

@@ -38,7 +38,7 @@ func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, 
 		err = conflict(stored, agentID, call)
 	}
 	if err == nil {
-		wake(host.RunDir(a.runners.StateDir, one.Run.ID))
+		wake(host.RunDir(a.runners.StateDir, one.ID))
 	}
 	return stored, err
 }

@@ -79,7 +79,7 @@ func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err err
 		r.Runs, r.Spans = r.Runs+1, r.Spans+len(one.spans)
 	}
 	if err = out.close(); err == nil && out.rejected > 0 {
-		err = failed(fmt.Sprintf("%s has rejected %s: %s", out.name, text.Plural(out.rejected, "span"), out.reason), "see the log of the collector")
+		err = failed(out.name+" has rejected "+text.Plural(out.rejected, "span")+": "+out.reason, "see the log of the collector")
 	}
 	return r, err
 }

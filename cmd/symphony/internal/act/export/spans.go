@@ -59,7 +59,7 @@ type turn struct {
 	words  string // the agent's last message
 }
 
-// read reads the log of the run, which has ended: the run becomes a span, as do its turns and their items. Without a log it is only the run.
+// read makes the spans of the run, which has ended, its turns and their items. Without a log there is only that of the run.
 func (t *trace) read(stateDir string) error {
 	r := t.run
 	t.items = map[string]*span{}

@@ -62,8 +62,11 @@ func (e *environment) fileProblem(ctx context.Context, name string, shell, atHom
 	dir := filepath.Dir(e.p.Path)
 	if filepath.IsAbs(repository) {
 		dir = repository
-	} else if origin, err := e.shell(ctx, "git -C "+text.ShellQuote(dir)+" remote get-url origin"); err != nil || !sameRepository(origin, repository) {
-		return ""
+	} else {
+		origin, err := e.shell(ctx, "git -C "+text.ShellQuote(dir)+" remote get-url origin")
+		if err != nil || !sameRepository(origin, repository) {
+			return ""
+		}
 	}
 	// What is ignored may be installed or built before.
 	file := text.ShellQuote(filepath.Clean(name))
