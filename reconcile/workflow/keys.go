@@ -148,7 +148,7 @@ func providerKeys(c *Config) []Key {
 func passKeys(c *Config) []Key {
 	return []Key{
 		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
-			"time between passes of tick --loop and of an installed timer").atLeast(1).then((*reader).interval),
+			"time between passes of tick --loop and of an installed timer").atLeast(1),
 		key("monitor.ping_url", typeURL, "", &c.Monitor.PingURL,
 			"address to which scheduled passes send pings, as healthchecks.io expects them; better $NAME, a variable that contains it").
 			then((*reader).pingURL),

@@ -352,13 +352,6 @@ func (r *reader) turnSandboxPolicy(f field) {
 	}
 }
 
-// interval warns of an interval that is meant in seconds.
-func (r *reader) interval(f field) {
-	if ms := r.cfg.Polling.Interval.Milliseconds(); f.node != nil && ms > 0 && ms < 1000 {
-		r.warn(f, fmt.Sprintf("a pass every %d ms; did you mean %d000?", ms, ms))
-	}
-}
-
 func (r *reader) serverPort(f field) {
 	port := &r.cfg.Server.Port
 	switch {

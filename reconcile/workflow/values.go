@@ -216,7 +216,8 @@ func Parse(src Source, env Environment) (*Config, error) {
 	r := &reader{values: values{front, env}, cfg: cfg}
 	if ok {
 		for _, k := range r.keys {
-			if f := r.field(k.Name); r.has(k) && r.value(k, f) && k.after != nil {
+			f := r.field(k.Name)
+			if k.applies(r.tracker.name, cfg.Worker.Engine) && r.value(k, f) && k.after != nil {
 				k.after(r, f)
 			}
 		}
@@ -240,18 +241,18 @@ func Parse(src Source, env Environment) (*Config, error) {
 	return cfg, nil
 }
 
-// has reports whether the tracker and the engine have a key.
-func (r *reader) has(k Key) bool {
-	return (k.Kinds == nil || slices.Contains(k.Kinds, r.tracker.name)) &&
-		(k.engines == nil || slices.Contains(k.engines, r.cfg.Worker.Engine))
+// applies reports whether a kind of tracker and an engine have the key.
+func (k Key) applies(tracker, engine string) bool {
+	return (k.Kinds == nil || slices.Contains(k.Kinds, tracker)) && (k.engines == nil || slices.Contains(k.engines, engine))
 }
 
 // unused warns about the keys that only other kinds of trackers and engines have.
 func (r *reader) unused() {
+	applies := func(k Key) bool { return k.applies(r.tracker.name, r.cfg.Worker.Engine) }
 	for _, k := range r.keys {
-		same := func(other Key) bool { return other.Name == k.Name && r.has(other) }
+		same := func(other Key) bool { return other.Name == k.Name && applies(other) }
 		switch {
-		case r.has(k), slices.ContainsFunc(r.keys, same):
+		case applies(k), slices.ContainsFunc(r.keys, same):
 		case k.engines != nil:
 			r.warnKey(k.Name, "no effect without worker.engine.kind "+strings.Join(k.engines, " or "))
 		case r.tracker.name != "":
@@ -277,6 +278,9 @@ func (r *reader) together() {
 	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
 		r.warnKey("tracker.operators", "no effect: neither agent.on_approval nor agent.on_question is ask")
 		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
+	}
+	if ms := r.cfg.Polling.Interval.Milliseconds(); ms > 0 && ms < 1000 {
+		r.warnKey("polling.interval_ms", fmt.Sprintf("a pass every %d ms; did you mean %d000?", ms, ms))
 	}
 	r.pullRequests()
 	r.onHosts()

@@ -105,10 +105,13 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, o Options) error 
 	if err := s.check(ctx); err != nil {
 		return err
 	}
-	for _, step := range append(s.kind.find, (*starter).findRepository, (*starter).findStack, (*starter).findRoot) {
+	for _, step := range append(s.kind.find, (*starter).findRepository, (*starter).findRoot) {
 		if err := step(s, ctx); err != nil {
 			return err
 		}
+	}
+	if s.clone != "" && s.answers.Example != reviewExample {
+		s.answers.Stacks = clone{s.dialog, s.clone}.stacks(ctx)
 	}
 	source, err := s.render()
 	if err != nil {

@@ -155,10 +155,10 @@ func TestFindStack(t *testing.T) {
 		for _, args := range []string{"init -q", "add -A", "-c user.name=a -c user.email=a@b.c commit -q --allow-empty -m Begin"} {
 			s.git(t.Context(), s.clone, strings.Fields(args)...)
 		}
-		test.OK(t, s.findStack(t.Context()))
-		found := text.Map(s.answers.Stacks, func(row Stack) string { return row.Verify })
+		stacks := clone{s.dialog, s.clone}.stacks(t.Context())
+		found := text.Map(stacks, func(row Stack) string { return row.Verify })
 		test.Equal(t, files, strings.Join(found, "|"), want)
-		for _, row := range s.answers.Stacks {
+		for _, row := range stacks {
 			test.Equal(t, files+": the hook installs pytest", strings.Contains(row.Fetch, pytest), strings.Contains(row.Verify, pytest))
 		}
 	}

@@ -79,46 +79,52 @@ func maven(file, program string) Stack {
 	}
 }
 
-// findStack finds the stack of the repository, unless init has no clone of it.
-func (s *starter) findStack(ctx context.Context) error {
-	if s.clone == "" || s.answers.Example == reviewExample {
-		return nil
-	}
-	names := strings.Split(s.git(ctx, s.clone, "ls-tree", "--full-tree", "--name-only", "HEAD"), "\n")
+// clone is a directory with the repository, or with a clone of it.
+type clone struct {
+	dialog
+	dir string
+}
+
+// git runs git in the clone.
+func (c clone) git(ctx context.Context, args ...string) string { return c.dialog.git(ctx, c.dir, args...) }
+
+// stacks finds the stacks of the repository, the one that counts first.
+func (c clone) stacks(ctx context.Context) (list []Stack) {
+	names := strings.Split(c.git(ctx, "ls-tree", "--full-tree", "--name-only", "HEAD"), "\n")
 	seen := map[string]bool{"": true}
 	for _, row := range Stacks {
-		at := slices.IndexFunc(row.Files, func(file string) bool { return slices.Contains(names, file) && s.suits(ctx, file) })
+		at := slices.IndexFunc(row.Files, func(file string) bool { return slices.Contains(names, file) && c.suits(ctx, file) })
 		if at < 0 || seen[row.Name] {
 			continue
 		}
 		seen[row.Name] = true
 		row.Files = row.Files[at : at+1]
 		if row.Verify != "" {
-			s.answers.Stacks = append(s.answers.Stacks, s.adapt(ctx, row))
+			list = append(list, c.adapt(ctx, row))
 		}
 	}
-	return nil
+	return list
 }
 
 // suits reports whether a file tells a stack: a pyproject.toml may contain only settings of tools.
-func (s *starter) suits(ctx context.Context, file string) bool {
-	content := s.git(ctx, s.clone, "show", "HEAD:"+file)
+func (c clone) suits(ctx context.Context, file string) bool {
+	content := c.git(ctx, "show", "HEAD:"+file)
 	return file != "pyproject.toml" || strings.Contains(content, "[project]") || strings.Contains(content, "[build-system]")
 }
 
 // adapt replaces the program that runs the tests, if the repository has another one.
-func (s *starter) adapt(ctx context.Context, row Stack) Stack {
+func (c clone) adapt(ctx context.Context, row Stack) Stack {
 	var manifest struct{ Scripts struct{ Test string } }
 	switch row.Name {
 	case "Node":
-		err := json.Unmarshal([]byte(s.git(ctx, s.clone, "show", "HEAD:package.json")), &manifest)
+		err := json.Unmarshal([]byte(c.git(ctx, "show", "HEAD:package.json")), &manifest)
 		if test := manifest.Scripts.Test; err == nil && (test == "" || strings.Contains(test, "no test specified")) { // as npm init writes it
 			row.Verify = strings.Replace(row.Verify, "npm test", "node --test", 1)
 		}
 	case "Python":
-		if s.git(ctx, s.clone, "grep", "-l", "pytest", "HEAD", "--", ":/") == "" {
+		if c.git(ctx, "grep", "-l", "pytest", "HEAD", "--", ":/") == "" {
 			unittest := " unittest"
-			tests := s.git(ctx, s.clone, "ls-tree", "--full-tree", "--name-only", "HEAD", "tests/")
+			tests := c.git(ctx, "ls-tree", "--full-tree", "--name-only", "HEAD", "tests/")
 			if tests != "" && !strings.Contains(tests, "__init__.py") {
 				unittest += " discover -s tests"
 			}
