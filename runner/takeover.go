@@ -43,8 +43,9 @@ type Takeover struct {
 	// Hold makes a directory count as that of a live run until the result is closed.
 	Hold func(dir string) (io.Closer, error)
 
-	step  *workspaceStep
-	alive io.Closer
+	step    *workspaceStep
+	alive   io.Closer
+	started bool // a session, which may have left processes
 }
 
 // Take takes the workspace, which it creates if there is none, and ends processes that the last holder left. The error is
@@ -111,6 +112,7 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Std
 	if err != nil {
 		return 0, err
 	}
+	t.started = true
 	code, err = t.step.host.RunInTerminal(ctx, shell, env, io, func(ctx context.Context) {
 		repeat(ctx, heartbeat, t.step.observe)
 	})
@@ -127,7 +129,10 @@ func (t *Takeover) Close(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error
 	if t.step != nil {
-		if err = t.step.killAll(ctx); err == nil {
+		if t.started { // otherwise children of this process are not of the takeover
+			err = t.step.killAll(ctx)
+		}
+		if err == nil {
 			err = t.step.restoreGit(ctx)
 		}
 		err = errors.Join(err, t.step.host.Finish(ctx))
