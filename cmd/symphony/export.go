@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 func exportCommand(w *term.Env) *cli.Command {
@@ -22,7 +23,7 @@ func exportCommand(w *term.Env) *cli.Command {
 A run has the same ids each time.
 
 TARGET is a file, to which lines are added that a collector can read; - for the standard output; or the URL of a collector
-that accepts OTLP over HTTP. The variable ` + export.HeadersVar + ` has the headers of requests, as NAME=VALUE,NAME=VALUE.
+that accepts OTLP over HTTP. The variable ` + workflow.OTLPHeadersVar + ` has the headers of requests, as NAME=VALUE,NAME=VALUE.
 
 ` + exampleText("symphony export --otlp http://127.0.0.1:4318", "symphony export --otlp runs.jsonl --since 7d --content"),
 		Flags: workflowFlags(

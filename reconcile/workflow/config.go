@@ -193,7 +193,8 @@ const shortestKey = 8
 
 // The environment variables with a special meaning.
 const (
-	LiteralKeyVar = "SYMPHONY_LITERAL_API_KEY" // replaces a literal api_key in a redacted workflow
+	LiteralKeyVar  = "SYMPHONY_LITERAL_API_KEY"   // replaces a literal api_key in a redacted workflow
+	OTLPHeadersVar = "OTEL_EXPORTER_OTLP_HEADERS" // may have the token of a collector
 
 	literalPingVar = "SYMPHONY_LITERAL_PING_URL" // the same for monitor.ping_url
 )

@@ -65,7 +65,7 @@ func (r trackerReader) apiKey(f field) {
 		key = r.env.GhToken(r.cfg.Tracker.Endpoint)
 		r.cfg.Tracker.APIKey, r.cfg.KeyFromGh = Secret(key), key != ""
 	}
-	r.cfg.withhold(APIKeyVar, LiteralKeyVar)
+	r.cfg.withhold(APIKeyVar, LiteralKeyVar, OTLPHeadersVar)
 	r.cfg.withhold(r.tracker.keyVars...)
 	if r.cfg.KeyVar = canonical; isVar && name != LiteralKeyVar {
 		r.cfg.KeyVar = name

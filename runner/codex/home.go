@@ -129,20 +129,21 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 		}
 	}
 	if otel, ok := config["otel"].(map[string]any); ok {
-		resolveCertificates(otel, home)
+		resolveCertificates(otel, home, false)
 	}
 	shareRestrictions(operators, config)
 	return config
 }
 
-// resolveCertificates makes the paths of certificates absolute, which codex resolves from the directory of config.toml.
-func resolveCertificates(table map[string]any, home string) {
+// resolveCertificates makes the paths of certificates in tables named tls absolute, which codex resolves from the directory of config.toml.
+func resolveCertificates(table map[string]any, home string, tls bool) {
 	for key, value := range table {
 		switch v := value.(type) {
 		case map[string]any:
-			resolveCertificates(v, home)
+			resolveCertificates(v, home, key == "tls")
 		case string:
-			if certificateKey := key == "ca-certificate" || strings.HasPrefix(key, "client-"); certificateKey && !filepath.IsAbs(v) {
+			certificateKey := key == "ca-certificate" || strings.HasPrefix(key, "client-")
+			if tls && certificateKey && !filepath.IsAbs(v) && !strings.HasPrefix(v, "~") {
 				table[key] = filepath.Join(home, v)
 			}
 		}

@@ -55,6 +55,7 @@ command = "docs"
 environment = "test"
 [otel.trace_exporter.otlp-http]
 endpoint = "https://collector.example/v1/traces"
+headers = { client-id = "abc" }
 tls = { ca-certificate = "ca.pem", client-certificate = "/etc/client.pem" }
 [features]
 exec_permission_approvals = true
@@ -78,8 +79,8 @@ trust_level = "trusted"
 		"shell_environment_policy": table{"exclude": []any{"PG*"}},
 		"features":                 table{"apps": false, "plugins": false},
 		"otel": table{"environment": "test", "trace_exporter": table{"otlp-http": table{
-			"endpoint": "https://collector.example/v1/traces",
-			"tls":      table{"ca-certificate": filepath.Join(operators, "ca.pem"), "client-certificate": "/etc/client.pem"},
+			"endpoint": "https://collector.example/v1/traces", "headers": table{"client-id": "abc"},
+			"tls": table{"ca-certificate": filepath.Join(operators, "ca.pem"), "client-certificate": "/etc/client.pem"},
 		}}},
 	}
 	test.Equal(t, "config.toml", got, want)

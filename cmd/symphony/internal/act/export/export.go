@@ -21,6 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -96,8 +97,8 @@ type target struct {
 	reason   string
 }
 
-// HeadersVar names the variable with the headers of requests, which the libraries of OpenTelemetry read, too.
-const HeadersVar = "OTEL_EXPORTER_OTLP_HEADERS"
+// address finds a collector's address that lacks http://.
+var address = text.Pattern(`^[\w.-]+:\d+(/.*)?$`)
 
 func (t *target) open(p *project.Project, out io.Writer) (err error) {
 	t.close = func() error { return nil }
@@ -107,6 +108,8 @@ func (t *target) open(p *project.Project, out io.Writer) (err error) {
 	case t.name == "-":
 		t.file = out
 		return nil
+	case strings.Contains(t.name, "://"), address().MatchString(t.name):
+		return exit.Usage("export: --otlp needs a URL that begins with http:// or https://, or a file (./NAME)")
 	}
 	file, err := os.OpenFile(p.Env.Absolute(t.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -117,11 +120,11 @@ func (t *target) open(p *project.Project, out io.Writer) (err error) {
 }
 
 func (t *target) openURL(p *project.Project) (err error) {
-	list, _ := p.Lookup(HeadersVar)
+	list, _ := p.Lookup(workflow.OTLPHeadersVar)
 	values, invalid := url.ParseQuery(strings.NewReplacer(",", "&", "&", "%26", "+", "%2B", ";", "%3B").Replace(list))
 	if t.url, err = url.Parse(t.name); err != nil || t.url.Host == "" || t.url.User != nil || invalid != nil {
 		return exit.Usage("export: --otlp needs the URL of a collector, such as http://127.0.0.1:4318, and %s pairs NAME=VALUE,NAME=VALUE",
-			HeadersVar)
+			workflow.OTLPHeadersVar)
 	}
 	t.header = http.Header{"Content-Type": {"application/json"}, "User-Agent": {"symphony"}}
 	for name, value := range values {
@@ -177,7 +180,7 @@ func (t *target) post(ctx context.Context, message []byte) error {
 	}
 	if err != nil {
 		return failed(t.name+": "+said(err.Error()), "compare --otlp with the collector's address for OTLP over HTTP, usually port 4318, and "+
-			HeadersVar+" with what it wants; then export again")
+			workflow.OTLPHeadersVar+" with what it wants; then export again")
 	}
 	var answer struct {
 		PartialSuccess struct {
