@@ -350,10 +350,16 @@ func Backup(ctx context.Context, dir string) (data []byte, schema int, err error
 		return nil, 0, err
 	}
 	defer db.Close()
+	if err := db.QuickCheck(ctx); err != nil { // Serialize fills unreadable pages with zeros
+		return nil, 0, err
+	}
 	conn, err := db.sql.Conn(ctx)
 	if err == nil {
 		err = conn.Raw(func(driver any) (err error) {
 			data, err = driver.(interface{ Serialize() ([]byte, error) }).Serialize()
+			if err == nil && len(data) == 0 {
+				err = errors.New("not enough memory")
+			}
 			return err
 		})
 		err = errors.Join(err, conn.Close())

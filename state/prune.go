@@ -152,10 +152,11 @@ func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []str
 // MoveWorkspaces gives the workspaces below the folder from, which was moved to the path to, their new paths. Repeated, it changes nothing.
 func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 	return o.update(ctx, "move workspaces", full, func(t tx) error {
-		columns := [][2]string{{"claims", "workspace_root"}, {"runs", "workspace_root"}, {"runs", "workspace_path"}}
-		return each(columns, func(column [2]string) error {
-			const move = `UPDATE %s SET %[2]s = ?2 || substr(%[2]s, length(?1)) WHERE substr(%[2]s || '/', 1, length(?1)) = ?1`
-			return t.run(fmt.Sprintf(move, column[0], column[1]), from+"/", to)
+		const here = "AND host = ''"
+		columns := [][3]string{{"claims", "workspace_root"}, {"runs", "workspace_root", here}, {"runs", "workspace_path", here}}
+		return each(columns, func(column [3]string) error {
+			const move = `UPDATE %s SET %[2]s = ?2 || substr(%[2]s, length(?1)) WHERE substr(%[2]s || '/', 1, length(?1)) = ?1 %[3]s`
+			return t.run(fmt.Sprintf(move, column[0], column[1], column[2]), from+"/", to)
 		})
 	})
 }

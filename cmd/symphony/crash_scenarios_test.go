@@ -363,7 +363,9 @@ func backupPlay(c *crashScene) {
 		}
 	}
 	test.Equal(c.t, "what is left of the restoration", c.exists("state", "restoring"), false)
-	c.must(os.RemoveAll(c.path("lost")))
+	for _, path := range []string{"lost", "b.tar.gz", "tmp/manifest.json", "tmp/project"} {
+		c.must(os.RemoveAll(c.path(path)))
+	}
 	c.move("Todo")
 	c.passes("handed over again", func() bool {
 		return c.number(`SELECT count(*) FROM runs WHERE kind = 'agent'`) > 1 && c.state() == "Human Review"

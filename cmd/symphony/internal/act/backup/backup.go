@@ -80,6 +80,10 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 	if err != nil {
 		return out, err
 	}
+	if len(m.Files) == 0 || m.Files[0].Name != projectDB {
+		return out, reconcile.NewError("archive_invalid", path+" does not begin with the state of a project",
+			"use another one; nothing was changed")
+	}
 	places := placesOf(p)
 	me := state.Holder{Trigger: project.TriggerCommand, Since: p.Env.Now()}
 	release, holder, err := state.Acquire(ctx, p.StateDir, me, project.CommandPatience, false)
@@ -90,9 +94,11 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 		return out, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if _, err := state.OpenReadOnly(ctx, p.StateDir); !errors.Is(err, state.ErrNoState) {
+	if _, err := state.OpenReadOnly(ctx, p.StateDir); state.NeedsRepair(err) {
+		return out, err
+	} else if !errors.Is(err, state.ErrNoState) {
 		return out, reconcile.NewError("state_exists", p.StateDir+" has a state, which is not replaced",
-			"to give it up: symphony projects remove "+text.ShellQuote(p.StateDir))
+			"to give it up: symphony stop --all, then move it aside: mv "+text.ShellQuote(p.StateDir)+" "+text.ShellQuote(p.StateDir+".old"))
 	}
 	stage := filepath.Join(p.StateDir, "restoring")
 	defer func() { err = errors.Join(err, os.RemoveAll(stage)) }()

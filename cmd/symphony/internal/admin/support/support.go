@@ -105,7 +105,8 @@ func printPasses(ctx context.Context, w *term.Env, p *project.Project) error {
 // hidden finds what is secret by its form: the user and password of a URL, the value of a parameter named like a secret, tokens.
 var hidden = text.Pattern(`(?i)(\b[a-z][a-z0-9+.-]*://)[^\s/"'\\]+(@)` +
 	`|([?&][\w.-]*(?:key|token|secret|password|sig|signature)=)[^\s&"'\\]+` +
-	`|\b(?:lin_api_|gh[pousr]_|github_pat_|sk-|xox[abp]-)[\w-]{8,}`)
+	`|\b(?:lin_api_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abp]-)[\w-]{8,}` +
+	`|\bbasic +[\w+/=-]{8,}`)
 
 // secretsOf returns the values that must not be in the bundle: keys, variables named like secrets, and all of the environment files.
 func secretsOf(p *project.Project) []string {
