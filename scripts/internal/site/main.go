@@ -31,8 +31,9 @@ type chapter struct {
 
 // chapters are the pages in the order of the navigation.
 var chapters = []chapter{
-	{"Begin", []string{"README.md", "docs/questions.md", "docs/recipes.md"}},
-	{"Set up", []string{"docs/workflow.md", "docs/trackers.md", "docs/scheduling.md", "docs/hosts.md", "docs/monitoring.md"}},
+	{"Begin", []string{"README.md", "docs/install.md", "docs/questions.md", "docs/recipes.md"}},
+	{"Set up", []string{"docs/workflow.md", "docs/trackers.md", "docs/scheduling.md", "docs/hosts.md"}},
+	{"Watch", []string{"docs/monitoring.md", "docs/export.md"}},
 	{"Use", []string{"docs/operations.md", "docs/web.md", "docs/mcp.md", "docs/security.md"}},
 	{"Look up", []string{"docs/commands.md", "docs/errors.md", "docs/api.md", "docs/costs.md", "docs/specification.md"}},
 	{"Develop", []string{"docs/architecture.md", "CONTRIBUTING.md", "CHANGELOG.md"}},

@@ -86,7 +86,9 @@ type clone struct {
 }
 
 // git runs git in the clone.
-func (c clone) git(ctx context.Context, args ...string) string { return c.dialog.git(ctx, c.dir, args...) }
+func (c clone) git(ctx context.Context, args ...string) string {
+	return c.dialog.git(ctx, c.dir, args...)
+}
 
 // stacks finds the stacks of the repository, the one that counts first.
 func (c clone) stacks(ctx context.Context) (list []Stack) {
