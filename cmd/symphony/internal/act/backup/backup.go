@@ -94,14 +94,14 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 		return out, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	stage := filepath.Join(p.StateDir, "restoring")
+	defer func() { err = errors.Join(err, os.RemoveAll(stage)) }() // also that of a restoration that was killed
 	if _, err := state.OpenReadOnly(ctx, p.StateDir); state.NeedsRepair(err) {
 		return out, err
 	} else if !errors.Is(err, state.ErrNoState) {
 		return out, reconcile.NewError("state_exists", p.StateDir+" has a state, which is not replaced",
 			"to give it up: symphony stop --all, then move it aside: mv "+text.ShellQuote(p.StateDir)+" "+text.ShellQuote(p.StateDir+".old"))
 	}
-	stage := filepath.Join(p.StateDir, "restoring")
-	defer func() { err = errors.Join(err, os.RemoveAll(stage)) }()
 	ctx = context.WithoutCancel(ctx)
 	for _, f := range m.Files {
 		place := places[f.Name]
