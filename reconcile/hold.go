@@ -98,7 +98,7 @@ func HeldClaim(issue Issue, project, reason, message string, now time.Time) Clai
 // maxInterruptions is how many interruptions in a row hold an issue.
 const maxInterruptions = 3
 
-// caps holds the waiting claims that have reached a limit. It comes after the refresh, because a claim whose issue is no longer
+// caps puts the waiting claims on hold that have reached a limit. It comes after the refresh, because a claim whose issue is no longer
 // active is released, not held.
 func (p *planner) caps() {
 	for _, c := range p.byAge() {

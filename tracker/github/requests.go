@@ -26,7 +26,7 @@ type Options struct {
 	// Project is the URL of a project (Projects v2) whose column is the state; empty for none. StatusField is the field of the
 	// columns, "Status" if empty.
 	Project, StatusField string
-	// ToolBudget bounds the requests of the agent's tool in one run; 0 is no bound.
+	// ToolBudget is the most requests that the agent's tool may make in one run; 0 means no limit.
 	ToolBudget int
 	// ReadOnly makes the agent's tool refuse all methods but GET.
 	ReadOnly bool

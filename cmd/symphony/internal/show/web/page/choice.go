@@ -17,7 +17,7 @@ type Choice struct {
 	From    int // the first row of a list that is longer than a page
 }
 
-// NewChoice reads the query of an address. What is no choice is left out.
+// NewChoice reads the choice from the query of an address. It ignores an unknown status.
 func NewChoice(q url.Values) Choice {
 	c := Choice{Query: strings.TrimSpace(q.Get("q")), Project: q.Get("project"), Status: view.Status(q.Get("status"))}
 	if !slices.Contains(view.Statuses, c.Status) {
