@@ -99,7 +99,8 @@ func TestMCPHosts(t *testing.T) {
 				{"deliver_changes", `{"agentId":"two"}`, `"commits":1`},
 			}
 			read := h.killed(before) + h.run(after)
-			test.Equal(t, "what is delivered", h.git("origin.git", "log", "--format=%s", "symphony/one", "symphony/two", "^main"), "Two\nOne")
+			delivered := h.git("origin.git", "for-each-ref", "--format=%(refname:short) %(subject)", "refs/heads/symphony")
+			test.Equal(t, "what is delivered", delivered, "symphony/one One\nsymphony/two Two")
 			test.Equal(t, "the checkout", h.git("work", "status", "--porcelain", "--untracked-files=no"), "")
 			_ = test.Must(os.Stat(h.path("outside")))
 			if p.shows {
