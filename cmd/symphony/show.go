@@ -51,7 +51,8 @@ func diffCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "diff", Usage: "show what has changed in an issue's workspace",
 		UsageText: usageText("diff", "ISSUE [WORKFLOW]"),
-		Description: "It prints the changes since the workspace's base commit, committed or not, and files that are new to git.\n" +
+		Description: "It prints the changes since the workspace's base commit, and files that are new to git. If there are commits,\n" +
+			"what is not committed stands below the line \"# Not committed:\".\n" +
 			"It also takes the id of an agent that works without an issue. --attempt compares what two runs have left, committed\n" +
 			"or not, as long as the workspace exists; show --attempts lists them.\n\n" +
 			exampleText("symphony diff ABC-7", "symphony diff ABC-7 --attempt 1..2", "symphony diff ABC-7 --raw | git apply"),

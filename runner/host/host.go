@@ -298,6 +298,8 @@ type FactsRequest struct {
 	Fingerprint, GitDirs bool
 	// Around asks for the git directory that Path is in.
 	Around bool
+	// Branch and Base, if set, ask whether a branch can have the first name, and whether the repository Path has the second branch.
+	Branch, Base string
 	// Opened are directories that the agent can write besides the workspace.
 	Opened []string
 	// Exist asks which of these paths exist. Links are not followed.
@@ -348,6 +350,8 @@ type FactsAnswer struct {
 	RepoRoot    string
 	// GitAround is the nearest directory, from Path upwards, that looks like a git directory; empty for none.
 	GitAround string
+	IsBranch  bool // Branch can be one
+	HasBase   bool
 	Exist     []string
 	Resolved  []string // in the order of Resolve; a path that does not exist is resolved as far as it does
 	Launcher  Launcher

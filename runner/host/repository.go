@@ -60,8 +60,10 @@ type DeliverRequest struct {
 	Branch     string
 	// Delivered is the commit that symphony pushed to Branch last, perhaps with another address of the repository; empty if it never did.
 	Delivered string
-	Timeout   time.Duration
-	Env       []string // of CloneRequest
+	// Commit, if set, is the commit that was reviewed. Nothing is pushed if HEAD is at another one.
+	Commit  string
+	Timeout time.Duration
+	Env     []string // of CloneRequest
 }
 
 // DeliverAnswer describes what was pushed.

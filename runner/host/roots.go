@@ -50,6 +50,9 @@ type WorkspaceRecord struct {
 	StateDir, RunID string // of the last run that held it
 }
 
+// NotCommitted is the line of a diff below which stands what is not committed, if what is committed stands above it.
+const NotCommitted = "# Not committed:"
+
 // WorkspaceRequest names the directory of a workspace.
 type WorkspaceRequest struct {
 	Path string
@@ -93,7 +96,8 @@ type GitCommit struct {
 type GitStatus struct {
 	Branch *string `json:"branch"` // nil if HEAD is detached
 	Commit *string `json:"commit"` // nil if there is none yet
-	// Base is what the work is compared with: the default branch of origin, otherwise main or master; nil if there is none.
+	// Base is what the work is compared with: the default branch of origin, otherwise main or master; nil if there is none. If symphony
+	// has made the clone, its commit is the one that symphony found there when it cloned or fetched last.
 	// Ahead counts the commits of HEAD that Base does not contain.
 	Base  *string `json:"base"`
 	Ahead *int    `json:"commits_ahead"`

@@ -261,6 +261,8 @@ func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fa
 	if r.Around {
 		answer.GitAround = git.DirAround(r.Path)
 	}
+	answer.IsBranch = r.Branch != "" && git.IsBranchName(ctx, r.Branch)
+	answer.HasBase = r.Base != "" && git.HasBranch(ctx, r.Path, r.Base)
 	if r.GitDirs {
 		if answer.GitWritable, err = git.Writable(r.Path, r.Opened...); err != nil {
 			return answer, fmt.Errorf("git directories of %s: %w", r.Path, err)

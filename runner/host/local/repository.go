@@ -38,8 +38,23 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 	}
 	m := r.mirror(q.Repository, q.Env)
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", func(ctx context.Context) (host.FetchAnswer, error) {
-		return m.Fetch(ctx, r.space.Path, q.Branch)
+		answer, err := m.Fetch(ctx, r.space.Path, q.Branch)
+		if err == nil {
+			err = r.recordBase(q.Repository.URL, answer.Commit)
+		}
+		return answer, err
 	})
+}
+
+// recordBase records the commit of the base that was fetched, with which the work is compared from now on. A workspace that was cloned
+// from another address keeps its own: it may be that of another repository.
+func (r *run) recordBase(address, commit string) error {
+	origin := r.space.Origin()
+	if origin.URL != address || origin.Commit == commit {
+		return nil
+	}
+	origin.Commit = commit
+	return r.space.SetOrigin(origin)
 }
 
 func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.DeliverAnswer, err error) {
@@ -49,7 +64,7 @@ func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.D
 	}
 	m := r.mirror(q.Repository, q.Env)
 	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
-		answer, err := m.DeliverWorkspace(ctx, r.space.Path, r.space.Origin(), q.Branch, q.Delivered)
+		answer, err := m.DeliverWorkspace(ctx, r.space.Path, r.space.Origin(), q)
 		if err == nil && answer.Base != "" {
 			err = r.moveOrigin(q.Repository.URL)
 		}
@@ -78,7 +93,7 @@ func (Machine) DeliverWorkspace(ctx context.Context, q host.WorkspaceDelivery) (
 	answer.Address = m.Address()
 	answer.DeliverAnswer, err = host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery",
 		func(ctx context.Context) (host.DeliverAnswer, error) {
-			return m.DeliverWorkspace(ctx, q.Path, rec.Origin, q.Branch, q.Delivered)
+			return m.DeliverWorkspace(ctx, q.Path, rec.Origin, q.DeliverRequest)
 		})
 	return answer, err
 }
@@ -172,7 +187,11 @@ func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer hos
 	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
-	return r.mirror(host.Repository{URL: q.Address}, q.Env).FetchBundle(ctx, r.space.Path, q.BundleAnswer, r.file(bundleFile))
+	answer, err = r.mirror(host.Repository{URL: q.Address}, q.Env).FetchBundle(ctx, r.space.Path, q.BundleAnswer, r.file(bundleFile))
+	if err == nil {
+		err = r.recordBase(q.Address, answer.Commit)
+	}
+	return answer, err
 }
 
 // removeParts removes what clones and deliveries have left in the directory of the run.

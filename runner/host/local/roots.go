@@ -72,12 +72,13 @@ func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer hos
 	if answer.Exists = err == nil && info.IsDir(); !answer.Exists {
 		return answer, nil
 	}
-	g, found, err := git.Inspect(ctx, r.Path, workspace.OriginOf(r.Path))
+	origin := workspace.OriginOf(r.Path)
+	g, found, err := git.Inspect(ctx, r.Path, origin)
 	if found {
 		answer.Git = &g
 	}
 	if err == nil && found && r.Commits > 0 {
-		answer.Commits, err = git.Log(ctx, r.Path, r.Commits)
+		answer.Commits, err = git.Log(ctx, r.Path, origin, r.Commits)
 	}
 	return answer, err
 }
@@ -86,7 +87,7 @@ func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (
 	if r.To != "" {
 		return git.DiffEnds(ctx, r.Path, workspace.EndsDir(r.Path), r.From, r.To, w)
 	}
-	return git.Diff(ctx, r.Path, w)
+	return git.Diff(ctx, r.Path, workspace.OriginOf(r.Path), w)
 }
 
 // mostKept is how many bytes the ends of runs of a workspace take at most, before the next is kept. Then all earlier ones are removed.
@@ -100,7 +101,7 @@ func keepEnd(ctx context.Context, path string) (*host.WorkEnd, error) {
 			return nil, err
 		}
 	}
-	return git.KeepEnd(ctx, path, ends)
+	return git.KeepEnd(ctx, path, workspace.OriginOf(path), ends)
 }
 
 func (Machine) TryRoot(_ context.Context, r host.RootRequest) error {

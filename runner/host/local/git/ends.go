@@ -21,11 +21,12 @@ const (
 
 // KeepEnd stores in the directory ends, which is symphony's, what the work tree of dir contains: committed or not, with new files and
 // without ignored ones, so that DiffEnds can compare it. It counts what has changed since the end before. It returns nil without a
-// repository. What is committed stays in the repository, where git removes it some time after no branch contains it any more.
-func KeepEnd(ctx context.Context, dir, ends string) (end *host.WorkEnd, err error) {
+// repository. What is committed stays in the repository, where git removes it some time after no branch contains it any more. origin is
+// that of Inspect.
+func KeepEnd(ctx context.Context, dir string, origin host.Origin, ends string) (end *host.WorkEnd, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir)
+	r, ok, err := openToCompare(dir, origin)
 	if err != nil || !ok {
 		return nil, readFailed(ctx, dir, err)
 	}
@@ -62,7 +63,7 @@ func KeepEnd(ctx context.Context, dir, ends string) (end *host.WorkEnd, err erro
 
 // countSince counts what has changed in an end since an earlier tree, and the commits that neither the base nor an earlier one contains.
 func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit string) error {
-	text, err := r.output(r.git(ctx, append(diffWords, "--numstat", tree, end.Tree, "--")...))
+	text, err := r.output(r.git(ctx, append(diffTreeWords, "--numstat", tree, end.Tree, "--")...))
 	if err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, diffFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir)
+	r, ok, err := openToCompare(dir, host.Origin{})
 	if err != nil || !ok {
 		return ok, readFailed(ctx, dir, err)
 	}
@@ -104,7 +105,7 @@ func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok 
 		return true, reconcile.NewError(host.CodeEndNotKept, dir+" no longer has what one of the attempts has left: it was made anew since, or "+
 			"git has removed it", "compare other attempts")
 	}
-	cmd := r.git(ctx, append(diffWords, from, to, "--")...)
+	cmd := r.git(ctx, append(diffTreeWords, from, to, "--")...)
 	cmd.Stdout = w
 	return true, readFailed(ctx, dir, r.run(cmd))
 }

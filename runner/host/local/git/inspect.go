@@ -35,11 +35,12 @@ const (
 )
 
 // Inspect describes the repository of dir; ok is false if there is none. It runs no program that the repository names and
-// changes nothing in it. origin is that of Unsaved, by which a branch counts as pushed.
-func Inspect(ctx context.Context, dir, origin string) (g host.GitStatus, ok bool, err error) {
+// changes nothing in it. origin is what symphony has cloned there, empty if it has not: by its address a branch counts as pushed, as in
+// Unsaved, and with its commit the work is compared, because an agent can change all references of the repository.
+func Inspect(ctx context.Context, dir string, origin host.Origin) (g host.GitStatus, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, inspectFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir)
+	r, ok, err := openToCompare(dir, origin)
 	if err != nil || !ok {
 		return g, ok, readFailed(ctx, dir, err)
 	}
@@ -73,7 +74,7 @@ func Inspect(ctx context.Context, dir, origin string) (g host.GitStatus, ok bool
 		g.Base = &name
 		g.Ahead, err = r.countBeside(ctx, base)
 	}
-	u := unsavedSearch{top: r.tree, origin: origin, deleted: []string{r.tree}}
+	u := unsavedSearch{top: r.tree, origin: origin.URL, deleted: []string{r.tree}}
 	remotes, configErr := u.remotes(ctx, r)
 	err = errors.Join(err, configErr)
 	remote := r.refs["refs/remotes/origin/"+branch]
@@ -97,13 +98,16 @@ func Has(ctx context.Context, dir, commit string) bool {
 	return errors.Join(err, r.close()) == nil
 }
 
-// openToCompare opens a repository whose references are files.
-func openToCompare(dir string) (*reader, bool, error) {
+// openToCompare opens a repository whose references are files. origin is that of Inspect.
+func openToCompare(dir string, origin host.Origin) (*reader, bool, error) {
 	r, ok, err := openReader(dir)
 	if ok {
 		r, err = withoutTables(r, err)
 	}
-	return r, ok && err == nil, err
+	if ok = ok && err == nil; ok {
+		r.began = origin.Commit
+	}
+	return r, ok, err
 }
 
 // withoutTables closes a reader with an error if its repository keeps references in tables, which are not read here.
@@ -114,11 +118,12 @@ func withoutTables(r *reader, err error) (*reader, error) {
 	return r, err
 }
 
-// Log returns the newest commits of HEAD that the base does not contain. It runs no program that the repository names.
-func Log(ctx context.Context, dir string, most int) (list []host.GitCommit, err error) {
+// Log returns the newest commits of HEAD that the base does not contain. It runs no program that the repository names. origin is that of
+// Inspect.
+func Log(ctx context.Context, dir string, origin host.Origin, most int) (list []host.GitCommit, err error) {
 	ctx, cancel := context.WithTimeout(ctx, inspectFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir)
+	r, ok, err := openToCompare(dir, origin)
 	if err != nil || !ok {
 		return nil, readFailed(ctx, dir, err)
 	}
@@ -151,7 +156,8 @@ func (r *reader) countBeside(ctx context.Context, others ...string) (*int, error
 	return &count, err
 }
 
-// base returns the branch that the work is compared with, and its commit; empty if there is none.
+// base returns the branch that the work is compared with, and its commit; empty if there is none. If symphony has made the clone, the
+// commit is the one that it recorded.
 func (r *reader) base() (name, commit string, err error) {
 	for _, ref := range []string{
 		"refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master", "refs/heads/main", "refs/heads/master",
@@ -161,26 +167,39 @@ func (r *reader) base() (name, commit string, err error) {
 		}
 		name, commit, err := r.follow("ref: " + ref)
 		if err != nil || commit != "" {
-			return strings.TrimPrefix(strings.TrimPrefix(name, "refs/remotes/"), "refs/heads/"), commit, err
+			return strings.TrimPrefix(strings.TrimPrefix(name, "refs/remotes/"), "refs/heads/"), cmp.Or(r.began, commit), err
 		}
 	}
-	return "", "", nil
+	return r.began, r.began, nil
 }
 
-// diffWords are git diff without what a repository can configure.
-var diffWords = []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all"}
+// diffWords are git diff without what a repository can configure. With trees, a commit of another repository is a change.
+var (
+	diffWords     = []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all"}
+	diffTreeWords = append(slices.Clip(diffWords), "--ignore-submodules=none")
+)
 
 // Diff writes what the work in dir has changed since it left its base (see host.GitStatus), committed or not, with new files, as git
-// diff does; ok is false where git has no repository there. Nothing that the repository names is run, and nothing in it is written.
-func Diff(ctx context.Context, dir string, w io.Writer) (ok bool, err error) {
+// diff does; ok is false where git has no repository there. Nothing that the repository names is run, and nothing in it is written. If
+// origin, that of Inspect, has a commit, what a delivery would push comes first, and the rest below the line host.NotCommitted: else
+// files could hide what is committed.
+func Diff(ctx context.Context, dir string, origin host.Origin, w io.Writer) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, diffFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir)
+	r, ok, err := openToCompare(dir, origin)
 	if err != nil || !ok {
 		return ok, readFailed(ctx, dir, err)
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
 	from, err := r.whereWorkBegan(ctx)
+	if err == nil && r.began != "" && r.commit != "" && from != r.commit {
+		committed := r.git(ctx, append(diffTreeWords, from, r.commit, "--")...)
+		committed.Stdout = w
+		from, w, err = r.commit, &headed{w, host.NotCommitted + "\n"}, r.run(committed)
+	}
+	if err == nil {
+		err = r.showHidden(ctx)
+	}
 	if err == nil {
 		_, err = r.addNewFiles(ctx, math.MaxInt64, "--intent-to-add")
 	}
@@ -190,6 +209,21 @@ func Diff(ctx context.Context, dir string, w io.Writer) (ok bool, err error) {
 	cmd := r.git(ctx, append(diffWords, from, "--")...)
 	cmd.Stdout = w
 	return true, r.run(cmd)
+}
+
+// headed writes its head before the first bytes.
+type headed struct {
+	io.Writer
+	head string
+}
+
+// Write implements io.Writer.
+func (h *headed) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(h.Writer, h.head); err != nil {
+		return 0, err
+	}
+	h.head = ""
+	return h.Writer.Write(b)
 }
 
 // The tree without a file, which git knows without having it.
@@ -212,8 +246,8 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 		return r.commit, nil
 	}
 	from, err := r.output(r.git(ctx, "merge-base", commit, r.commit))
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
-		return r.commit, nil // they have no common history
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // they have no common history
+		return cmp.Or(r.began, r.commit), nil
 	}
 	return from, err
 }

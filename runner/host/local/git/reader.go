@@ -38,6 +38,7 @@ type reader struct {
 	repacked     bool              // git pack-refs ran here: a clone packs only the references of its remote
 	index        string            // a copy of the repository's index, empty if git uses the original
 	objects      string            // where git stores new objects; empty as long as it makes none
+	began        string            // the commit of its remote with which symphony has made the clone, empty if it has not
 }
 
 // openReader opens the repository of a work tree; ok is false if there is none. The caller must call close.
@@ -72,6 +73,9 @@ func newReader(repo repository) (r *reader, err error) {
 		config = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat = sha256\n"
 	}
 	err = errors.Join(os.Mkdir(filepath.Join(r.scratch, "refs"), 0o700), os.Mkdir(filepath.Join(r.scratch, "objects"), 0o700),
+		// Git decides by its content whether a file is binary. A file .gitattributes, which need not be shown, could make any one binary.
+		os.Mkdir(filepath.Join(r.scratch, "info"), 0o700),
+		os.WriteFile(filepath.Join(r.scratch, "info", "attributes"), []byte("* !diff\n"), 0o600),
 		os.WriteFile(filepath.Join(r.scratch, "HEAD"), []byte(head), 0o600),
 		os.WriteFile(filepath.Join(r.scratch, "config"), []byte(config), 0o600))
 	if err != nil {
@@ -155,6 +159,16 @@ func objectID(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
+// IsBranchName reports whether a branch can have a name, and the name means nothing else to git.
+func IsBranchName(ctx context.Context, name string) bool {
+	return name != "@" && !strings.HasPrefix(name, "refs/") && plainGit(ctx, "/", "check-ref-format", "--branch", name).Run() == nil
+}
+
+// HasBranch reports whether a repository of the operator in dir has a branch.
+func HasBranch(ctx context.Context, dir, name string) bool {
+	return plainGit(ctx, dir, "-c", "safe.directory=*", "show-ref", "--verify", "--quiet", "refs/heads/"+name).Run() == nil
+}
+
 // plainGit is git without the configuration of the system and the account.
 func plainGit(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", args...)
@@ -168,6 +182,7 @@ func plainGit(ctx context.Context, dir string, args ...string) *exec.Cmd {
 func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := plainGit(ctx, r.tree, append([]string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
+		"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false", // which need not agree with the objects
 		"-c", "diff.autoRefreshIndex=false", // which takes the lock of the index, whatever GIT_OPTIONAL_LOCKS is
 		"-c", "core.excludesFile=" + filepath.Join(r.common, "info", "exclude"), "--no-pager",
 	}, args...)...)
@@ -175,9 +190,9 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 		"GIT_INDEX_FILE="+filepath.Join(r.gitDir, "index"), "GIT_OBJECT_DIRECTORY="+filepath.Join(r.common, "objects"),
 		"GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none",
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
-	// A shallow clone ends at the commits in this file, and not with an error.
+	// A shallow clone ends at the commits in this file, and not with an error. Symphony makes none.
 	shallow := filepath.Join(r.common, "shallow")
-	if info, err := os.Lstat(shallow); err == nil && info.Mode().IsRegular() {
+	if info, err := os.Lstat(shallow); err == nil && info.Mode().IsRegular() && r.began == "" {
 		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE="+shallow)
 	}
 	if r.index != "" {

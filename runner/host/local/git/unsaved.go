@@ -17,6 +17,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -68,7 +69,7 @@ func Unsaved(ctx context.Context, dir, known, origin string, alsoDeleted ...stri
 	})
 	judged := map[string]bool{} // git directories
 	for _, tree := range trees[:min(len(trees), maxRepositories)] {
-		r, ok, err := openToCompare(tree)
+		r, ok, err := openToCompare(tree, host.Origin{})
 		if err != nil || !ok {
 			u.report(tree, "a repository that can't be read")
 			continue

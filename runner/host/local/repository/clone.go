@@ -66,7 +66,7 @@ func (m writer) fetch(ctx context.Context, branch, delivered string) (answer hos
 func (m *Mirror) checkBranch(ctx context.Context, branch, base string) error {
 	why := "it is the base, or the default branch of the remote"
 	switch {
-	case m.run(m.localGit(ctx, "check-ref-format", "--branch", branch)) != nil:
+	case !git.IsBranchName(ctx, branch):
 		why = "git does not allow this name"
 	case branch != base && branch != m.headBranch():
 		return nil

@@ -28,7 +28,7 @@ type delivery struct {
 
 // DeliverWorkspace pushes HEAD of a workspace on this machine as host.DeliverRequest describes.
 func (m *Mirror) DeliverWorkspace(
-	ctx context.Context, workspace string, cloned host.Origin, branch, delivered string,
+	ctx context.Context, workspace string, cloned host.Origin, q host.DeliverRequest,
 ) (answer host.DeliverAnswer, err error) {
 	head, err := git.HeadOf(workspace)
 	if err != nil {
@@ -38,10 +38,10 @@ func (m *Mirror) DeliverWorkspace(
 	work.Pack = func(ctx context.Context, have []string, to io.Writer) error {
 		return m.pack(ctx, head.Objects, []string{head.Commit}, have, to)
 	}
-	answer, err = m.Deliver(ctx, host.DeliverRequest{Branch: branch, Delivered: delivered}, work)
+	answer, err = m.Deliver(ctx, q, work)
 	if err == nil && answer.Commits > 0 {
 		// If this fails, the workspace is kept as unsaved.
-		_ = git.SetRemoteBranch(workspace, branch, head.Commit)
+		_ = git.SetRemoteBranch(workspace, q.Branch, head.Commit)
 	}
 	return answer, err
 }
@@ -51,6 +51,11 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 	defer func() { err = host.WithCode(err) }()
 	d := &delivery{Mirror: m, Work: work, branch: q.Branch, last: q.Delivered}
 	answer.Commit = d.Commit
+	if q.Commit != "" && q.Commit != d.Commit {
+		return answer, reconcile.NewError(host.CodeDeliveryFailed,
+			fmt.Sprintf("the work is at commit %.12s, and not at %.12s", d.Commit, q.Commit),
+			"read the changes again, and deliver the commit that they end with")
+	}
 	if cloned := work.Cloned; cloned.URL != m.remote.URL && cloned.URL != m.Address() {
 		if d.Commit != "" && (d.Commit == cloned.Commit || d.Commit == d.last) { // there is nothing to deliver
 			return answer, nil

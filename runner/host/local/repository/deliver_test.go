@@ -161,7 +161,7 @@ func TestRemoteHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, err := p.mirror().DeliverWorkspace(ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, "work/one", "")
+		_, err := p.mirror().DeliverWorkspace(ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{Branch: "work/one"})
 		wantFault(t, err, host.CodeDeliveryFailed, "")
 	})
 	p.await("hanging")

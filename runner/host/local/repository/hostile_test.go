@@ -89,7 +89,7 @@ func TestHostileWorkspace(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			answer, err := p.mirror().DeliverWorkspace(ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, "work/one", "")
+			answer, err := p.mirror().DeliverWorkspace(ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{Branch: "work/one"})
 			remote := []string{main + " main"}
 			switch c.fails {
 			case "":

@@ -76,7 +76,7 @@ func (p *place) deliver(name, delivered string) (host.DeliverAnswer, error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), test.Patience())
 	defer cancel()
-	return p.mirror().DeliverWorkspace(ctx, filepath.Join(p.dir, name), host.Origin{URL: p.remote}, "work/"+name, delivered)
+	return p.mirror().DeliverWorkspace(ctx, filepath.Join(p.dir, name), host.Origin{URL: p.remote}, host.DeliverRequest{Branch: "work/" + name, Delivered: delivered})
 }
 
 func (p *place) mustDeliver(name, delivered string) host.DeliverAnswer {

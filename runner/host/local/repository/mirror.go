@@ -218,7 +218,7 @@ func (m *Mirror) OriginOf(ctx context.Context, dir string) string {
 
 // commitOf returns the commit of a branch in the mirror, empty if there is none.
 func (m *Mirror) commitOf(ctx context.Context, branch string) string {
-	id, err := m.output(m.localGit(ctx, "rev-parse", "--verify", "--quiet", "refs/heads/"+branch+"^{commit}"))
+	id, err := m.output(m.localGit(ctx, "show-ref", "--verify", "--hash", "refs/heads/"+branch))
 	if err != nil {
 		return ""
 	}

@@ -94,6 +94,7 @@ func TestCloneFails(t *testing.T) {
 		{host.Repository{URL: "http://user:secret@127.0.0.1:1/app.git"}, "w", []string{"fatal: unable to access 'http://127.0.0.1:1/app.git/'"}},
 		{host.Repository{URL: filepath.Join(p.dir, "empty.git")}, "w", []string{"it has no commit"}},
 		{host.Repository{URL: p.remote, Base: "release"}, "w", []string{`it has no branch "release"`}},
+		{host.Repository{URL: p.remote, Base: "main~0"}, "w", []string{`it has no branch "main~0"`}},
 	} {
 		workspace := t.TempDir()
 		_, err := p.mirrorOf(c.remote).Clone(t.Context(), workspace, c.branch, "")
@@ -101,7 +102,9 @@ func TestCloneFails(t *testing.T) {
 		test.Lacks(t, "the error", err.Error(), "secret", "and the repository exists")
 	}
 	const forbidden = "git does not allow this name"
-	for branch, part := range map[string]string{"main": "it is the base", "a..b": forbidden, "-x": forbidden, "HEAD": forbidden, "": forbidden} {
+	for branch, part := range map[string]string{
+		"main": "it is the base", "a..b": forbidden, "-x": forbidden, "HEAD": forbidden, "@": forbidden, "refs/heads/x": forbidden, "": forbidden,
+	} {
 		wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), branch, "")), host.CodeInvalidBranch, part)
 	}
 

@@ -17,6 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -158,14 +159,14 @@ func (rec *Record) move(rename func(string) string) (changed bool) {
 	return rec.Project != before || rec.Origin != origin
 }
 
-// OriginOf returns the address of the repository that the workspace at a path was cloned from; empty if it is not known.
-func OriginOf(path string) string {
+// OriginOf returns what the workspace at a path was cloned from; it is empty if that is not known.
+func OriginOf(path string) (origin host.Origin) {
 	root, ok, err := FindRoot(filepath.Dir(path))
 	if err != nil || !ok {
-		return ""
+		return origin
 	}
-	rec, _, _ := root.Record(filepath.Base(path)) // without it git's own address counts
-	return rec.Origin.URL
+	rec, _, _ := root.Record(filepath.Base(path)) // without it git's own address and references count
+	return rec.Origin
 }
 
 // EndsDir is symphony's directory with what the workspace at a path contained at the ends of its runs.

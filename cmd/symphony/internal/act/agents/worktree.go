@@ -77,10 +77,23 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 		}
 		w.Base = *at.Git.Branch
 	}
-	if w.Branch = cmp.Or(w.Branch, "symphony/"+s.ID); w.Branch == w.Base {
+	s.Cwd, w.Branch = filepath.Join(root, s.ID), cmp.Or(w.Branch, "symphony/"+s.ID)
+	return w.check(ctx, machine)
+}
+
+// check returns an error for branches with which the clone would fail after the agent was started.
+func (w Worktree) check(ctx context.Context, machine host.Machine) error {
+	facts, err := machine.Facts(ctx, host.FactsRequest{Path: w.Source, Branch: w.Branch, Base: w.Base})
+	switch {
+	case err != nil:
+		return err
+	case !facts.HasBase:
+		return reconcile.NewError(CodeInvalid, fmt.Sprintf("base: %s has no branch %q", w.Source, w.Base), "name a branch of that repository")
+	case !facts.IsBranch:
+		return reconcile.NewError(CodeInvalid, fmt.Sprintf("branch: git does not allow the name %q", w.Branch), "choose another name")
+	case w.Branch == w.Base:
 		return reconcile.NewError(CodeInvalid, fmt.Sprintf("branch and base are both %q", w.Base), "choose another name for the branch")
 	}
-	s.Cwd = filepath.Join(root, s.ID)
 	return nil
 }
 
@@ -162,8 +175,8 @@ type Delivered struct {
 }
 
 // Deliver pushes the commits of an agent's worktree to its branch, in a repository, or with an empty URL in the one from which the
-// operator's was cloned. Limit is the time that it may take.
-func (a *Agents) Deliver(ctx context.Context, id string, to host.Repository, limit time.Duration) (d Delivered, err error) {
+// operator's was cloned. Commit is that of host.DeliverRequest. Limit is the time that it may take.
+func (a *Agents) Deliver(ctx context.Context, id string, to host.Repository, commit string, limit time.Duration) (d Delivered, err error) {
 	if err := a.p.Nested(); err != nil {
 		return d, err
 	}
@@ -194,7 +207,9 @@ func (a *Agents) Deliver(ctx context.Context, id string, to host.Repository, lim
 	tree := one.Settings.Worktree
 	answer, err := project.NewMachine(a.p.StateDir).DeliverWorkspace(ctx, host.WorkspaceDelivery{
 		Path: one.WorkspacePath, RunID: host.HereID(one.ID), Source: host.Repository{URL: tree.Source, Base: tree.Base},
-		DeliverRequest: host.DeliverRequest{Repository: to, Branch: tree.Branch, Delivered: d.Commit, Timeout: limit, Env: env},
+		DeliverRequest: host.DeliverRequest{
+			Repository: to, Branch: tree.Branch, Delivered: d.Commit, Commit: commit, Timeout: limit, Env: env,
+		},
 	})
 	if known, _ := errors.AsType[*reconcile.Error](err); known != nil && known.Code == host.CodeRepositoryChanged {
 		return d, reconcile.NewError(known.Code, fmt.Sprintf("the remote does not have the commit of %s where the work began", tree.Base),

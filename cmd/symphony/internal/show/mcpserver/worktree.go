@@ -27,9 +27,13 @@ type (
 		Cwd        string           `json:"cwd"`
 		State      port.GitStatus   `json:"state"`
 		Commits    []port.GitCommit `json:"commits" jsonschema:"those that the base does not contain, newest first, at most 50"`
-		Diff       string           `json:"diff" jsonschema:"from where the work left the base to the files as they are, committed or not"`
+		Diff       string           `json:"diff" jsonschema:"since the work left the base; in a worktree # Not committed: divides it"`
 		DiffBytes  int              `json:"diffBytes" jsonschema:"the length of the whole diff"`
 		NextOffset int              `json:"nextOffset,omitempty" jsonschema:"where the rest of the diff begins, if this is not all"`
+	}
+	deliverChangesIn struct {
+		AgentID string `json:"agentId"`
+		Commit  string `json:"commit,omitempty" jsonschema:"the one that read_changes has shown; with another HEAD nothing is pushed"`
 	}
 	deliverChangesOut struct {
 		AgentID string `json:"agentId"`
@@ -93,11 +97,11 @@ func (w *window) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (t worktrees) deliver(ctx context.Context, in agentIn) (deliverChangesOut, error) {
+func (t worktrees) deliver(ctx context.Context, in deliverChangesIn) (deliverChangesOut, error) {
 	to, err := t.destination()
 	out := deliverChangesOut{AgentID: in.AgentID}
 	if err == nil {
-		out.Delivered, err = t.agents.Deliver(ctx, in.AgentID, to, t.options.CallTimeout)
+		out.Delivered, err = t.agents.Deliver(ctx, in.AgentID, to, in.Commit, t.options.CallTimeout)
 	}
 	return out, err
 }

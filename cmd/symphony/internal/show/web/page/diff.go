@@ -6,6 +6,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Diff is the page of what has changed in the workspace of an issue.
@@ -35,6 +37,7 @@ func (d Diff) Back() string { return IssueAddress(d.Project, d.Name) }
 type diffFile struct {
 	Path           string
 	What           string // added, deleted or changed
+	NotCommitted   bool   // while what is committed is shown by itself
 	Added, Removed int
 	Lines          []diffLine
 	Hidden         int // lines that are not shown
@@ -84,6 +87,7 @@ type diffParser struct {
 	oldLeft, newLeft int // of the hunk
 	old, new         int // the next numbers
 	shown            int
+	notCommitted     bool
 }
 
 func (p *diffParser) line(line string) {
@@ -93,7 +97,11 @@ func (p *diffParser) line(line string) {
 	case p.oldLeft > 0 || p.newLeft > 0:
 		p.content(line)
 	case strings.HasPrefix(line, "diff --git "):
-		p.files = append(p.files, diffFile{Path: pathOf(strings.TrimPrefix(line, "diff --git ")), What: "changed"})
+		p.files = append(p.files, diffFile{
+			Path: pathOf(strings.TrimPrefix(line, "diff --git ")), What: "changed", NotCommitted: p.notCommitted,
+		})
+	case line == host.NotCommitted:
+		p.notCommitted = true
 	case len(p.files) == 0:
 	case strings.HasPrefix(line, "@@ "):
 		p.hunk(line)
@@ -180,6 +188,9 @@ func pathOf(both string) string {
 func (f diffFile) Anchor() string {
 	hash := fnv.New32a()
 	hash.Write([]byte(f.Path))
+	if f.NotCommitted { // what is committed of it has another place
+		hash.Write([]byte{0})
+	}
 	return fmt.Sprintf("file-%08x", hash.Sum32())
 }
 

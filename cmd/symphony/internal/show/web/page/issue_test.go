@@ -149,16 +149,19 @@ diff --git a/gone b/gone
 deleted file mode 100644
 @@ -1 +0,0 @@
 -last
+# Not committed:
+diff --git a/gone b/gone
+new file mode 100644
 `
 	files := parseDiff(diff)
 	var got strings.Builder
 	for _, f := range files {
-		fmt.Fprintf(&got, "%s %q +%d -%d\n", f.What, f.Path, f.Added, f.Removed)
+		fmt.Fprintf(&got, "%s %v %q +%d -%d\n", f.What, f.NotCommitted, f.Path, f.Added, f.Removed)
 		for _, l := range f.Lines {
 			fmt.Fprintf(&got, "%-4s %d %d %s\n", l.Kind, l.Old, l.New, l.Text)
 		}
 	}
-	const want = `changed "src/a.go" +3 -2
+	const want = `changed false "src/a.go" +3 -2
 hunk 0 0 @@ -8,3 +8,4 @@ func a() {
      8 8 same
 del  9 0 -- b
@@ -167,15 +170,16 @@ add  0 9 ++ <script>alert(1)</script>
 add  0 10 @@ -1 +1 @@
 add  0 11 three
 note 0 0 No newline at end of file
-added "ä\t.txt" +0 -0
+added false "ä\t.txt" +0 -0
 note 0 0 a binary file
-deleted "gone" +0 -1
+deleted false "gone" +0 -1
 hunk 0 0 @@ -1 +0,0 @@
 del  1 0 last
+added true "gone" +0 -0
 `
 	test.Equal(t, "the diff", got.String(), want)
 	seen := checkHTML(t, Diff{Project: "web", Name: evil, Text: diff + "diff --git a/" + evil + " b/" + evil + "\n@@ -0,0 +1 @@\n+" + evil + "\n"}.Page())
-	test.Contains(t, "the page", seen, text.Visible(evil), "4 files changed")
+	test.Contains(t, "the page", seen, text.Visible(evil), "5 files changed")
 }
 
 // A page shows the beginning of a long diff and shows how much it leaves out.
