@@ -442,6 +442,34 @@ func TestKillOfAFrozenWorker(t *testing.T) {
 	r.await("t", reconcile.CallFailed, "agent_ended: agent a has ended: its worker has died")
 }
 
+// While another client settles an agent that has died, its worker seems to be alive.
+func TestKillWhileAnotherClientSettles(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.spawn("a")
+	r.startDaemon("a", "")
+	run, dir := r.run("a"), project.AgentsDir(r.env)
+	test.OK(t, syscall.Kill(run.Worker.PID, syscall.SIGSTOP))
+	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	killed := make(chan error, 1)
+	go func() { killed <- r.Kill(soon, "a") }()
+	test.Until(t, "SIGTERM to wait for the worker", func() bool {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", run.Worker.PID))
+		return strings.Contains(string(status), "ShdPnd:\t0000000000004000")
+	})
+	release, _, err := state.Acquire(t.Context(), dir, state.Holder{PID: os.Getpid(), Since: time.Now()}, test.Patience(), false)
+	test.OK(t, err)
+	test.OK(t, syscall.Kill(run.Worker.PID, syscall.SIGKILL))
+	test.Until(t, "end of the worker", func() bool { return !proc.SameProcess(run.Worker) })
+	settled := test.Must(proc.LockDead(filepath.Join(host.RunDir(dir, run.ID), host.AliveFile)))
+	time.AfterFunc(300*time.Millisecond, func() { // longer than Kill waits for the worker
+		settled()
+		_ = release()
+	})
+	test.OK(t, <-killed)
+}
+
 // When the worker is killed, the calls that run and wait end, by whichever client looks next, and its processes with it. Its directory
 // is free again.
 func TestDeadWorker(t *testing.T) {
