@@ -55,10 +55,10 @@ func diffCommand(w *term.Env) *cli.Command {
 			"what is not committed stands below the line \"# Not committed:\".\n" +
 			"It also takes the id of an agent that works without an issue. --attempt compares what two runs have left, committed\n" +
 			"or not, as long as the workspace exists; show --attempts lists them.\n\n" +
-			exampleText("symphony diff ABC-7", "symphony diff ABC-7 --attempt 1..2", "symphony diff ABC-7 --raw | git apply"),
+			exampleText("symphony diff ABC-7", "symphony diff ABC-7 --attempt 1..2", "symphony diff ABC-7 --raw > work.diff"),
 		Flags: workflowFlags(jsonFlags[detail.Diff](
 			&cli.StringFlag{Name: "attempt", Usage: "what differs between the ends of attempts `A..B`; 0 is where the work began"},
-			&cli.BoolFlag{Name: "raw", Usage: "print the diff exactly as git does, for git apply, without escaping control characters"},
+			&cli.BoolFlag{Name: "raw", Usage: "print the diff exactly as git does, without escaping control characters"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print the diff without a pager"},
 		)...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {

@@ -50,14 +50,17 @@ type WorkspaceRecord struct {
 	StateDir, RunID string // of the last run that held it
 }
 
-// NotCommitted is the line of a diff below which stands what is not committed, if what is committed stands above it.
+// NotCommitted is a line of the diff of a clone, between the commits and the changes that are not committed.
 const NotCommitted = "# Not committed:"
 
 // WorkspaceRequest names the directory of a workspace.
 type WorkspaceRequest struct {
 	Path string
-	// Commits asks Inspect for the newest commits of the work, so many at most.
+	// Commits asks Inspect for the newest commits of the work, so many at most. Those of a clone, and what Diff writes, are read as a
+	// delivery would push them.
 	Commits int
+	// Commit, if set, is where HEAD of a clone has to be: else Diff returns an error.
+	Commit string
 	// From and To, if set, are the trees or commits that Diff compares instead: those of a WorkEnd.
 	From, To string
 }
@@ -96,8 +99,8 @@ type GitCommit struct {
 type GitStatus struct {
 	Branch *string `json:"branch"` // nil if HEAD is detached
 	Commit *string `json:"commit"` // nil if there is none yet
-	// Base is what the work is compared with: the default branch of origin, otherwise main or master; nil if there is none. If symphony
-	// has made the clone, its commit is the one that symphony found there when it cloned or fetched last.
+	// Base is what the work is compared with: the default branch of origin, otherwise main or master; nil if there is none. In a
+	// clone of symphony's it stands for the commit that symphony found there at the clone, or at the last fetch.
 	// Ahead counts the commits of HEAD that Base does not contain.
 	Base  *string `json:"base"`
 	Ahead *int    `json:"commits_ahead"`

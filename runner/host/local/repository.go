@@ -46,8 +46,8 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 	})
 }
 
-// recordBase records the commit of the base that was fetched, with which the work is compared from now on. A workspace that was cloned
-// from another address keeps its own: it may be that of another repository.
+// recordBase records the commit of the base that was fetched, with which the work is compared from now on. If the workspace was cloned from
+// another address, the record stays: that may be another repository.
 func (r *run) recordBase(address, commit string) error {
 	origin := r.space.Origin()
 	if origin.URL != address || origin.Commit == commit {

@@ -11,10 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
@@ -72,22 +75,46 @@ func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer hos
 	if answer.Exists = err == nil && info.IsDir(); !answer.Exists {
 		return answer, nil
 	}
-	origin := workspace.OriginOf(r.Path)
-	g, found, err := git.Inspect(ctx, r.Path, origin)
-	if found {
-		answer.Git = &g
-	}
-	if err == nil && found && r.Commits > 0 {
-		answer.Commits, err = git.Log(ctx, r.Path, origin, r.Commits)
-	}
+	err = work(ctx, r, r.Commits > 0, func(w git.Work) error {
+		g, commits, found, err := git.Inspect(ctx, r.Path, w, r.Commits)
+		if answer.Commits = commits; found {
+			answer.Git = &g
+		}
+		return err
+	})
 	return answer, err
 }
 
-func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (bool, error) {
+func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (found bool, err error) {
 	if r.To != "" {
 		return git.DiffEnds(ctx, r.Path, workspace.EndsDir(r.Path), r.From, r.To, w)
 	}
-	return git.Diff(ctx, r.Path, workspace.OriginOf(r.Path), w)
+	err = work(ctx, r, true, func(at git.Work) (err error) {
+		found, err = git.Diff(ctx, r.Path, at, w)
+		return err
+	})
+	return found, err
+}
+
+const workFor = time.Minute // to hash the commits of a workspace
+
+// work calls use with the work in a workspace. With hashed, that of a clone is what a delivery would push.
+func work(ctx context.Context, r host.WorkspaceRequest, hashed bool, use func(git.Work) error) error {
+	origin, mirrors := workspace.OriginOf(r.Path)
+	if origin.Commit == "" || !hashed {
+		return use(git.Work{Origin: origin})
+	}
+	limited, cancel := context.WithTimeout(ctx, workFor)
+	defer cancel()
+	inherit := func(f ...*os.File) []*os.File { return f }
+	m := repository.New(mirrors, host.Repository{URL: origin.URL}, []string{"PATH=" + os.Getenv("PATH")}, inherit)
+	return m.Read(limited, r.Path, origin, func(w git.Work) error {
+		if r.Commit != "" && r.Commit != w.Commit {
+			return reconcile.NewError(files.CodeFailed,
+				fmt.Sprintf("the work is at commit %.12s, and not at %.12s any more", w.Commit, r.Commit), "read it again")
+		}
+		return use(w)
+	})
 }
 
 // mostKept is how many bytes the ends of runs of a workspace take at most, before the next is kept. Then all earlier ones are removed.
@@ -101,7 +128,8 @@ func keepEnd(ctx context.Context, path string) (*host.WorkEnd, error) {
 			return nil, err
 		}
 	}
-	return git.KeepEnd(ctx, path, workspace.OriginOf(path), ends)
+	origin, _ := workspace.OriginOf(path)
+	return git.KeepEnd(ctx, path, git.Work{Origin: origin}, ends)
 }
 
 func (Machine) TryRoot(_ context.Context, r host.RootRequest) error {

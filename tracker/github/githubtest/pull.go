@@ -100,7 +100,12 @@ func (s *Server) EditPull(ctx context.Context, number int, change func(*Pull)) e
 	if p == nil {
 		return fmt.Errorf("there is no pull request %d", number)
 	}
+	was := p.State
 	change(&p.Pull)
+	// GitHub opens none again while another one of its branch is open.
+	if was != "open" && slices.ContainsFunc(s.repos[0].pulls, func(o *pull) bool { return o != p && o.State == "open" && o.Branch == p.Branch }) {
+		p.State = was
+	}
 	want := p.issue.clone()
 	want.Title, want.Body, want.State = p.Title, p.Body, p.State
 	return s.edit(p.issue, want)

@@ -21,12 +21,11 @@ const (
 
 // KeepEnd stores in the directory ends, which is symphony's, what the work tree of dir contains: committed or not, with new files and
 // without ignored ones, so that DiffEnds can compare it. It counts what has changed since the end before. It returns nil without a
-// repository. What is committed stays in the repository, where git removes it some time after no branch contains it any more. origin is
-// that of Inspect.
-func KeepEnd(ctx context.Context, dir string, origin host.Origin, ends string) (end *host.WorkEnd, err error) {
+// repository. What is committed stays in the repository, where git removes it some time after no branch contains it any more.
+func KeepEnd(ctx context.Context, dir string, w Work, ends string) (end *host.WorkEnd, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, origin)
+	r, ok, err := openToCompare(dir, w)
 	if err != nil || !ok {
 		return nil, readFailed(ctx, dir, err)
 	}
@@ -92,7 +91,7 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, diffFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, host.Origin{})
+	r, ok, err := openToCompare(dir, Work{})
 	if err != nil || !ok {
 		return ok, readFailed(ctx, dir, err)
 	}

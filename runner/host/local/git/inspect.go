@@ -34,15 +34,26 @@ const (
 	maxIndex  = 512 << 20 // bytes of git's index that are copied
 )
 
-// Inspect describes the repository of dir; ok is false if there is none. It runs no program that the repository names and
-// changes nothing in it. origin is what symphony has cloned there, empty if it has not: by its address a branch counts as pushed, as in
-// Unsaved, and with its commit the work is compared, because an agent can change all references of the repository.
-func Inspect(ctx context.Context, dir string, origin host.Origin) (g host.GitStatus, ok bool, err error) {
+// Work is the work in a clone that symphony has made, zero if it has not. An agent can change all references of the repository, and put
+// false objects into it, so neither shows what is in the clone.
+type Work struct {
+	// Origin is where the clone came from, and the commit that symphony found there last.
+	Origin host.Origin
+	// Commit is HEAD, empty if there is none. Objects are directories with all objects that it leads to, hashed by git. Without Objects,
+	// HEAD and the objects of the repository are read.
+	Commit  string
+	Objects []string
+}
+
+// Inspect describes the repository of dir, with its newest commits that the base does not contain, at most so many; ok is false if there is
+// none. It runs no program that the repository names and changes nothing in it. Whether a branch counts as pushed depends on the address
+// of the origin, as in Unsaved.
+func Inspect(ctx context.Context, dir string, w Work, most int) (g host.GitStatus, commits []host.GitCommit, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, inspectFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, origin)
+	r, ok, err := openToCompare(dir, w)
 	if err != nil || !ok {
-		return g, ok, readFailed(ctx, dir, err)
+		return g, nil, ok, readFailed(ctx, dir, err)
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
 	g.Changed = []host.GitChange{}
@@ -54,7 +65,7 @@ func Inspect(ctx context.Context, dir string, origin host.Origin) (g host.GitSta
 		g.Branch = &branch
 	}
 	if err = r.showHidden(ctx); err != nil {
-		return g, true, err
+		return g, nil, true, err
 	}
 	err = r.eachChange(ctx, func(entry, path string) {
 		if g.Count++; g.Count > maxListed {
@@ -67,14 +78,16 @@ func Inspect(ctx context.Context, dir string, origin host.Origin) (g host.GitSta
 		g.Changed = append(g.Changed, c)
 	})
 	if err != nil || g.Commit == nil {
-		return g, true, err
+		return g, nil, true, err
 	}
 	name, base, err := r.base()
 	if err == nil && base != "" {
 		g.Base = &name
-		g.Ahead, err = r.countBeside(ctx, base)
+		if g.Ahead, err = r.countBeside(ctx, base); err == nil && most > 0 {
+			commits, err = r.log(ctx, base, most)
+		}
 	}
-	u := unsavedSearch{top: r.tree, origin: origin.URL, deleted: []string{r.tree}}
+	u := unsavedSearch{top: r.tree, origin: w.Origin.URL, deleted: []string{r.tree}}
 	remotes, configErr := u.remotes(ctx, r)
 	err = errors.Join(err, configErr)
 	remote := r.refs["refs/remotes/origin/"+branch]
@@ -82,7 +95,7 @@ func Inspect(ctx context.Context, dir string, origin host.Origin) (g host.GitSta
 		g.Remote = new("origin/" + branch)
 		g.Unpushed, err = r.countBeside(ctx, remote)
 	}
-	return g, true, err
+	return g, commits, true, err
 }
 
 // Has reports whether the repository in dir, which may be a bare one, contains a commit.
@@ -98,16 +111,19 @@ func Has(ctx context.Context, dir, commit string) bool {
 	return errors.Join(err, r.close()) == nil
 }
 
-// openToCompare opens a repository whose references are files. origin is that of Inspect.
-func openToCompare(dir string, origin host.Origin) (*reader, bool, error) {
+// openToCompare opens a repository whose references are files.
+func openToCompare(dir string, w Work) (*reader, bool, error) {
 	r, ok, err := openReader(dir)
 	if ok {
 		r, err = withoutTables(r, err)
 	}
-	if ok = ok && err == nil; ok {
-		r.began = origin.Commit
+	if err != nil || !ok {
+		return nil, false, err
 	}
-	return r, ok, err
+	if r.began, r.hashed = w.Origin.Commit, w.Objects; r.hashed != nil && r.commit != w.Commit {
+		return nil, false, errors.Join(errors.New("HEAD has changed meanwhile: try again"), r.close())
+	}
+	return r, true, nil
 }
 
 // withoutTables closes a reader with an error if its repository keeps references in tables, which are not read here.
@@ -118,20 +134,8 @@ func withoutTables(r *reader, err error) (*reader, error) {
 	return r, err
 }
 
-// Log returns the newest commits of HEAD that the base does not contain. It runs no program that the repository names. origin is that of
-// Inspect.
-func Log(ctx context.Context, dir string, origin host.Origin, most int) (list []host.GitCommit, err error) {
-	ctx, cancel := context.WithTimeout(ctx, inspectFor)
-	defer cancel()
-	r, ok, err := openToCompare(dir, origin)
-	if err != nil || !ok {
-		return nil, readFailed(ctx, dir, err)
-	}
-	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
-	_, base, err := r.base()
-	if err != nil || base == "" || r.commit == "" {
-		return nil, err
-	}
+// log returns the newest commits of HEAD that the base does not contain.
+func (r *reader) log(ctx context.Context, base string, most int) (list []host.GitCommit, err error) {
 	out, err := r.output(r.git(ctx, "log", "--no-show-signature", "--format=%H %s", "-n", strconv.Itoa(most), r.commit, "^"+base, "--"))
 	for line := range strings.Lines(out) {
 		id, subject, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
@@ -180,13 +184,13 @@ var (
 )
 
 // Diff writes what the work in dir has changed since it left its base (see host.GitStatus), committed or not, with new files, as git
-// diff does; ok is false where git has no repository there. Nothing that the repository names is run, and nothing in it is written. If
-// origin, that of Inspect, has a commit, what a delivery would push comes first, and the rest below the line host.NotCommitted: else
-// files could hide what is committed.
-func Diff(ctx context.Context, dir string, origin host.Origin, w io.Writer) (ok bool, err error) {
+// diff does; ok is false where git has no repository there. Nothing that the repository names is run, and nothing in it is written. Of
+// work with an origin, what is committed comes first, and the rest below the line host.NotCommitted: else files could hide what a
+// delivery would push.
+func Diff(ctx context.Context, dir string, work Work, w io.Writer) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, diffFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, origin)
+	r, ok, err := openToCompare(dir, work)
 	if err != nil || !ok {
 		return ok, readFailed(ctx, dir, err)
 	}
@@ -232,7 +236,8 @@ const (
 	emptyTree256 = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
 )
 
-// whereWorkBegan is the commit at which the work left its base; HEAD where there is no base, the empty tree without a commit.
+// whereWorkBegan is the commit at which the work left its base; HEAD where there is no base, the empty tree without a commit. Work with an
+// origin that left it at several commits is compared with all that the origin has: one of them could hide what the work takes back.
 func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	_, commit, err := r.base()
 	switch {
@@ -245,9 +250,13 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	case commit == "":
 		return r.commit, nil
 	}
-	from, err := r.output(r.git(ctx, "merge-base", commit, r.commit))
+	from, err := r.output(r.git(ctx, "merge-base", "--all", commit, r.commit))
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // they have no common history
 		return cmp.Or(r.began, r.commit), nil
+	}
+	from, _, several := strings.Cut(from, "\n")
+	if several && r.began != "" {
+		from = r.began
 	}
 	return from, err
 }

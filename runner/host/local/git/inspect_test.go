@@ -25,7 +25,7 @@ func orZero[T any](v *T) (value T) {
 // wantStatus checks branch, base, commits ahead, remote, commits unpushed, and the changed files.
 func wantStatus(t *testing.T, dir, want string, changed ...string) {
 	t.Helper()
-	g, ok, err := Inspect(t.Context(), dir, host.Origin{})
+	g, _, ok, err := Inspect(t.Context(), dir, Work{}, 0)
 	test.OK(t, err)
 	if got := fmt.Sprintf("%s %s %d %s %d", orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed)); !ok || got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -38,7 +38,7 @@ func wantStatus(t *testing.T, dir, want string, changed ...string) {
 func wantDiff(t *testing.T, dir string, lines []string, not ...string) {
 	t.Helper()
 	var out strings.Builder
-	ok := test.Must(Diff(t.Context(), dir, host.Origin{}, &out))
+	ok := test.Must(Diff(t.Context(), dir, Work{}, &out))
 	if !ok || len(lines) == 0 && out.Len() > 0 {
 		t.Errorf("%v: %s", ok, out.String())
 	}
@@ -119,28 +119,27 @@ func TestNothingCommittedIsHidden(t *testing.T) {
 			dir := realTemp(t)
 			sh(t, dir, "repo origin; git clone -q origin copy")
 			copied := filepath.Join(dir, "copy")
-			began := host.Origin{URL: "origin", Commit: git(t, copied, "rev-parse", "HEAD")}
+			began := Work{Origin: host.Origin{URL: "origin", Commit: git(t, copied, "rev-parse", "HEAD")}}
 			sh(t, copied, c.script)
 			var out strings.Builder
 			test.OK(t, test.Err(Diff(t.Context(), copied, began, &out)))
 			for _, line := range append([]string{"-one", "+evil"}, c.lines...) {
 				test.Contains(t, "the output", "\n"+out.String(), "\n"+line+"\n")
 			}
-			g, _, err := Inspect(t.Context(), copied, began)
-			test.Equal(t, "error and commits", []any{err, orZero(g.Ahead)}, []any{nil, 1})
-			list, err := Log(t.Context(), copied, began, 9)
-			test.Equal(t, "error and subjects", []any{err, test.Map(list, func(c host.GitCommit) string { return c.Subject })}, []any{nil, []string{"evil"}})
+			g, list, _, err := Inspect(t.Context(), copied, began, 9)
+			subjects := test.Map(list, func(c host.GitCommit) string { return c.Subject })
+			test.Equal(t, "error, number of commits, and subjects", []any{err, orZero(g.Ahead), subjects}, []any{nil, 1, []string{"evil"}})
 			end := test.Must(KeepEnd(t.Context(), copied, began, filepath.Join(dir, "ends")))
-			test.Equal(t, "base", end.Base, began.Commit)
+			test.Equal(t, "base", end.Base, began.Origin.Commit)
 		})
 	}
 }
 
 func TestInspectBeginnings(t *testing.T) {
 	dir := realTemp(t)
-	_, inspected, err := Inspect(t.Context(), dir, host.Origin{})
+	_, _, inspected, err := Inspect(t.Context(), dir, Work{}, 0)
 	test.OK(t, err)
-	read, err := Diff(t.Context(), dir, host.Origin{}, nil)
+	read, err := Diff(t.Context(), dir, Work{}, nil)
 	test.Equal(t, "without a repository", []any{read, inspected, err}, []any{false, false, nil})
 	sh(t, dir, `git init -q -b main; put file "one\n"`)
 	wantStatus(t, dir, "main  0  0", "? file")
@@ -154,7 +153,7 @@ func TestInspectBeginnings(t *testing.T) {
 	wantStatus(t, dir, " main 0  0", "? :/odd", "? nested/")
 	wantDiff(t, dir, []string{"+odd"})
 	sh(t, dir, fmt.Sprintf("for n in $(seq %d); do : > n$n; done", maxListed))
-	g, _, err := Inspect(t.Context(), dir, host.Origin{})
+	g, _, _, err := Inspect(t.Context(), dir, Work{}, 0)
 	test.Equal(t, "error, files and listed files", []any{err, g.Count, len(g.Changed)}, []any{nil, maxListed + 2, maxListed})
 }
 
@@ -223,8 +222,8 @@ func TestReadingRunsNothing(t *testing.T) {
 			g.ran()
 			test.OK(t, test.Err(Fingerprint(t.Context(), g.Tree)))
 			test.Equal(t, "looking for progress ran it", g.ran(), false)
-			_, _, inspected := Inspect(t.Context(), g.Tree, host.Origin{})
-			_, read := Diff(t.Context(), g.Tree, host.Origin{}, io.Discard)
+			_, _, _, inspected := Inspect(t.Context(), g.Tree, Work{}, 0)
+			_, read := Diff(t.Context(), g.Tree, Work{}, io.Discard)
 			test.Equal(t, "showing it to a person ran it", g.ran(), false)
 			if missing := name == "partial clone"; (inspected != nil || read != nil) && !missing {
 				t.Errorf("%v, %v", inspected, read)
@@ -252,9 +251,9 @@ func TestReadingWritesNothing(t *testing.T) {
 	test.OK(t, os.Chtimes(index, before, before))
 	was := test.Must(os.Stat(index))
 	test.OK(t, test.Err(Fingerprint(t.Context(), g.Tree)))
-	_, _, err := Inspect(t.Context(), g.Tree, host.Origin{})
+	_, _, _, err := Inspect(t.Context(), g.Tree, Work{}, 0)
 	test.OK(t, err)
-	test.OK(t, test.Err(Diff(t.Context(), g.Tree, host.Origin{}, io.Discard)))
+	test.OK(t, test.Err(Diff(t.Context(), g.Tree, Work{}, io.Discard)))
 	is := test.Must(os.Stat(index))
 	test.Equal(t, "the index is the same file, and its time", []any{os.SameFile(was, is), is.ModTime()}, []any{true, was.ModTime()})
 }

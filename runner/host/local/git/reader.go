@@ -38,7 +38,8 @@ type reader struct {
 	repacked     bool              // git pack-refs ran here: a clone packs only the references of its remote
 	index        string            // a copy of the repository's index, empty if git uses the original
 	objects      string            // where git stores new objects; empty as long as it makes none
-	began        string            // the commit of its remote with which symphony has made the clone, empty if it has not
+	began        string            // the commit of Origin in Work
+	hashed       []string          // Objects of Work
 }
 
 // openReader opens the repository of a work tree; ok is false if there is none. The caller must call close.
@@ -73,7 +74,7 @@ func newReader(repo repository) (r *reader, err error) {
 		config = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat = sha256\n"
 	}
 	err = errors.Join(os.Mkdir(filepath.Join(r.scratch, "refs"), 0o700), os.Mkdir(filepath.Join(r.scratch, "objects"), 0o700),
-		// Git decides by its content whether a file is binary. A file .gitattributes, which need not be shown, could make any one binary.
+		// Whether a file is binary, its content decides. Otherwise .gitattributes, which git may ignore, could have every file left out.
 		os.Mkdir(filepath.Join(r.scratch, "info"), 0o700),
 		os.WriteFile(filepath.Join(r.scratch, "info", "attributes"), []byte("* !diff\n"), 0o600),
 		os.WriteFile(filepath.Join(r.scratch, "HEAD"), []byte(head), 0o600),
@@ -187,7 +188,7 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 		"-c", "core.excludesFile=" + filepath.Join(r.common, "info", "exclude"), "--no-pager",
 	}, args...)...)
 	cmd.Env = append(cmd.Env, "HOME="+r.scratch, "GIT_DIR="+r.scratch, "GIT_WORK_TREE="+r.tree,
-		"GIT_INDEX_FILE="+filepath.Join(r.gitDir, "index"), "GIT_OBJECT_DIRECTORY="+filepath.Join(r.common, "objects"),
+		"GIT_INDEX_FILE="+filepath.Join(r.gitDir, "index"),
 		"GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none",
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
 	// A shallow clone ends at the commits in this file, and not with an error. Symphony makes none.
@@ -198,10 +199,15 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 	if r.index != "" {
 		cmd.Env = append(cmd.Env, "GIT_INDEX_FILE="+r.index, "GIT_LITERAL_PATHSPECS=1")
 	}
-	if r.objects != "" {
-		cmd.Env = append(cmd.Env, "GIT_OBJECT_DIRECTORY="+r.objects,
-			"GIT_ALTERNATE_OBJECT_DIRECTORIES="+Quoted(filepath.Join(r.common, "objects")))
+	read := r.hashed
+	if read == nil {
+		read = []string{filepath.Join(r.common, "objects")}
 	}
+	if r.objects != "" {
+		read = append([]string{r.objects}, read...)
+	}
+	cmd.Env = append(cmd.Env, "GIT_OBJECT_DIRECTORY="+read[0],
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+strings.Join(text.Map(read[1:], Quoted), ":"))
 	return cmd
 }
 

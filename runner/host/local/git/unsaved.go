@@ -17,7 +17,6 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -69,7 +68,7 @@ func Unsaved(ctx context.Context, dir, known, origin string, alsoDeleted ...stri
 	})
 	judged := map[string]bool{} // git directories
 	for _, tree := range trees[:min(len(trees), maxRepositories)] {
-		r, ok, err := openToCompare(tree, host.Origin{})
+		r, ok, err := openToCompare(tree, Work{})
 		if err != nil || !ok {
 			u.report(tree, "a repository that can't be read")
 			continue

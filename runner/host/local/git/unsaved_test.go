@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // A workspace is saved if a remote has every commit and every change is committed. Each case begins in a fresh clone.
@@ -157,7 +156,7 @@ func TestLongNames(t *testing.T) {
 		t.Errorf("%d bytes", len(got))
 	}
 	sh(t, dir, "{ printf 'ref: refs/heads/'; head -c 1000000 /dev/zero | tr '\\0' x; } > .git/HEAD")
-	if g, _, err := Inspect(t.Context(), dir, host.Origin{}); err == nil {
+	if g, _, _, err := Inspect(t.Context(), dir, Work{}, 0); err == nil {
 		t.Errorf("the branch has %d bytes", len(*g.Branch))
 	}
 }

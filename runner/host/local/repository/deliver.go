@@ -30,20 +30,47 @@ type delivery struct {
 func (m *Mirror) DeliverWorkspace(
 	ctx context.Context, workspace string, cloned host.Origin, q host.DeliverRequest,
 ) (answer host.DeliverAnswer, err error) {
-	head, err := git.HeadOf(workspace)
+	work, err := m.workOf(workspace, cloned)
 	if err != nil {
-		return answer, m.failed(host.CodeDeliveryFailed, "read HEAD of "+workspace, err)
-	}
-	work := host.Work{Commit: head.Commit, Cloned: cloned}
-	work.Pack = func(ctx context.Context, have []string, to io.Writer) error {
-		return m.pack(ctx, head.Objects, []string{head.Commit}, have, to)
+		return answer, err
 	}
 	answer, err = m.Deliver(ctx, q, work)
 	if err == nil && answer.Commits > 0 {
 		// If this fails, the workspace is kept as unsaved.
-		_ = git.SetRemoteBranch(workspace, q.Branch, head.Commit)
+		_ = git.SetRemoteBranch(workspace, q.Branch, work.Commit)
 	}
 	return answer, err
+}
+
+// workOf returns HEAD of a workspace on this machine.
+func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, err error) {
+	head, err := git.HeadOf(workspace)
+	if err != nil {
+		return work, m.failed(host.CodeDeliveryFailed, "read HEAD of "+workspace, err)
+	}
+	return host.Work{Commit: head.Commit, Cloned: cloned, Pack: func(ctx context.Context, have []string, to io.Writer) error {
+		return m.pack(ctx, head.Objects, []string{head.Commit}, have, to)
+	}}, nil
+}
+
+// Read calls use with HEAD of a workspace, and with its objects as a delivery would push them: git has hashed them in a directory that
+// exists until use returns, or they are in the mirror.
+func (m *Mirror) Read(ctx context.Context, workspace string, cloned host.Origin, use func(git.Work) error) (err error) {
+	work, err := m.workOf(workspace, cloned)
+	if err != nil {
+		return err
+	}
+	d := &delivery{Mirror: m, Work: work}
+	read := git.Work{Origin: cloned, Commit: work.Commit, Objects: []string{filepath.Join(m.path, "objects")}}
+	if err = m.renewConfig(); err == nil && work.Commit != "" && d.checkComplete(ctx, "") != nil {
+		incoming, failed := d.hashCommits(ctx)
+		defer func() { err = errors.Join(err, os.RemoveAll(incoming)) }()
+		err, read.Objects = failed, append([]string{incoming}, read.Objects...)
+	}
+	if err != nil {
+		return m.failed(host.CodeDeliveryFailed, "read the commits of "+workspace, err)
+	}
+	return use(read)
 }
 
 // Deliver implements host.Mirror. It overwrites the branch only if it is where symphony has left it, or where replaceable allows it.
@@ -135,44 +162,50 @@ func (d *delivery) checkComplete(ctx context.Context, objects string) error {
 	return d.run(withObjects(d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all"), objects))
 }
 
-// copyCommits copies the commit of the workspace, and what the mirror lacks of its history, into the mirror. Objects are hashed in a
-// directory of their own. They reach the mirror only if the commit is complete, and only those that it needs. An agent can make all this
-// wait, so the lock is not held meanwhile.
+// copyCommits copies the commit of the workspace, and what the mirror lacks of its history, into the mirror. They reach the mirror only if
+// the commit is complete, and only those objects that it needs.
 func (d *delivery) copyCommits(ctx context.Context) (err error) {
-	pack, err := d.temporary()
-	if err != nil {
-		return err
-	}
-	defer pack.Close()
-	have, err := d.commonCommits(ctx)
-	if err != nil {
-		return err
-	}
-	if err := d.Pack(ctx, have, pack); err != nil {
-		return err
-	}
-	if _, err := pack.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	incoming, err := os.MkdirTemp(filepath.Dir(d.path), incomingPrefix)
-	if err != nil {
-		return err
-	}
+	incoming, err := d.hashCommits(ctx)
 	defer func() { err = errors.Join(err, os.RemoveAll(incoming)) }()
-	index := withObjects(d.localGit(ctx, "index-pack", "--stdin"), filepath.Join(d.path, "objects"))
-	index.Env, index.Stdin = append(index.Env, "GIT_OBJECT_DIRECTORY="+incoming, allocLimit), pack
-	if err := d.run(index); err != nil {
+	if err != nil {
 		return err
 	}
-	if err := d.checkComplete(ctx, incoming); err != nil {
-		return err
-	}
-	if have, err = d.references(ctx); err != nil {
+	have, err := d.references(ctx)
+	if err != nil {
 		return err
 	}
 	return d.withLock(ctx, func(writer) error {
 		return d.run(d.packCommand(ctx, incoming, []string{d.Commit}, have, filepath.Join(d.path, "objects", "pack", "pack")))
 	})
+}
+
+// hashCommits brings what the mirror lacks of the commit of the workspace into a directory, which the caller removes, even after an error:
+// there git hashes all objects. Nothing is missing then. An agent can make all this wait, so the lock is not held meanwhile.
+func (d *delivery) hashCommits(ctx context.Context) (incoming string, err error) {
+	pack, err := d.temporary()
+	if err != nil {
+		return "", err
+	}
+	defer pack.Close()
+	have, err := d.commonCommits(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := d.Pack(ctx, have, pack); err != nil {
+		return "", err
+	}
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	if incoming, err = os.MkdirTemp(filepath.Dir(d.path), incomingPrefix); err != nil {
+		return "", err
+	}
+	index := withObjects(d.localGit(ctx, "index-pack", "--stdin"), filepath.Join(d.path, "objects"))
+	index.Env, index.Stdin = append(index.Env, "GIT_OBJECT_DIRECTORY="+incoming, allocLimit), pack
+	if err := d.run(index); err != nil {
+		return incoming, err
+	}
+	return incoming, d.checkComplete(ctx, incoming)
 }
 
 // commonCommits returns commits that need not be copied.

@@ -1,15 +1,25 @@
 package repository
 
 import (
+	"bytes"
+	"compress/zlib"
 	"context"
+	"crypto/sha1" //nolint:gosec // as git does
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"hash/crc32"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // programs are settings and hooks of a workspace's repository by which git would run ../pwn, or push somewhere else.
@@ -136,4 +146,103 @@ func TestOperatorConfiguration(t *testing.T) {
 			t.Errorf("run: %s", line)
 		}
 	}
+}
+
+// An agent puts objects into its repository that are not what their names say. What is read is what a delivery would push, or nothing.
+func TestReadIsWhatIsDelivered(t *testing.T) {
+	test.Expensive(t)
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		agent  func(p *place)
+		fails  bool // both the reading and the delivery
+		commit string
+		lines  []string
+	}{
+		{"the history of the base has the work", func(p *place) {
+			p.sh("cd one; git reset -q --hard main^^; echo evil > evil; git add .; git commit -qm evil")
+			p.fake(p.sh("cd one; git rev-parse main^"), p.sh("cd one; git cat-file commit main^ | sed \"s/^parent .*/parent $(git rev-parse HEAD)/\"")+"\n")
+		}, false, "evil", []string{"+evil"}},
+		{"an old file is taken for a new one", func(p *place) {
+			p.sh("cd one; git checkout -q main^^ -- file; echo doc > doc; git add .; git commit -qm doc")
+			p.fake(p.sh("cd one; git rev-parse main^^:file"), "three\n")
+		}, false, "doc", []string{"-three", "+two", "+doc"}},
+		{"a new file is another one until it is delivered", func(p *place) {
+			p.sh("cd one; echo evil > file; git commit -qam harmless")
+			p.fake(p.sh("cd one; git rev-parse HEAD:file"), "good\n")
+		}, true, "", nil},
+		{"a merge takes back what the base has merged", func(p *place) {
+			p.sh("cd one; git reset -q --hard origin/side; git merge -q -s ours -m merge origin/main^")
+		}, false, "merge", []string{"-three", "+two"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.sh(`cd person; for n in two three; do echo $n > file; git add .; git commit -qm $n; done
+				git checkout -q -b side HEAD^; git commit -q --allow-empty -m side; git checkout -q main; git merge -q -m merged side; git push -q origin main side`)
+			from := p.mustClone("one")
+			origin := host.Origin{URL: p.remote, Commit: from.BaseCommit}
+			c.agent(p)
+			workspace := filepath.Join(p.dir, "one")
+			var diff strings.Builder
+			var list []host.GitCommit
+			err := p.mirror().Read(t.Context(), workspace, origin, func(w git.Work) (err error) {
+				if _, list, _, err = git.Inspect(t.Context(), workspace, w, 9); err == nil {
+					_, err = git.Diff(t.Context(), workspace, w, &diff)
+				}
+				return err
+			})
+			_, delivered := p.deliver("one", "")
+			test.Equal(t, "reading and delivering fail", []bool{err != nil, delivered != nil}, []bool{c.fails, c.fails})
+			if c.fails {
+				return
+			}
+			test.Equal(t, "the first commit", list[0].Subject, c.commit)
+			for _, line := range c.lines {
+				test.Contains(t, "the diff", diff.String(), "\n"+line+"\n")
+			}
+		})
+	}
+}
+
+// fake puts a pack into the clone one, in which git looks first: all objects of main, of which one is another one than its name says.
+func (p *place) fake(id, content string) {
+	p.t.Helper()
+	kinds := map[string]byte{"commit": 1, "tree": 2, "blob": 3}
+	ids := strings.Fields(p.sh("cd one; { git rev-list --objects main | cut -d ' ' -f 1; echo " + id + "; } | sort -u"))
+	pack := binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), uint32(len(ids)))
+	index, names, sums, places := []byte("\xfftOc\x00\x00\x00\x02"), []byte{}, []byte{}, []byte{}
+	for _, one := range ids {
+		kind := p.sh("git -C one cat-file -t " + one)
+		data := []byte(content)
+		if one != id {
+			data = test.Must(exec.Command("git", "-C", filepath.Join(p.dir, "one"), "cat-file", kind, one).Output())
+		}
+		size := len(data)
+		head := []byte{kinds[kind]<<4 | byte(size&15)}
+		for size >>= 4; size > 0; size >>= 7 {
+			head[len(head)-1] |= 0x80
+			head = append(head, byte(size&127))
+		}
+		object := bytes.NewBuffer(head)
+		w := zlib.NewWriter(object)
+		test.OK(p.t, errors.Join(test.Err(w.Write(data)), w.Close()))
+		names = append(names, test.Must(hex.DecodeString(one))...)
+		sums = binary.BigEndian.AppendUint32(sums, crc32.ChecksumIEEE(object.Bytes()))
+		places = binary.BigEndian.AppendUint32(places, uint32(len(pack)))
+		pack = append(pack, object.Bytes()...)
+	}
+	for i := range 256 {
+		count := 0
+		for at := 0; at < len(names) && int(names[at]) <= i; at += sha1.Size {
+			count++
+		}
+		index = binary.BigEndian.AppendUint32(index, uint32(count))
+	}
+	sum := sha1.Sum(pack) //nolint:gosec // as git does
+	index = slices.Concat(index, names, sums, places, sum[:])
+	own := sha1.Sum(index) //nolint:gosec // as git does
+	path := filepath.Join(p.dir, "one/.git/objects/pack", "pack-"+hex.EncodeToString(sum[:]))
+	test.OK(p.t, os.WriteFile(path+".pack", append(pack, sum[:]...), 0o600))
+	test.OK(p.t, os.WriteFile(path+".idx", append(index, own[:]...), 0o600))
 }

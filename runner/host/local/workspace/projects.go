@@ -159,14 +159,14 @@ func (rec *Record) move(rename func(string) string) (changed bool) {
 	return rec.Project != before || rec.Origin != origin
 }
 
-// OriginOf returns what the workspace at a path was cloned from; it is empty if that is not known.
-func OriginOf(path string) (origin host.Origin) {
+// OriginOf returns what the workspace at a path was cloned from, and the directory of the mirrors; both are empty if that is not known.
+func OriginOf(path string) (origin host.Origin, mirrors string) {
 	root, ok, err := FindRoot(filepath.Dir(path))
 	if err != nil || !ok {
-		return origin
+		return origin, ""
 	}
 	rec, _, _ := root.Record(filepath.Base(path)) // without it git's own address and references count
-	return rec.Origin
+	return rec.Origin, root.MirrorsDir()
 }
 
 // EndsDir is symphony's directory with what the workspace at a path contained at the ends of its runs.

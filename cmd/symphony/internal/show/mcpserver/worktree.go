@@ -27,7 +27,7 @@ type (
 		Cwd        string           `json:"cwd"`
 		State      port.GitStatus   `json:"state"`
 		Commits    []port.GitCommit `json:"commits" jsonschema:"those that the base does not contain, newest first, at most 50"`
-		Diff       string           `json:"diff" jsonschema:"since the work left the base; in a worktree # Not committed: divides it"`
+		Diff       string           `json:"diff" jsonschema:"since the work left the base; what is not committed follows # Not committed:"`
 		DiffBytes  int              `json:"diffBytes" jsonschema:"the length of the whole diff"`
 		NextOffset int              `json:"nextOffset,omitempty" jsonschema:"where the rest of the diff begins, if this is not all"`
 	}
@@ -73,6 +73,9 @@ func (t worktrees) read(ctx context.Context, in readChangesIn) (out readChangesO
 	out.State = *found.Git
 	out.Commits = append(out.Commits, found.Commits...)
 	most := cmp.Or(min(max(in.MaxBytes, 0), maxRead), defaultDiff)
+	if found.Git.Commit != nil {
+		q.Commit = *found.Git.Commit
+	}
 	diff := &window{skip: max(in.Offset, 0), most: most}
 	_, err = machine.Diff(ctx, q, diff)
 	out.Diff, out.DiffBytes = string(bytes.ToValidUTF8(diff.kept.Bytes(), []byte("\uFFFD"))), diff.all

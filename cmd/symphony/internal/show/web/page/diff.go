@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"path"
@@ -110,12 +111,20 @@ func (p *diffParser) line(line string) {
 	}
 }
 
+// kindsOfFile has the modes of files that a diff's lines do not show.
+var kindsOfFile = map[string]string{
+	"100755": "a program: it can be executed", "120000": "a link to this path", "160000": "a commit of another repository",
+}
+
 // head reads a line between the name of a file and its first hunk.
 func (p *diffParser) head(line string) {
 	f := &p.files[len(p.files)-1]
+	mode, added := strings.CutPrefix(line, "new file mode ")
 	switch {
-	case strings.HasPrefix(line, "new file mode "):
-		f.What = "added"
+	case added:
+		if f.What = "added"; mode != "100644" {
+			p.add(diffLine{Kind: "note", Text: cmp.Or(kindsOfFile[mode], line)})
+		}
 	case strings.HasPrefix(line, "deleted file mode "):
 		f.What = "deleted"
 	case strings.HasPrefix(line, "old mode "), strings.HasPrefix(line, "new mode "):

@@ -151,7 +151,7 @@ deleted file mode 100644
 -last
 # Not committed:
 diff --git a/gone b/gone
-new file mode 100644
+new file mode 120000
 `
 	files := parseDiff(diff)
 	var got strings.Builder
@@ -176,6 +176,7 @@ deleted false "gone" +0 -1
 hunk 0 0 @@ -1 +0,0 @@
 del  1 0 last
 added true "gone" +0 -0
+note 0 0 a link to this path
 `
 	test.Equal(t, "the diff", got.String(), want)
 	seen := checkHTML(t, Diff{Project: "web", Name: evil, Text: diff + "diff --git a/" + evil + " b/" + evil + "\n@@ -0,0 +1 @@\n+" + evil + "\n"}.Page())
