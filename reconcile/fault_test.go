@@ -3,6 +3,7 @@ package reconcile
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -33,5 +34,14 @@ func TestRunClass(t *testing.T) {
 	} {
 		equal(t, code, RunClass(code), want)
 		equal(t, code, MachineFault(code), want == ClassMachine || want == ClassTracker)
+	}
+}
+
+// A code with which a run ends and which holds its issue is a fault of the issue, without a row in the table of faults.
+func TestFaultsThatHold(t *testing.T) {
+	equal(t, "codes", strings.Join(HoldsAfterRun(), " "), "never_starts verify_failed")
+	for _, code := range HoldsAfterRun() {
+		equal(t, code, ClassOf(&Error{Code: code}), ClassIssue)
+		equal(t, code, RunClass(code), ClassIssue)
 	}
 }

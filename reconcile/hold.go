@@ -3,6 +3,8 @@ package reconcile
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -27,11 +29,14 @@ const (
 
 // holdRule is what a hold does. A reason without a row is ended by an operator, a comment or a move of its issue away and back.
 type holdRule struct {
+	// next is the next step for people, if the hold begins when a run has ended with its reason as the code; empty if no run begins it.
+	// ISSUE stands for the identifier of the issue. The error tables have the code and the step from here.
+	next            string
+	uncounted       bool   // that run is no evidence about the issue
 	ends            string // what ends it
 	staysInactive   bool   // it goes on while its issue is not active
 	moveEnds        bool   // an active issue ends it: a person has moved it
 	ignoresComments bool   // comments do not end it
-	followsRun      bool   // it begins when a run has ended with its reason as the code
 }
 
 var holdRules = map[string]holdRule{
@@ -40,8 +45,15 @@ var holdRules = map[string]holdRule{
 	HoldHostLost: {
 		ends: "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone ISSUE",
 	},
-	HoldNeverStarts:    {followsRun: true},
-	HoldVerifyFailed:   {followsRun: true},
+	HoldNeverStarts: {
+		next: "correct what the engine names in `worker.engine`, or let the administrator of the cluster do so; then " +
+			"`symphony retry ISSUE`",
+		uncounted: true,
+	},
+	HoldVerifyFailed: {
+		next: "read the output in `symphony show ISSUE`; correct the cause and `symphony verify ISSUE`, let an agent go on " +
+			"with `symphony retry ISSUE`, or hand the issue over as it is: `symphony deliver --unverified ISSUE`",
+	},
 	HoldPullClosed:     pullHold,
 	HoldFeedbackRounds: pullHold,
 }
@@ -49,6 +61,14 @@ var holdRules = map[string]holdRule{
 var pullHold = holdRule{
 	ends:          "symphony retry ISSUE ends the hold; so does moving the issue to an active state",
 	staysInactive: true, moveEnds: true, ignoresComments: true,
+}
+
+// HoldAfterRun returns the next step if a run that ends with a code puts its issue on hold, otherwise "".
+func HoldAfterRun(code string) (next string) { return holdRules[code].next }
+
+// HoldsAfterRun returns the codes for which HoldAfterRun has a step, sorted.
+func HoldsAfterRun() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(holdRules)), func(code string) bool { return HoldAfterRun(code) == "" })
 }
 
 // CommentEnds reports whether a new comment ends a hold.

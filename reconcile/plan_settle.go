@@ -170,8 +170,8 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 		c.Kind, c.Runs = Interrupted, uncounted
 	case r.ErrorCode == CodeWorkspaceBusy:
 		c.Kind, c.Runs, c.DueAt = Backoff, uncounted, ended.Add(firstBackoff)
-	case holdRules[r.ErrorCode].followsRun:
-		if r.ErrorCode == HoldNeverStarts {
+	case HoldAfterRun(r.ErrorCode) != "":
+		if holdRules[r.ErrorCode].uncounted {
 			c.Runs = uncounted
 		}
 		return s.hold(c, r.ErrorCode, r.ErrorText)

@@ -279,7 +279,7 @@ func TestDocumentedCodes(t *testing.T) {
 // The table of the errors of runs in docs/errors.md is the program's.
 func TestDocumentedRunErrors(t *testing.T) {
 	want := "\n| code | what to do |\n|---|---|\n"
-	for _, e := range words.RunErrors {
+	for _, e := range words.RunErrors() {
 		want += "| `" + strings.ReplaceAll(e.Codes, ", ", "`, `") + "` | " + e.Next + " |\n"
 	}
 	generated(t, "docs/errors.md", "run errors", want)

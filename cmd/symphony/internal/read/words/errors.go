@@ -5,13 +5,22 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
 )
 
-// RunErrors are the error codes of runs with the next step for each, as docs/errors.md lists them. ISSUE stands for the
-// identifier of the issue.
-var RunErrors = []struct{ Codes, Next string }{
+// RunError is the next step for some codes with which a run ends. ISSUE stands for the identifier of the issue.
+type RunError struct{ Codes, Next string }
+
+// RunErrors are the error codes of runs as docs/errors.md lists them. Those that put an issue on hold are in reconcile/hold.go.
+func RunErrors() []RunError {
+	return append(runErrors[:len(runErrors):len(runErrors)], text.Map(reconcile.HoldsAfterRun(), func(code string) RunError {
+		return RunError{code, reconcile.HoldAfterRun(code)}
+	})...)
+}
+
+var runErrors = []RunError{
 	{"codex_not_found", "`npm install -g @openai/codex`, then `codex login`; a login shell (`bash -lc`) has to find it, " +
 		"or set `codex.command` to its path"},
 	{"codex_incompatible", "install codex 0.159 or later with `npm install -g @openai/codex`; or correct the quoted value, which is " +
@@ -51,8 +60,6 @@ var RunErrors = []struct{ Codes, Next string }{
 		"there, or push the commits, and what they build on, to the new one yourself"},
 	{"delivery_conflict", "delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git fetch` in the " +
 		"workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`"},
-	{"verify_failed", "read the output in `symphony show ISSUE`; correct the cause and `symphony verify ISSUE`, let an agent go on " +
-		"with `symphony retry ISSUE`, or hand the issue over as it is: `symphony deliver --unverified ISSUE`"},
 	{"verify_unusable", "correct `verify.command`, or install what it needs where the agent works; passes try again without an agent, and " +
 		"`symphony verify ISSUE` tries now"},
 	{"not_verified", "nothing to do: the next delivery runs verify for the commits that were made since"},
@@ -66,8 +73,6 @@ var RunErrors = []struct{ Codes, Next string }{
 	{"host_system, host_unusable", "correct what the message names on that host; then `symphony unblock`"},
 	{"host_lost", "find out whether the host is alive; once it answers, the run is ended there and its issue goes on. If the host is gone " +
 		"for good: `symphony retry --host-is-gone ISSUE`"},
-	{"never_starts", "correct what the engine names in `worker.engine`, or let the administrator of the cluster do so; then " +
-		"`symphony retry ISSUE`"},
 	{"host_died, host_ended, host_failed, host_mismatch, host_unverified, host_withdrawn", "nothing to do: the run is ended on its host, " +
 		"and tried again; `symphony logs ISSUE --worker` shows what happened"},
 	{"workspace_foreign", "give each project its own `workspace.root`: the directory belongs to another issue or project"},
@@ -103,7 +108,7 @@ func MarkedHint(code, identifier string) string {
 	if code == string(agent.CodeSandboxUnavailable) {
 		return confine.SandboxHint() // for this system
 	}
-	for _, e := range RunErrors {
+	for _, e := range RunErrors() {
 		if slices.Contains(strings.Split(e.Codes, ", "), code) {
 			if identifier == "" {
 				return e.Next
