@@ -163,7 +163,7 @@ func (g *agentProcess) readEnviron(ctx context.Context) {
 // for instance on a busy machine, that is not an error.
 func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	policy, err := g.Config.TurnPolicy(ctx, g.Machine, *g.space)
-	if err != nil || !agent.Confines(policy) {
+	if err != nil || !confine.Confines(policy) {
 		return err
 	}
 	err = confine.TrySandbox(ctx, g.session, g.space.Path, host.RunDir(g.StateDir, g.run.ID), policy)

@@ -53,7 +53,8 @@ type Config struct {
 	Handoff    Handoff
 	Verify     Verify
 
-	StartAgent agent.Starter // makes a session with the process of Command
+	AgentKind  string        // of Command; a machine refuses a kind that it does not know
+	StartAgent agent.Starter // makes a session with the process of Command; nil if there is no such kind
 	Command    string        // codex.command, run by bash in the workspace, with what a login shell sets (specification 10.1)
 	// TrustLauncher starts Command even if files in the workspace decide which program that is.
 	TrustLauncher bool

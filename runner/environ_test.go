@@ -84,3 +84,11 @@ func TestKeyInTitle(t *testing.T) {
 	const want = "rotate " + agent.Redacted
 	test.Equal(t, "title of the hook and name of the thread", []any{test.Read(t, r.space("title")), name}, []any{want, "ABC-1: " + want})
 }
+
+// A run whose kind of agent this program does not have is refused before anything is started.
+func TestUnknownKindOfAgent(t *testing.T) {
+	r := newRig(t, "say hm", with(func(*reconcile.Issue) {}))
+	r.Config.AgentKind, r.Config.StartAgent = "acp", nil
+	run := test.Must(r.Run(t.Context(), r.run, r.terminate))
+	test.Equal(t, "error", run.ErrorCode, string(agent.CodeIncompatible))
+}

@@ -46,6 +46,9 @@ func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 // codexShell returns the command and the environment that start a command of codex in the workspace. The command does not get
 // symphony's secrets, even if a startup file of the shell sets them.
 func (j *job) codexShell(ctx context.Context, command string) (argv, env []string, err error) {
+	if j.Config.StartAgent == nil {
+		return nil, nil, incompatible(fmt.Sprintf("this symphony has no agent of the kind %q", j.Config.AgentKind), "update symphony")
+	}
 	if err := j.makeHome(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -74,7 +77,7 @@ func (j *job) makeHome(ctx context.Context) error {
 	if c.AgentHome == "" {
 		return nil
 	}
-	err := j.host.MakeHome(ctx, host.HomeRequest{Agents: c.AgentHome, Operators: c.LoginHome})
+	err := j.host.MakeHome(ctx, host.HomeRequest{Kind: c.AgentKind, Agents: c.AgentHome, Operators: c.LoginHome})
 	if err != nil && ctx.Err() == nil && !errors.As(err, new(*reconcile.Error)) {
 		return incompatible("codex home of agents: "+err.Error(), "correct the file in the message, so that codex can use it too")
 	}

@@ -42,17 +42,7 @@ func initCommand(w *term.Env) *cli.Command {
 Linear if LINEAR_API_KEY is set, GitHub if the git remote origin is on it, else a folder of files. It never overwrites a
 file, and writes nothing if a value is wrong. With --json it asks nothing.
 
-With --tracker file the issues are Markdown files in a folder. It needs no key and no network, and asks nothing: it makes
-the folder with a first issue, uses the git repository in which it runs, and delivers the work to branches of that
-repository. In a Backlog.md project it uses the folder backlog/tasks and its statuses.
-
-With --tracker linear it asks for the Linear key on a terminal, checks it, lists the projects, and proposes the rest.
-Without a terminal it needs --project, --repository, and a key: from --key-file, from the environment file, or from
-LINEAR_API_KEY. It stores the key in the environment file, mode 0600.
-
-With --tracker github it takes the repository from the git remote origin, and the token from GITHUB_TOKEN, GH_TOKEN or gh.
-Labels are states: it proposes those that exist, or In Progress and Human Review. Without a terminal it needs --project and
---repository only if origin is not on GitHub. GitHub Enterprise needs --endpoint.
+` + setup.Help() + `
 
 Values of --example:
   branch         a branch for each issue, pushed after each run (the default)

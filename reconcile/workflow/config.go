@@ -117,8 +117,12 @@ type Hooks struct {
 	Timeout                                        time.Duration
 }
 
+// AgentCodex is the kind of agents: codex. What symphony uses of a kind is in agents.go of package project.
+const AgentCodex = "codex"
+
 // Agent limits how long an agent works and what it may do (specification 5.3.5, design 5 and 9).
 type Agent struct {
+	Kind                   string // the kind of agent; no key chooses it, because there is one
 	MaxTurns               int
 	OnApproval, OnQuestion Answer
 	AnswerTimeout          time.Duration

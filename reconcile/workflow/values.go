@@ -211,7 +211,7 @@ func withoutNulls(value any) any {
 // Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults, sorted by line. The Config then has
 // only Warnings, and Prompt if the template is valid.
 func Parse(src Source, env Environment) (*Config, error) {
-	cfg := &Config{Redacted: src.Data, FileName: filepath.Base(src.Path)}
+	cfg := &Config{Redacted: src.Data, FileName: filepath.Base(src.Path), Agent: Agent{Kind: AgentCodex}}
 	front, ok := readFrontMatter(src, keys(cfg))
 	r := &reader{values: values{front, env}, cfg: cfg}
 	if ok {

@@ -242,14 +242,3 @@ func (e *Error) Error() string {
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
-
-// Confines reports whether the agent sandboxes its commands itself under a sandbox policy.
-func Confines(policy json.RawMessage) bool {
-	var p struct {
-		Type string `json:"type"`
-	}
-	if err := json.Unmarshal(policy, &p); err != nil {
-		return true // not an object: the agent will refuse the policy
-	}
-	return p.Type != "dangerFullAccess" && p.Type != "externalSandbox"
-}

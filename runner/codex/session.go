@@ -46,6 +46,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
 )
 
 // oldestVersion is the oldest codex release that passes the tests with the real codex. Earlier ones were not tried.
@@ -349,7 +350,7 @@ const (
 )
 
 func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error {
-	if !agent.Confines(policy) {
+	if !confine.Confines(policy) {
 		return nil
 	}
 	result, err := s.conn.request(ctx, &call{method: "command/exec", aside: true, timeout: max(probeTimeout, s.o.ReadTimeout), params: object{

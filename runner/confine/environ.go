@@ -235,7 +235,7 @@ func (c Config) buildEnv(env []string, dirs host.Dirs) (vars []string) {
 
 // confines reports whether turns have a sandbox.
 func (c Config) confines() bool {
-	return c.TurnSandboxPolicy == nil || agent.Confines(c.TurnSandboxPolicy)
+	return c.TurnSandboxPolicy == nil || Confines(c.TurnSandboxPolicy)
 }
 
 // isSet reports whether a variable has a value. Like npm, it ignores the case of the name.

@@ -176,6 +176,17 @@ func ReadsOnly(policy json.RawMessage) bool {
 	return json.Unmarshal(policy, &p) == nil && p.Type == "readOnly" && !networkOf(policy)
 }
 
+// Confines reports whether the agent sandboxes its commands itself under a sandbox policy.
+func Confines(policy json.RawMessage) bool {
+	var p struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(policy, &p); err != nil {
+		return true // not an object: the agent will refuse the policy
+	}
+	return p.Type != "dangerFullAccess" && p.Type != "externalSandbox"
+}
+
 // networkOf reports whether a policy lets sandboxed commands reach the network.
 func networkOf(policy json.RawMessage) bool {
 	var p struct {
@@ -189,7 +200,7 @@ func (c Config) ClosesNetwork() (setting string) {
 	switch {
 	case c.TurnSandboxPolicy == nil && !c.Network:
 		return "agent.network: true"
-	case c.TurnSandboxPolicy != nil && agent.Confines(c.TurnSandboxPolicy) && !networkOf(c.TurnSandboxPolicy):
+	case c.TurnSandboxPolicy != nil && Confines(c.TurnSandboxPolicy) && !networkOf(c.TurnSandboxPolicy):
 		return "networkAccess: true in codex.turn_sandbox_policy"
 	}
 	return ""

@@ -323,8 +323,8 @@ type Account struct {
 	Env []string
 }
 
-// HomeRequest names the codex home of agents, and the operator's.
-type HomeRequest struct{ Agents, Operators string }
+// HomeRequest names the kind of agents, their home, and the operator's.
+type HomeRequest struct{ Kind, Agents, Operators string }
 
 // LaunchRequest is a shell command, with the PATH and the home directory of its shell. Writable are directories that an agent can write.
 type LaunchRequest struct {

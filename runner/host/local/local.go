@@ -29,8 +29,8 @@ type Machine struct {
 	Logins *os.File
 	// Account answers requests for it. A worker on this machine makes none.
 	Account host.Account
-	// PrepareHome makes a codex home for agents, with the login of the operator's. Nil on machines that start no such agent.
-	PrepareHome func(operators, agents string) error
+	// PrepareHome makes a home for agents of a kind, with the login of the operator's. Nil on machines that start no such agent.
+	PrepareHome func(kind, operators, agents string) error
 }
 
 var (
@@ -163,7 +163,7 @@ func (r *run) MakeHome(_ context.Context, q host.HomeRequest) error {
 	if r.machine.PrepareHome == nil {
 		return errors.New("no agents are started here")
 	}
-	return host.WithCode(r.machine.PrepareHome(q.Operators, q.Agents))
+	return host.WithCode(r.machine.PrepareHome(q.Kind, q.Operators, q.Agents))
 }
 
 func (r *run) GuardGit(ctx context.Context, q host.GuardGitRequest) (err error) {

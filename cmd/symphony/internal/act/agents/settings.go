@@ -19,7 +19,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -184,6 +183,7 @@ func readSettings(dir string) (s Settings, err error) {
 // the user's own, and git there would run what an agent leaves.
 func (s Settings) runnerConfig(p *project.Project) runner.Config {
 	account := project.OpenAccount(p, "")
+	kind, _ := project.AgentOf(workflow.AgentCodex) // without it the run is refused
 	command := "codex app-server"
 	if s.Codex != "" {
 		command = text.ShellWord(s.Codex) + " app-server"
@@ -194,7 +194,7 @@ func (s Settings) runnerConfig(p *project.Project) runner.Config {
 			ProtectGit: true,
 			Unreadable: project.SecretFiles(p, account), LoginHome: account.Home, AgentHome: account.AgentHome(),
 		},
-		StartAgent: codex.Start, Command: command, TrustLauncher: s.Codex != "",
+		AgentKind: workflow.AgentCodex, StartAgent: kind.Start, Command: command, TrustLauncher: s.Codex != "",
 		ReadTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout), InitializeTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout) / 2,
 		TurnTimeout: turnSilence, StallTimeout: turnStall,
 		OnApproval: agent.ApprovalAsk, AnswerTimeout: cmp.Or(s.ApprovalTimeout, DefaultApprovalTimeout),

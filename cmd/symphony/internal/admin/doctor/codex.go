@@ -15,7 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/confine"
 )
 
@@ -61,7 +60,7 @@ func (e *environment) loginHint() string {
 	if home != filepath.Join(e.p.Env.Home, ".codex") {
 		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", text.ShellQuote(home))
 	}
-	if !e.config.Codex.Inherit && !codex.LoginInFile(home) {
+	if kind, err := project.AgentOf(e.config.Agent.Kind); err == nil && !e.config.Codex.Inherit && !kind.LoginInFile(home) {
 		command = fmt.Sprintf("write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share only a login in "+
 			"a file, then %s", home, command)
 	}
@@ -118,7 +117,11 @@ const systemHome = "/etc/codex"
 // checkHome reports what agents have of the operator's codex home, and what they don't.
 func checkHome(_ context.Context, e *environment) []finding {
 	home := project.OpenAccount(e.p, e.config.Codex.Home).Home
-	unshared, err := codex.Unshared(home)
+	kind, err := project.AgentOf(e.config.Agent.Kind)
+	if err != nil {
+		return failWith(err)
+	}
+	unshared, err := kind.Unshared(home)
 	if err != nil {
 		return failWith(err)
 	}
@@ -132,7 +135,7 @@ func checkHome(_ context.Context, e *environment) []finding {
 	case names != "":
 		list = ok("agents have the login and the model of %s, but not: %s", home, names)
 	}
-	if system, err := codex.Unshared(systemHome); err != nil {
+	if system, err := kind.Unshared(systemHome); err != nil {
 		list = append(list, failWith(err)...)
 	} else if len(system) > 0 {
 		list = append(list, warn(fmt.Sprintf("what %s sets applies to agents, too: %s", systemHome, strings.Join(system, ", ")),
@@ -144,7 +147,7 @@ func checkHome(_ context.Context, e *environment) []finding {
 // checkSandbox lets codex try the sandbox that a turn would get.
 func checkSandbox(ctx context.Context, e *environment) []finding {
 	i, _ := e.agent()
-	if !agent.Confines(i.Policy) {
+	if !confine.Confines(i.Policy) {
 		return warn("codex.turn_sandbox_policy turns codex's sandbox off: agents can do whatever symphony's own account or container can",
 			"remove it, unless this is a dedicated container or virtual machine")
 	}

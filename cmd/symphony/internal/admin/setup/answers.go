@@ -243,7 +243,13 @@ func (s *starter) findRoot(context.Context) error {
 // become part of the template.
 func (s *starter) render() ([]byte, error) {
 	// Double square brackets: the workflow's own template and its shell scripts use all others.
-	t := template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": text.ShellQuote})
+	var t *template.Template
+	part := func(name string, a answers) (string, error) { // of KIND.part: settings has keys below tracker, move how an agent moves its issue
+		var own bytes.Buffer
+		err := t.ExecuteTemplate(&own, a.Tracker+"-"+name, a)
+		return own.String(), err
+	}
+	t = template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": text.ShellQuote, "part": part})
 	t, err := t.ParseFS(exampleFiles, "examples/*")
 	var out bytes.Buffer
 	if err == nil {

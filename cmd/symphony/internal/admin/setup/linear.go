@@ -15,6 +15,13 @@ import (
 
 var linearKind = kind{
 	name: "linear", check: (*starter).checkLinear,
+	help: `With --tracker linear it asks for the Linear key on a terminal, checks it, lists the projects, and proposes the rest.
+Without a terminal it needs --project, --repository, and a key: from --key-file, from the environment file, or from
+LINEAR_API_KEY. It stores the key in the environment file, mode 0600.`,
+	suits: func(s *starter, _ context.Context) bool {
+		key, _ := s.p.Lookup(workflow.APIKeyVar)
+		return key != ""
+	},
 	find:  []func(*starter, context.Context) error{(*starter).findKey, (*starter).findProject, (*starter).findStates},
 	write: (*starter).writeKey, summary: (*starter).linearSummary,
 }

@@ -34,6 +34,10 @@ type Options struct {
 // kind is what init does for one kind of tracker.
 type kind struct {
 	name string
+	// help is what init --help says about it, in lines of at most 120 characters.
+	help string
+	// suits reports whether the operator's folder or environment suggests it; nil for the one that is proposed otherwise.
+	suits func(*starter, context.Context) bool
 	// check finds what is wrong before the first question is asked; may be nil.
 	check func(*starter) error
 	// find are the steps that find the project and its states, in order.
@@ -60,11 +64,16 @@ type JSON struct {
 	Next []string `json:"next"`
 }
 
-// kinds are the kinds of trackers; the first is the default.
+// kinds are the kinds of trackers, in the order in which they are proposed; the first is the default, the last suits always.
 var kinds = []kind{linearKind, githubKind, fileKind}
 
 // TrackerNames are the values of --tracker; the first is the default.
 func TrackerNames() []string { return text.Map(kinds, func(k kind) string { return k.name }) }
+
+// Help is what init --help says about each kind of tracker.
+func Help() string {
+	return strings.Join(text.Map(kinds, func(k kind) string { return k.help }), "\n\n")
+}
 
 // dialog asks the operator.
 type dialog struct {
@@ -150,7 +159,11 @@ func (s *starter) check(ctx context.Context) error {
 		if s.options.Path != "" {
 			return exit.Usage("init: --path works only with --tracker file")
 		}
-		s.tracker, label = project.TrackerSetup(s.kind.name), cmp.Or(label, DefaultLabel)
+		var err error
+		if s.tracker, err = project.TrackerSetup(s.kind.name); err != nil {
+			return err
+		}
+		label = cmp.Or(label, DefaultLabel)
 	}
 	if label != "" {
 		s.answers.Labels = []string{label}
@@ -163,18 +176,13 @@ func (s *starter) check(ctx context.Context) error {
 
 // proposeTracker proposes the tracker that the folder of the workflow, or a key, suggests. The folder of files needs neither.
 func (s *starter) proposeTracker(ctx context.Context) string {
-	dir := filepath.Dir(s.p.Path)
-	api, _ := workflow.OnGitHub(s.git(ctx, dir, "remote", "get-url", "origin"))
-	key, _ := s.p.Lookup(workflow.APIKeyVar)
-	switch {
-	case !s.interactive:
+	if !s.interactive {
 		return kinds[0].name
-	case s.options.Path == "" && !exists(filepath.Join(dir, backlogPath)) && key != "":
-		return linearKind.name
-	case s.options.Path == "" && !exists(filepath.Join(dir, backlogPath)) && strings.HasPrefix(api, "https://api."):
-		return githubKind.name
 	}
-	return fileKind.name
+	if s.options.Path != "" || exists(filepath.Join(filepath.Dir(s.p.Path), backlogPath)) {
+		return fileKind.name
+	}
+	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.suits == nil || k.suits(s, ctx) })].name
 }
 
 func (s *starter) setTracker(_ context.Context, name string) error {

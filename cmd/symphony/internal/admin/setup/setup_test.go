@@ -183,3 +183,18 @@ func TestMatchingProjects(t *testing.T) {
 func testEnv() *term.Env {
 	return &term.Env{Env: environ.Env{Dir: "/", Home: "/"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}
 }
+
+// Nothing of another kind of tracker takes the place of what a kind lacks.
+func TestEachKindBringsItsOwn(t *testing.T) {
+	for _, k := range kinds {
+		test.Equal(t, "help of "+k.name, strings.Contains(k.help, "--tracker "+k.name), true)
+	}
+	test.Equal(t, "the last one suits always", kinds[len(kinds)-1].suits == nil, true)
+	s := &starter{answers: answers{Tracker: "gitlab", Example: ExampleNames[0], Waiting: "Todo", Begun: "In Progress"}}
+	if _, err := s.render(); err == nil || !strings.Contains(err.Error(), `no template "gitlab-settings"`) {
+		t.Errorf("a kind without its part: %v", err)
+	}
+	if _, err := project.TrackerSetup(fileKind.name); err == nil || !strings.Contains(err.Error(), "init can't connect") {
+		t.Errorf("a kind without a setup: %v", err)
+	}
+}

@@ -22,7 +22,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/codex"
 	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
@@ -48,19 +47,19 @@ func ThisMachine() host.Local { return NewMachine("") }
 
 // NewMachine returns the machine on which the runs of a state directory work, for what is not its worker.
 func NewMachine(stateDir string) host.Local {
-	return local.Machine{StateDir: stateDir, PrepareHome: codex.PrepareHome}
+	return local.Machine{StateDir: stateDir, PrepareHome: prepareHome}
 }
 
 // NewWorkersMachine returns the machine of a worker. accountDir has the locks that all projects of the account share. The worker shares a
 // login shell with the others that have logins, nil for no others.
 func NewWorkersMachine(stateDir, accountDir string, logins *os.File) host.Machine {
-	return local.Machine{StateDir: stateDir, AccountDir: accountDir, Logins: logins, PrepareHome: codex.PrepareHome}
+	return local.Machine{StateDir: stateDir, AccountDir: accountDir, Logins: logins, PrepareHome: prepareHome}
 }
 
 // NewServedMachine returns this machine for a run whose worker is on another one.
 func NewServedMachine(w *environ.Env, stateDir string) host.Local {
 	return local.Machine{
-		StateDir: stateDir, AccountDir: stateDir, PrepareHome: codex.PrepareHome,
+		StateDir: stateDir, AccountDir: stateDir, PrepareHome: prepareHome,
 		Account: host.Account{Home: w.Home, StateDir: stateDir, Env: host.Scrub(w.Environ)},
 	}
 }
@@ -138,7 +137,8 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			OnQuestion: questions[cfg.Agent.OnQuestion], Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
 			TrustRepository: cfg.Agent.TrustRepository, PassEnv: cfg.Agent.PassEnv, Secrets: cfg.SecretVars, SecretValues: Secrets(p, cfg),
 		},
-		StartAgent: codex.Start, Command: cfg.Codex.Command, TrustLauncher: cfg.Codex.TrustLauncher,
+		AgentKind: cfg.Agent.Kind, StartAgent: agentKinds[cfg.Agent.Kind].Start,
+		Command: cfg.Codex.Command, TrustLauncher: cfg.Codex.TrustLauncher,
 		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
 		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
 		OnApproval: approvals[cfg.Agent.OnApproval], AnswerTimeout: cfg.Agent.AnswerTimeout,

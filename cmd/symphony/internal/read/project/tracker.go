@@ -93,9 +93,16 @@ func commandOptions(p *Project, cfg *workflow.Config) command.Options {
 	}
 }
 
-// TrackerSetup is how init connects a project to a kind of tracker with a key: linear or github. It panics for others.
-func TrackerSetup(kind string) reconcile.TrackerSetup {
-	return map[string]func() reconcile.TrackerSetup{"linear": linear.Setup, "github": github.Setup}[kind]()
+// TrackerSetup is how init connects a project to a kind of tracker with a key. It refuses a kind that has none.
+func TrackerSetup(kind string) (reconcile.TrackerSetup, error) {
+	switch kind {
+	case "github":
+		return github.Setup(), nil
+	case "linear":
+		return linear.Setup(), nil
+	}
+	return reconcile.TrackerSetup{}, reconcile.NewError(workflow.CodeTrackerKind, fmt.Sprintf("init can't connect to tracker.kind %q", kind),
+		"write WORKFLOW.md yourself, see docs/trackers.md")
 }
 
 // FolderStates returns the states that a folder of issues defines, in their order; none if an issue there can have any state.
