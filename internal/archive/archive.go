@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"time"
@@ -65,7 +66,16 @@ func Write(path string, m Manifest) error {
 	if err := errors.Join(append(errs, w.Close(), zip.Close())...); err != nil {
 		return err
 	}
-	return durable.WriteFile(path, out.Bytes(), 0o600)
+	err := durable.WriteFile(path, out.Bytes(), 0o600)
+	if err == nil {
+		return nil
+	}
+	reason := err
+	if at, ok := errors.AsType[*fs.PathError](err); ok { // of a file with another name beside it
+		reason = at.Err
+	}
+	return reconcile.NewError("file_write", path+" can't be written: "+reason.Error(),
+		"name a file in a folder that exists and that this account can write to, on a disk with space").WithCause(err)
 }
 
 func checksum(data []byte) string {
@@ -82,10 +92,15 @@ func Read(path, kind string, names []string) (m Manifest, err error) {
 		m, err = read(f, kind, names)
 	}
 	if err != nil {
-		return m, reconcile.NewError("archive_invalid", fmt.Sprintf("%s is not a whole %s of symphony: %v", path, kind, err),
-			"use another one; nothing was changed").WithCause(err)
+		return m, Invalid(path, kind, err)
 	}
 	return m, nil
+}
+
+// Invalid returns the error of an archive at path that cannot be used. The text of err says why.
+func Invalid(path, kind string, err error) error {
+	return reconcile.NewError("archive_invalid", fmt.Sprintf("%s is not a whole %s of symphony: %v", path, kind, err),
+		"use another one; nothing was changed").WithCause(err)
 }
 
 func read(from *os.File, kind string, names []string) (m Manifest, err error) {

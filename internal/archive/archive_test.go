@@ -39,6 +39,9 @@ func TestWriteAndRead(t *testing.T) {
 	test.Equal(t, "mode of the archive", test.Must(os.Stat(path)).Mode(), 0o600)
 	before := test.Must(os.ReadFile(path))
 	test.Equal(t, "the code of the error", Write(path, Manifest{}).(*reconcile.Error).Code, "file_exists")
+	e := Write(filepath.Join(path, "a.tar.gz"), Manifest{}).(*reconcile.Error)
+	test.Equal(t, "the code without a folder", e.Code, "file_write")
+	test.Equal(t, "the message", strings.HasSuffix(e.Message, "a.tar.gz/a.tar.gz can't be written: not a directory"), true)
 	test.Equal(t, "the file is unchanged", bytes.Equal(before, test.Must(os.ReadFile(path))), true)
 }
 
