@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/archive"
@@ -20,21 +21,27 @@ import (
 )
 
 const (
-	kind      = "backup" // in its manifest
-	projectDB = "project/state.db"
+	kind = "backup" // in its manifest
+
+	// The names of the files in a backup.
+	projectDB  = "project/state.db"
+	agentsDB   = "agents/state.db"
+	limits     = "account/limits.json"
+	projectEnv = "environment/project.env"
+	sharedEnv  = "environment/symphony.env"
 )
 
-// names are those of the files in a backup, and placesOf where each belongs.
-var names = []string{projectDB, "agents/state.db", "account/limits.json", "environment/project.env", "environment/symphony.env"}
+var names = []string{projectDB, agentsDB, limits, projectEnv, sharedEnv} // in this order
 
+// placesOf returns where each file of a backup belongs.
 func placesOf(p *project.Project) map[string]string {
 	home := ""
 	if cfg, err := p.ConfigWithoutKey(); err == nil {
 		home = cfg.Codex.Home
 	}
 	return map[string]string{
-		names[0]: filepath.Join(p.StateDir, "state.db"), names[1]: filepath.Join(project.AgentsDir(p.Env), "state.db"),
-		names[2]: project.OpenAccount(p, home).LimitsFile(), names[3]: p.EnvPath(), names[4]: p.SharedEnvPath(),
+		projectDB: filepath.Join(p.StateDir, "state.db"), agentsDB: filepath.Join(project.AgentsDir(p.Env), "state.db"),
+		limits: project.OpenAccount(p, home).LimitsFile(), projectEnv: p.EnvPath(), sharedEnv: p.SharedEnvPath(),
 	}
 }
 
@@ -48,7 +55,7 @@ func Write(ctx context.Context, p *project.Project, path string, secrets bool) (
 		case filepath.Base(name) == "state.db":
 			f.Data, schema, err = state.Backup(ctx, filepath.Dir(places[name]))
 			m.Schema = cmp.Or(m.Schema, schema) // the project's is the first
-		case filepath.Ext(name) == ".env" && !secrets:
+		case filepath.Ext(name) == ".env" && !secrets, name == limits && checkLimits(places[name]) != nil: // which symphony ignores, too
 			continue
 		default:
 			f.Data, err = os.ReadFile(places[name])
@@ -81,8 +88,7 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 		return out, err
 	}
 	if len(m.Files) == 0 || m.Files[0].Name != projectDB {
-		return out, reconcile.NewError("archive_invalid", path+" does not begin with the state of a project",
-			"use another one; nothing was changed")
+		return out, archive.Invalid(path, kind, errors.New("it does not begin with the state of a project"))
 	}
 	places := placesOf(p)
 	me := state.Holder{Trigger: project.TriggerCommand, Since: p.Env.Now()}
@@ -103,41 +109,78 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 			"to give it up: symphony stop --all, then move it aside: mv "+text.ShellQuote(p.StateDir)+" "+text.ShellQuote(p.StateDir+".old"))
 	}
 	ctx = context.WithoutCancel(ctx)
-	for _, f := range m.Files {
-		place := places[f.Name]
-		switch {
-		case f.Name == projectDB:
-			err = errors.Join(os.RemoveAll(stage), os.Mkdir(stage, 0o700))
-			if err = errors.Join(err, os.WriteFile(filepath.Join(stage, "state.db"), f.Data, 0o600)); err == nil {
-				out.From, err = adopt(ctx, p, stage)
-			}
-		case project.Exists(place):
-			out.Kept = append(out.Kept, place)
-		default:
-			out.Made = append(out.Made, place)
-			err = errors.Join(os.MkdirAll(filepath.Dir(place), 0o700), durable.WriteFile(place, f.Data, 0o600))
+	if err = os.RemoveAll(stage); err != nil {
+		return out, err
+	}
+	for _, f := range m.Files { // before anything is placed
+		if err := examine(ctx, p, path, stage, f); err != nil {
+			return out, err
 		}
-		if err != nil {
+	}
+	if out.From, err = adopt(ctx, p, filepath.Join(stage, filepath.Dir(projectDB))); err != nil {
+		return out, err
+	}
+	for _, f := range m.Files[1:] {
+		place := places[f.Name]
+		if project.Exists(place) {
+			out.Kept = append(out.Kept, place)
+			continue
+		}
+		out.Made = append(out.Made, place)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o700), durable.WriteFile(place, f.Data, 0o600)); err != nil {
 			return out, err
 		}
 	}
 	crash.At("restore.placed")
-	err = os.Rename(filepath.Join(stage, "state.db"), places[projectDB])
+	err = os.Rename(filepath.Join(stage, projectDB), places[projectDB])
 	crash.At("restore.renamed")
 	return out, errors.Join(err, durable.SyncDir(p.StateDir))
 }
 
-// adopt gives the database in dir to the project, and returns the workflow that it belonged to. An older one is migrated. A newer one, a
-// damaged one, and that of a project that this machine has are refused.
+// examine puts a database or the limits of the backup at path into stage, and refuses what is damaged or of a newer program.
+func examine(ctx context.Context, p *project.Project, path, stage string, f archive.File) (err error) {
+	if filepath.Ext(f.Name) == ".env" {
+		return nil
+	}
+	staged := filepath.Join(stage, f.Name)
+	err = errors.Join(os.MkdirAll(filepath.Dir(staged), 0o700), os.WriteFile(staged, f.Data, 0o600))
+	switch {
+	case err != nil:
+		return err
+	case f.Name == limits:
+		err = checkLimits(staged)
+	default:
+		err = migrate(ctx, filepath.Dir(staged), p.Env.Now())
+	}
+	if f.Name == limits && err != nil || state.NeedsRepair(err) {
+		return archive.Invalid(path, kind, errors.New(f.Name+" is damaged"))
+	}
+	return err
+}
+
+// checkLimits returns an error if symphony ignores the file.
+func checkLimits(path string) error {
+	_, err := (&state.Account{Dir: filepath.Dir(path)}).Read(time.Time{})
+	return err
+}
+
+// migrate migrates the database in dir, and refuses one that is damaged or newer.
+func migrate(ctx context.Context, dir string, now time.Time) error {
+	db, err := state.Create(ctx, dir, now)
+	if err != nil {
+		return err
+	}
+	return errors.Join(cmp.Or(db.Newer(), db.QuickCheck(ctx)), db.Close())
+}
+
+// adopt gives the database in dir to the project, and returns the workflow that it belonged to. It refuses that of a project that this
+// machine has.
 func adopt(ctx context.Context, p *project.Project, dir string) (from string, err error) {
-	db, err := state.Create(ctx, dir, p.Env.Now())
+	db, err := state.Open(ctx, dir)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := cmp.Or(db.Newer(), db.QuickCheck(ctx)); err != nil {
-		return "", err
-	}
 	place, err := project.OriginalPath(ctx, p, db)
 	if err != nil {
 		return "", err
