@@ -47,6 +47,7 @@ type collector struct {
 	requests []http.Header
 	spans    []map[string]any
 	answer   int // the status
+	header   string
 	body     string
 }
 
@@ -54,7 +55,7 @@ type collector struct {
 //
 //	collector start              starts it, and sets COLLECTOR to its URL
 //	collector build              builds OpenTelemetry's own receiver (scripts/collectortest), and sets RECEIVER to it
-//	collector answer STATUS BODY answers later requests so
+//	collector answer STATUS NAME=VALUE BODY answers later requests so; "-" stands for no header
 //	collector spans              prints the spans: trace, span, parent, name and attributes
 //	collector header NAME        prints that header of each request
 func collectorCmd(ts *testscript.TestScript, neg bool, args []string) {
@@ -83,7 +84,7 @@ func collectorCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "answer":
 		status, err := strconv.Atoi(args[1])
 		ts.Check(err)
-		c.answer, c.body = status, strings.Join(args[2:], " ")
+		c.answer, c.header, c.body = status, args[2], strings.Join(args[3:], " ")
 	case "spans":
 		for _, s := range c.spans {
 			parent, _ := s["parentSpanId"].(string)
@@ -128,6 +129,9 @@ func (c *collector) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if name, value, ok := strings.Cut(c.header, "="); ok {
+		w.Header().Set(name, value)
+	}
 	w.WriteHeader(c.answer)
 	fmt.Fprint(w, c.body)
 }

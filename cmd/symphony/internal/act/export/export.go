@@ -20,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -59,7 +60,7 @@ func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err err
 		t.redactor.Add(project.Secrets(p, cfg))
 	}
 	ids, err := db.Runs.EndedIDs(ctx, o.Since)
-	out := target{name: o.To, redactor: agent.NewRedactor(nil)}
+	out := target{name: o.To, redactor: agent.NewRedactor(nil), now: p.Env.Now().UTC()}
 	if err = cmp.Or(err, out.open(p, o.Out)); err != nil {
 		return r, err
 	}
@@ -95,6 +96,7 @@ type target struct {
 	redactor *agent.Redactor // of the values of headers
 	rejected int             // spans that the collector has not taken
 	reason   string
+	now      time.Time
 }
 
 // address finds a collector's address that lacks http://.
@@ -175,7 +177,12 @@ func (t *target) post(ctx context.Context, message []byte) error {
 		body, err = io.ReadAll(io.LimitReader(res.Body, 64<<10))
 	}
 	said := func(words string) string { return text.Short(text.OneLine(t.redactor.Text(words)), 200) }
-	if err == nil && res.StatusCode != http.StatusOK {
+	switch {
+	case err != nil:
+	case slices.Contains([]int{429, 502, 503, 504}, res.StatusCode): // those that OTLP lets clients repeat
+		return failed(t.name+": HTTP "+res.Status+": it takes nothing at present", "export again after "+
+			transport.LimitEnd(res.Header, t.now, time.Time{}).Format(time.RFC3339))
+	case res.StatusCode != http.StatusOK, strings.HasPrefix(res.Header.Get("Content-Type"), "text/html"): // of a proxy or a login page
 		err = fmt.Errorf("HTTP %s %s", res.Status, body)
 	}
 	if err != nil {
