@@ -33,16 +33,16 @@ const ellipsis = "…" // marks the end of a text that was cut
 // Redactor replaces secrets in everything that a run writes, in every form in which a program may write them. A nil Redactor
 // changes nothing. Its methods may be called from several goroutines.
 type Redactor struct {
-	bearer bool // also replace what follows "Bearer "
+	shapes bool // also replace what has the form of a secret
 
 	mu       sync.RWMutex
 	forms    []string // the texts to replace, the longest first; the slice is never modified
 	replacer *strings.Replacer
 }
 
-// NewRedactor returns a Redactor for the values and for all bearer tokens.
+// NewRedactor returns a Redactor for the values and for what is secret by its form: logins of HTTP and in URLs, and tokens.
 func NewRedactor(values []string) *Redactor {
-	r := &Redactor{bearer: true}
+	r := &Redactor{shapes: true}
 	r.Add(values)
 	return r
 }
@@ -80,7 +80,25 @@ func (r *Redactor) known() ([]string, *strings.Replacer) {
 	return r.forms, r.replacer
 }
 
-var bearerToken = text.Pattern(`((?:Bearer|bearer|BEARER) +)[A-Za-z0-9._~+/=-]{3,}`)
+// shapes find secrets by their form. Most of them begin with fixed letters, which regexp finds fast.
+var shapes = text.Map([]string{
+	`(Bearer +)[A-Za-z0-9._~+/=-]{3,}`, `(bearer +)[A-Za-z0-9._~+/=-]{3,}`, `(BEARER +)[A-Za-z0-9._~+/=-]{3,}`,
+	`(https?://)[^\s/"'\\]+(@)`, `(://)[^\s/"'\\]*:[^\s/"'\\]*(@)`,
+	`(?i)([?&][\w.-]*(?:key|token|secret|password|sig|signature)=)[^\s&"'\\]+`,
+	`lin_api_[\w-]{8,}`, `gh[pousr]_[\w-]{8,}`, `github_pat_[\w-]{8,}`, `glpat-[\w-]{8,}`, `xox[abp]-[\w-]{8,}`, `sk-[\w-]*\w{20,}[\w-]*`,
+}, text.Pattern)
+
+var basic = text.Pattern(`asic +([\w+/-]{8,})`)
+
+// logins returns the text without the logins of Basic authentication. Other words after "basic" stay.
+func logins(text string) string {
+	for _, found := range basic().FindAllStringSubmatch(text, -1) {
+		if login, err := base64.RawStdEncoding.DecodeString(found[1]); err == nil && utf8.Valid(login) && bytes.Contains(login, []byte(":")) {
+			text = strings.ReplaceAll(text, found[1], Redacted)
+		}
+	}
+	return text
+}
 
 // Text returns the text without secrets. The beginning of a secret before an ellipsis is replaced as well.
 func (r *Redactor) Text(text string) string {
@@ -89,8 +107,11 @@ func (r *Redactor) Text(text string) string {
 	}
 	_, replacer := r.known()
 	text = replacer.Replace(text)
-	if r.bearer {
-		text = bearerToken().ReplaceAllString(text, "${1}"+Redacted)
+	if r.shapes {
+		text = logins(text)
+		for _, shape := range shapes {
+			text = shape().ReplaceAllString(text, "${1}"+Redacted+"${2}")
+		}
 	}
 	parts := strings.Split(text, ellipsis)
 	for i, part := range parts[:len(parts)-1] {

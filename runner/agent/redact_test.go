@@ -30,6 +30,14 @@ func TestRedactorText(t *testing.T) {
 		"the bearer of it":                                    "the bearer of it",
 		"Bearer abcdefgh…":                                    "Bearer [redacted]…",
 		"Bearer [redacted]":                                   "Bearer [redacted]",
+		"Authorization: Basic a2ltOnNlY3JldA== x":             "Authorization: Basic [redacted]== x",
+		"basic authentication, Basic a2ltOnNlY3JldHM":         "basic authentication, Basic [redacted]",
+		"psql://kim:pass@h/d ssh://git@h:22/r":                "psql://[redacted]@h/d ssh://git@h:22/r",
+		"https://glpat@h/r https://kim:pa@ss@h http://h/@kim": "https://[redacted]@h/r https://[redacted]@h http://h/@kim",
+		`"https://h/?a=1&Access_Token=x.y&b=2"`:               `"https://h/?a=1&Access_Token=[redacted]&b=2"`,
+		"ghp_0123456789 glpat-0123-56789 lin_api_0123456789":  "[redacted] [redacted] [redacted]",
+		"sk-proj-a_b-0123456789abcdefghij-x in task-list.md":  "[redacted] in task-list.md",
+		"a task-of-very-many-words-in-a-row and gh_pages":     "a task-of-very-many-words-in-a-row and gh_pages",
 	} {
 		test.Equal(t, text, r.Text(text), want)
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -83,11 +84,12 @@ func printed(w *term.Env, secrets *agent.Redactor, write func(w *term.Env) error
 	var out bytes.Buffer
 	own := *w.ForCommand()
 	own.Stdout, own.Stderr, own.Width, own.Palette = &out, &out, 0, term.Palette{}
-	if err := write(&own); err != nil {
+	err := write(&own)
+	if _, printed := errors.AsType[exit.Only](err); err != nil && !printed {
 		known := exit.From(err)
 		fmt.Fprintf(&out, "symphony: %s: %s\n  %s\n", known.Code, known.Message, known.Hint)
 	}
-	return hidden().ReplaceAll(secrets.Bytes(out.Bytes()), []byte("${1}${3}"+agent.Redacted+"${2}"))
+	return secrets.Bytes(out.Bytes())
 }
 
 // printPasses prints the newest passes as JSON.
@@ -101,12 +103,6 @@ func printPasses(ctx context.Context, w *term.Env, p *project.Project) error {
 	fmt.Fprintln(w.Stdout, text.VisibleJSON(string(text.JSON(rows))))
 	return err
 }
-
-// hidden finds what is secret by its form: the user and password of a URL, the value of a parameter named like a secret, tokens.
-var hidden = text.Pattern(`(?i)(\b[a-z][a-z0-9+.-]*://)[^\s/"'\\]+(@)` +
-	`|([?&][\w.-]*(?:key|token|secret|password|sig|signature)=)[^\s&"'\\]+` +
-	`|\b(?:lin_api_|gh[pousr]_|github_pat_|glpat-|sk-|xox[abp]-)[\w-]{8,}` +
-	`|\bbasic +[\w+/=-]{8,}`)
 
 // secretsOf returns the values that must not be in the bundle: keys, variables named like secrets, and all of the environment files.
 func secretsOf(p *project.Project) []string {
