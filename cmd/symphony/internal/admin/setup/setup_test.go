@@ -136,7 +136,10 @@ func TestStacks(t *testing.T) {
 // The first stack in the order of the table counts. The files say which program runs the tests.
 func TestFindStack(t *testing.T) {
 	for files, want := range map[string]string{
-		"": "", "web/package.json:{}": "", "yarn.lock: package.json:{}": "",
+		"": "", "web/package.json:{}": "", "build.gradle.kts: gradlew:": "",
+		"yarn.lock: package.json:{}": `YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` +
+			" yarn install --frozen-lockfile && yarn node --test",
+		`bun.lockb: package.json:{"scripts":{"test":"jest"}}`: `BUN_INSTALL_CACHE_DIR="$XDG_CACHE_HOME/bun" bun install --frozen-lockfile && bun run test`,
 		"package.json:{} go.mod:module":                                 "go vet ./... && go test ./...|node --test",
 		`package-lock.json:{} package.json:{"scripts":{"test":"jest"}}`: "npm ci --no-audit --no-fund --offline && npm test",
 		`package.json:{"scripts":{"test":"exit&&echo-no"}}`:             "npm test",

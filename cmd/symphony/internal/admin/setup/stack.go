@@ -28,6 +28,8 @@ const (
 	pycache   = `__pycache__/\n*.egg-info/`
 	npm       = "npm ci --no-audit --no-fund --"
 	npmTest   = " && npm test"
+	yarn      = " yarn install --frozen-lockfile"
+	bun       = " bun install --frozen-lockfile"
 	// editable makes the packages that were installed from the copy lead to the workspace.
 	editable = `grep -rIlF "$base" "$venv" | while read -r file; do sed -i.old "s|$base|$SYMPHONY_WORKSPACE|g" "$file"; done`
 )
@@ -40,6 +42,7 @@ var Stacks = []Stack{
 	{"Rust", []string{"Cargo.toml"}, "cargo test --offline", "cargo fetch", "/target/"},
 	maven("mvnw", "./mvnw"),
 	maven("pom.xml", "mvn"),
+	{"Java", []string{"build.gradle", "build.gradle.kts"}, "", "", ""}, // Gradle needs ports
 	{
 		"Python",
 		[]string{"uv.lock"},
@@ -65,7 +68,20 @@ var Stacks = []Stack{
 		`pnpm install --offline --frozen-lockfile --store-dir "$XDG_CACHE_HOME/pnpm"` + npmTest,
 		`pnpm fetch --store-dir "$SYMPHONY_AGENT_CACHE/pnpm"`, "node_modules/",
 	},
-	{"Node", []string{"yarn.lock", "bun.lock", "bun.lockb"}, "", "", ""},
+	{ // of YARN_CACHE_FOLDER and YARN_GLOBAL_FOLDER the former is that of Yarn 1
+		"Node",
+		[]string{"yarn.lock"},
+		`YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` + yarn + " && yarn test",
+		`YARN_IGNORE_SCRIPTS=true YARN_CACHE_FOLDER="$SYMPHONY_AGENT_CACHE/yarn" ` +
+			`YARN_ENABLE_SCRIPTS=false YARN_GLOBAL_FOLDER="$SYMPHONY_AGENT_CACHE/yarn"` + yarn,
+		`node_modules/\n.pnp.*\n.yarn/install-state.gz`,
+	},
+	{
+		"Node",
+		[]string{"bun.lock", "bun.lockb"},
+		`BUN_INSTALL_CACHE_DIR="$XDG_CACHE_HOME/bun"` + bun + " && bun run test",
+		`BUN_INSTALL_CACHE_DIR="$SYMPHONY_AGENT_CACHE/bun"` + bun + " --ignore-scripts", "node_modules/",
+	},
 	{"Node", []string{"package.json"}, strings.TrimPrefix(npmTest, " && "), "", "node_modules/"},
 }
 
@@ -121,7 +137,7 @@ func (c clone) adapt(ctx context.Context, row Stack) Stack {
 	case "Node":
 		err := json.Unmarshal([]byte(c.git(ctx, "show", "HEAD:package.json")), &manifest)
 		if test := manifest.Scripts.Test; err == nil && (test == "" || strings.Contains(test, "no test specified")) { // as npm init writes it
-			row.Verify = strings.Replace(row.Verify, "npm test", "node --test", 1)
+			row.Verify = strings.NewReplacer("npm test", "node --test", "yarn test", "yarn node --test", "bun run test", "bun test").Replace(row.Verify)
 		}
 	case "Python":
 		if c.git(ctx, "grep", "-l", "pytest", "HEAD", "--", ":/") == "" {
