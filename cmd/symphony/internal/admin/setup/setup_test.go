@@ -139,7 +139,7 @@ func TestFindStack(t *testing.T) {
 		"": "", "web/package.json:{}": "", "build.gradle.kts: gradlew:": "",
 		"yarn.lock: package.json:{}": `YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` +
 			" yarn install --frozen-lockfile && yarn node --test",
-		`bun.lockb: package.json:{"scripts":{"test":"jest"}}`: `BUN_INSTALL_CACHE_DIR="$XDG_CACHE_HOME/bun" bun install --frozen-lockfile && bun run test`,
+		`bun.lockb: package.json:{"scripts":{"test":"jest"}}`:           `BUN_INSTALL_CACHE_DIR="$XDG_CACHE_HOME/bun" bun install --frozen-lockfile && bun run test`,
 		"package.json:{} go.mod:module":                                 "go vet ./... && go test ./...|node --test",
 		`package-lock.json:{} package.json:{"scripts":{"test":"jest"}}`: "npm ci --no-audit --no-fund --offline && npm test",
 		`package.json:{"scripts":{"test":"exit&&echo-no"}}`:             "npm test",

@@ -137,7 +137,8 @@ func (c clone) adapt(ctx context.Context, row Stack) Stack {
 	case "Node":
 		err := json.Unmarshal([]byte(c.git(ctx, "show", "HEAD:package.json")), &manifest)
 		if test := manifest.Scripts.Test; err == nil && (test == "" || strings.Contains(test, "no test specified")) { // as npm init writes it
-			row.Verify = strings.NewReplacer("npm test", "node --test", "yarn test", "yarn node --test", "bun run test", "bun test").Replace(row.Verify)
+			own := strings.NewReplacer("npm test", "node --test", "yarn test", "yarn node --test", "bun run test", "bun test")
+			row.Verify = own.Replace(row.Verify)
 		}
 	case "Python":
 		if c.git(ctx, "grep", "-l", "pytest", "HEAD", "--", ":/") == "" {
