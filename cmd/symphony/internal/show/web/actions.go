@@ -89,6 +89,9 @@ var severalVerbs = []reconcile.Verb{
 	reconcile.VerbRetry, reconcile.VerbHold, reconcile.VerbStop, reconcile.VerbDeliver, reconcile.VerbVerify,
 }
 
+// mostTargets is how many of them one request may have. Each takes up to 50 ms, and a command at most commandPatience.
+const mostTargets = 500
+
 // several returns the order to do the same about several issues or requests.
 func (s actions) several(r *http.Request, p parameters) (o order, err error) {
 	o.verb = p.Verb
@@ -97,6 +100,8 @@ func (s actions) several(r *http.Request, p parameters) (o order, err error) {
 		return o, badRequest(fmt.Sprintf("verb must be one of %v", severalVerbs))
 	case len(p.Targets) == 0:
 		return o, badRequest("there are no targets to " + string(o.verb))
+	case len(p.Targets) > mostTargets:
+		return o, badRequest(fmt.Sprintf("%d targets in one request; at most %d may be", len(p.Targets), mostTargets))
 	case o.verb == operate.VerbApprove:
 		o.decision = requests.Approval(p.ForSession)
 	case o.verb == operate.VerbDeny:

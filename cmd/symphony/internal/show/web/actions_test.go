@@ -159,6 +159,7 @@ func TestActionErrors(t *testing.T) {
 		{"/login", "token=" + strings.Repeat("a", maxBody), "", 413, "body_too_large"},
 		{severalPath, `{"verb":"hold","targets":[{"name":"ABC-1\u0000","project":"web"}]}`, "", 400, "NUL"},
 		{severalPath, `{"verb":"hold","targets":[]}`, "", 400, "no targets"},
+		{severalPath, `{"verb":"hold","targets":[{"name":"A-1"}` + strings.Repeat(`,{"name":"A-1"}`, 500) + `]}`, "", 400, "501 targets in one request"},
 		{severalPath, `{"verb":"pause","targets":[{"name":"ABC-1"}]}`, "", 400, "verb must be one of"},
 		{severalPath, `{"verb":"hold","targets":[{"name":"ABC-1","project":"nosuch"}]}`, "", 404, "project_not_found"},
 		{severalPath, "verb=hold&issue=web/ABC-1", "", 400, "unknown field"},

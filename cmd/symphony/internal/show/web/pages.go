@@ -182,10 +182,11 @@ func serveFavicon(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// loginPage answers GET /login: with the code of the printed link it lets the browser keep the token; without one it asks for it.
+// loginPage answers GET /login: with the code of the printed link it lets the browser keep the token; without one it asks for it. A program
+// that previews the link does not use it up.
 func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 	switch q := r.URL.Query(); {
-	case !q.Has("token"):
+	case !q.Has("token"), !isVisit(r):
 		s.write(w, r, http.StatusOK, page.Login())
 	case s.access.mayAct(r): // the link is opened again
 		http.Redirect(w, r, "/", http.StatusSeeOther)
@@ -196,6 +197,12 @@ func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 			"enter the token that symphony has printed")
 	}
 	return nil
+}
+
+// isVisit reports whether a browser opens the address as a page. All send one of these headers then, the first one only to addresses of
+// this machine and over HTTPS.
+func isVisit(r *http.Request) bool {
+	return r.Method == http.MethodGet && (r.Header.Get("Sec-Fetch-Mode") == "navigate" || r.Header.Get("Upgrade-Insecure-Requests") != "")
 }
 
 // login answers POST /login.

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -138,11 +139,17 @@ func TestResults(t *testing.T) {
 	test.Contains(t, "the oldest runs", body("/?q=first+i+look&status=ended&project=web&from=300"), "100 more")
 }
 
-// The link lets one browser keep the token, and that browser may open it again.
+// The link lets one browser keep the token, and that browser may open it again. A program that only looks at the link leaves it to the
+// browser.
 func TestLogin(t *testing.T) {
 	s, _ := serve(t, Options{})
+	for _, method := range []string{"HEAD", "GET"} {
+		answer := visit(s, method, "/login?token="+string(s.access.code), "")
+		test.Equal(t, method+" by a program that previews links", fmt.Sprint(answer.Code, answer.Header()["Set-Cookie"]), "200 []")
+	}
+	test.Equal(t, "HEAD by a browser", visit(s, "HEAD", "/login?token="+string(s.access.code), "", "Sec-Fetch-Mode", "navigate").Code, 200)
 	open := func(token Token, cookie string) (status int, set *http.Cookie) {
-		answer := visit(s, "GET", "/login?token="+string(token), "", "Cookie", cookie)
+		answer := visit(s, "GET", "/login?token="+string(token), "", "Cookie", cookie, "Upgrade-Insecure-Requests", "1")
 		set, _ = http.ParseSetCookie(answer.Header().Get("Set-Cookie")) // nil if there is none
 		return answer.Code, set
 	}
@@ -271,6 +278,7 @@ func TestAddresses(t *testing.T) {
 		s.Announce(func(line string) { said += line + "\n" }, true)
 		link := regexp.MustCompile("http.*/login.*").FindString(said)
 		r := httptest.NewRequest("GET", link, nil)
+		r.Header.Set("Sec-Fetch-Mode", "navigate")
 		answer := httptest.NewRecorder()
 		s.handler.ServeHTTP(answer, r)
 		if !strings.HasPrefix(link, c.want) || answer.Code != http.StatusSeeOther {
