@@ -261,7 +261,9 @@ const (
 	concludePause    = 2 * time.Second
 )
 
-// conclude stores the outcome. It retries until the outcome is stored or there is no hope; meanwhile the worker owns its run.
+// conclude stores the outcome of the run. If that fails, it tries again for concludePatience, and the run stays the worker's meanwhile. It
+// gives up at once if the run is no longer the worker's, if the database was replaced by another one, or if the database is missing or
+// damaged and the worker was told to end.
 func (r *record) conclude(run context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), concludePatience)
 	defer cancel()

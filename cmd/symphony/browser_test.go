@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -65,6 +66,38 @@ type browser struct {
 	// complaints are what the pages wrote to the console, and their requests to other hosts.
 	complaints []string
 	expected   []*regexp.Regexp // of a browser that complains at its end
+
+	walk walk
+}
+
+// walk is what steps in the browser cost a reader.
+type walk struct {
+	began        time.Time
+	page         any // when the current one was loaded
+	steps, loads int
+}
+
+// count adds a step that a verb has been, and the load of a page that it has caused.
+func (w *walk) count(ctx context.Context, b *browser, verb string) {
+	switch verb {
+	case "click", "key", "fill":
+		w.steps++
+	case "open", "until", "text":
+		if page, err := b.tab.evaluate(ctx, "performance.timeOrigin"); err == nil && page != w.page {
+			w.page = page
+			w.loads++
+		}
+	}
+}
+
+// logWalk logs the walk that ends here, and begins the next one.
+func logWalk(_ context.Context, ts *testscript.TestScript, b *browser, args []string) error {
+	w := &b.walk
+	if len(args) > 0 {
+		ts.Logf("walk: %s: %d steps, %d loads, %.1f s", args[0], w.steps, w.loads, time.Since(w.began).Seconds())
+	}
+	w.began, w.steps, w.loads = time.Now(), 0, 0
+	return nil
 }
 
 // tab is the tab of a script in one of the browsers.
@@ -98,6 +131,7 @@ type browserKey struct{}
 //	browse size WIDTH HEIGHT    of the window in CSS pixels
 //	browse theme light|dark     that of the system
 //	browse expect PATTERN       a line of the console that is not an error of the page; once, and Firefox may have several or none
+//	browse walk [WHAT]          logs what the steps since the last walk have cost a reader: clicks and keys, loads of pages, and seconds
 //	browse axe                  checks the page for violations of WCAG AA, with the columns of a phone and of a screen in both themes
 func browseCmd(ts *testscript.TestScript, neg bool, args []string) {
 	b := ts.Value(browserKey{}).(*browser)
@@ -115,6 +149,7 @@ func browseCmd(ts *testscript.TestScript, neg bool, args []string) {
 		text, _ := b.tab.evaluate(context.Background(), `location.href + "\n" + document.body.innerText`)
 		ts.Fatalf("browse %s %s: %v\n%s", verb, strings.Join(args, " "), err, text)
 	}
+	b.walk.count(ctx, b, verb)
 }
 
 // start opens the tab of the script and listens to it.
@@ -168,6 +203,7 @@ func browserVerbs() map[string]browserVerb {
 		"theme": func(ctx context.Context, _ *testscript.TestScript, b *browser, args []string) error {
 			return b.tab.setTheme(ctx, args[0])
 		},
+		"walk":   logWalk,
 		"expect": expectComplaint,
 		"axe":    runAxe,
 	}

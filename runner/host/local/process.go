@@ -163,7 +163,7 @@ func (m Machine) End(ctx context.Context, q host.LeftRequest) (answer host.LeftA
 	worker := reconcile.Handle{Boot: o.Boot, PID: o.Worker.PID, Start: o.Worker.Start}
 	if q.Frozen && err == nil && proc.SameProcess(worker) {
 		// Its descendants are looked for before: afterwards they have another parent.
-		o.Below = true
+		o.Descendants = true
 		if answer.Processes, err = tree.Find(o); err == nil {
 			err = proc.Signal(o.Worker, unix.SIGKILL)
 		}
@@ -188,7 +188,7 @@ func (r *run) Kill(ctx context.Context, q host.KillRequest) (answer host.LeftAns
 	if err != nil {
 		return answer, err
 	}
-	o.Below = r.tree != nil
+	o.Descendants = r.tree != nil
 	return kill(ctx, "run "+r.id, o, killGrace)
 }
 

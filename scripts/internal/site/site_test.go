@@ -47,8 +47,9 @@ func TestSite(t *testing.T) {
 		test.Equal(t, path+" is in a chapter", listed, true)
 	}
 	test.Equal(t, "pages", pages, len(documents)+3)
-	if !strings.Contains(read("docs/errors.html"), "<td><code>") || regexp.MustCompile(`href="[^:"]*\.md`).MatchString(read("index.html")) {
-		t.Error("there is no table, or a link leads to a document instead of its page")
+	test.Contains(t, "the table of errors", read("docs/errors.html"), "<td><code>")
+	if link := regexp.MustCompile(`href="[^:"]*\.md`).FindString(read("index.html")); link != "" {
+		t.Errorf("index.html: %s must lead to the page of the document, not to its Markdown", link)
 	}
 }
 

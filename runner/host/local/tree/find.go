@@ -27,9 +27,9 @@ type Owner struct {
 	Tree string
 	// Recorded processes belong. To end the worker as well, name it here.
 	Recorded []reconcile.Process
-	// Worker is the run's worker, which does not belong itself. With Below, its descendants belong.
-	Worker reconcile.Process
-	Below  bool
+	// Worker is the run's worker, which does not belong itself. Its descendants do if Descendants is set.
+	Worker      reconcile.Process
+	Descendants bool
 	// Folder is the workspace root, without symlinks. Members of the worker's session whose working directory is inside belong.
 	// That finds MCP servers, to which codex passes neither environment nor descriptors, if the worker died before it could
 	// record them. The folder distinguishes the session from a later one whose leader has the same pid.
@@ -86,8 +86,8 @@ func Find(o Owner) ([]reconcile.Process, error) {
 			t.claim(p.PID)
 		}
 	}
-	if o.Below && t.has(o.Worker) {
-		t.claimBelow(o.Worker.PID)
+	if o.Descendants && t.has(o.Worker) {
+		t.claimDescendants(o.Worker.PID)
 	}
 	err = t.claimSession(o.Worker, o.Folder)
 	if env, tree := o.marker(); len(env) > 0 || tree != "" {
@@ -122,13 +122,13 @@ func (t *processTree) has(p reconcile.Process) bool {
 func (t *processTree) claim(pid int) {
 	if !t.claimed[pid] && !t.spared[pid] {
 		t.claimed[pid] = true
-		t.claimBelow(pid)
+		t.claimDescendants(pid)
 	}
 }
 
-// claimBelow claims the descendants of a process. A child that is older than its parent is not its child: the parent's pid was
+// claimDescendants claims the descendants of a process. A child that is older than its parent is not its child: the parent's pid was
 // reused during the scan.
-func (t *processTree) claimBelow(pid int) {
+func (t *processTree) claimDescendants(pid int) {
 	for _, child := range t.children[pid] {
 		if t.byPID[child].Start >= t.byPID[pid].Start {
 			t.claim(child)

@@ -227,13 +227,13 @@ func TestFindBySession(t *testing.T) {
 func TestFindByDescent(t *testing.T) {
 	h := proctest.Start(t, nil, "spawn", "setsid,clear", "idle")
 	parent, child := h.Up(), h.Up()
-	wantFound(t, "below a worker", Owner{Worker: parent, Below: true, Boot: boot(t)}, child.PID)
+	wantFound(t, "below a worker", Owner{Worker: parent, Descendants: true, Boot: boot(t)}, child.PID)
 	wantFound(t, "beside a worker", Owner{Worker: parent, Boot: boot(t)}, 0)
 	if got := find(t, Owner{Recorded: []reconcile.Process{parent}, Boot: boot(t)}); len(got) != 2 || !slices.Contains(got, child.PID) {
 		t.Errorf("below a recorded one: %v, want %d and %d", got, parent.PID, child.PID)
 	}
 	self := test.Must(proc.Self())
-	ours := Owner{Worker: reconcile.Process{PID: self.PID, Start: self.Start}, Below: true, Boot: self.Boot}
+	ours := Owner{Worker: reconcile.Process{PID: self.PID, Start: self.Start}, Descendants: true, Boot: self.Boot}
 	if got := find(t, ours); !slices.Contains(got, parent.PID) || !slices.Contains(got, child.PID) || slices.Contains(got, os.Getpid()) {
 		t.Errorf("below ourselves: %v", got)
 	}

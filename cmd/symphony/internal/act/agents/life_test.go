@@ -185,7 +185,7 @@ func (r *rig) refuses(code, text string) func(_ any, err error) {
 // nothingLeft checks that no process of a run is alive.
 func (r *rig) nothingLeft(run reconcile.Run) {
 	r.t.Helper()
-	left := test.Must(tree.Find(tree.Owner{RunID: run.ID, ThreadID: run.ThreadID, Worker: reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, Below: true, Boot: run.Worker.Boot}))
+	left := test.Must(tree.Find(tree.Owner{RunID: run.ID, ThreadID: run.ThreadID, Worker: reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, Descendants: true, Boot: run.Worker.Boot}))
 	if len(left) > 0 {
 		r.t.Errorf("processes of agent %s are left: %+v", run.Identifier, left)
 	}

@@ -117,7 +117,7 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 			return out, err
 		}
 	}
-	if out.From, err = adopt(ctx, p, filepath.Join(stage, filepath.Dir(projectDB))); err != nil {
+	if out.From, err = assignTo(ctx, p, filepath.Join(stage, filepath.Dir(projectDB))); err != nil {
 		return out, err
 	}
 	for _, f := range m.Files[1:] {
@@ -173,9 +173,9 @@ func migrate(ctx context.Context, dir string, now time.Time) error {
 	return errors.Join(cmp.Or(db.Newer(), db.QuickCheck(ctx)), db.Close())
 }
 
-// adopt gives the database in dir to the project, and returns the workflow that it belonged to. It refuses that of a project that this
-// machine has.
-func adopt(ctx context.Context, p *project.Project, dir string) (from string, err error) {
+// assignTo makes p the project of the database in dir, and returns the path of the workflow that the database belonged to. It refuses the
+// database of another project of this machine.
+func assignTo(ctx context.Context, p *project.Project, dir string) (from string, err error) {
 	db, err := state.Open(ctx, dir)
 	if err != nil {
 		return "", err

@@ -115,22 +115,22 @@ func Each(ctx context.Context, targets []Target, c Command, tell func(TargetResu
 	switch {
 	case c.Verb == reconcile.VerbStop && c.waitsForRun():
 		atOnce = max(len(targets), 1)
-	case !slices.Contains(sharing, c.Verb), c.waitsForRun():
+	case !slices.Contains(passSharingVerbs, c.Verb), c.waitsForRun():
 		atOnce = 1
 	}
 	for some := range slices.Chunk(targets, atOnce) {
-		results = append(results, together(ctx, some, c, tell)...)
+		results = append(results, doAll(ctx, some, c, tell)...)
 	}
 	return results
 }
 
-// sharing are the verbs that need a pass, but none of their own.
-var sharing = []reconcile.Verb{
+// passSharingVerbs are the verbs whose commands can all be applied by the same pass.
+var passSharingVerbs = []reconcile.Verb{
 	reconcile.VerbHold, reconcile.VerbRetry, reconcile.VerbHostGone, reconcile.VerbStop, reconcile.VerbDeliver, reconcile.VerbVerify,
 }
 
-// together carries out a command about all of the targets at once.
-func together(ctx context.Context, targets []Target, c Command, tell func(TargetResult)) []TargetResult {
+// doAll carries out a command about all of the targets at the same time.
+func doAll(ctx context.Context, targets []Target, c Command, tell func(TargetResult)) []TargetResult {
 	results := make([]TargetResult, len(targets))
 	passes := map[string]*sharedPass{} // by the state directories of the projects
 	var telling sync.Mutex
@@ -140,10 +140,10 @@ func together(ctx context.Context, targets []Target, c Command, tell func(Target
 		if passes[t.Project.StateDir] == nil {
 			passes[t.Project.StateDir] = &sharedPass{}
 		}
-		run, leave := passes[t.Project.StateDir].join()
+		run, stopWaiting := passes[t.Project.StateDir].join()
 		running.Go(func() {
 			<-begin // all have joined
-			defer leave()
+			defer stopWaiting()
 			one := c
 			one.pass = run
 			results[i] = doOne(ctx, t, one)
@@ -174,15 +174,16 @@ type sharedPass struct {
 	err     error
 }
 
-// join adds a command, and returns how it gets its pass. leave must be called when the command has ended.
-func (s *sharedPass) join() (run passRunner, leave func()) {
+// join adds a command, for which the pass then waits. run waits for the others, and returns the result of the pass that is run once for
+// all. A command that ends without a pass calls stopWaiting, so that the others get theirs.
+func (s *sharedPass) join() (run passRunner, stopWaiting func()) {
 	s.missing.Add(1)
-	leave = sync.OnceFunc(s.missing.Done)
+	stopWaiting = sync.OnceFunc(s.missing.Done)
 	return func(ctx context.Context, p *project.Project, o pass.Options) (pass.Result, error) {
 		s.mu.Lock()
 		s.only = append(s.only, o.Only...)
 		s.mu.Unlock()
-		leave()
+		stopWaiting()
 		s.missing.Wait()
 		s.once.Do(func() {
 			all := o
@@ -190,7 +191,7 @@ func (s *sharedPass) join() (run passRunner, leave func()) {
 			s.result, s.err = pass.Run(ctx, p, all)
 		})
 		return s.result.About(o.Only[0]), s.err
-	}, leave
+	}, stopWaiting
 }
 
 func doOne(ctx context.Context, t Target, c Command) TargetResult {

@@ -166,7 +166,8 @@ func blockOf(v view.Overview) obstacle {
 	return o
 }
 
-// severity is how a notice of a fault looks: one that ends without a person, as a fault of the tracker does, is no alarm.
+// severity returns the style and the icon of a notice about a fault: a warning if the fault ends by itself, as when the tracker does not
+// answer, or else the red one, because a person has to act.
 func severity(code string, status int) (class, icon string) {
 	if reconcile.EndsByItself(code, status) {
 		return "warn", "clock"

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/state"
@@ -65,6 +66,13 @@ func (c ResultChoice) WithLabel(label string) string {
 // OfDay is the address of the results of a day.
 func (c ResultChoice) OfDay(day string) string {
 	c.Since, c.Until, c.From = day, day, ""
+	return c.Address()
+}
+
+// LastDays is the address of the results of the last days.
+func (r Results) LastDays(days int) string {
+	c := r.Choice
+	c.Since, c.Until, c.From = r.Found.GeneratedAt.AddDate(0, 0, -days).Format(time.DateOnly), "", ""
 	return c.Address()
 }
 
