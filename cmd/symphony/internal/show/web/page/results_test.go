@@ -30,8 +30,10 @@ func TestResultsPage(t *testing.T) {
 	contains(t, main, "All <span class=\"count\">203<", "Held <span class=\"count\">3<", "2.50 USD", "24 Feb 2026",
 		`href="https://example.com/pull/7" rel="noreferrer">#7</a> merged, checks passed`, "101 to 103 of 203", ">later</a>", ">earlier</a>")
 	plain := ResultChoice{Query: "a b", Outcome: "held", From: "100"}
-	test.Equal(t, "addresses", []string{plain.Address(), plain.At(0), plain.WithOutcome("merged"), plain.WithLabel("a&b"), plain.OfDay("2026-02-24"), ResultChoice{}.Address(),
-		Results{Choice: plain, Found: report.ResultList{GeneratedAt: moment}}.LastDays(7)},
+	test.Equal(t, "addresses", []string{
+		plain.Address(), plain.At(0), plain.WithOutcome("merged"), plain.WithLabel("a&b"), plain.OfDay("2026-02-24"), ResultChoice{}.Address(),
+		Results{Choice: plain, Found: report.ResultList{GeneratedAt: moment}}.LastDays(7),
+	},
 		[]string{
 			"/results?from=100&outcome=held&q=a+b", "/results?outcome=held&q=a+b", "/results?outcome=merged&q=a+b", "/results?label=a%26b&outcome=held&q=a+b",
 			"/results?outcome=held&q=a+b&since=2026-02-24&until=2026-02-24", "/results",
