@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -80,24 +81,60 @@ func (r *Redactor) known() ([]string, *strings.Replacer) {
 	return r.forms, r.replacer
 }
 
-// shapes find secrets by their form. Most of them begin with fixed letters, which regexp finds fast.
-var shapes = text.Map([]string{
-	`(Bearer +)[A-Za-z0-9._~+/=-]{3,}`, `(bearer +)[A-Za-z0-9._~+/=-]{3,}`, `(BEARER +)[A-Za-z0-9._~+/=-]{3,}`,
-	`(https?://)[^\s/"'\\]+(@)`, `(://)[^\s/"'\\]*:[^\s/"'\\]*(@)`,
-	`(?i)([?&][\w.-]*(?:key|token|secret|password|sig|signature)=)[^\s&"'\\]+`,
-	`lin_api_[\w-]{8,}`, `gh[pousr]_[\w-]{8,}`, `github_pat_[\w-]{8,}`, `glpat-[\w-]{8,}`, `xox[abp]-[\w-]{8,}`, `sk-[\w-]*\w{20,}[\w-]*`,
-}, text.Pattern)
+// logins and tokens find secrets by their form. Most of them begin with fixed letters, which regexp finds fast.
+var (
+	logins = text.Map([]string{
+		`(Bearer +)[A-Za-z0-9._~+/=-]{3,}`, `(bearer +)[A-Za-z0-9._~+/=-]{3,}`, `(BEARER +)[A-Za-z0-9._~+/=-]{3,}`,
+		`(https?://)[^\s/"'\\]+(@)`, `(://)[^\s/"'\\]*:[^\s/"'\\]*(@)`,
+		`(?i)([?&][\w.-]*(?:key|token|secret|password|sig|signature)=)[^\s&"'\\=][^\s&"'\\]*`,
+	}, text.Pattern)
+	basics = text.Map([]string{`(Basic +)([\w+/-]{8,})`, `(basic +)([\w+/-]{8,})`, `(BASIC +)([\w+/-]{8,})`}, text.Pattern)
+	tokens = text.Map([]string{
+		`lin_api_[\w-]{8,}`, `gh[pousr]_[\w-]{8,}`, `github_pat_[\w-]{8,}`, `glpat-[\w-]{8,}`, `xox[abp]-[\w-]{8,}`, `sk-[\w-]*\w{20,}[\w-]*`,
+	}, text.Pattern)
+	wordEnd = text.Pattern(`[A-Za-z0-9]$`)
+)
 
-var basic = text.Pattern(`asic +([\w+/-]{8,})`)
-
-// logins returns the text without the logins of Basic authentication. Other words after "basic" stay.
-func logins(text string) string {
-	for _, found := range basic().FindAllStringSubmatch(text, -1) {
-		if login, err := base64.RawStdEncoding.DecodeString(found[1]); err == nil && utf8.Valid(login) && bytes.Contains(login, []byte(":")) {
-			text = strings.ReplaceAll(text, found[1], Redacted)
-		}
+// hideShapes replaces what is secret by its form.
+func hideShapes(text string) string {
+	for _, login := range logins {
+		text = replaceFound(text, login(), func(_, _, after string) bool { return !strings.HasPrefix(after, "sha256:") }) // of an image
+	}
+	for _, basic := range basics {
+		text = replaceFound(text, basic(), func(_, found, _ string) bool { return isLogin(found) })
+	}
+	for _, token := range tokens { // none begins within a word
+		text = replaceFound(text, token(), func(before, _, _ string) bool { return !wordEnd().MatchString(before) })
 	}
 	return text
+}
+
+// isLogin reports whether the last word of a text, which may be cut, is the login of Basic authentication.
+func isLogin(text string) bool {
+	word := text[strings.LastIndexByte(text, ' ')+1:]
+	login, err := base64.RawStdEncoding.DecodeString(word[:len(word)/4*4])
+	user, _, found := bytes.Cut(login, []byte(":"))
+	return err == nil && found && utf8.Valid(user)
+}
+
+// replaceFound replaces what a pattern finds between its first group and its last one, which may be missing, if secret accepts it, given
+// the byte before it and the text after it.
+func replaceFound(text string, pattern *regexp.Regexp, secret func(before, found, after string) bool) string {
+	var out strings.Builder
+	done := 0
+	for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {
+		if begin, end := at[0], at[1]; secret(text[max(0, begin-1):begin], text[begin:end], text[end:]) {
+			if len(at) > 2 {
+				begin = at[3]
+			}
+			if len(at) > 4 && at[5] == end && text[at[4]:end] == "@" {
+				end = at[4]
+			}
+			out.WriteString(text[done:begin] + Redacted)
+			done = end
+		}
+	}
+	return out.String() + text[done:]
 }
 
 // Text returns the text without secrets. The beginning of a secret before an ellipsis is replaced as well.
@@ -108,10 +145,7 @@ func (r *Redactor) Text(text string) string {
 	_, replacer := r.known()
 	text = replacer.Replace(text)
 	if r.shapes {
-		text = logins(text)
-		for _, shape := range shapes {
-			text = shape().ReplaceAllString(text, "${1}"+Redacted+"${2}")
-		}
+		text = hideShapes(text)
 	}
 	parts := strings.Split(text, ellipsis)
 	for i, part := range parts[:len(parts)-1] {

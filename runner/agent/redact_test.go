@@ -36,6 +36,9 @@ func TestRedactorText(t *testing.T) {
 		"https://glpat@h/r https://kim:pa@ss@h http://h/@kim": "https://[redacted]@h/r https://[redacted]@h http://h/@kim",
 		`"https://h/?a=1&Access_Token=x.y&b=2"`:               `"https://h/?a=1&Access_Token=[redacted]&b=2"`,
 		"ghp_0123456789 glpat-0123-56789 lin_api_0123456789":  "[redacted] [redacted] [redacted]",
+		"BASIC a2ltOnNlY3JldHMx, Basic a2ltOnNlY3Jld…":        "BASIC [redacted], Basic [redacted]…",
+		"docker://alpine:3.20@sha256:0123 a&&token==b":        "docker://alpine:3.20@sha256:0123 a&&token==b",
+		"highs_and_lows task-a_word_of_many_letters_in_a_row": "highs_and_lows task-a_word_of_many_letters_in_a_row",
 		"sk-proj-a_b-0123456789abcdefghij-x in task-list.md":  "[redacted] in task-list.md",
 		"a task-of-very-many-words-in-a-row and gh_pages":     "a task-of-very-many-words-in-a-row and gh_pages",
 	} {
