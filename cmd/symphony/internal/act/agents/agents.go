@@ -315,19 +315,13 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	if err := a.runners.Stop(limited, run); err != nil {
 		return err
 	}
-	// While another client settles the run, under the lock, its worker seems to be alive.
-	alive := false
-	err = a.locked(ctx, func() error {
-		alive = workers.Alive(a.runners.StateDir, run.ID)
-		return nil
-	})
-	if err == nil && alive {
-		err = a.runners.Kill(ctx, run)
-	}
-	if err != nil {
-		return err
-	}
-	err = a.locked(ctx, func() (err error) { // not Settle, for the same reason
+	// Under the lock no other client settles the run, during which its worker seems to be alive.
+	err = a.locked(ctx, func() (err error) {
+		if workers.Alive(a.runners.StateDir, run.ID) {
+			if err = a.runners.Kill(ctx, run); err != nil {
+				return err
+			}
+		}
 		if err = a.settle(ctx); err == nil {
 			run, err = a.DB.Runs.Find(ctx, run.ID)
 		}
