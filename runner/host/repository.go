@@ -105,6 +105,7 @@ func GhHost(api string) string {
 type Origin struct {
 	URL    string `json:"url"`
 	Commit string `json:"commit"`
+	Base   string `json:"base,omitempty"` // a newer such commit, with which the work is compared; empty if none was fetched
 }
 
 // Mirrors are the mirrors of repositories on a machine whose git reaches the remotes. Through them, runs on other machines clone and

@@ -50,10 +50,10 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 // another address, the record stays: that may be another repository.
 func (r *run) recordBase(address, commit string) error {
 	origin := r.space.Origin()
-	if origin.URL != address || origin.Commit == commit {
+	if origin.URL != address || origin.Base == commit {
 		return nil
 	}
-	origin.Commit = commit
+	origin.Base = commit
 	return r.space.SetOrigin(origin)
 }
 

@@ -101,7 +101,7 @@ const workFor = time.Minute // to hash the commits of a workspace
 // work calls use with the work in a workspace. With hashed, that of a clone is what a delivery would push.
 func work(ctx context.Context, r host.WorkspaceRequest, hashed bool, use func(git.Work) error) error {
 	origin, mirrors := workspace.OriginOf(r.Path)
-	if origin.Commit == "" || !hashed {
+	if _, err := os.Lstat(filepath.Join(r.Path, ".git")); origin.Commit == "" || !hashed || err != nil {
 		return use(git.Work{Origin: origin})
 	}
 	limited, cancel := context.WithTimeout(ctx, workFor)
@@ -111,7 +111,7 @@ func work(ctx context.Context, r host.WorkspaceRequest, hashed bool, use func(gi
 	return m.Read(limited, r.Path, origin, func(w git.Work) error {
 		if r.Commit != "" && r.Commit != w.Commit {
 			return reconcile.NewError(files.CodeFailed,
-				fmt.Sprintf("the work is at commit %.12s, and not at %.12s any more", w.Commit, r.Commit), "read it again")
+				fmt.Sprintf("the work is at commit %s, and not at %s any more", w.Commit, r.Commit), "read it again")
 		}
 		return use(w)
 	})

@@ -64,10 +64,11 @@ func Inspect(ctx context.Context, dir string, w Work, most int) (g host.GitStatu
 	if onBranch {
 		g.Branch = &branch
 	}
-	if err = r.showHidden(ctx); err != nil {
+	own := r.withOwnObjects()
+	if err = own.showHidden(ctx); err != nil {
 		return g, nil, true, err
 	}
-	err = r.eachChange(ctx, func(entry, path string) {
+	err = own.eachChange(ctx, func(entry, path string) {
 		if g.Count++; g.Count > maxListed {
 			return
 		}
@@ -120,7 +121,7 @@ func openToCompare(dir string, w Work) (*reader, bool, error) {
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	if r.began, r.hashed = w.Origin.Commit, w.Objects; r.hashed != nil && r.commit != w.Commit {
+	if r.began, r.hashed = cmp.Or(w.Origin.Base, w.Origin.Commit), w.Objects; r.hashed != nil && r.commit != w.Commit {
 		return nil, false, errors.Join(errors.New("HEAD has changed meanwhile: try again"), r.close())
 	}
 	return r, true, nil
@@ -196,11 +197,15 @@ func Diff(ctx context.Context, dir string, work Work, w io.Writer) (ok bool, err
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
 	from, err := r.whereWorkBegan(ctx)
-	if err == nil && r.began != "" && r.commit != "" && from != r.commit {
-		committed := r.git(ctx, append(diffTreeWords, from, r.commit, "--")...)
-		committed.Stdout = w
-		from, w, err = r.commit, &headed{w, host.NotCommitted + "\n"}, r.run(committed)
+	if err == nil && r.began != "" {
+		if r.commit != "" && from != r.commit {
+			committed := r.git(ctx, append(diffTreeWords, from, r.commit, "--")...)
+			committed.Stdout = w
+			from, err = r.commit, r.run(committed)
+		}
+		w = &headed{w, host.NotCommitted + "\n"}
 	}
+	r = r.withOwnObjects()
 	if err == nil {
 		err = r.showHidden(ctx)
 	}
@@ -236,8 +241,8 @@ const (
 	emptyTree256 = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
 )
 
-// whereWorkBegan is the commit at which the work left its base; HEAD where there is no base, the empty tree without a commit. Work with an
-// origin that left it at several commits is compared with all that the origin has: one of them could hide what the work takes back.
+// whereWorkBegan is the commit at which the work left its base; HEAD where there is no base, the empty tree without a commit. If there are
+// several such commits, a clone is compared with the recorded one: with one of the others, work that reverts the base would not show.
 func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	_, commit, err := r.base()
 	switch {

@@ -38,7 +38,7 @@ type reader struct {
 	repacked     bool              // git pack-refs ran here: a clone packs only the references of its remote
 	index        string            // a copy of the repository's index, empty if git uses the original
 	objects      string            // where git stores new objects; empty as long as it makes none
-	began        string            // the commit of Origin in Work
+	began        string            // the commit of the remote that Origin in Work has
 	hashed       []string          // Objects of Work
 }
 
@@ -74,7 +74,7 @@ func newReader(repo repository) (r *reader, err error) {
 		config = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat = sha256\n"
 	}
 	err = errors.Join(os.Mkdir(filepath.Join(r.scratch, "refs"), 0o700), os.Mkdir(filepath.Join(r.scratch, "objects"), 0o700),
-		// Whether a file is binary, its content decides. Otherwise .gitattributes, which git may ignore, could have every file left out.
+		// Only its content makes a file binary. An agent's .gitattributes, which git may ignore itself, could otherwise hide every file.
 		os.Mkdir(filepath.Join(r.scratch, "info"), 0o700),
 		os.WriteFile(filepath.Join(r.scratch, "info", "attributes"), []byte("* !diff\n"), 0o600),
 		os.WriteFile(filepath.Join(r.scratch, "HEAD"), []byte(head), 0o600),
@@ -209,6 +209,15 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 	cmd.Env = append(cmd.Env, "GIT_OBJECT_DIRECTORY="+read[0],
 		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+strings.Join(text.Map(read[1:], Quoted), ":"))
 	return cmd
+}
+
+// withOwnObjects returns a reader that also reads the objects of the repository, where those are that were staged and not committed.
+func (r *reader) withOwnObjects() *reader {
+	own := *r
+	if r.hashed != nil {
+		own.hashed = append(slices.Clip(r.hashed), filepath.Join(r.common, "objects"))
+	}
+	return &own
 }
 
 // gitThatStores is git for commands that store objects. It does not look for them in the repository: git would touch what it finds, and an

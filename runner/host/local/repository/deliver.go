@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
@@ -32,7 +33,7 @@ func (m *Mirror) DeliverWorkspace(
 ) (answer host.DeliverAnswer, err error) {
 	work, err := m.workOf(workspace, cloned)
 	if err != nil {
-		return answer, err
+		return answer, m.failed(host.CodeDeliveryFailed, "read HEAD of "+workspace, err)
 	}
 	answer, err = m.Deliver(ctx, q, work)
 	if err == nil && answer.Commits > 0 {
@@ -46,7 +47,7 @@ func (m *Mirror) DeliverWorkspace(
 func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, err error) {
 	head, err := git.HeadOf(workspace)
 	if err != nil {
-		return work, m.failed(host.CodeDeliveryFailed, "read HEAD of "+workspace, err)
+		return work, err
 	}
 	return host.Work{Commit: head.Commit, Cloned: cloned, Pack: func(ctx context.Context, have []string, to io.Writer) error {
 		return m.pack(ctx, head.Objects, []string{head.Commit}, have, to)
@@ -58,7 +59,7 @@ func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, e
 func (m *Mirror) Read(ctx context.Context, workspace string, cloned host.Origin, use func(git.Work) error) (err error) {
 	work, err := m.workOf(workspace, cloned)
 	if err != nil {
-		return err
+		return files.Failed(err, "read HEAD of %s", workspace)
 	}
 	d := &delivery{Mirror: m, Work: work}
 	read := git.Work{Origin: cloned, Commit: work.Commit, Objects: []string{filepath.Join(m.path, "objects")}}
@@ -68,7 +69,7 @@ func (m *Mirror) Read(ctx context.Context, workspace string, cloned host.Origin,
 		err, read.Objects = failed, append([]string{incoming}, read.Objects...)
 	}
 	if err != nil {
-		return m.failed(host.CodeDeliveryFailed, "read the commits of "+workspace, err)
+		return files.Failed(err, "read the commits of %s", workspace)
 	}
 	return use(read)
 }
@@ -80,7 +81,7 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 	answer.Commit = d.Commit
 	if q.Commit != "" && q.Commit != d.Commit {
 		return answer, reconcile.NewError(host.CodeDeliveryFailed,
-			fmt.Sprintf("the work is at commit %.12s, and not at %.12s", d.Commit, q.Commit),
+			fmt.Sprintf("the work is at commit %s, and not at %s", d.Commit, q.Commit),
 			"read the changes again, and deliver the commit that they end with")
 	}
 	if cloned := work.Cloned; cloned.URL != m.remote.URL && cloned.URL != m.Address() {

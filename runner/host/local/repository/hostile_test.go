@@ -171,6 +171,9 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 			p.sh("cd one; echo evil > file; git commit -qam harmless")
 			p.fake(p.sh("cd one; git rev-parse HEAD:file"), "good\n")
 		}, true, "", nil},
+		{"files are staged, and not committed", func(p *place) {
+			p.sh("cd one; echo done > done; git add .; git commit -qm done; echo '* text=auto' > .gitattributes; echo new > new; ln -s new link; git add .")
+		}, false, "done", []string{"+done", host.NotCommitted, "+new"}},
 		{"a merge takes back what the base has merged", func(p *place) {
 			p.sh("cd one; git reset -q --hard origin/side; git merge -q -s ours -m merge origin/main^")
 		}, false, "merge", []string{"-three", "+two"}},
