@@ -102,7 +102,7 @@ func (s *Server) EditPull(ctx context.Context, number int, change func(*Pull)) e
 	}
 	was := p.State
 	change(&p.Pull)
-	// GitHub opens none again while another one of its branch is open.
+	// GitHub refuses to reopen a pull request while its branch has another open one.
 	another := func(o *pull) bool { return o != p && o.State == "open" && o.Branch == p.Branch }
 	if was != "open" && slices.ContainsFunc(s.repos[0].pulls, another) {
 		p.State = was

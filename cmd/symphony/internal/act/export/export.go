@@ -60,7 +60,7 @@ func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err err
 		t.redactor.Add(project.Secrets(p, cfg))
 	}
 	ids, err := db.Runs.EndedIDs(ctx, o.Since)
-	out := target{name: o.To, redactor: agent.NewRedactor(nil), now: p.Env.Now().UTC()}
+	out := target{name: o.To, redactor: agent.NewRedactor(nil), now: p.Env.Now}
 	if err = cmp.Or(err, out.open(p, o.Out)); err != nil {
 		return r, err
 	}
@@ -96,7 +96,7 @@ type target struct {
 	redactor *agent.Redactor // of the values of headers
 	rejected int             // spans that the collector has not taken
 	reason   string
-	now      time.Time
+	now      func() time.Time
 }
 
 // address finds a collector's address that lacks http://.
@@ -180,8 +180,8 @@ func (t *target) post(ctx context.Context, message []byte) error {
 	switch {
 	case err != nil:
 	case slices.Contains([]int{429, 502, 503, 504}, res.StatusCode): // those that OTLP lets clients repeat
-		return failed(t.name+": HTTP "+res.Status+": it takes nothing at present", "export again after "+
-			transport.LimitEnd(res.Header, t.now, time.Time{}).Format(time.RFC3339))
+		return failed(t.name+": HTTP "+res.Status+": it is overloaded: "+said(string(body)), "export again after "+
+			transport.LimitEnd(res.Header, t.now().UTC(), time.Time{}).Format(time.RFC3339))
 	case res.StatusCode != http.StatusOK, strings.HasPrefix(res.Header.Get("Content-Type"), "text/html"): // of a proxy or a login page
 		err = fmt.Errorf("HTTP %s %s", res.Status, body)
 	}

@@ -69,10 +69,10 @@ func (c ResultChoice) OfDay(day string) string {
 	return c.Address()
 }
 
-// LastDays is the address of the results of the last days.
+// LastDays is the address of the results of so many days, today among them.
 func (r Results) LastDays(days int) string {
 	c := r.Choice
-	c.Since, c.Until, c.From = r.Found.GeneratedAt.AddDate(0, 0, -days).Format(time.DateOnly), "", ""
+	c.Since, c.Until, c.From = r.Found.GeneratedAt.AddDate(0, 0, 1-days).Format(time.DateOnly), "", ""
 	return c.Address()
 }
 

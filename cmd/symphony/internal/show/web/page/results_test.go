@@ -37,7 +37,7 @@ func TestResultsPage(t *testing.T) {
 		[]string{
 			"/results?from=100&outcome=held&q=a+b", "/results?outcome=held&q=a+b", "/results?outcome=merged&q=a+b", "/results?label=a%26b&outcome=held&q=a+b",
 			"/results?outcome=held&q=a+b&since=2026-02-24&until=2026-02-24", "/results",
-			"/results?outcome=held&q=a+b&since=2026-02-17",
+			"/results?outcome=held&q=a+b&since=2026-02-18",
 		})
 	overview := string(Overview{Projects: []view.Overview{shop("web")}}.Page().Main)
 	contains(t, overview, `href="/?status=held">1 held</a>`)
