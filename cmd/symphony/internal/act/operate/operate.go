@@ -364,16 +364,22 @@ func Deliver(ctx context.Context, p *project.Project, c Command) (Result, error)
 		if err := o.run(ctx); err != nil {
 			return err
 		}
-		// The command may have been applied by another pass, such as that of a worker that has ended.
-		runs, err := o.db.Runs.OfIssue(ctx, o.cmd.IssueID, 1)
+		// The command may have been applied by another pass, such as that of a worker that has ended, and a later pass may have begun
+		// another run.
+		runs, err := o.db.Runs.OfIssue(ctx, o.cmd.IssueID, 5)
 		if err != nil {
 			return err
 		}
-		if len(runs) == 0 || runs[0].Kind != reconcile.DeliveryRun || len(before) > 0 && runs[0].ID == before[0].ID {
-			return reconcile.NewError("not_started", "the pass did not deliver "+o.cmd.Identifier, "symphony show "+o.cmd.Identifier+" explains it")
+		for _, run := range runs {
+			if len(before) > 0 && run.ID == before[0].ID {
+				break
+			}
+			if run.Kind == reconcile.DeliveryRun {
+				o.result.RunID = run.ID
+				return nil
+			}
 		}
-		o.result.RunID = runs[0].ID
-		return nil
+		return reconcile.NewError("not_started", "the pass did not deliver "+o.cmd.Identifier, "symphony show "+o.cmd.Identifier+" explains it")
 	})
 }
 
