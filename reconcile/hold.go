@@ -32,7 +32,7 @@ type holdRule struct {
 	// next is the next step for people, if the hold begins when a run has ended with its reason as the code; empty if no run begins it.
 	// ISSUE stands for the identifier of the issue. The error tables have the code and the step from here.
 	next            string
-	uncounted       bool   // that run is no evidence about the issue
+	uncounted       bool   // the run does not count against the issue
 	ends            string // what ends it
 	staysInactive   bool   // it goes on while its issue is not active
 	moveEnds        bool   // an active issue ends it: a person has moved it
@@ -118,8 +118,8 @@ func HeldClaim(issue Issue, project, reason, message string, now time.Time) Clai
 // maxInterruptions is how many interruptions in a row hold an issue.
 const maxInterruptions = 3
 
-// caps puts the waiting claims on hold that have reached a limit. It comes after the refresh, because a claim whose issue is no longer
-// active is released, not held.
+// caps puts waiting claims on hold if they have reached a limit. The refresh comes first: it releases claims whose issue is no longer
+// active, and they must not be held.
 func (p *planner) caps() {
 	for _, c := range p.byAge() {
 		if c.Status != Waiting || !p.eligible[c.IssueID] {

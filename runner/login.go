@@ -47,7 +47,7 @@ func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 // symphony's secrets, even if a startup file of the shell sets them.
 func (j *job) codexShell(ctx context.Context, command string) (argv, env []string, err error) {
 	if j.Config.StartAgent == nil {
-		return nil, nil, incompatible(fmt.Sprintf("this symphony has no agent of the kind %q", j.Config.AgentKind), "update symphony")
+		return nil, nil, agent.UnknownKind(j.Config.AgentKind)
 	}
 	if err := j.makeHome(ctx); err != nil {
 		return nil, nil, err

@@ -97,7 +97,7 @@ func Read(path, kind string, names []string) (m Manifest, err error) {
 	return m, nil
 }
 
-// Invalid returns the error of an archive at path that cannot be used. The text of err says why.
+// Invalid returns the error for the archive at path, which cannot be used because of err.
 func Invalid(path, kind string, err error) error {
 	return reconcile.NewError("archive_invalid", fmt.Sprintf("%s is not a whole %s of symphony: %v", path, kind, err),
 		"use another one; nothing was changed").WithCause(err)

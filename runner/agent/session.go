@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Session is one conversation with one running agent. Its methods may be called from several goroutines; one turn runs at a time.
@@ -220,6 +223,12 @@ const (
 	CodeAgentQuota         Code = "agent_quota"
 	CodeNetwork            Code = "network"
 )
+
+// UnknownKind is the error of a run, or of a request of another machine, that names a kind of agent which this program does not have.
+func UnknownKind(kind string) error {
+	return reconcile.NewError(string(CodeIncompatible), fmt.Sprintf("this symphony has no agent of the kind %q", kind),
+		"use the same version of symphony on all machines")
+}
 
 // Error is any failure of a session except the end of the caller's context.
 type Error struct {

@@ -241,8 +241,8 @@ const (
 	emptyTree256 = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
 )
 
-// whereWorkBegan is the commit at which the work left its base; HEAD where there is no base, the empty tree without a commit. If there are
-// several such commits, a clone is compared with the recorded one: with one of the others, work that reverts the base would not show.
+// whereWorkBegan returns the commit at which the work left its base. Without a base it returns HEAD, and without a commit the empty tree.
+// Several such commits can exist. Then a clone is compared with the recorded one, because with another one a revert would not show.
 func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	_, commit, err := r.base()
 	switch {

@@ -1,9 +1,6 @@
 package project
 
 import (
-	"fmt"
-
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/codex"
@@ -33,8 +30,7 @@ var agentKinds = map[string]AgentKind{
 func AgentOf(kind string) (AgentKind, error) {
 	a, found := agentKinds[kind]
 	if !found {
-		return a, reconcile.NewError(string(agent.CodeIncompatible), fmt.Sprintf("this symphony has no agent of the kind %q", kind),
-			"use the same version of symphony on all machines")
+		return a, agent.UnknownKind(kind)
 	}
 	return a, nil
 }
