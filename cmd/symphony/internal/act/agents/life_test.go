@@ -428,16 +428,29 @@ func TestKillEndsAllProcesses(t *testing.T) {
 	}
 }
 
+// killOfAFrozenWorker stops the worker of an agent by SIGSTOP and begins Kill, which waits for the worker. The function that it returns
+// ends that wait, and returns what Kill returns.
+func (r *rig) killOfAFrozenWorker(id string) (func() error, reconcile.Run) {
+	run := r.run(id)
+	test.OK(r.t, syscall.Kill(run.Worker.PID, syscall.SIGSTOP))
+	ctx, cancel := context.WithCancel(r.t.Context())
+	killed := make(chan error, 1)
+	go func() { killed <- r.Kill(ctx, id) }()
+	test.Until(r.t, "SIGTERM to wait for the worker", func() bool {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", run.Worker.PID))
+		return strings.Contains(string(status), "ShdPnd:\t0000000000004000")
+	})
+	return func() error { cancel(); return <-killed }, run
+}
+
 // A worker that does not react is killed.
 func TestKillOfAFrozenWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.spawn("a")
 	r.startDaemon("a", "")
-	test.OK(t, syscall.Kill(r.run("a").Worker.PID, syscall.SIGSTOP))
-	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	test.OK(t, r.Kill(soon, "a"))
+	kill, _ := r.killOfAFrozenWorker("a")
+	test.OK(t, kill())
 	r.lost("a")
 	r.await("t", reconcile.CallFailed, "agent_ended: agent a has ended: its worker has died")
 }
@@ -448,26 +461,18 @@ func TestKillWhileAnotherClientSettles(t *testing.T) {
 	r := newRig(t)
 	r.spawn("a")
 	r.startDaemon("a", "")
-	run, dir := r.run("a"), project.AgentsDir(r.env)
-	test.OK(t, syscall.Kill(run.Worker.PID, syscall.SIGSTOP))
-	soon, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	killed := make(chan error, 1)
-	go func() { killed <- r.Kill(soon, "a") }()
-	test.Until(t, "SIGTERM to wait for the worker", func() bool {
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", run.Worker.PID))
-		return strings.Contains(string(status), "ShdPnd:\t0000000000004000")
-	})
+	kill, run := r.killOfAFrozenWorker("a")
+	dir := project.AgentsDir(r.env)
 	release, _, err := state.Acquire(t.Context(), dir, state.Holder{PID: os.Getpid(), Since: time.Now()}, test.Patience(), false)
 	test.OK(t, err)
 	test.OK(t, syscall.Kill(run.Worker.PID, syscall.SIGKILL))
 	test.Until(t, "end of the worker", func() bool { return !proc.SameProcess(run.Worker) })
 	settled := test.Must(proc.LockDead(filepath.Join(host.RunDir(dir, run.ID), host.AliveFile)))
-	time.AfterFunc(300*time.Millisecond, func() { // longer than Kill waits for the worker
+	time.AfterFunc(300*time.Millisecond, func() {
 		settled()
 		_ = release()
 	})
-	test.OK(t, <-killed)
+	test.OK(t, kill())
 }
 
 // When the worker is killed, the calls that run and wait end, by whichever client looks next, and its processes with it. Its directory
