@@ -84,6 +84,25 @@ func (t *tick) request(ctx context.Context, ids []string, candidates bool) (trac
 	return tracked, refreshErr, candidatesErr
 }
 
+// askAgain asks the tracker once more for issues whose runs have ended since. It returns whether there is an answer. Without one the pass
+// knows nothing of these issues, and the next pass asks.
+func (t *tick) askAgain(ctx context.Context, tracked *Tracked, ids []string) bool {
+	ctx, cancel := context.WithTimeout(ctx, trackerBound)
+	defer cancel()
+	found, err := t.Tracker.ByIDs(ctx, ids)
+	for _, id := range ids {
+		delete(tracked.ByID, id)
+		tracked.Refreshed[id] = err == nil
+	}
+	if err != nil {
+		_ = t.fail("tracker_error", err)
+		return false
+	}
+	maps.Copy(tracked.ByID, found)
+	t.savePullRequests(context.WithoutCancel(ctx), found)
+	return true
+}
+
 // pullsAtOnce is how many issues readPulls asks for at a time: as many as one request to GitHub reads.
 const pullsAtOnce = 50
 

@@ -59,15 +59,33 @@ func (t *tick) trackerHalf(ctx, work context.Context) {
 	if tracked == nil && !t.snapshot.DryRun {
 		return
 	}
-	atWork := func(c Claim) bool {
-		return c.Status == Running && t.snapshot.concerns(c.IssueID) && !t.snapshot.Liveness[c.RunID].dead()
-	}
-	// While the pass waited, an agent may have moved its issue. The row of its run shows that.
-	if slices.ContainsFunc(t.snapshot.Claims, atWork) && !t.load(work) {
-		return
+	// While the pass waited, an agent may have moved its issue. The row of its run shows that. If the run has ended since, the answer may
+	// be older than its end.
+	for working := t.working(); len(working) > 0; {
+		if !t.load(work) {
+			return
+		}
+		left := t.working()
+		ended := slices.DeleteFunc(working, func(id string) bool { return slices.Contains(left, id) })
+		if len(ended) == 0 || tracked == nil || !t.askAgain(ctx, tracked, ended) {
+			break
+		}
+		working = left
 	}
 	t.snapshot.Tracker = tracked
 	t.planAndApply(work)
+}
+
+// working returns the ids of the issues with a run that is not due to be settled.
+func (t *tick) working() (ids []string) {
+	s := &t.snapshot
+	for _, c := range s.Claims {
+		ends := func(r Run) bool { return r.ID == c.RunID && !s.working(r, s.Liveness[r.ID]) }
+		if c.Status == Running && s.concerns(c.IssueID) && !slices.ContainsFunc(s.Runs, ends) {
+			ids = append(ids, c.IssueID)
+		}
+	}
+	return ids
 }
 
 // load reads the database, then probes the workers. A worker may record its outcome and exit between the two. So if a worker is

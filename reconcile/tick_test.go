@@ -371,6 +371,46 @@ func TestRunEndsDuringAProbe(t *testing.T) {
 	}
 }
 
+// A run that hands its issue over while the pass asks the tracker is not followed by another run: the answer is older than its end.
+func TestRunEndsDuringTheRequests(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		again      error // of the second request
+		want, left string
+	}{
+		{"the tracker answers again", nil, "settle A-1 succeeded; release A-1 inactive", "unclaimed"},
+		{"the tracker does not answer again", errTracker, "settle A-1 succeeded", "retry continuation #1 in 0s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScene().claim(issueNo(1), func(c *Claim) { c.Delivery.Due, c.Kind = true, Delivering }).same()
+			s.Policy.Deliver = true
+			w := worldOf(s.Snapshot)
+			deps := w.deps(s.Policy)
+			deps.Tracker.Tracker = late{w, c.again}
+			report := Tick(t.Context(), deps, Options{})
+			w.noWrong(t)
+			equal(t, "plan", w.story(report), "deliver A-1 delivering; "+c.want)
+			w.mustBe(t, issueNo(1), c.left)
+		})
+	}
+}
+
+// late is a tracker in which a run moves its issue and ends right after the tracker has read the issue.
+type late struct {
+	*world
+	again error
+}
+
+func (l late) ByIDs(ctx context.Context, ids []string) (map[string]Issue, error) {
+	found, err := l.world.ByIDs(ctx, ids)
+	if i := l.issues["id-1"]; i.State == "In Progress" {
+		l.ends(i, Succeeded, "")
+		i.State = "Human Review"
+		l.issues["id-1"], l.refused = i, l.again
+	}
+	return found, err
+}
+
 // A dry run changes nothing, and reports what a pass would do.
 func TestDryRun(t *testing.T) {
 	full := func() *scene {
