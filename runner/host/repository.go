@@ -141,6 +141,14 @@ type Work struct {
 	Pack func(ctx context.Context, have []string, to io.Writer) error
 }
 
+// CheckCommit returns an error with this code if work is at another commit than the one that was read before; want is empty for any.
+func CheckCommit(code, at, want string) error {
+	if want == "" || at == want {
+		return nil
+	}
+	return reconcile.NewError(code, fmt.Sprintf("the work is at commit %s, and not at %s any more", at, want), "read the changes again")
+}
+
 // RepositorySteps are the steps of a clone, a fetch and a delivery on the machine of the workspace, if its worker is on another one. Runs
 // that are served implement it. No program or setting of the workspace takes part in them, and the machine needs no access to the remote.
 type RepositorySteps interface {

@@ -75,8 +75,8 @@ func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer hos
 	if answer.Exists = err == nil && info.IsDir(); !answer.Exists {
 		return answer, nil
 	}
-	err = work(ctx, r, r.Commits > 0, func(w git.Work) error {
-		g, commits, found, err := git.Inspect(ctx, r.Path, w, r.Commits)
+	err = withClone(ctx, r, r.Commits > 0, func(clone git.Clone) error {
+		g, commits, found, err := git.Inspect(ctx, r.Path, clone, r.Commits)
 		if answer.Commits = commits; found {
 			answer.Git = &g
 		}
@@ -89,31 +89,30 @@ func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (
 	if r.To != "" {
 		return git.DiffEnds(ctx, r.Path, workspace.EndsDir(r.Path), r.From, r.To, w)
 	}
-	err = work(ctx, r, true, func(at git.Work) (err error) {
-		found, err = git.Diff(ctx, r.Path, at, w)
+	err = withClone(ctx, r, true, func(clone git.Clone) (err error) {
+		found, err = git.Diff(ctx, r.Path, clone, w)
 		return err
 	})
 	return found, err
 }
 
-const workFor = time.Minute // to hash the commits of a workspace
+const hashFor = time.Minute // to hash the commits of a workspace
 
-// work calls use with the work in a workspace. With hashed, that of a clone is what a delivery would push.
-func work(ctx context.Context, r host.WorkspaceRequest, hashed bool, use func(git.Work) error) error {
+// withClone calls use with what symphony knows of the clone in a workspace. With hashed, the objects are those that a delivery would push.
+func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use func(git.Clone) error) error {
 	origin, mirrors := workspace.OriginOf(r.Path)
 	if _, err := os.Lstat(filepath.Join(r.Path, ".git")); origin.Commit == "" || !hashed || err != nil {
-		return use(git.Work{Origin: origin})
+		return use(git.Clone{Origin: origin})
 	}
-	limited, cancel := context.WithTimeout(ctx, workFor)
+	limited, cancel := context.WithTimeout(ctx, hashFor)
 	defer cancel()
 	inherit := func(f ...*os.File) []*os.File { return f }
 	m := repository.New(mirrors, host.Repository{URL: origin.URL}, []string{"PATH=" + os.Getenv("PATH")}, inherit)
-	return m.Read(limited, r.Path, origin, func(w git.Work) error {
-		if r.Commit != "" && r.Commit != w.Commit {
-			return reconcile.NewError(files.CodeFailed,
-				fmt.Sprintf("the work is at commit %s, and not at %s any more", w.Commit, r.Commit), "read it again")
+	return m.WithHashedClone(limited, r.Path, origin, func(clone git.Clone) error {
+		if err := host.CheckCommit(files.CodeFailed, clone.Commit, r.Commit); err != nil {
+			return err
 		}
-		return use(w)
+		return use(clone)
 	})
 }
 
@@ -129,7 +128,7 @@ func keepEnd(ctx context.Context, path string) (*host.WorkEnd, error) {
 		}
 	}
 	origin, _ := workspace.OriginOf(path)
-	return git.KeepEnd(ctx, path, git.Work{Origin: origin}, ends)
+	return git.KeepEnd(ctx, path, git.Clone{Origin: origin}, ends)
 }
 
 func (Machine) TryRoot(_ context.Context, r host.RootRequest) error {

@@ -22,10 +22,10 @@ const (
 // KeepEnd stores in the directory ends, which is symphony's, what the work tree of dir contains: committed or not, with new files and
 // without ignored ones, so that DiffEnds can compare it. It counts what has changed since the end before. It returns nil without a
 // repository. What is committed stays in the repository, where git removes it some time after no branch contains it any more.
-func KeepEnd(ctx context.Context, dir string, w Work, ends string) (end *host.WorkEnd, err error) {
+func KeepEnd(ctx context.Context, dir string, clone Clone, ends string) (end *host.WorkEnd, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, w)
+	r, ok, err := openToCompare(dir, clone)
 	if err != nil || !ok {
 		return nil, readFailed(ctx, dir, err)
 	}
@@ -91,7 +91,7 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, diffFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, Work{})
+	r, ok, err := openToCompare(dir, Clone{})
 	if err != nil || !ok {
 		return ok, readFailed(ctx, dir, err)
 	}

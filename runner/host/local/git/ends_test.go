@@ -15,7 +15,7 @@ import (
 // wantEnd keeps the end of a run, and checks the files, lines, commits and uncommitted files that are counted.
 func wantEnd(t *testing.T, dir, ends, want string) (tree string) {
 	t.Helper()
-	end := test.Must(KeepEnd(t.Context(), dir, Work{}, ends))
+	end := test.Must(KeepEnd(t.Context(), dir, Clone{}, ends))
 	got := fmt.Sprintf("%d +%d -%d, %d commits, %d uncommitted", end.Files, end.Added, end.Removed, end.Commits, end.Uncommitted)
 	test.Equal(t, "the end", got, want)
 	return end.Tree
@@ -68,19 +68,19 @@ func TestEndsTouchNothing(t *testing.T) {
 	dir := realTemp(t)
 	sh(t, dir, `repo .; put file "two\n"; put outside x; touch -d 2001-01-01 outside; id=$(git hash-object -w file); `+
 		`o=.git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); rm -f $o; ln -s "$PWD/outside" $o`)
-	test.Must(KeepEnd(t.Context(), dir, Work{}, filepath.Join(dir, ".git", "ends")))
+	test.Must(KeepEnd(t.Context(), dir, Clone{}, filepath.Join(dir, ".git", "ends")))
 	test.Equal(t, "year", test.Must(os.Stat(filepath.Join(dir, "outside"))).ModTime().Year(), 2001)
 }
 
 func TestEndsWithoutARepository(t *testing.T) {
 	dir := realTemp(t)
 	ends := filepath.Join(dir, "ends")
-	end, err := KeepEnd(t.Context(), dir, Work{}, ends)
+	end, err := KeepEnd(t.Context(), dir, Clone{}, ends)
 	test.Equal(t, "no repository", []any{end, err}, []any{(*host.WorkEnd)(nil), nil})
 	ws := filepath.Join(dir, "ws")
 	sh(t, dir, "git init -q ws; put ws/new 'n\n'")
 	wantEnd(t, ws, ends, "1 +1 -0, 0 commits, 1 uncommitted")
 	test.OK(t, os.Truncate(filepath.Join(ws, "new"), maxEnd+1))
-	_, err = KeepEnd(t.Context(), ws, Work{}, ends)
+	_, err = KeepEnd(t.Context(), ws, Clone{}, ends)
 	test.Contains(t, "error", fmt.Sprint(err), "have more than 64 MiB")
 }

@@ -34,9 +34,9 @@ const (
 	maxIndex  = 512 << 20 // bytes of git's index that are copied
 )
 
-// Work is the work in a clone that symphony has made, zero if it has not. An agent can change all references of the repository, and put
-// false objects into it, so neither shows what is in the clone.
-type Work struct {
+// Clone is what symphony knows of a clone that it has made, zero if it has made none. An agent can change all references of the
+// repository, and put false objects into it, so neither shows what is in the clone.
+type Clone struct {
 	// Origin is where the clone came from, and the commit that symphony found there last.
 	Origin host.Origin
 	// Commit is HEAD, empty if there is none. Objects are directories with all objects that it leads to, hashed by git. Without Objects,
@@ -48,10 +48,10 @@ type Work struct {
 // Inspect describes the repository of dir, with its newest commits that the base does not contain, at most so many; ok is false if there is
 // none. It runs no program that the repository names and changes nothing in it. Whether a branch counts as pushed depends on the address
 // of the origin, as in Unsaved.
-func Inspect(ctx context.Context, dir string, w Work, most int) (g host.GitStatus, commits []host.GitCommit, ok bool, err error) {
+func Inspect(ctx context.Context, dir string, clone Clone, most int) (g host.GitStatus, commits []host.GitCommit, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, inspectFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, w)
+	r, ok, err := openToCompare(dir, clone)
 	if err != nil || !ok {
 		return g, nil, ok, readFailed(ctx, dir, err)
 	}
@@ -88,7 +88,7 @@ func Inspect(ctx context.Context, dir string, w Work, most int) (g host.GitStatu
 			commits, err = r.log(ctx, base, most)
 		}
 	}
-	u := unsavedSearch{top: r.tree, origin: w.Origin.URL, deleted: []string{r.tree}}
+	u := unsavedSearch{top: r.tree, origin: clone.Origin.URL, deleted: []string{r.tree}}
 	remotes, configErr := u.remotes(ctx, r)
 	err = errors.Join(err, configErr)
 	remote := r.refs["refs/remotes/origin/"+branch]
@@ -113,7 +113,7 @@ func Has(ctx context.Context, dir, commit string) bool {
 }
 
 // openToCompare opens a repository whose references are files.
-func openToCompare(dir string, w Work) (*reader, bool, error) {
+func openToCompare(dir string, clone Clone) (*reader, bool, error) {
 	r, ok, err := openReader(dir)
 	if ok {
 		r, err = withoutTables(r, err)
@@ -121,7 +121,7 @@ func openToCompare(dir string, w Work) (*reader, bool, error) {
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	if r.began, r.hashed = cmp.Or(w.Origin.Base, w.Origin.Commit), w.Objects; r.hashed != nil && r.commit != w.Commit {
+	if r.baseCommit, r.objectDirs = cmp.Or(clone.Origin.Base, clone.Origin.Commit), clone.Objects; r.objectDirs != nil && r.commit != clone.Commit {
 		return nil, false, errors.Join(errors.New("HEAD has changed meanwhile: try again"), r.close())
 	}
 	return r, true, nil
@@ -172,10 +172,10 @@ func (r *reader) base() (name, commit string, err error) {
 		}
 		name, commit, err := r.follow("ref: " + ref)
 		if err != nil || commit != "" {
-			return strings.TrimPrefix(strings.TrimPrefix(name, "refs/remotes/"), "refs/heads/"), cmp.Or(r.began, commit), err
+			return strings.TrimPrefix(strings.TrimPrefix(name, "refs/remotes/"), "refs/heads/"), cmp.Or(r.baseCommit, commit), err
 		}
 	}
-	return r.began, r.began, nil
+	return r.baseCommit, r.baseCommit, nil
 }
 
 // diffWords are git diff without what a repository can configure. With trees, a commit of another repository is a change.
@@ -188,16 +188,16 @@ var (
 // diff does; ok is false where git has no repository there. Nothing that the repository names is run, and nothing in it is written. Of
 // work with an origin, what is committed comes first, and the rest below the line host.NotCommitted: else files could hide what a
 // delivery would push.
-func Diff(ctx context.Context, dir string, work Work, w io.Writer) (ok bool, err error) {
+func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, diffFor)
 	defer cancel()
-	r, ok, err := openToCompare(dir, work)
+	r, ok, err := openToCompare(dir, clone)
 	if err != nil || !ok {
 		return ok, readFailed(ctx, dir, err)
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
 	from, err := r.whereWorkBegan(ctx)
-	if err == nil && r.began != "" {
+	if err == nil && r.baseCommit != "" {
 		if r.commit != "" && from != r.commit {
 			committed := r.git(ctx, append(diffTreeWords, from, r.commit, "--")...)
 			committed.Stdout = w
@@ -257,11 +257,11 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	}
 	from, err := r.output(r.git(ctx, "merge-base", "--all", commit, r.commit))
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // they have no common history
-		return cmp.Or(r.began, r.commit), nil
+		return cmp.Or(r.baseCommit, r.commit), nil
 	}
 	from, _, several := strings.Cut(from, "\n")
-	if several && r.began != "" {
-		from = r.began
+	if several && r.baseCommit != "" {
+		from = r.baseCommit
 	}
 	return from, err
 }

@@ -25,7 +25,7 @@ func orZero[T any](v *T) (value T) {
 // wantStatus checks branch, base, commits ahead, remote, commits unpushed, and the changed files.
 func wantStatus(t *testing.T, dir, want string, changed ...string) {
 	t.Helper()
-	g, _, ok, err := Inspect(t.Context(), dir, Work{}, 0)
+	g, _, ok, err := Inspect(t.Context(), dir, Clone{}, 0)
 	test.OK(t, err)
 	if got := fmt.Sprintf("%s %s %d %s %d", orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed)); !ok || got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -38,7 +38,7 @@ func wantStatus(t *testing.T, dir, want string, changed ...string) {
 func wantDiff(t *testing.T, dir string, lines []string, not ...string) {
 	t.Helper()
 	var out strings.Builder
-	ok := test.Must(Diff(t.Context(), dir, Work{}, &out))
+	ok := test.Must(Diff(t.Context(), dir, Clone{}, &out))
 	if !ok || len(lines) == 0 && out.Len() > 0 {
 		t.Errorf("%v: %s", ok, out.String())
 	}
@@ -119,7 +119,7 @@ func TestNothingCommittedIsHidden(t *testing.T) {
 			dir := realTemp(t)
 			sh(t, dir, "repo origin; git clone -q origin copy")
 			copied := filepath.Join(dir, "copy")
-			began := Work{Origin: host.Origin{URL: "origin", Commit: git(t, copied, "rev-parse", "HEAD")}}
+			began := Clone{Origin: host.Origin{URL: "origin", Commit: git(t, copied, "rev-parse", "HEAD")}}
 			sh(t, copied, c.script)
 			var out strings.Builder
 			test.OK(t, test.Err(Diff(t.Context(), copied, began, &out)))
@@ -137,9 +137,9 @@ func TestNothingCommittedIsHidden(t *testing.T) {
 
 func TestInspectBeginnings(t *testing.T) {
 	dir := realTemp(t)
-	_, _, inspected, err := Inspect(t.Context(), dir, Work{}, 0)
+	_, _, inspected, err := Inspect(t.Context(), dir, Clone{}, 0)
 	test.OK(t, err)
-	read, err := Diff(t.Context(), dir, Work{}, nil)
+	read, err := Diff(t.Context(), dir, Clone{}, nil)
 	test.Equal(t, "without a repository", []any{read, inspected, err}, []any{false, false, nil})
 	sh(t, dir, `git init -q -b main; put file "one\n"`)
 	wantStatus(t, dir, "main  0  0", "? file")
@@ -153,7 +153,7 @@ func TestInspectBeginnings(t *testing.T) {
 	wantStatus(t, dir, " main 0  0", "? :/odd", "? nested/")
 	wantDiff(t, dir, []string{"+odd"})
 	sh(t, dir, fmt.Sprintf("for n in $(seq %d); do : > n$n; done", maxListed))
-	g, _, _, err := Inspect(t.Context(), dir, Work{}, 0)
+	g, _, _, err := Inspect(t.Context(), dir, Clone{}, 0)
 	test.Equal(t, "error, files and listed files", []any{err, g.Count, len(g.Changed)}, []any{nil, maxListed + 2, maxListed})
 }
 
@@ -222,8 +222,8 @@ func TestReadingRunsNothing(t *testing.T) {
 			g.ran()
 			test.OK(t, test.Err(Fingerprint(t.Context(), g.Tree)))
 			test.Equal(t, "looking for progress ran it", g.ran(), false)
-			_, _, _, inspected := Inspect(t.Context(), g.Tree, Work{}, 0)
-			_, read := Diff(t.Context(), g.Tree, Work{}, io.Discard)
+			_, _, _, inspected := Inspect(t.Context(), g.Tree, Clone{}, 0)
+			_, read := Diff(t.Context(), g.Tree, Clone{}, io.Discard)
 			test.Equal(t, "showing it to a person ran it", g.ran(), false)
 			if missing := name == "partial clone"; (inspected != nil || read != nil) && !missing {
 				t.Errorf("%v, %v", inspected, read)
@@ -251,9 +251,9 @@ func TestReadingWritesNothing(t *testing.T) {
 	test.OK(t, os.Chtimes(index, before, before))
 	was := test.Must(os.Stat(index))
 	test.OK(t, test.Err(Fingerprint(t.Context(), g.Tree)))
-	_, _, _, err := Inspect(t.Context(), g.Tree, Work{}, 0)
+	_, _, _, err := Inspect(t.Context(), g.Tree, Clone{}, 0)
 	test.OK(t, err)
-	test.OK(t, test.Err(Diff(t.Context(), g.Tree, Work{}, io.Discard)))
+	test.OK(t, test.Err(Diff(t.Context(), g.Tree, Clone{}, io.Discard)))
 	is := test.Must(os.Stat(index))
 	test.Equal(t, "the index is the same file, and its time", []any{os.SameFile(was, is), is.ModTime()}, []any{true, was.ModTime()})
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
@@ -38,8 +36,8 @@ type reader struct {
 	repacked     bool              // git pack-refs ran here: a clone packs only the references of its remote
 	index        string            // a copy of the repository's index, empty if git uses the original
 	objects      string            // where git stores new objects; empty as long as it makes none
-	began        string            // the commit of the remote that Origin in Work has
-	hashed       []string          // Objects of Work
+	baseCommit   string            // the commit of the remote that Origin in Clone has
+	objectDirs   []string          // Objects of Clone; empty for those of the repository
 }
 
 // openReader opens the repository of a work tree; ok is false if there is none. The caller must call close.
@@ -160,16 +158,6 @@ func objectID(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// IsBranchName reports whether a branch can have a name, and the name means nothing else to git.
-func IsBranchName(ctx context.Context, name string) bool {
-	return name != "@" && !strings.HasPrefix(name, "refs/") && plainGit(ctx, "/", "check-ref-format", "--branch", name).Run() == nil
-}
-
-// HasBranch reports whether a repository of the operator in dir has a branch.
-func HasBranch(ctx context.Context, dir, name string) bool {
-	return plainGit(ctx, dir, "-c", "safe.directory=*", "show-ref", "--verify", "--quiet", "refs/heads/"+name).Run() == nil
-}
-
 // plainGit is git without the configuration of the system and the account.
 func plainGit(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", args...)
@@ -193,13 +181,13 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
 	// A shallow clone ends at the commits in this file, and not with an error. Symphony makes none.
 	shallow := filepath.Join(r.common, "shallow")
-	if info, err := os.Lstat(shallow); err == nil && info.Mode().IsRegular() && r.began == "" {
+	if info, err := os.Lstat(shallow); err == nil && info.Mode().IsRegular() && r.baseCommit == "" {
 		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE="+shallow)
 	}
 	if r.index != "" {
 		cmd.Env = append(cmd.Env, "GIT_INDEX_FILE="+r.index, "GIT_LITERAL_PATHSPECS=1")
 	}
-	read := r.hashed
+	read := r.objectDirs
 	if read == nil {
 		read = []string{filepath.Join(r.common, "objects")}
 	}
@@ -214,8 +202,8 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 // withOwnObjects returns a reader that also reads the objects of the repository, where those are that were staged and not committed.
 func (r *reader) withOwnObjects() *reader {
 	own := *r
-	if r.hashed != nil {
-		own.hashed = append(slices.Clip(r.hashed), filepath.Join(r.common, "objects"))
+	if r.objectDirs != nil {
+		own.objectDirs = append(slices.Clip(r.objectDirs), filepath.Join(r.common, "objects"))
 	}
 	return &own
 }
@@ -234,11 +222,6 @@ func Quoted(path string) string {
 		path = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(path) + `"`
 	}
 	return path
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }
 
 // run runs git and makes the last that it complains of part of the error.
@@ -315,212 +298,4 @@ func (s *splitWriter) Write(b []byte) (int, error) {
 		s.each(string(entry))
 		s.rest = rest
 	}
-}
-
-// repository describes where git keeps the data of a work tree. All paths are absolute, with links resolved.
-type repository struct {
-	tree   string
-	gitDir string // HEAD and index
-	// common contains objects and refs. It is gitDir, or for a linked worktree the main repository's git directory.
-	common string
-	linked bool
-	inTree bool // gitDir is <work tree>/.git, a real directory
-}
-
-// The maximum sizes of git's own files that are read, in bytes. packed-refs is the largest of them.
-const (
-	maxGitFile = 32 << 20
-	maxHead    = 8 << 10 // the name of a branch is shown to operators
-)
-
-// openRepository reads <tree>/.git; ok is false if there is no repository, or not a valid one. The result is not trusted: it
-// may point anywhere.
-func openRepository(tree string) (repo repository, ok bool, err error) {
-	dotGit := filepath.Join(tree, ".git")
-	info, err := os.Lstat(dotGit)
-	if files.Absent(err) || err == nil && info.IsDir() && isEmpty(dotGit) { // codex's sandbox leaves empty ones
-		return repository{}, false, nil
-	}
-	if err != nil {
-		return repository{}, false, files.Failed(err, "read the repository of %s", tree)
-	}
-	gitDir := dotGit
-	if info.Mode().IsRegular() {
-		if gitDir, ok, err = pointer(dotGit, "gitdir:"); !ok || err != nil {
-			return repository{}, false, err
-		}
-	}
-	if repo.gitDir, ok, err = resolveDir(gitDir); !ok || err != nil {
-		return repository{}, false, err
-	}
-	repo.tree, repo.inTree = tree, info.IsDir()
-	common, ok, err := pointer(filepath.Join(repo.gitDir, "commondir"), "")
-	if err != nil {
-		return repository{}, false, err
-	}
-	if !ok {
-		repo.common = repo.gitDir
-		return repo, true, nil
-	}
-	repo.common, repo.linked, err = resolveDir(common)
-	return repo, repo.linked, err
-}
-
-// pointer reads a file with one line that contains a path, which may be relative to the file's directory.
-func pointer(file, prefix string) (path string, ok bool, err error) {
-	b, err := files.ReadRegular(file, 1<<16)
-	if files.Absent(err) {
-		return "", false, nil
-	}
-	if err != nil {
-		return "", false, files.Failed(err, "read the repository's %s", file)
-	}
-	path, ok = strings.CutPrefix(strings.TrimRight(string(b), "\r\n"), prefix)
-	path = strings.TrimSpace(path)
-	if !ok || path == "" || strings.ContainsAny(path, "\n\x00") {
-		return "", false, nil
-	}
-	return absolute(filepath.Dir(file), path), true, nil
-}
-
-// resolveDir resolves all links in the path of a directory; ok is false if it does not exist.
-func resolveDir(path string) (real string, ok bool, err error) {
-	real, err = filepath.EvalSymlinks(path)
-	var info fs.FileInfo
-	if err == nil {
-		info, err = os.Stat(real)
-	}
-	if files.Absent(err) {
-		return "", false, nil
-	}
-	if err != nil {
-		return "", false, files.Failed(err, "resolve %s", path)
-	}
-	return real, info.IsDir(), nil
-}
-
-// Writable returns the directories that `git commit` in dir must be able to write, of those that the agent can write: for an ordinary clone
-// <dir>/.git. A git directory elsewhere (a link, --separate-git-dir, a submodule, a linked worktree) and the one that it shares are
-// returned only if they are inside dir or inside one of the opened directories: the agent can write to those anyway, but codex protects a
-// git directory in them unless it is listed. It only reads files, which the agent may have written in order to gain access the next time.
-//
-// A linked worktree's main repository is not opened: git writes text of the agent's choice through a link that the agent puts
-// into its logs or rr-cache, also when the operator runs git there.
-func Writable(dir string, opened ...string) (list []string, err error) {
-	tree, ok, err := resolveDir(dir)
-	if err != nil || !ok {
-		return nil, err
-	}
-	repo, ok, err := openRepository(tree)
-	if err != nil || !ok {
-		return nil, err
-	}
-	if repo.inTree && !repo.linked {
-		return []string{repo.gitDir}, nil
-	}
-	for _, dir := range append([]string{tree}, opened...) {
-		real, ok, err := resolveDir(dir)
-		if err != nil {
-			return nil, err
-		}
-		if ok && paths.Inside(real, repo.gitDir) && paths.Inside(real, repo.common) {
-			return slices.Compact([]string{repo.gitDir, repo.common}), nil
-		}
-	}
-	return nil, nil
-}
-
-// Root returns the root of the main repository that contains dir, which is the key of codex's trust settings: the nearest parent
-// directory with a .git or, for a linked worktree, the root of its main repository; without a repository dir itself. Like codex, it
-// takes no empty directory for a .git. All links are resolved.
-func Root(dir string) (string, error) {
-	real, ok, err := resolveDir(dir)
-	if err == nil && !ok {
-		err = files.Failed(fs.ErrNotExist, "find the repository of %s", dir)
-	}
-	if err != nil {
-		return "", err
-	}
-	for at := real; ; at = filepath.Dir(at) {
-		repo, ok, err := openRepository(at)
-		switch {
-		case err != nil:
-			return "", err
-		case ok && filepath.Dir(repo.gitDir) == filepath.Join(repo.common, "worktrees"):
-			return filepath.Dir(repo.common), nil
-		case ok || exists(filepath.Join(at, ".git")) && !isEmpty(filepath.Join(at, ".git")):
-			return at, nil
-		case at == filepath.Dir(at):
-			return real, nil
-		}
-	}
-}
-
-func isEmpty(dir string) bool {
-	entries, err := os.ReadDir(dir)
-	return err == nil && len(entries) == 0
-}
-
-// Head is the commit of a workspace's HEAD, empty if there is none, the directory with the repository's objects, and the content of its
-// references by name.
-type Head struct {
-	Commit, Objects string
-	References      map[string]string
-}
-
-// HeadOf reads HEAD of a workspace. Its repository must be a directory .git of its own.
-func HeadOf(workspace string) (h Head, err error) {
-	repo, ok, err := openRepository(workspace)
-	switch {
-	case err != nil:
-		return h, err
-	case !ok:
-		return h, errors.New("it has no git repository")
-	case !repo.inTree || repo.linked:
-		return h, errors.New("its .git leads to another repository")
-	case exists(filepath.Join(repo.common, "reftable")):
-		return h, errors.New("its references are kept in tables")
-	}
-	r := &reader{repository: repo}
-	if err := r.readReferences(); err != nil {
-		return h, err
-	}
-	h.Objects, h.References = filepath.Join(repo.common, "objects"), r.refs
-	_, h.Commit, err = r.headOf(repo.gitDir)
-	return h, err
-}
-
-// SetRemoteBranch records in a workspace that its remote has a commit, as git push does. It follows no links in the repository, and
-// replaces symbolic references.
-func SetRemoteBranch(workspace, branch, commit string) error {
-	repo, ok, err := openRepository(workspace)
-	if err != nil || !ok || !repo.inTree {
-		return cmp.Or(err, errUnread)
-	}
-	dir, err := os.OpenRoot(repo.gitDir)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	name, temporary := "refs/remotes/origin/"+branch, "symphony-"+rand.Text() // what an agent could put there may be a pipe
-	if err := dir.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	parent := filepath.Join(repo.gitDir, filepath.Dir(name))
-	if real, ok, err := resolveDir(parent); err != nil || !ok || real != parent {
-		return cmp.Or(err, fmt.Errorf("%s is a link", parent))
-	}
-	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(commit + "\n")
-	// After a power failure git would refuse an empty reference.
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = dir.Rename(temporary, name)
-	}
-	if err != nil {
-		return errors.Join(err, dir.Remove(temporary))
-	}
-	return nil
 }

@@ -68,7 +68,7 @@ func Unsaved(ctx context.Context, dir, known, origin string, alsoDeleted ...stri
 	})
 	judged := map[string]bool{} // git directories
 	for _, tree := range trees[:min(len(trees), maxRepositories)] {
-		r, ok, err := openToCompare(tree, Work{})
+		r, ok, err := openToCompare(tree, Clone{})
 		if err != nil || !ok {
 			u.report(tree, "a repository that can't be read")
 			continue

@@ -156,7 +156,7 @@ func TestLongNames(t *testing.T) {
 		t.Errorf("%d bytes", len(got))
 	}
 	sh(t, dir, "{ printf 'ref: refs/heads/'; head -c 1000000 /dev/zero | tr '\\0' x; } > .git/HEAD")
-	if g, _, _, err := Inspect(t.Context(), dir, Work{}, 0); err == nil {
+	if g, _, _, err := Inspect(t.Context(), dir, Clone{}, 0); err == nil {
 		t.Errorf("the branch has %d bytes", len(*g.Branch))
 	}
 }

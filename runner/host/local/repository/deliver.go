@@ -54,15 +54,15 @@ func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, e
 	}}, nil
 }
 
-// Read calls use with HEAD of a workspace, and with its objects as a delivery would push them: git has hashed them in a directory that
-// exists until use returns, or they are in the mirror.
-func (m *Mirror) Read(ctx context.Context, workspace string, cloned host.Origin, use func(git.Work) error) (err error) {
+// WithHashedClone calls use with HEAD of a workspace, and with its objects as a delivery would push them: git has hashed them in a
+// directory that exists until use returns, or they are in the mirror.
+func (m *Mirror) WithHashedClone(ctx context.Context, workspace string, cloned host.Origin, use func(git.Clone) error) (err error) {
 	work, err := m.workOf(workspace, cloned)
 	if err != nil {
 		return files.Failed(err, "read HEAD of %s", workspace)
 	}
 	d := &delivery{Mirror: m, Work: work}
-	read := git.Work{Origin: cloned, Commit: work.Commit, Objects: []string{filepath.Join(m.path, "objects")}}
+	read := git.Clone{Origin: cloned, Commit: work.Commit, Objects: []string{filepath.Join(m.path, "objects")}}
 	if err = m.renewConfig(); err == nil && work.Commit != "" && d.checkComplete(ctx, "") != nil {
 		incoming, failed := d.hashCommits(ctx)
 		defer func() { err = errors.Join(err, os.RemoveAll(incoming)) }()
@@ -79,10 +79,8 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 	defer func() { err = host.WithCode(err) }()
 	d := &delivery{Mirror: m, Work: work, branch: q.Branch, last: q.Delivered}
 	answer.Commit = d.Commit
-	if q.Commit != "" && q.Commit != d.Commit {
-		return answer, reconcile.NewError(host.CodeDeliveryFailed,
-			fmt.Sprintf("the work is at commit %s, and not at %s", d.Commit, q.Commit),
-			"read the changes again, and deliver the commit that they end with")
+	if err := host.CheckCommit(host.CodeDeliveryFailed, d.Commit, q.Commit); err != nil {
+		return answer, err
 	}
 	if cloned := work.Cloned; cloned.URL != m.remote.URL && cloned.URL != m.Address() {
 		if d.Commit != "" && (d.Commit == cloned.Commit || d.Commit == d.last) { // there is nothing to deliver

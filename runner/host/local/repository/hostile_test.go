@@ -189,7 +189,7 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 			workspace := filepath.Join(p.dir, "one")
 			var diff strings.Builder
 			var list []host.GitCommit
-			err := p.mirror().Read(t.Context(), workspace, origin, func(w git.Work) (err error) {
+			err := p.mirror().WithHashedClone(t.Context(), workspace, origin, func(w git.Clone) (err error) {
 				if _, list, _, err = git.Inspect(t.Context(), workspace, w, 9); err == nil {
 					_, err = git.Diff(t.Context(), workspace, w, &diff)
 				}

@@ -244,7 +244,8 @@ func (s *starter) findRoot(context.Context) error {
 func (s *starter) render() ([]byte, error) {
 	// Double square brackets: the workflow's own template and its shell scripts use all others.
 	var t *template.Template
-	part := func(name string, a answers) (string, error) { // of KIND.part: settings has keys below tracker, move how an agent moves its issue
+	// part is a template of KIND.part: settings are the keys below tracker, move tells the agent how to move its issue.
+	part := func(name string, a answers) (string, error) {
 		var own bytes.Buffer
 		err := t.ExecuteTemplate(&own, a.Tracker+"-"+name, a)
 		return own.String(), err

@@ -27,7 +27,7 @@ const DefaultLabel = "symphony"
 // Options are the flags of init, empty if they were not given.
 type Options struct {
 	Tracker, Path, Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
-	// StateDirSet is set if a flag named the state directory, which later commands then need, too.
+	// StateDirSet: the command named a state directory, and later commands must name it, too.
 	StateDirSet bool
 }
 

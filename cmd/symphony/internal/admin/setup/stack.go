@@ -68,7 +68,7 @@ var Stacks = []Stack{
 		`pnpm install --offline --frozen-lockfile --store-dir "$XDG_CACHE_HOME/pnpm"` + npmTest,
 		`pnpm fetch --store-dir "$SYMPHONY_AGENT_CACHE/pnpm"`, "node_modules/",
 	},
-	{ // of YARN_CACHE_FOLDER and YARN_GLOBAL_FOLDER the former is that of Yarn 1
+	{ // Yarn 1 reads YARN_CACHE_FOLDER and YARN_IGNORE_SCRIPTS, its successors the other two variables
 		"Node",
 		[]string{"yarn.lock"},
 		`YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` + yarn + " && yarn test",
