@@ -14,8 +14,10 @@ type diffBlock struct {
 	Lines []diffLine
 }
 
-// blocksOf divides a diff, and marks the words in which a line differs from the one that it replaces.
-func blocksOf(lines []diffLine) (blocks []diffBlock) {
+// blocksOf divides the diff of a file, gives it the colours of its language, and marks the words in which a line differs from the one that
+// it replaces.
+func blocksOf(file string, lines []diffLine) (blocks []diffBlock) {
+	colourLines(file, lines)
 	before := ""
 	for _, l := range lines {
 		kind := l.Kind
@@ -42,7 +44,7 @@ func blocksOf(lines []diffLine) (blocks []diffBlock) {
 
 // changeBlocks divides the patch of a request. It shows each line of it, whatever the heads of the hunks claim.
 func changeBlocks(c reconcile.RequestChange) []diffBlock {
-	return blocksOf(diffLines(eventlog.AsDiff(c)))
+	return blocksOf(c.Path, diffLines(eventlog.AsDiff(c)))
 }
 
 // diffLines divides a diff into lines.
@@ -81,8 +83,6 @@ func markWords(old, now *diffLine) {
 	if 3*(from+end) < max(len(a), len(b)) {
 		return
 	}
-	for words, l := range map[*[]string]*diffLine{&a: old, &b: now} {
-		till := len(*words) - end
-		l.Before, l.Marked, l.Text = strings.Join((*words)[:from], ""), strings.Join((*words)[from:till], ""), strings.Join((*words)[till:], "")
-	}
+	old.From, now.From = len(strings.Join(a[:from], "")), len(strings.Join(b[:from], ""))
+	old.Till, now.Till = len(strings.Join(a[:len(a)-end], "")), len(strings.Join(b[:len(b)-end], ""))
 }

@@ -49,7 +49,7 @@ func (f diffFile) Dir() string  { return path.Dir(f.Path) }
 func (f diffFile) Base() string { return path.Base(f.Path) }
 
 // Blocks divide the lines.
-func (f diffFile) Blocks() []diffBlock { return blocksOf(f.Lines) }
+func (f diffFile) Blocks() []diffBlock { return blocksOf(f.Path, f.Lines) }
 
 // Split reports whether the two sides of the file can stand side by side.
 func (f diffFile) Split() bool { return f.Added > 0 && f.Removed > 0 }
@@ -62,8 +62,9 @@ type diffLine struct {
 	Kind     string // add, del, hunk, note or empty
 	Old, New int    // its numbers; 0 where it has none
 	Text     string // without the sign
-	// Before and Marked are in front of Text in a line that another replaces: Marked is what differs.
-	Before, Marked string
+	// From and Till are the beginning and the end of what differs, in a line that another replaces.
+	From, Till int
+	Colours    []colour // of Text, in order; none if its language is not known
 }
 
 // The limits of a diff on a page.

@@ -26,6 +26,8 @@ func TestContrast(t *testing.T) {
 		"accent canvas": 4.5, "accent surface": 4.5, "accent raised": 4.5, "accent accent-soft": 4.5, "accent warn-soft": 4.5, "accent bad-soft": 4.5, "on-accent accent": 4.5,
 		"good surface": 4.5, "good canvas": 4.5, "good good-soft": 4.5, "warn surface": 4.5, "warn canvas": 4.5, "warn warn-soft": 4.5,
 		"bad surface": 4.5, "bad canvas": 4.5, "bad bad-soft": 4.5, "on-bad bad-strong": 4.5,
+		"soft good-soft": 4.5, "word surface": 4.5, "word good-soft": 4.5, "word bad-soft": 4.5,
+		"value surface": 4.5, "value good-soft": 4.5, "value bad-soft": 4.5,
 		"edge surface": 3, "edge canvas": 3, "bad-strong surface": 3,
 	} {
 		ink, ground, _ := strings.Cut(pair, " ")

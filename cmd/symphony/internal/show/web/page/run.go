@@ -77,7 +77,9 @@ func (l *logLine) fold(hits []string) {
 		shown = all[:min(len(all), shownLines)]
 	case l.line.Kind == eventlog.Change:
 		shown = all[:min(len(all), shownChange)]
-		l.Blocks = blocksOf(diffLines(shorten(strings.Join(shown, "\n"), longestWords)))
+		patch := shorten(strings.Join(shown, "\n"), longestWords)
+		file, _, _ := strings.Cut(patch, "\n") // the first of them, after what was done with it
+		l.Blocks = blocksOf(file, diffLines(patch))
 	}
 	l.Open = len(hits) > 0 || l.line.Kind == eventlog.Change || l.line.Status == eventlog.Failed
 	l.Detail, l.Lines, l.More = detailText(shown), len(all), len(all) > len(shown)

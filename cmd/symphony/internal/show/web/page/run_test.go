@@ -102,7 +102,7 @@ func TestBlocks(t *testing.T) {
 	}
 	html := draw(reconcile.RequestChange{Kind: "update", Diff: "@@ -1 +1 @@\n-return a - b\n-gone\n+return a + b\n+all is new here, nothing stays\n+rm -rf /\n hidden?\nhidden?"})
 	test.Contains(t, "the patch", html, `<div class="del"><code>return a <mark>-</mark> b</code></div><div class="del"><code>gone</code></div>`,
-		`<div class="add"><code>return a <mark>&#43;</mark> b</code></div><div class="add"><code>all is new here, nothing stays</code></div><div class="add"><code>rm -rf /</code></div>`)
+		`<div class="add"><code>return a <mark>+</mark> b</code></div><div class="add"><code>all is new here, nothing stays</code></div><div class="add"><code>rm -rf /</code></div>`)
 	test.Equal(t, "lines that no head counts", strings.Count(html, "<code>hidden?</code>"), 2)
 	test.Contains(t, "a new file, which codex sends without signs", draw(reconcile.RequestChange{Kind: "add", Diff: "- a: 1\n  b: 2\n"}),
 		`<div class="add"><code>- a: 1</code></div><div class="add"><code>  b: 2</code></div>`)

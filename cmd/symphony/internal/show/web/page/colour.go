@@ -1,0 +1,211 @@
+package page
+
+import (
+	"html"
+	"html/template"
+	"path"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// language is what colours need to know of a language.
+type language struct {
+	comment string   // begins a comment that ends with its line
+	blocks  []string // pairs of begin and end of comments and strings that may have several lines; those of comments come first
+	quotes  string   // the signs around strings that end with their line at the latest; a backslash escapes them
+	words   string   // that have a colour, after a blank each
+}
+
+const wordsOfC = " break case catch class const continue default do else enum extern false final finally for if import interface new null" +
+	" package private protected public return static struct super switch this throw throws true try void while"
+
+// languageOf returns the language of a file by its name; ok is false if it is not known.
+func languageOf(name string) (l language, ok bool) {
+	l = language{comment: "//", blocks: []string{"/*", "*/"}, quotes: `"'`, words: wordsOfC}
+	hash := language{comment: "#", quotes: `"'`}
+	switch path.Ext(name) {
+	case ".go":
+		l.blocks = append(l.blocks, "`", "`")
+		l.words = " break case chan const continue default defer else fallthrough false for func go goto if import interface map nil package" +
+			" range return select struct switch true type var"
+	case ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx":
+		l.blocks = append(l.blocks, "`", "`")
+		l.words += " as async await export extends from function in instanceof let of type typeof undefined var yield"
+	case ".java", ".kt", ".kts", ".scala", ".groovy", ".gradle", ".cs", ".dart", ".swift", ".php":
+		l.blocks = append(l.blocks, `"""`, `"""`)
+		l.words += " as async await echo extends fun func function implements in instanceof is let override throws using val var when"
+	case ".c", ".h", ".cc", ".cpp", ".hpp", ".m", ".proto":
+		l.words += " auto char delete double float inline int long namespace nullptr short signed sizeof template typedef union unsigned using virtual"
+	case ".rs":
+		l.quotes = `"`
+		l.words = " as async await break const continue crate dyn else enum false fn for if impl in let loop match mod move mut pub ref return" +
+			" self Self static struct super trait true type unsafe use where while"
+	case ".css", ".scss", ".less":
+		l.comment, l.words = "", ""
+	case ".json":
+		l = language{quotes: `"`, words: " true false null"}
+	case ".sql":
+		l.comment, l.words = "--", " ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL ON OR ORDER SELECT SET TABLE"+
+			" UPDATE VALUES WHERE"
+	case ".html", ".xml", ".svg", ".vue", ".md":
+		l = language{blocks: []string{"<!--", "-->"}}
+	case ".py":
+		l = hash
+		l.blocks = []string{`"""`, `"""`, "'''", "'''"}
+		l.words = " and as assert async await break class continue def del elif else except False finally for from global if import in is lambda" +
+			" None nonlocal not or pass raise return self True try while with yield"
+	case ".rb":
+		l = hash
+		l.words = " and begin break case class def do else elsif end ensure false if in module next nil not or require rescue return self super then" +
+			" true unless until when while yield"
+	case ".sh", ".bash", ".zsh":
+		l = hash
+		l.words = " case do done elif else esac exit export fi for function if in local return then until while"
+	case ".yml", ".yaml", ".toml", ".ini", ".cfg", ".tf":
+		l = hash
+		l.words = " true false null"
+	default:
+		return language{}, false
+	}
+	return l, true
+}
+
+// colour is the end of a part of a line, and the class of its colour: comment, string, number, word, or empty for none.
+type colour struct {
+	class string
+	end   int
+}
+
+// scanner finds the colours of the lines of one side of a diff, one after the other, in a time that grows with their length.
+type scanner struct {
+	language
+	class, until string // of the comment or string in which the next line begins; empty if it begins in none
+}
+
+func (s *scanner) line(text string) (colours []colour) {
+	for at := 0; at < len(text); {
+		class, length := s.part(text, at)
+		at += length
+		if last := len(colours) - 1; last >= 0 && colours[last].class == class {
+			colours[last].end = at
+		} else {
+			colours = append(colours, colour{class, at})
+		}
+	}
+	return colours
+}
+
+// part returns the class and the length of what is at a place of a line.
+func (s *scanner) part(line string, at int) (class string, length int) {
+	text := line[at:]
+	first, size := utf8.DecodeRuneInString(text)
+	begin := slices.IndexFunc(s.blocks, func(sign string) bool { return strings.HasPrefix(text, sign) })
+	switch {
+	case s.until != "":
+		return s.block(text, 0)
+	case s.comment != "" && strings.HasPrefix(text, s.comment) && (s.comment != "#" || at == 0 || strings.ContainsRune(" \t", rune(line[at-1]))):
+		return "comment", len(text)
+	case begin >= 0 && begin%2 == 0:
+		s.class, s.until = "string", s.blocks[begin+1]
+		if begin == 0 && s.until != s.blocks[0] {
+			s.class = "comment"
+		}
+		return s.block(text, len(s.blocks[begin]))
+	case strings.ContainsRune(s.quotes, first):
+		return "string", quotedLength(text)
+	case !wordSign(first):
+		return "", size
+	}
+	length = strings.IndexFunc(text, func(r rune) bool { return !wordSign(r) })
+	if length < 0 {
+		length = len(text)
+	}
+	switch {
+	case unicode.IsDigit(first):
+		return "number", length
+	case strings.Contains(s.words+" ", " "+text[:length]+" "):
+		return "word", length
+	}
+	return "", length
+}
+
+// block returns the class and length of the rest of a comment or string, whose end is sought from a place on.
+func (s *scanner) block(text string, from int) (class string, length int) {
+	class = s.class
+	at := strings.Index(text[from:], s.until)
+	if at < 0 {
+		return class, len(text)
+	}
+	length = from + at + len(s.until)
+	s.class, s.until = "", ""
+	return class, length
+}
+
+// quotedLength returns the length of the string with which a text begins.
+func quotedLength(text string) int {
+	for at := 1; at < len(text); at++ {
+		switch text[at] {
+		case '\\':
+			at++
+		case text[0]:
+			return at + 1
+		}
+	}
+	return len(text)
+}
+
+func wordSign(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// colourLines gives the lines of a file's diff their colours. Each hunk begins outside of comments and strings, as far as one can tell.
+func colourLines(file string, lines []diffLine) {
+	known, ok := languageOf(file)
+	if !ok {
+		return
+	}
+	begin := scanner{language: known}
+	old, now := begin, begin
+	for i := range lines {
+		switch l := &lines[i]; l.Kind {
+		case "hunk":
+			old, now = begin, begin
+		case "note":
+		case "del":
+			l.Colours = old.line(l.Text)
+		case "add":
+			l.Colours = now.line(l.Text)
+		default:
+			l.Colours = now.line(l.Text)
+			old.class, old.until = now.class, now.until
+		}
+	}
+}
+
+// Code draws the text of the line with its colours and its mark.
+func (l diffLine) Code() template.HTML {
+	var out strings.Builder
+	at := 0
+	draw := func(class string, end int) {
+		if at >= end {
+			return
+		}
+		shown := html.EscapeString(l.Text[at:end])
+		if at = end; class != "" {
+			shown = `<i class="` + class + `">` + shown + "</i>"
+		}
+		out.WriteString(shown)
+	}
+	for _, c := range append(l.Colours, colour{"", len(l.Text)}) {
+		if at <= l.From && l.From < c.end && l.From < l.Till {
+			draw(c.class, l.From)
+			out.WriteString("<mark>")
+		}
+		if at < l.Till && l.Till <= c.end {
+			draw(c.class, l.Till)
+			out.WriteString("</mark>")
+		}
+		draw(c.class, c.end)
+	}
+	return template.HTML(out.String()) //nolint:gosec // tags of ours, and escaped text
+}
