@@ -113,7 +113,7 @@ const MessageSpawnFailed = "failed to spawn agent"
 // fault is the meaning of some codes.
 type fault struct {
 	class Class  // of the error of a command or a pass
-	ofRun Class  // of the end of a run; not ClassWorkflow, because the pass that dispatched the run had found the workflow valid
+	ofRun Class  // of the end of a run; never ClassWorkflow, because the pass that started the run had found the workflow valid
 	codes string // separated by blanks
 }
 
@@ -139,7 +139,7 @@ var faults = byCode(
 	fault{ClassMachine, ClassMachine, `host_failed host_lost host_mismatch host_system host_unreachable host_unusable
 		host_unverified host_withdrawn engine_missing`},
 	fault{ClassIssue, ClassIssue, `delivery_failed delivery_conflict repository_changed git_killed verify_unusable not_verified`},
-	fault{ClassIssue, ClassIssue, strings.Join(HoldsAfterRun(), " ")},
+	fault{ClassIssue, ClassIssue, strings.Join(HoldCodes(), " ")},
 	// For hooks.on_attention these are warnings, which fail no pass.
 	fault{ClassIssue, ClassIssue, "hook_failed hook_timeout"},
 )
@@ -174,6 +174,9 @@ func byCode(list ...fault) map[string]fault {
 	all := map[string]fault{}
 	for _, f := range list {
 		for _, code := range strings.Fields(f.codes) {
+			if _, twice := all[code]; twice {
+				panic(code + " has two classes")
+			}
 			all[code] = f
 		}
 	}

@@ -27,11 +27,12 @@ const (
 	HoldFeedbackRounds = "feedback_rounds"
 )
 
-// holdRule is what a hold does. A reason without a row is ended by an operator, a comment or a move of its issue away and back.
+// holdRule is what a hold does. A reason without a row is ended by an operator, a comment or a move of its issue away and back. A limit of
+// the workflow also has a case in reachedCap, a field in Policy and a key.
 type holdRule struct {
-	// next is the next step for people, if the hold begins when a run has ended with its reason as the code; empty if no run begins it.
-	// ISSUE stands for the identifier of the issue. The error tables have the code and the step from here.
-	next            string
+	// afterRun is the next step of operators if a run ends with the reason as its error code, which then begins the hold. Empty: no run
+	// begins it. The tables of errors have the step from here, with ISSUE for the identifier of the issue.
+	afterRun        string
 	uncounted       bool   // the run does not count against the issue
 	ends            string // what ends it
 	staysInactive   bool   // it goes on while its issue is not active
@@ -46,12 +47,12 @@ var holdRules = map[string]holdRule{
 		ends: "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone ISSUE",
 	},
 	HoldNeverStarts: {
-		next: "correct what the engine names in `worker.engine`, or let the administrator of the cluster do so; then " +
+		afterRun: "correct what the engine names in `worker.engine`, or let the administrator of the cluster do so; then " +
 			"`symphony retry ISSUE`",
 		uncounted: true,
 	},
 	HoldVerifyFailed: {
-		next: "read the output in `symphony show ISSUE`; correct the cause and `symphony verify ISSUE`, let an agent go on " +
+		afterRun: "read the output in `symphony show ISSUE`; correct the cause and `symphony verify ISSUE`, let an agent go on " +
 			"with `symphony retry ISSUE`, or hand the issue over as it is: `symphony deliver --unverified ISSUE`",
 	},
 	HoldPullClosed:     pullHold,
@@ -63,12 +64,12 @@ var pullHold = holdRule{
 	staysInactive: true, moveEnds: true, ignoresComments: true,
 }
 
-// HoldAfterRun returns the next step if a run that ends with a code puts its issue on hold, otherwise "".
-func HoldAfterRun(code string) (next string) { return holdRules[code].next }
+// HoldStep returns the next step of operators if a run that ends with a code puts its issue on hold, otherwise "".
+func HoldStep(code string) string { return holdRules[code].afterRun }
 
-// HoldsAfterRun returns the codes for which HoldAfterRun has a step, sorted.
-func HoldsAfterRun() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(holdRules)), func(code string) bool { return HoldAfterRun(code) == "" })
+// HoldCodes returns the codes for which HoldStep has a step, sorted.
+func HoldCodes() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(holdRules)), func(code string) bool { return HoldStep(code) == "" })
 }
 
 // CommentEnds reports whether a new comment ends a hold.

@@ -254,9 +254,11 @@ func (b Block) startedUnder(r Run) bool { return r.Kind == AgentRun && !r.Starte
 // overBy reports whether the run shows that the fault is over: it was started under the block and completed a turn.
 func (b Block) overBy(r Run) bool { return b.startedUnder(r) && r.TurnsDone > 0 }
 
-// concerns reports whether a block of this machine is in the way of runs on a host, empty for this machine, which reaches the repository
-// for all hosts.
-func (b Block) concerns(host string) bool { return host == "" || b.Code == codeRepositoryUnavailable }
+// stopsRunsOn reports whether a block of this machine stops runs on a host, empty for this machine. This machine fetches and pushes for all
+// hosts.
+func (b Block) stopsRunsOn(host string) bool {
+	return host == "" || b.Code == codeRepositoryUnavailable
+}
 
 const codeRepositoryUnavailable = "repository_unavailable"
 

@@ -72,7 +72,7 @@ func (h *Handover) forCommand(cmd Command) *Handover {
 	}
 	next := *h
 	if next.UnverifiedBy = cmd.UnverifiedBy; h.At.After(cmd.CreatedAt) {
-		next.UnverifiedBy = "" // the operator has decided about another one
+		next.UnverifiedBy = "" // the command was about an earlier handover
 	}
 	if cmd.Verb == VerbVerify {
 		next.Verifies = true

@@ -94,7 +94,7 @@ func (p *planner) newDispatch() *dispatch {
 	for _, b := range p.dispatchBlocks() {
 		waits := p.s.Now.Before(b.NextTry) || b == p.s.Account.Block && p.s.Account.Probing
 		for _, r := range p.s.Runs {
-			if p.runs[r.ID] != nil && b.concerns(r.Host) && b.startedUnder(r) {
+			if p.runs[r.ID] != nil && b.stopsRunsOn(r.Host) && b.startedUnder(r) {
 				waits, tester = true, r.Identifier
 			}
 		}
@@ -116,7 +116,7 @@ func (p *planner) dispatchBlocks() []*Block {
 	if len(p.s.Policy.Hosts) > 0 {
 		host = p.s.Policy.Hosts[0]
 	}
-	return slices.DeleteFunc([]*Block{p.s.Account.Block, p.s.AgentBlock}, func(b *Block) bool { return b == nil || !b.concerns(host) })
+	return slices.DeleteFunc([]*Block{p.s.Account.Block, p.s.AgentBlock}, func(b *Block) bool { return b == nil || !b.stopsRunsOn(host) })
 }
 
 func (d *dispatch) take(state string) {
@@ -397,7 +397,7 @@ func (d *dispatch) start(c contender) {
 		}
 		s.Account.Block, probed, reason = &next, &read, "probe"
 	}
-	if b := s.AgentBlock; b != nil && b.concerns(host) {
+	if b := s.AgentBlock; b != nil && b.stopsRunsOn(host) {
 		next := b.Tried(s.Now)
 		s.AgentBlock, change.AgentBlock, reason = &next, &next, "probe"
 	}

@@ -22,8 +22,8 @@ const (
 // endOnHost plans that a run whose worker is dead is ended on its host. Until that is confirmed the run is not settled, and nothing else
 // starts for its issue. If its host is silent for too long, the claim is held, or the host is given up, as the workflow says.
 func (p *planner) endOnHost(r Run, live Liveness) {
-	isGone := func(cmd Command) bool { return cmd.Verb == VerbHostGone && cmd.IssueID == r.IssueID } // hostIsGone decides
-	// A worker that is alive is killed first. With a block of this machine none can be started.
+	isGone := func(cmd Command) bool { return cmd.Verb == VerbHostGone && cmd.IssueID == r.IssueID }
+	// A worker that is alive is killed first. With a block of this machine none can be started. A command about the host comes later.
 	if live.Alive || p.s.MachineBlock != nil || slices.ContainsFunc(p.s.Commands, isGone) {
 		return
 	}

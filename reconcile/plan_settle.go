@@ -23,7 +23,7 @@ func (p *planner) ended() {
 		if b, blocked := p.s.RemoteBlocks[r.Host]; blocked && b.overBy(r) {
 			p.update(&Change{RemoteBlocks: p.s.setRemoteBlock(r.Host, Block{})})
 		}
-		if own := p.s.AgentBlock; own != nil && own.concerns(r.Host) && own.overBy(r) {
+		if own := p.s.AgentBlock; own != nil && own.stopsRunsOn(r.Host) && own.overBy(r) {
 			p.s.AgentBlock = nil
 			p.update(&Change{AgentBlock: &Block{}})
 		}
@@ -170,7 +170,7 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 		c.Kind, c.Runs = Interrupted, uncounted
 	case r.ErrorCode == CodeWorkspaceBusy:
 		c.Kind, c.Runs, c.DueAt = Backoff, uncounted, ended.Add(firstBackoff)
-	case HoldAfterRun(r.ErrorCode) != "":
+	case HoldStep(r.ErrorCode) != "":
 		if holdRules[r.ErrorCode].uncounted {
 			c.Runs = uncounted
 		}
@@ -212,7 +212,7 @@ func blocks(r Run) bool {
 // blockAfter sets the block that follows from the end of a run, if any, and adds it to a change: a block of the run's host, or of this
 // machine.
 func (p *planner) blockAfter(r Run, change *Change) {
-	here := Block{Code: r.ErrorCode}.concerns(r.Host)
+	here := Block{Code: r.ErrorCode}.stopsRunsOn(r.Host)
 	// The fault of a run that began before the blocks were last ended may be repaired, unless the clock was set back since.
 	outdated := r.StartedAt.Before(p.s.Unblocked) && !p.s.Unblocked.After(p.s.Now)
 	if r.Kind != AgentRun || !blocks(r) || outdated || here && p.s.Account.shared(r) {
@@ -227,7 +227,7 @@ func (p *planner) blockAfter(r Run, change *Change) {
 	}
 	b := before.After(r.ErrorCode, message, endOf(r, p.s.Now))
 	for _, other := range p.runs {
-		if (other.Host == r.Host || here && b.concerns(other.Host)) && b.overBy(*other) {
+		if (other.Host == r.Host || here && b.stopsRunsOn(other.Host)) && b.overBy(*other) {
 			return
 		}
 	}

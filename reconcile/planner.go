@@ -83,8 +83,8 @@ func (d *draft) release(c Claim, reason, message string) {
 	d.act(ActRelease, c, reason, message, d.drop(c, reason))
 }
 
-// stop requests once that the claim's run end. The change, if any, is stored after the request, so that after a crash between
-// the two the stop is repeated. If the run is ending already, only the change is stored.
+// stop asks the run of a claim to end, unless that was asked before. The change, if any, is stored after the request, so that after a
+// crash between the two the stop is repeated. If the run is ending already, only the change is stored.
 func (d *draft) stop(c Claim, reason string, change *Change) {
 	r := d.runs[c.RunID]
 	switch ending := r == nil || r.Outcome != "" || r.StopReason != ""; {

@@ -11,7 +11,7 @@ import (
 // Snapshot is everything that a plan depends on: the same Snapshot gives the same Plan.
 type Snapshot struct {
 	Options
-	// State is what the database contains, except for MachineBlock: that is what this pass has found; nil if it has not checked the machine.
+	// State is what the database contains, except for MachineBlock: that is the fault that this pass has found, nil if it has not checked.
 	State
 	Now        time.Time
 	Boot       string        // boot id of this machine

@@ -98,8 +98,8 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	return g, nil
 }
 
-// CheckHome returns the home that codex reports, without links, and what it means if that is not the one that it was given; "" if it is,
-// or if codex reports none.
+// CheckHome returns the home that codex reports, without links; empty if it reports none. The warning is set if it is not the home of
+// agents.
 func (c Config) CheckHome(ctx context.Context, m host.Machine, reported string) (home, warning string, err error) {
 	if reported == "" {
 		return "", "", nil

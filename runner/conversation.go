@@ -103,7 +103,7 @@ func refuseSettings(config map[string]any) error {
 }
 
 // dir returns the directory in which a turn or a command starts: the one that the call names, that of the conversation, or the agent's.
-// It is in that of the agent, and where it leads may change: the sandbox is that of the agent's directory.
+// It is inside the agent's directory, and a link in its path may change: the sandbox is always that of the agent's directory.
 func (c *conversation) dir(named string) string { return cmp.Or(named, c.params.Cwd, c.space.Path) }
 
 // profiles returns the flags that give all commands of codex the profiles of the agent's directory. They protect its git directory, and

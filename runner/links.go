@@ -25,12 +25,12 @@ var createPullRequest = []string{"pr create", "mr create", "pulls create", "pull
 // linksInItem returns the pull requests in a message of the agent, or in the output of a command that creates one. Other items
 // may name unrelated pull requests.
 func linksInItem(item *agent.Item) []reconcile.Link {
-	creates := func(words string) bool { return strings.Contains(item.Command, words) }
+	contains := func(words string) bool { return strings.Contains(item.Command, words) }
 	switch {
 	case item == nil || !item.Ended:
 	case item.Kind == agent.ItemMessage:
 		return linksIn(item.Text, false)
-	case item.Kind == agent.ItemCommand && slices.ContainsFunc(createPullRequest, creates):
+	case item.Kind == agent.ItemCommand && slices.ContainsFunc(createPullRequest, contains):
 		return linksIn(item.Output, false)
 	}
 	return nil

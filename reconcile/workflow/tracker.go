@@ -40,7 +40,7 @@ type tracker struct {
 	needsKey         bool
 	ofGitHub         bool   // the key is GitHub's: gh may have it, and it opens pull requests
 	assigneeVar      string // contains the assignee if the file names none; empty for none
-	// orders is set if blockers keep the first active state from starting, beside Todo, which the specification names.
+	// orders: blocked issues in the first active state wait, too. The specification names only Todo.
 	orders bool
 	keys   func(*Config) []Key // below tracker.provider
 	check  func(trackerReader) // checks what depends on several keys; may be nil

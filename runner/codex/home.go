@@ -174,9 +174,9 @@ func LoginInFile(home string) bool {
 	return err != nil || config[loginStore] == nil || config[loginStore] == "file"
 }
 
-// Unshared lists what a codex home has that agents do not get by default: settings, rules, programs. The names of tables follow
+// OperatorOnly lists what a codex home has that agents do not get by default: settings, rules, programs. The names of tables follow
 // in parentheses.
-func Unshared(home string) (list []string, err error) {
+func OperatorOnly(home string) (list []string, err error) {
 	config, err := readConfig(home)
 	if err != nil {
 		return nil, err

@@ -90,7 +90,7 @@ trust_level = "trusted"
 		t.Error("the rules are left")
 	}
 	test.Must(os.Stat(filepath.Join(dir, "sessions", "thread")))
-	unshared, err := Unshared(operators)
+	unshared, err := OperatorOnly(operators)
 	if diff := cmp.Diff([]string{
 		"approval_policy", "features (exec_permission_approvals)", "mcp_servers (docs)", "notify", "projects (/srv)", "sandbox_mode",
 		"shell_environment_policy (exclude, experimental_use_profile, inherit)", "web_search", ".env", "rules",

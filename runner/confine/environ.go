@@ -177,8 +177,8 @@ func (c Config) SecretsIn(env []string) []string {
 	return found
 }
 
-// ExecEnv is how a command that codex runs without a turn differs from codexEnv, because shell_environment_policy is that of a thread.
-// The value nil removes a variable.
+// ExecEnv returns the variables to change in codexEnv for a command that codex runs without a turn, where the thread's
+// shell_environment_policy does not apply. The value nil removes a variable.
 func (c Config) ExecEnv(
 	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
 ) (map[string]any, error) {

@@ -98,10 +98,10 @@ func AddProfile(config, profile map[string]any) {
 	config["default_permissions"] = ProfileName
 }
 
-// DirectoryProfiles are the permission profiles of an agent in a directory of the operator's own, or a worktree, whatever directory its
-// conversations and commands start in: with one of them commands may write that directory, those of w and git, with the other nothing. No
-// command may write what is guarded, or replace a directory above it. Of a path that does not exist, its first part
-// that does not exist is guarded.
+// DirectoryProfiles returns the permission profiles of an agent in a directory of the operator's own, or in a worktree. With one, commands
+// may write that directory, those of w and git; with the other, nothing. They do not depend on where conversations and commands start. No
+// command may write what is guarded, or replace a directory above it. Of a path that does not exist, the first part that does not exist is
+// guarded.
 func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string, git ...string) map[string]any {
 	readOnly := map[string]any{":root": "read"}
 	files := map[string]any{":root": "read", dir: "write", w.TmpDir: "write", w.CacheDir: "write"}

@@ -48,9 +48,8 @@ const (
 	JobEnded   JobState = "ended" // none of its processes is left
 )
 
-// JobEngine reaches the job of a run, which is the daemon. The daemon does nothing until it has the run's secret, and then what a worker
-// calls for. The secret is sent once the job runs, and never again once a worker was connected: the daemon of a job that starts again does
-// nothing.
+// JobEngine reaches the job of a run, which is the daemon. The daemon waits for the run's secret, and then obeys the worker. The secret is
+// sent when the job runs, and never again after a worker was connected: the daemon of a job that starts again gets none and stays idle.
 type JobEngine struct {
 	*Run
 	Jobs
@@ -77,7 +76,7 @@ func (e *JobEngine) Start(ctx context.Context) error {
 	case e.Ending:
 		return e.withdraw(ctx, endedError("its job was canceled before it began"))
 	case !e.submitted:
-		e.submitted = true // whatever comes of it: never twice
+		e.submitted = true // even after an error, because the job may exist
 		if err := e.Submit(ctx, e.words("serve", "--job", "--lost-after", e.LostAfter.String())); err != nil {
 			return e.withdraw(ctx, err)
 		}

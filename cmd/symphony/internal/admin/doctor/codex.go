@@ -121,7 +121,7 @@ func checkHome(_ context.Context, e *environment) []finding {
 	if err != nil {
 		return failWith(err)
 	}
-	unshared, err := kind.Unshared(home)
+	unshared, err := kind.OperatorOnly(home)
 	if err != nil {
 		return failWith(err)
 	}
@@ -135,7 +135,7 @@ func checkHome(_ context.Context, e *environment) []finding {
 	case names != "":
 		list = ok("agents have the login and the model of %s, but not: %s", home, names)
 	}
-	if system, err := kind.Unshared(systemHome); err != nil {
+	if system, err := kind.OperatorOnly(systemHome); err != nil {
 		list = append(list, failWith(err)...)
 	} else if len(system) > 0 {
 		list = append(list, warn(fmt.Sprintf("what %s sets applies to agents, too: %s", systemHome, strings.Join(system, ", ")),

@@ -58,8 +58,8 @@ const (
 // JSON is what doctor --json prints.
 type JSON = []finding
 
-// ofProject reports whether the condition is not met without a workflow, which is no fault then.
-func (n need) ofProject() bool { return n == needsWorkflow || n == needsConfig || n == needsKey }
+// needsProject reports whether the condition is not met without a workflow, which is no fault then.
+func (n need) needsProject() bool { return n == needsWorkflow || n == needsConfig || n == needsKey }
 
 // checks lists the checks in the order of their lines.
 var checks = []check{
@@ -161,7 +161,7 @@ func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) 
 			return
 		}
 		if !e.has(c.needs) {
-			done <- answer{skipped: !e.machine || !c.needs.ofProject()}
+			done <- answer{skipped: !e.machine || !c.needs.needsProject()}
 			return
 		}
 		done <- answer{findings: c.run(bounded, e)}

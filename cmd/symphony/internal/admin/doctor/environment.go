@@ -68,7 +68,7 @@ func (e *environment) has(n need) bool {
 	switch {
 	case n == needsNothing:
 		return true
-	case e.machine && n.ofProject():
+	case e.machine && n.needsProject():
 		return false
 	case n == needsWorkflow:
 		return true

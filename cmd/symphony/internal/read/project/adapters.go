@@ -45,7 +45,7 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 // ThisMachine returns this machine, for what belongs to no run: workspace roots and directories.
 func ThisMachine() host.Local { return NewMachine("") }
 
-// NewMachine returns the machine on which the runs of a state directory work, for what is not its worker.
+// NewMachine returns this machine for passes and commands. Workers use NewWorkersMachine.
 func NewMachine(stateDir string) host.Local {
 	return local.Machine{StateDir: stateDir, PrepareHome: prepareHome}
 }

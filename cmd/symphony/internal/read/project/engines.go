@@ -147,8 +147,9 @@ const (
 	leaveBound = 10 * time.Second // for the host to confirm the end of a visit
 )
 
-// Visit calls do with the machine that has the workspace of a run, for a command of an operator: this one, if it has the workspace, or a
-// host that ssh reaches. There it has an id like a run, whose directory is deleted later. It refuses workspaces that only jobs reach.
+// Visit calls do with the machine that has the workspace of a run: this one, or a host that ssh reaches. It is for a command of an
+// operator, which has an id and a directory on the host like a run. The directory is deleted later. Workspaces that only jobs reach are
+// refused.
 func Visit(
 	ctx context.Context, p *Project, db *state.DB, of reconcile.Run, command string, do func(context.Context, host.Machine) error,
 ) error {

@@ -15,8 +15,8 @@ type RunError struct{ Codes, Next string }
 
 // RunErrors are the error codes of runs as docs/errors.md lists them. Those that put an issue on hold are in reconcile/hold.go.
 func RunErrors() []RunError {
-	return append(runErrors[:len(runErrors):len(runErrors)], text.Map(reconcile.HoldsAfterRun(), func(code string) RunError {
-		return RunError{code, reconcile.HoldAfterRun(code)}
+	return append(runErrors[:len(runErrors):len(runErrors)], text.Map(reconcile.HoldCodes(), func(code string) RunError {
+		return RunError{code, reconcile.HoldStep(code)}
 	})...)
 }
 

@@ -34,10 +34,10 @@ type callFailure struct {
 
 // tools are the tools that a server offers.
 type tools struct {
-	server  *mcp.Server
-	timeout time.Duration // of a call
-	log     *slog.Logger
-	nested  map[string]bool // the names of those with arguments in params
+	server   *mcp.Server
+	timeout  time.Duration // of a call
+	log      *slog.Logger
+	inParams map[string]bool // the tools whose arguments are in the member params
 	// byPerson: tools that decide requests are left out.
 	byPerson bool
 }
@@ -54,7 +54,7 @@ func addTool[In, Out any](
 
 // addCallTool registers a tool. Its result has the schema of Out; that of a call that failed is a callFailure.
 func addCallTool[In, Out any](t *tools, name string, effect *mcp.ToolAnnotations, do mcp.ToolHandlerFor[In, Out], description string) {
-	_, t.nested[name] = reflect.TypeFor[In]().FieldByName("Params")
+	_, t.inParams[name] = reflect.TypeFor[In]().FieldByName("Params")
 	mcp.AddTool(t.server, &mcp.Tool{
 		Name: name, Annotations: effect, Description: description,
 		OutputSchema: schemaOf[Out](),
@@ -107,7 +107,7 @@ func (t *tools) call(next mcp.MethodHandler) mcp.MethodHandler {
 		given := call.Params.Arguments
 		result := &mcp.CallToolResult{}
 		var err error
-		if call.Params.Arguments, err = arrange(given, t.nested[call.Params.Name]); err != nil {
+		if call.Params.Arguments, err = arrange(given, t.inParams[call.Params.Name]); err != nil {
 			result.SetError(err)
 		} else {
 			answer, err := next(ctx, method, req)

@@ -72,7 +72,7 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 		options.Instructions = leanInstructions
 	}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "symphony", Title: "Symphony", Version: project.Version()}, options)
-	t := &tools{server: s.mcp, byPerson: o.ByPerson, timeout: o.CallTimeout, log: log, nested: map[string]bool{}}
+	t := &tools{server: s.mcp, byPerson: o.ByPerson, timeout: o.CallTimeout, log: log, inParams: map[string]bool{}}
 	s.mcp.AddReceivingMiddleware(t.call, o.describeTools)
 	addTools(t, caller{agents: a, timeout: o.CallTimeout, fullAccess: o.FullAccess}, starter, s.elicitor)
 	return s, nil

@@ -37,7 +37,8 @@ func languageOf(name string) (l language, ok bool) {
 		l.blocks = append(l.blocks, `"""`, `"""`)
 		l.words += " as async await echo extends fun func function implements in instanceof is let override throws using val var when"
 	case ".c", ".h", ".cc", ".cpp", ".hpp", ".m", ".proto":
-		l.words += " auto char delete double float inline int long namespace nullptr short signed sizeof template typedef union unsigned using virtual"
+		l.words += " auto char delete double float inline int long namespace nullptr short signed sizeof template typedef union unsigned using" +
+			" virtual"
 	case ".rs":
 		l.quotes = `"`
 		l.words = " as async await break const continue crate dyn else enum false fn for if impl in let loop match mod move mut pub ref return" +
@@ -47,19 +48,19 @@ func languageOf(name string) (l language, ok bool) {
 	case ".json":
 		l = language{quotes: `"`, words: " true false null"}
 	case ".sql":
-		l.comment, l.words = "--", " ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL ON OR ORDER SELECT SET TABLE"+
-			" UPDATE VALUES WHERE"
+		l.comment, l.words = "--", " ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL ON OR ORDER SELECT SET"+
+			" TABLE UPDATE VALUES WHERE"
 	case ".html", ".xml", ".svg", ".vue", ".md":
 		l = language{blocks: []string{"<!--", "-->"}}
 	case ".py":
 		l = hash
 		l.blocks = []string{`"""`, `"""`, "'''", "'''"}
-		l.words = " and as assert async await break class continue def del elif else except False finally for from global if import in is lambda" +
-			" None nonlocal not or pass raise return self True try while with yield"
+		l.words = " and as assert async await break class continue def del elif else except False finally for from global if import in is" +
+			" lambda None nonlocal not or pass raise return self True try while with yield"
 	case ".rb":
 		l = hash
-		l.words = " and begin break case class def do else elsif end ensure false if in module next nil not or require rescue return self super then" +
-			" true unless until when while yield"
+		l.words = " and begin break case class def do else elsif end ensure false if in module next nil not or require rescue return self" +
+			" super then true unless until when while yield"
 	case ".sh", ".bash", ".zsh":
 		l = hash
 		l.words = " case do done elif else esac exit export fi for function if in local return then until while"
@@ -105,7 +106,7 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 	switch {
 	case s.until != "":
 		return s.block(text, 0)
-	case s.comment != "" && strings.HasPrefix(text, s.comment) && (s.comment != "#" || at == 0 || strings.ContainsRune(" \t", rune(line[at-1]))):
+	case s.comment != "" && strings.HasPrefix(text, s.comment) && (s.comment != "#" || at == 0 || line[at-1] == ' ' || line[at-1] == '\t'):
 		return "comment", len(text)
 	case begin >= 0 && begin%2 == 0:
 		s.class, s.until = "string", s.blocks[begin+1]
