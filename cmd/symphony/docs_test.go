@@ -149,7 +149,7 @@ func TestDocumentedKeys(t *testing.T) {
 	for _, s := range setup.Stacks {
 		command := "not known"
 		if s.Verify != "" {
-			command = "`" + s.Verify + "`"
+			command = "`" + strings.ReplaceAll(s.Verify, "|", `\|`) + "`"
 		}
 		stacks += fmt.Sprintf("| %s | `%s` | %s |\n", s.Name, strings.Join(s.Files, "`, `"), command)
 	}
@@ -175,6 +175,28 @@ func TestDocumentedCommands(t *testing.T) {
 	for name := range listed {
 		t.Errorf("there is no command %s", name)
 	}
+}
+
+// Each row of the README's comparison has scripts that show it.
+func TestDocumentedComparison(t *testing.T) {
+	shown := map[string]string{
+		"Your own machine":       "all/file_folder codex/own_repository",
+		"Nothing between passes": "script/tick_json all/schedule all/schedule_cron",
+		"Nothing is forgotten":   "all/power all/reboot all/commands_kept",
+		"Agents work on":         "script/run all/schedule_cron all/hosts",
+		"Proof first":            "all/verify codex/verify",
+		"No network needed":      "all/delivery all/pull_request_open codex/no_network",
+		"The way back":           "all/feedback_changed codex/feedback",
+		"An end to attempts":     "all/limits codex/max_tokens",
+	}
+	for _, m := range regexp.MustCompile(`(?m)^\| \*\*(.+?)\*\*`).FindAllStringSubmatch(between(t, document(t, "README.md"), "what you get", "\n\n"), -1) {
+		for name := range strings.FieldsSeq(shown[m[1]]) {
+			_ = test.Must(os.Stat(filepath.Join("../../testdata", name+".txtar")))
+		}
+		test.Equal(t, m[1]+" is shown by scripts", shown[m[1]] != "", true)
+		delete(shown, m[1])
+	}
+	test.Equal(t, "rows that the README lacks", len(shown), 0)
 }
 
 // Every command line in the documentation, and in the examples that the help of every command has, is accepted.

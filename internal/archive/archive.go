@@ -24,9 +24,6 @@ import (
 const (
 	manifestName = "manifest.json"
 	mostBytes    = 2 << 30 // of all files together, which are in memory
-	// fewestBytes may come from an archive of any size, and mostGrowth bytes more from each of its bytes.
-	fewestBytes = 64 << 20
-	mostGrowth  = 200
 )
 
 // Manifest describes an archive.
@@ -49,6 +46,14 @@ type File struct {
 func Write(path string, m Manifest) error {
 	if _, err := os.Lstat(path); err == nil {
 		return reconcile.NewError("file_exists", path+" exists", "give another name, or remove it")
+	}
+	size := 0
+	for _, f := range m.Files {
+		size += len(f.Data)
+	}
+	if size > mostBytes {
+		return reconcile.NewError("file_write", fmt.Sprintf("%s would have %s, and could not be read again", path, text.BytesText(int64(size))),
+			"stop all passes and workers, and copy the state directory instead")
 	}
 	for i, f := range m.Files {
 		m.Files[i].SHA256 = checksum(f.Data)
@@ -103,17 +108,13 @@ func Invalid(path, kind string, err error) error {
 		"use another one; nothing was changed").WithCause(err)
 }
 
-func read(from *os.File, kind string, names []string) (m Manifest, err error) {
-	info, err := from.Stat()
-	if err != nil {
-		return m, err
-	}
+func read(from io.Reader, kind string, names []string) (m Manifest, err error) {
 	zip, err := gzip.NewReader(from)
 	if err != nil {
 		return m, err
 	}
 	var found []File
-	left := min(mostBytes, fewestBytes+mostGrowth*info.Size())
+	left := int64(mostBytes)
 	for archive := tar.NewReader(zip); ; {
 		header, err := archive.Next()
 		switch {

@@ -2,7 +2,10 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -130,5 +133,32 @@ func TestPackagedUnits(t *testing.T) {
 		test.OK(t, templates().ExecuteTemplate(&want, "symphony"+kind, values))
 		got := test.Must(os.ReadFile("../../../../../scripts/package/units/symphony@" + kind))
 		test.Equal(t, kind, body(string(got)), body(strings.ReplaceAll(want.String(), "%%f", "%f")))
+	}
+}
+
+// A project whose timer is that of the package is not removed, and gets no second schedule.
+func TestPackagedTimer(t *testing.T) {
+	home := t.TempDir()
+	p := &project.Project{Env: &environ.Env{Home: home, Environ: []string{"HOME=" + home}}, Path: home + "/wéb shop-1/WORKFLOW.md"}
+	what, _ := Running(t.Context(), p, "")
+	test.Equal(t, "before", what, "")
+	out, err := exec.Command("systemd-escape", "--path", "--template=symphony@.timer", filepath.Dir(p.Path)).Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("systemd-escape is not installed")
+	}
+	name := strings.TrimSpace(string(out))
+	unit := test.Must(filepath.Abs("../../../../../scripts/package/units/symphony@.timer"))
+	wants := filepath.Join(home, ".config/systemd/user/timers.target.wants")
+	test.OK(t, errors.Join(err, os.MkdirAll(wants, 0o700), os.Symlink(unit, filepath.Join(wants, name))))
+	what, hint := Running(t.Context(), p, "")
+	test.Equal(t, "what runs passes", what, name)
+	test.Equal(t, "the next step", hint, "systemctl --user disable --now '"+name+"'")
+	err = (&plan{caller: p, program: "/usr/bin/symphony"}).installable(t.Context(), willing{}, 0)
+	if exit.From(err).Code != "schedule_foreign" {
+		t.Error(err)
+	}
+	for _, path := range []string{"/", "/.a/.b", "/a:b_c.d", "/a@b"} {
+		out := test.Must(exec.Command("systemd-escape", "--path", path).Output())
+		test.Equal(t, path, escapePath(path), strings.TrimSpace(string(out)))
 	}
 }
