@@ -141,12 +141,12 @@ type Work struct {
 	Pack func(ctx context.Context, have []string, to io.Writer) error
 }
 
-// CheckCommit returns an error with this code if work is at another commit than the one that was read before; want is empty for any.
-func CheckCommit(code, at, want string) error {
+// CheckCommit returns an error if work is at another commit than the one that was read before; want is empty for any.
+func CheckCommit(at, want string) error {
 	if want == "" || at == want {
 		return nil
 	}
-	return reconcile.NewError(code, fmt.Sprintf("the work is at commit %s, and not at %s any more", at, want), "read the changes again")
+	return reconcile.NewError("work_moved", fmt.Sprintf("the work is at commit %s, and not at %s any more", at, want), "read the changes again")
 }
 
 // RepositorySteps are the steps of a clone, a fetch and a delivery on the machine of the workspace, if its worker is on another one. Runs

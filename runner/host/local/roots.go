@@ -15,7 +15,6 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
@@ -109,7 +108,7 @@ func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use fu
 	inherit := func(f ...*os.File) []*os.File { return f }
 	m := repository.New(mirrors, host.Repository{URL: origin.URL}, []string{"PATH=" + os.Getenv("PATH")}, inherit)
 	return m.WithHashedClone(limited, r.Path, origin, func(clone git.Clone) error {
-		if err := host.CheckCommit(files.CodeFailed, clone.Commit, r.Commit); err != nil {
+		if err := host.CheckCommit(clone.Commit, r.Commit); err != nil {
 			return err
 		}
 		return use(clone)

@@ -79,7 +79,7 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 	defer func() { err = host.WithCode(err) }()
 	d := &delivery{Mirror: m, Work: work, branch: q.Branch, last: q.Delivered}
 	answer.Commit = d.Commit
-	if err := host.CheckCommit(host.CodeDeliveryFailed, d.Commit, q.Commit); err != nil {
+	if err := host.CheckCommit(d.Commit, q.Commit); err != nil {
 		return answer, err
 	}
 	if cloned := work.Cloned; cloned.URL != m.remote.URL && cloned.URL != m.Address() {

@@ -20,6 +20,7 @@ type (
 	readChangesIn struct {
 		AgentID  string `json:"agentId"`
 		Offset   int    `json:"offset,omitempty" jsonschema:"of the diff, in bytes: nextOffset of the last result"`
+		Commit   string `json:"commit,omitempty" jsonschema:"with offset: state.commit of the last result; another HEAD is refused"`
 		MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"of the diff; default 32768, at most 65536"`
 	}
 	readChangesOut struct {
@@ -63,9 +64,14 @@ func (t worktrees) read(ctx context.Context, in readChangesIn) (out readChangesO
 	out = readChangesOut{AgentID: in.AgentID, Cwd: one.WorkspacePath, Commits: []port.GitCommit{}}
 	machine, q := project.ThisMachine(), port.WorkspaceRequest{Path: one.WorkspacePath, Commits: listedCommits}
 	found, err := machine.Inspect(ctx, q)
-	if err == nil && found.Git == nil {
+	switch {
+	case err != nil:
+	case found.Git == nil:
 		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+one.WorkspacePath,
 			"list_agents shows whether the agent works there; a worktree without work is removed when its agent ends")
+	case found.Git.Commit != nil:
+		q.Commit = *found.Git.Commit
+		err = port.CheckCommit(q.Commit, in.Commit)
 	}
 	if err != nil {
 		return out, err
@@ -73,9 +79,6 @@ func (t worktrees) read(ctx context.Context, in readChangesIn) (out readChangesO
 	out.State = *found.Git
 	out.Commits = append(out.Commits, found.Commits...)
 	most := cmp.Or(min(max(in.MaxBytes, 0), maxRead), defaultDiff)
-	if found.Git.Commit != nil {
-		q.Commit = *found.Git.Commit
-	}
 	diff := &window{skip: max(in.Offset, 0), most: most}
 	_, err = machine.Diff(ctx, q, diff)
 	out.Diff, out.DiffBytes = string(bytes.ToValidUTF8(diff.kept.Bytes(), []byte("\uFFFD"))), diff.all
