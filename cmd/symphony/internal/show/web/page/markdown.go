@@ -42,8 +42,13 @@ func markdown(s string) template.HTML {
 	}
 	var out strings.Builder
 	parts := commonMark().Parser().Parse(source.NewReader([]byte(s)))
-	_ = ast.Walk(parts, func(n ast.Node, _ bool) (ast.WalkStatus, error) {
+	var tables []*ast.Paragraph
+	_ = ast.Walk(parts, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		switch n := n.(type) {
+		case *ast.Paragraph:
+			if entering && n.Lines().Len() > 1 && s[n.Lines().At(0).Start] == '|' {
+				tables = append(tables, n)
+			}
 		case *ast.Heading:
 			n.Level = 3 // below those of the page
 		case *ast.FencedCodeBlock:
@@ -51,6 +56,11 @@ func markdown(s string) template.HTML {
 		}
 		return ast.WalkContinue, nil
 	})
+	for _, table := range tables { // are shown as they were written, in letters of one width
+		code := ast.NewCodeBlock()
+		code.SetLines(table.Lines())
+		table.Parent().ReplaceChild(table.Parent(), table, code)
+	}
 	_ = commonMark().Renderer().Render(&out, []byte(s), parts) // only out could fail
 	return template.HTML(text.VisibleLines(out.String()))      //nolint:gosec // tags of ours, and escaped text, also of &#x202e;
 }

@@ -20,7 +20,8 @@ func TestMarkdown(t *testing.T) {
 		{"```go\thidden\nif *a* {\n\tb()\n}\n```\nafter", "<pre><code>if *a* {\n\tb()\n}\n</code></pre>\n<p>after</p>\n"},
 		{"```\nnever closed", "<pre><code>never closed\n</code></pre>\n"},
 		{"some_file_name.go, 2 * 3 * 4, a**", "<p>some_file_name.go, 2 * 3 * 4, a**</p>\n"},
-		{"| a | b |\n|---|---|\n| ~~1~~ | 2 |", "<p>| a | b |<br>\n|---|---|<br>\n| ~~1~~ | 2 |</p>\n"},
+		{"| a | b |\n|---|---|\n| ~~1~~ | 2 |", "<pre><code>| a | b |\n|---|---|\n| ~~1~~ | 2 |</code></pre>\n"},
+		{"| a\n\n> | *b* |\n> | c |", "<p>| a</p>\n<blockquote>\n<pre><code>| *b* |\n| c |</code></pre>\n</blockquote>\n"},
 		{"see [the docs](https://example.com/a_(b)) and (https://x.org/a_b_c), **https://y.org**.", "<p>see " +
 			link("https://example.com/a_(b)", `the docs <span class="soft">(example.com)</span>`) + " and (" + link("https://x.org/a_b_c", "https://x.org/a_b_c") +
 			"), <strong>" + link("https://y.org", "https://y.org") + "</strong>.</p>\n"},
