@@ -261,7 +261,8 @@ func (c *checker) judgePull(ctx context.Context, random *rand.Rand) {
 	case 13:
 		for _, p := range f.pulls(ctx) { // the branch may have another one
 			if p.State == "closed" && !p.Merged && !slices.ContainsFunc(open, func(o githubtest.Pull) bool { return o.Branch == p.Branch }) {
-				f.edit(p.Number, func(p *githubtest.Pull) { p.State = "open" })
+				// GitHub refuses a second one of the same base, also while symphony, which has found none that is open, is about to open one.
+				f.edit(p.Number, func(p *githubtest.Pull) { p.State, p.Base = "open", "main" })
 				return
 			}
 		}
@@ -279,14 +280,14 @@ func (c *checker) judgePull(ctx context.Context, random *rand.Rand) {
 
 // checkPulls checks that no branch has two open pull requests.
 func (c *checker) checkPulls(ctx context.Context) {
-	open := map[string]int{}
+	open := map[string]githubtest.Pull{}
 	for _, p := range c.forge.hub.Pulls(ctx) {
 		switch other := open[p.Branch]; {
 		case p.State != "open":
-		case other != 0:
-			c.fault("two pull requests of a branch", "%s: %d and %d", p.Branch, other, p.Number)
+		case other.Number != 0:
+			c.fault("two pull requests of a branch", "%s: %d to %s and %d to %s", p.Branch, other.Number, other.Base, p.Number, p.Base)
 		default:
-			open[p.Branch] = p.Number
+			open[p.Branch] = p
 		}
 	}
 }
