@@ -54,7 +54,7 @@ func TestRequestForm(t *testing.T) {
 				`|type="number" step="1" name="text-4">|<textarea name="text-5" rows="2" required>|/deny?`,
 		},
 		{"question, reading", question, false, "Red &#34;x&#34;|Story|symphony answer ABC-1.2"},
-		{"change", change, true, `wants to change files|<div class="lines split" tabindex="0" role="region" aria-label="a\x07b">|<code>a\x07b</code>|<div class="hunk"><code>@@ -1 +1 @@</code></div>|<div class="del"><code>&lt;old&gt;</code></div><div class="add"><code>new\x1b]0;x\x07</code>`},
+		{"change", change, true, `wants to change files|<div class="lines sides" tabindex="0" role="region" aria-label="a\x07b">|<code>a\x07b</code>|<div class="hunk"><code>@@ -1 +1 @@</code></div>|<div class="del"><code>&lt;old&gt;</code></div><div class="add"><code>new\x1b]0;x\x07</code>`},
 	} {
 		forms := Forms{Project: "web&x=y", Back: "/?q=a", MayAct: c.mayAct}
 		html := string(draw("request", forms.Request(c.row)))
