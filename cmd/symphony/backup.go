@@ -25,10 +25,13 @@ workspaces with what was not pushed, logs of runs, and the threads of agents. sy
 		Flags: workflowFlags(&cli.BoolFlag{Name: "secrets", Usage: "also the environment files, which contain keys"}),
 		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			m, err := backup.Write(c.Context, p, args[0], c.Bool("secrets"))
+			if err != nil {
+				return err
+			}
 			for _, f := range m.Files {
 				fmt.Fprintf(w.Stdout, "%-28s %s\n", f.Name, text.BytesText(int64(len(f.Data))))
 			}
-			return err
+			return nil
 		}),
 	}
 }

@@ -30,7 +30,8 @@ func initFlags() []cli.Flag {
 		&cli.StringFlag{Name: "root", Usage: "the `DIRECTORY` for workspaces", DefaultText: "~/symphony/PROJECT"},
 		&cli.StringFlag{Name: "endpoint", Usage: "the tracker's API at another `URL`", DefaultText: "the tracker's own"},
 	)...)
-	flags[0].(*cli.StringFlag).Aliases = []string{"w", "output", "o"}
+	file := flags[0].(*cli.StringFlag)
+	file.Aliases, file.Usage = []string{"w", "output", "o"}, "write the workflow `FILE` (default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here)"
 	return flags
 }
 

@@ -92,11 +92,11 @@ func checksum(data []byte) string {
 // refused, and so is an archive that is damaged or not complete.
 func Read(path, kind string, names []string) (m Manifest, err error) {
 	f, err := os.Open(path)
-	if err == nil {
-		defer f.Close()
-		m, err = read(f, kind, names)
-	}
 	if err != nil {
+		return m, reconcile.NewError("file_read", err.Error(), "name a file that this account can read; nothing was changed").WithCause(err)
+	}
+	defer f.Close()
+	if m, err = read(f, kind, names); err != nil {
 		return m, Invalid(path, kind, err)
 	}
 	return m, nil

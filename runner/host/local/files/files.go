@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 
@@ -36,6 +37,8 @@ func Failed(err error, format string, args ...any) error {
 	case errors.Is(err, syscall.EROFS):
 		e.Code = CodeRootUnusable
 		e.Hint = "mount the volume of workspace.root read-write"
+	case errors.Is(err, exec.ErrNotFound):
+		e.Hint = "install git, or add its directory to PATH in ~/.profile"
 	}
 	return e
 }

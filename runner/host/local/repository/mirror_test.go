@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
@@ -118,6 +120,8 @@ func TestGitIsMissing(t *testing.T) {
 	p.env[0] = "PATH=/nonexistent"
 	t.Setenv("PATH", "/nonexistent")
 	wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")), host.CodeRepositoryUnavailable, "git is missing")
+	read := files.Failed(exec.Command("git").Run(), "read the commits")
+	test.Equal(t, "hint", read.(*reconcile.Error).Hint, "install git, or add its directory to PATH in ~/.profile")
 }
 
 // A git command that is killed runs once more. If it is killed again, the error does not blame the remote, which would block all issues.

@@ -124,7 +124,8 @@ func (t *target) open(p *project.Project, out io.Writer) (err error) {
 func (t *target) openURL(p *project.Project) (err error) {
 	list, _ := p.Lookup(workflow.OTLPHeadersVar)
 	values, invalid := url.ParseQuery(strings.NewReplacer(",", "&", "&", "%26", "+", "%2B", ";", "%3B").Replace(list))
-	if t.url, err = url.Parse(t.name); err != nil || t.url.Host == "" || t.url.User != nil || invalid != nil {
+	valueless := strings.Contains(values.Encode()+"&", "=&") // perhaps a token without its name
+	if t.url, err = url.Parse(t.name); err != nil || t.url.Host == "" || t.url.User != nil || invalid != nil || valueless {
 		return exit.Usage("export: --otlp needs the URL of a collector, such as http://127.0.0.1:4318, and %s pairs NAME=VALUE,NAME=VALUE",
 			workflow.OTLPHeadersVar)
 	}

@@ -396,7 +396,7 @@ func undeliverable(ctx context.Context, o *operation) error {
 	case err != nil:
 		return err
 	case o.cmd.Verb == reconcile.VerbVerify && cfg.Verify.Command == "":
-		e.Message, e.Hint = "WORKFLOW.md has no verify.command", "set it"
+		e.Message, e.Hint = "WORKFLOW.md has no verify.command", "set it to the command that must succeed, such as make test"
 	case o.cmd.UnverifiedBy != "" && !c.Delivery.Handover.Asked():
 		e.Message = "no agent has handed " + identifier + " over"
 	case o.cmd.Verb == reconcile.VerbDeliver && !cfg.Repository.Delivers() && c.Delivery.Handover == nil:

@@ -191,6 +191,8 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 			"leave it out, and use git's credential helper or an ssh key")
 	case s.answers.Example == pullRequestExample && isDir:
 		return exit.Usage("init: --example pull-request needs the address of the repository on GitHub, and %q is a directory", address)
+	case isDir && s.git(ctx, address, "ls-remote", ".") == "":
+		return exit.Usage("init: the directory %q is no git repository with a commit: run git init and git commit there", address)
 	case !isDir && (!strings.Contains(address, ":") || strings.HasPrefix(address, "-")):
 		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
 	}

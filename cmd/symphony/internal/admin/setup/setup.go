@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -289,6 +290,11 @@ func (s *starter) report(ctx context.Context) {
 	}
 	if s.options.StateDirSet {
 		flags += " --state-dir " + text.ShellQuote(s.p.StateDir)
+	}
+	beyond := *w.Environment()
+	beyond.Dir = filepath.Dir(filepath.Dir(s.p.Path))
+	if other := project.FindWorkflow(&beyond); other != "" && filepath.Dir(s.p.Path) != w.Home {
+		w.Note(slog.LevelWarn, other+" is another project: if both deliver to one repository, set repository.branch differently in one of them")
 	}
 	s.findIssue(ctx)
 	lines, all := s.kind.summary(s)

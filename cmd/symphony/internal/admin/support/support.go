@@ -34,6 +34,14 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 	m := archive.Manifest{Kind: "support", Version: project.Version(), MadeAt: w.Now().UTC()}
 	path := w.Absolute(cmp.Or(o.File, m.MadeAt.Format("symphony-support-20060102-150405.tar.gz")))
 	secrets := agent.NewRedactor(secretsOf(p))
+	var issue detail.Issue
+	var issueErr error
+	if o.Issue != "" {
+		issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true})
+		if issueErr != nil && exit.From(issueErr).Code == "issue_not_found" { // a mistake; other errors belong into the bundle
+			return issueErr
+		}
+	}
 	add := func(name, about string, write func(w *term.Env) error) {
 		data := printed(w, secrets, write)
 		m.Files = append(m.Files, archive.File{Name: name, Data: data})
@@ -57,11 +65,10 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 	add("passes.json", "the last passes and their errors", func(w *term.Env) error { return printPasses(ctx, w, p) })
 	if o.Issue != "" {
 		add("issue.txt", "symphony show "+o.Issue, func(w *term.Env) error {
-			v, err := detail.Read(ctx, p, o.Issue, detail.Options{Offline: true})
-			if err == nil {
-				render.Issue(w, v)
+			if issueErr == nil {
+				render.Issue(w, issue)
 			}
-			return err
+			return issueErr
 		})
 		add("events.jsonl", "symphony logs --all --raw "+o.Issue, func(w *term.Env) error {
 			return logs.Print(ctx, w, p, o.Issue, logs.Options{All: true, Raw: true})

@@ -329,7 +329,7 @@ func NumberOfSeveral(number string, identifiers []string) error {
 }
 
 // NotInTracker is why the tracker does not have an issue.
-const NotInTracker = "the tracker has no such issue, or hides it from this key"
+const NotInTracker = "the tracker has no such issue, or does not let you read it"
 
 // UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier, and to ask the
 // tracker unless that was done.
