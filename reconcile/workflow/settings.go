@@ -376,8 +376,7 @@ func (r *reader) handoff() {
 		return
 	}
 	if c.Verify.Command == "" {
-		r.warnKey("verify.rounds", "no effect without verify.command")
-		r.warnKey("verify.timeout_ms", "no effect without verify.command")
+		r.warnKey("verify", "no effect without verify.command")
 	}
 	r.feedback()
 	c.Handoff.mergedState = c.Feedback.MergedState

@@ -240,14 +240,17 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	ctx = context.WithoutCancel(ctx)
 	askTracker := !slices.Contains(o.Only, NoIssue)
 	r.addObstacle(cfgErr)
-	if cfg == nil {
+	current := cfg != nil
+	if !current {
 		var hasKey bool
 		if cfg, hasKey = lastGoodConfig(ctx, p, db, r); cfg == nil {
 			return
 		}
 		askTracker = askTracker && hasKey
 	}
-	r.Config, r.Warnings = cfg, workflowWarnings(cfg)
+	if r.Config, r.Warnings = cfg, nil; current { // the lines of an older text would mislead
+		r.Warnings = workflowWarnings(cfg)
+	}
 	r.addObstacle(db.Newer()) // reconcile.Tick starts nothing on such a database
 	rootErr := project.RootFits(ctx, p, cfg, false)
 	r.addObstacle(rootErr)

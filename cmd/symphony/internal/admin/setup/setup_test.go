@@ -126,8 +126,11 @@ func TestRender(t *testing.T) {
 // Every stack becomes a workflow without warnings: the syntax of its hook is checked, too.
 func TestStacks(t *testing.T) {
 	for _, row := range Stacks {
+		if row.Verify == "" {
+			continue // clone.stacks returns no such row
+		}
 		s := testStarter(func(a *answers) { a.Stacks = []Stack{row, row} })
-		if made, err := s.render(); err != nil || row.Verify != "" && strings.Count(string(made), row.Verify) != 3 {
+		if made, err := s.render(); err != nil || strings.Count(string(made), row.Verify) != 3 {
 			t.Errorf("%s: %v in\n%s", row.Files, err, made)
 		}
 	}
