@@ -121,7 +121,8 @@ func openToCompare(dir string, clone Clone) (*reader, bool, error) {
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	if r.baseCommit, r.objectDirs = cmp.Or(clone.Origin.Base, clone.Origin.Commit), clone.Objects; r.objectDirs != nil && r.commit != clone.Commit {
+	r.baseCommit, r.objectDirs = cmp.Or(clone.Origin.Base, clone.Origin.Commit), clone.Objects
+	if r.objectDirs != nil && r.commit != clone.Commit {
 		return nil, false, errors.Join(errors.New("HEAD has changed meanwhile: try again"), r.close())
 	}
 	return r, true, nil
