@@ -338,7 +338,7 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 		r.id, r.identifier, r.issue, r.source = issue.ID, issue.Identifier, issue, SourceTracker
 	case r.id != "":
 		v.TrackerErr = exit.From(err)
-	case r.DB != nil && exit.From(err).Code == "issue_not_found":
+	case r.DB != nil && !project.IsNumber(r.identifier) && exit.From(err).Code == "issue_not_found":
 		return project.UnknownIssue(ctx, r.DB, r.identifier, project.NotInTracker)
 	default:
 		return err

@@ -344,8 +344,6 @@ func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	hint := "symphony ps --all lists the known issues"
 	if why != NotInTracker {
 		hint += "; symphony show " + ref + " asks the tracker"
-	} else if IsNumber(ref) {
-		hint = NumberHint
 	}
 	return reconcile.NewError("issue_not_found", ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"), hint)
 }
