@@ -28,7 +28,7 @@ func TestExportedNames(t *testing.T) {
 	list.Dir = filepath.Join("..", "..", "scripts", "collectortest")
 	dir := strings.TrimSpace(string(test.Must(list.Output())))
 	conventions := string(test.Must(os.ReadFile(filepath.Join(dir, "semconv", "v1.41.0", "attribute_group.go"))))
-	names := string(test.Must(os.ReadFile(filepath.Join("internal", "act", "export", "names.go"))))
+	names := string(test.Must(os.ReadFile(filepath.Join("internal", "act", "export", "spans.go"))))
 	found := regexp.MustCompile(`"((?:gen_ai|error|process)\.[^"]+|invoke_\w+|execute_\w+)"`).FindAllStringSubmatch(names, -1)
 	if len(found) < 20 {
 		t.Errorf("only %d names found", len(found))

@@ -16,6 +16,9 @@ import (
 
 type object = map[string]any
 
+// The names of the GenAI conventions are drafts and will change. Those below are of this version.
+const schema = "https://opentelemetry.io/schemas/1.41.0"
+
 // span is a span in the JSON of OTLP.
 type span struct {
 	TraceID    string   `json:"traceId"`
@@ -63,12 +66,14 @@ type turn struct {
 func (t *trace) read(stateDir string) error {
 	r := t.run
 	t.items = map[string]*span{}
-	s := t.add(agent.SpanID(r.ID, "run"), nil, invokeWorkflow, t.project, r.StartedAt)
+	s := t.add(agent.SpanID(r.ID, "run"), nil, "invoke_workflow", t.project, r.StartedAt)
+	// The totals of a run have other names than those of turns, so that no sum over spans counts twice.
 	t.set(
-		s, workflowName, t.project, issueIdentifier, r.Identifier, runID, r.ID, runAttempt, r.Attempt, runOutcome, string(r.Outcome),
-		runHost, r.Host, runInput, r.Tokens.Input, runOutput, r.Tokens.Output,
+		s, "gen_ai.workflow.name", t.project, "symphony.issue.identifier", r.Identifier, "symphony.run.id", r.ID,
+		"symphony.run.attempt", r.Attempt, "symphony.run.outcome", string(r.Outcome), "symphony.run.host", r.Host,
+		"symphony.run.input_tokens", r.Tokens.Input, "symphony.run.output_tokens", r.Tokens.Output,
 	)
-	t.setCost(s, runCost, r.Tokens)
+	t.setCost(s, "symphony.run.cost", r.Tokens)
 	if r.Outcome != reconcile.Succeeded && r.Outcome != reconcile.Canceled {
 		t.fail(s, cmp.Or(r.ErrorCode, string(r.Outcome)), r.ErrorText)
 	}
@@ -89,7 +94,7 @@ func (t *trace) add(id string, parent *span, operation, name string, start time.
 	if parent != nil {
 		s.Parent = parent.SpanID
 	}
-	t.set(s, operationName, operation)
+	t.set(s, "gen_ai.operation.name", operation)
 	t.spans = append(t.spans, s)
 	return s
 }
@@ -119,13 +124,13 @@ func (t *trace) setContent(s *span, pairs ...any) {
 
 func (t *trace) setCost(s *span, key string, used reconcile.Tokens) {
 	if price, known := t.prices.Of(t.run.Model); known && !strings.Contains(t.run.Model, "+") { // which stands for several models
-		t.set(s, key, price.Cost(used), currency, t.prices.Currency)
+		t.set(s, key, price.Cost(used), "symphony.cost.currency", t.prices.Currency)
 	}
 }
 
 // fail marks a span as failed. The message is content, because it may quote the agent.
 func (t *trace) fail(s *span, code, message string) {
-	t.set(s, errorType, code)
+	t.set(s, "error.type", code)
 	if s.Status = (object{"code": statusError}); t.content && message != "" {
 		s.Status["message"] = t.redactor.Text(message)
 	}
@@ -159,12 +164,13 @@ func (t *trace) onEvent(e agent.Event) {
 func (t *trace) beginTurn(e agent.Event) {
 	var prompt agent.PromptEvent
 	_ = json.Unmarshal(e.Raw, &prompt) // as the worker has written it
-	s := t.add(agent.SpanID(t.run.ID, "turn", prompt.Turn), t.spans[0], invokeAgent, "codex", e.At)
+	s := t.add(agent.SpanID(t.run.ID, "turn", prompt.Turn), t.spans[0], "invoke_agent", "codex", e.At)
 	s.Kind = kindClient
 	t.set( // codex speaks the API of OpenAI, whatever the provider
-		s, agentName, "codex", providerName, "openai", requestModel, t.run.Model, conversationID, t.run.ThreadID, turnNumber, prompt.Turn,
+		s, "gen_ai.agent.name", "codex", "gen_ai.provider.name", "openai", "gen_ai.request.model", t.run.Model,
+		"gen_ai.conversation.id", t.run.ThreadID, "symphony.turn.number", prompt.Turn,
 	)
-	t.setContent(s, inputMessages, message("user", prompt.Text))
+	t.setContent(s, "gen_ai.input.messages", message("user", prompt.Text))
 	t.turn = &turn{span: s, number: prompt.Turn}
 	t.turns = append(t.turns, t.turn)
 }
@@ -177,7 +183,7 @@ func message(role, words string) string {
 func (t *trace) endTurn(at time.Time) {
 	if t.turn != nil {
 		t.turn.End, t.turn.used = at.UnixNano(), t.used
-		t.setContent(t.turn.span, outputMessages, message("assistant", t.turn.words))
+		t.setContent(t.turn.span, "gen_ai.output.messages", message("assistant", t.turn.words))
 		t.turn = nil
 	}
 }
@@ -188,8 +194,11 @@ func (t *trace) addUsage() {
 	before := t.used.Since(t.run.Tokens)
 	for i, turn := range t.turns {
 		if used := turn.used.Since(before); used.Total > 0 && (i > 0 || turn.number == 1) {
-			t.set(turn.span, inputTokens, used.Input, cachedTokens, used.Cached, outputTokens, used.Output, reasoningTokens, used.Reasoning)
-			t.setCost(turn.span, turnCost, used)
+			t.set(
+				turn.span, "gen_ai.usage.input_tokens", used.Input, "gen_ai.usage.cache_read.input_tokens", used.Cached,
+				"gen_ai.usage.output_tokens", used.Output, "gen_ai.usage.reasoning.output_tokens", used.Reasoning,
+			)
+			t.setCost(turn.span, "symphony.turn.cost", used)
 		}
 		if turn.used.Total > 0 {
 			before = turn.used
@@ -212,8 +221,8 @@ func (t *trace) addItem(e agent.Event) {
 		_ = json.Unmarshal(e.Raw, &other) // which only items of other kinds have
 		kinds := map[agent.ItemKind]string{agent.ItemCommand: "shell", agent.ItemFileChange: "apply_patch"}
 		name := cmp.Or(kinds[i.Kind], i.Tool, other.Params.Item.Type, string(i.Kind))
-		s = t.add(agent.SpanID(t.run.ID, "item", key, len(t.spans)), parent, executeTool, name, e.At)
-		t.set(s, toolName, name, toolCallID, i.ID)
+		s = t.add(agent.SpanID(t.run.ID, "item", key, len(t.spans)), parent, "execute_tool", name, e.At)
+		t.set(s, "gen_ai.tool.name", name, "gen_ai.tool.call.id", i.ID)
 		t.items[key] = s
 	}
 	if !i.Ended {
@@ -225,7 +234,7 @@ func (t *trace) addItem(e agent.Event) {
 		s.Start = min(s.Start, s.End-*i.DurationMS*int64(time.Millisecond))
 	}
 	if i.ExitCode != nil {
-		t.set(s, exitCode, *i.ExitCode)
+		t.set(s, "process.exit.code", *i.ExitCode)
 	}
 	if i.Failed() {
 		t.fail(s, cmp.Or(i.Status, "failed"), "")
@@ -234,5 +243,5 @@ func (t *trace) addItem(e agent.Event) {
 	if len(i.Changes) > 0 {
 		arguments = string(text.JSON(i.Changes))
 	}
-	t.setContent(s, toolArguments, arguments, toolResult, i.Output+i.Result)
+	t.setContent(s, "gen_ai.tool.call.arguments", arguments, "gen_ai.tool.call.result", i.Output+i.Result)
 }
