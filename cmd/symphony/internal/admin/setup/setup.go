@@ -121,7 +121,7 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, o Options) error 
 		}
 	}
 	if s.clone != "" && s.answers.Example != reviewExample {
-		s.answers.Stacks = clone{s.dialog, s.clone}.stacks(ctx)
+		s.answers.Stacks = s.stacks(ctx, s.clone)
 	}
 	source, err := s.render()
 	if err != nil {

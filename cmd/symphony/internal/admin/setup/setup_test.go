@@ -161,7 +161,7 @@ func TestFindStack(t *testing.T) {
 		for _, args := range []string{"init -q", "add -A", "-c user.name=a -c user.email=a@b.c commit -q --allow-empty -m Begin"} {
 			s.git(t.Context(), s.clone, strings.Fields(args)...)
 		}
-		stacks := clone{s.dialog, s.clone}.stacks(t.Context())
+		stacks := s.stacks(t.Context(), s.clone)
 		found := text.Map(stacks, func(row Stack) string { return row.Verify })
 		test.Equal(t, files, strings.Join(found, "|"), want)
 		for _, row := range stacks {

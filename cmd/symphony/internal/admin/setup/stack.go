@@ -26,12 +26,17 @@ const (
 	pytest    = " pytest"
 	runPytest = `"$XDG_CACHE_HOME/venv/bin/python" -m` + pytest + " || [ $? = 5 ]" // 5: there are no tests yet
 	pycache   = `__pycache__/\n*.egg-info/`
+	uv        = `UV_PROJECT_ENVIRONMENT="$venv" uv sync --quiet --frozen --all-extras --link-mode copy`
 	npm       = "npm ci --no-audit --no-fund --"
+	npmCache  = `npm_config_cache="$SYMPHONY_AGENT_CACHE/npm" `
 	npmTest   = " && npm test"
 	yarn      = " yarn install --frozen-lockfile"
 	bun       = " bun install --frozen-lockfile"
+	mvnTest   = ` -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`
+	// Only a build makes Maven download all plugins of a build.
+	mvnFetch = ` -q -B -Dmaven.repo.local="$SYMPHONY_AGENT_CACHE/m2" -Dmaven.test.failure.ignore test`
 	// editable makes the packages that were installed from the copy lead to the workspace.
-	editable = `grep -rIlF "$base" "$venv" | while read -r file; do sed -i.old "s|$base|$SYMPHONY_WORKSPACE|g" "$file"; done`
+	editable = "\n" + `grep -rIlF "$base" "$venv" | while read -r file; do sed -i.old "s|$base|$SYMPHONY_WORKSPACE|g" "$file"; done`
 )
 
 // Stacks are the stacks that init knows, the most telling first: a package.json often belongs to tools of another stack. Of several rows
@@ -40,28 +45,13 @@ var Stacks = []Stack{
 	{"Go", []string{"go.mod"}, "go vet ./... && go test ./...", "go mod download", ""},
 	{"Rust", []string{"Cargo.lock"}, "cargo test --offline --locked", "cargo fetch --locked", "/target/"},
 	{"Rust", []string{"Cargo.toml"}, "cargo test --offline", "cargo fetch", "/target/"},
-	maven("mvnw", "./mvnw"),
-	maven("pom.xml", "mvn"),
+	{"Java", []string{"mvnw"}, "./mvnw" + mvnTest, "./mvnw" + mvnFetch, "target/"},
+	{"Java", []string{"pom.xml"}, "mvn" + mvnTest, "mvn" + mvnFetch, "target/"},
 	{"Java", []string{"build.gradle", "build.gradle.kts"}, "", "", ""}, // Gradle needs ports
-	{
-		"Python",
-		[]string{"uv.lock"},
-		runPytest,
-		venv + `UV_PROJECT_ENVIRONMENT="$venv"` + " uv sync --quiet --frozen --all-extras --link-mode copy\n" + editable, pycache,
-	},
-	{
-		"Python",
-		[]string{"pyproject.toml", "setup.py"},
-		runPytest,
-		newVenv + " --editable '.[dev,test]'" + pip + pytest + "\n" + editable, pycache,
-	},
+	{"Python", []string{"uv.lock"}, runPytest, venv + uv + editable, pycache},
+	{"Python", []string{"pyproject.toml", "setup.py"}, runPytest, newVenv + " --editable '.[dev,test]'" + pip + pytest + editable, pycache},
 	{"Python", []string{"requirements.txt"}, runPytest, newVenv + " $(printf -- '-r %s ' requirements*.txt)" + pip + pytest, pycache},
-	{
-		"Node",
-		[]string{"package-lock.json"},
-		npm + "offline" + npmTest,
-		`npm_config_cache="$SYMPHONY_AGENT_CACHE/npm" ` + npm + "ignore-scripts", "node_modules/",
-	},
+	{"Node", []string{"package-lock.json"}, npm + "offline" + npmTest, npmCache + npm + "ignore-scripts", "node_modules/"},
 	{
 		"Node",
 		[]string{"pnpm-lock.yaml"},
@@ -85,65 +75,44 @@ var Stacks = []Stack{
 	{"Node", []string{"package.json"}, strings.TrimPrefix(npmTest, " && "), "", "node_modules/"},
 }
 
-// maven returns the stack of Maven. Only a build makes it download all plugins of a build.
-func maven(file, program string) Stack {
-	return Stack{
-		"Java",
-		[]string{file},
-		program + ` -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`,
-		program + ` -q -B -Dmaven.repo.local="$SYMPHONY_AGENT_CACHE/m2" -Dmaven.test.failure.ignore test`, "target/",
-	}
-}
-
-// clone is a directory with the repository, or with a clone of it.
-type clone struct {
-	dialog
-	dir string
-}
-
-// git runs git in the clone.
-func (c clone) git(ctx context.Context, args ...string) string {
-	return c.dialog.git(ctx, c.dir, args...)
-}
-
-// stacks finds the stacks of the repository, the one that counts first.
-func (c clone) stacks(ctx context.Context) (list []Stack) {
-	names := strings.Split(c.git(ctx, "ls-tree", "--full-tree", "--name-only", "HEAD"), "\n")
+// stacks finds the stacks of the repository in dir or of which dir has a clone, the one that counts first.
+func (d dialog) stacks(ctx context.Context, dir string) (list []Stack) {
+	names := strings.Split(d.git(ctx, dir, "ls-tree", "--full-tree", "--name-only", "HEAD"), "\n")
 	seen := map[string]bool{"": true}
 	for _, row := range Stacks {
-		at := slices.IndexFunc(row.Files, func(file string) bool { return slices.Contains(names, file) && c.suits(ctx, file) })
+		at := slices.IndexFunc(row.Files, func(file string) bool { return slices.Contains(names, file) && d.suits(ctx, dir, file) })
 		if at < 0 || seen[row.Name] {
 			continue
 		}
 		seen[row.Name] = true
 		row.Files = row.Files[at : at+1]
 		if row.Verify != "" {
-			list = append(list, c.adapt(ctx, row))
+			list = append(list, d.adapt(ctx, dir, row))
 		}
 	}
 	return list
 }
 
 // suits reports whether a file tells a stack: a pyproject.toml may contain only settings of tools.
-func (c clone) suits(ctx context.Context, file string) bool {
-	content := c.git(ctx, "show", "HEAD:"+file)
+func (d dialog) suits(ctx context.Context, dir, file string) bool {
+	content := d.git(ctx, dir, "show", "HEAD:"+file)
 	return file != "pyproject.toml" || strings.Contains(content, "[project]") || strings.Contains(content, "[build-system]")
 }
 
 // adapt replaces the program that runs the tests, if the repository has another one.
-func (c clone) adapt(ctx context.Context, row Stack) Stack {
+func (d dialog) adapt(ctx context.Context, dir string, row Stack) Stack {
 	var manifest struct{ Scripts struct{ Test string } }
 	switch row.Name {
 	case "Node":
-		err := json.Unmarshal([]byte(c.git(ctx, "show", "HEAD:package.json")), &manifest)
+		err := json.Unmarshal([]byte(d.git(ctx, dir, "show", "HEAD:package.json")), &manifest)
 		if test := manifest.Scripts.Test; err == nil && (test == "" || strings.Contains(test, "no test specified")) { // as npm init writes it
 			own := strings.NewReplacer("npm test", "node --test", "yarn test", "yarn node --test", "bun run test", "bun test")
 			row.Verify = own.Replace(row.Verify)
 		}
 	case "Python":
-		if c.git(ctx, "grep", "-l", "pytest", "HEAD", "--", ":/") == "" {
+		if d.git(ctx, dir, "grep", "-l", "pytest", "HEAD", "--", ":/") == "" {
 			unittest := " unittest"
-			tests := c.git(ctx, "ls-tree", "--full-tree", "--name-only", "HEAD", "tests/")
+			tests := d.git(ctx, dir, "ls-tree", "--full-tree", "--name-only", "HEAD", "tests/")
 			if tests != "" && !strings.Contains(tests, "__init__.py") {
 				unittest += " discover -s tests"
 			}
