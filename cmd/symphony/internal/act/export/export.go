@@ -2,7 +2,6 @@
 package export
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -129,7 +128,7 @@ func (t *target) openURL(p *project.Project) (err error) {
 		return exit.Usage("export: --otlp needs the URL of a collector, such as http://127.0.0.1:4318, and %s pairs NAME=VALUE,NAME=VALUE",
 			workflow.OTLPHeadersVar)
 	}
-	t.header = http.Header{"Content-Type": {"application/json"}, "User-Agent": {"symphony"}}
+	t.header = http.Header{"Content-Type": {"application/json"}}
 	for name, value := range values {
 		t.header.Set(strings.TrimSpace(name), value[0])
 		t.redactor.Add(slices.DeleteFunc(strings.Fields(value[0]), func(word string) bool { return !agent.SecretValue(word) }))
@@ -157,26 +156,11 @@ func (t *target) send(ctx context.Context, spans []*span) error {
 }
 
 // client follows no redirect, which would take the headers to another address.
-var client = http.Client{
-	Timeout: 30 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
+var client = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // post sends a message to the collector. Its errors contain neither the URL nor the headers.
 func (t *target) post(ctx context.Context, message []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url.String(), bytes.NewReader(message))
-	if err != nil {
-		return err
-	}
-	req.Header = t.header
-	res, err := client.Do(req)
-	if ofURL, ok := errors.AsType[*url.Error](err); ok { // it begins with the URL
-		err = ofURL.Err
-	}
-	var body []byte
-	if err == nil {
-		defer res.Body.Close()
-		body, err = io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	}
+	res, body, err := transport.Ask(ctx, &client, http.MethodPost, t.url.String(), t.header, message)
 	said := func(words string) string { return text.Short(text.OneLine(t.redactor.Text(words)), 200) }
 	switch {
 	case err != nil:

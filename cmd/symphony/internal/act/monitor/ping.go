@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
@@ -84,31 +84,18 @@ func (p *Ping) send(ctx context.Context, kind, body string) error {
 	query := u.Query()
 	query.Set("rid", p.run)
 	u.RawQuery = query.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(body))
-	if err != nil {
-		return errors.New("not a URL that can be requested")
-	}
-	req.Header.Set("Content-Type", "text/plain; charset=utf-8")
-	req.Header.Set("User-Agent", "symphony")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		if ofURL, ok := errors.AsType[*url.Error](err); ok { // it begins with the URL
-			err = ofURL.Err
-		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("no answer within %s", pingTime)
-		}
-		// What the server has sent may be a part of the error, and repeat the URL.
+	header := http.Header{"Content-Type": {"text/plain; charset=utf-8"}}
+	res, answer, err := transport.Ask(ctx, http.DefaultClient, http.MethodPost, u.String(), header, []byte(body))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("no answer within %s", pingTime)
+	case err != nil: // what the server has sent may be a part of the error, and repeat the URL
 		secrets := workflow.Monitor{PingURL: workflow.Secret(p.url.String())}.Secrets()
 		return errors.New(agent.NewRedactor(append(secrets, strings.Trim(p.url.Path, "/"))).Text(err.Error()))
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, 1000))
-	switch {
 	case res.StatusCode >= 300:
 		return fmt.Errorf("HTTP %d %s", res.StatusCode, http.StatusText(res.StatusCode)) // the answer may repeat the URL
 	case bytes.Contains(answer, []byte("(not found)")): // an old form of 404
 		return errors.New("the check does not exist")
 	}
-	return err
+	return nil
 }

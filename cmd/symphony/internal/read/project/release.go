@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"strings"
-	"time"
 
 	"golang.org/x/mod/semver"
 
+	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -21,56 +19,29 @@ const (
 	ReleasesVar = "SYMPHONY_RELEASES"
 	// UpgradeHint says how to install a newer release.
 	UpgradeHint = "upgrade symphony as you installed it; current runs finish with this version"
-	// releaseBound and longestRelease limit the answer.
-	releaseBound   = 10 * time.Second
-	longestRelease = 1 << 20
 )
 
 // NewestRelease asks a URL for the version of the newest release: a text that begins with it, or JSON with tag_name.
 func NewestRelease(ctx context.Context, address string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, releaseBound)
-	defer cancel()
-	answer, err := readURL(ctx, address)
-	if err != nil {
-		if ofURL, ok := errors.AsType[*url.Error](err); ok { // it contains the URL, and a URL may contain a secret
-			err = ofURL.Err
-		}
-		return "", releaseError(err.Error())
-	}
 	var release struct {
 		Tag string `json:"tag_name"`
 	}
-	version := strings.TrimSpace(string(answer))
+	res, answer, err := transport.Ask(ctx, http.DefaultClient, http.MethodGet, address, nil, nil)
+	version, _, _ := strings.Cut(strings.TrimSpace(string(answer)), "\n")
 	if json.Unmarshal(answer, &release) == nil {
 		version = release.Tag
 	}
-	version, _, _ = strings.Cut(version, "\n")
-	if !semver.IsValid(version) {
-		return "", releaseError("the answer has no version like v1.2.3")
+	switch {
+	case err != nil:
+	case res.StatusCode != http.StatusOK:
+		err = fmt.Errorf("HTTP %d %s", res.StatusCode, http.StatusText(res.StatusCode))
+	case !semver.IsValid(version):
+		err = errors.New("the answer has no version like v1.2.3")
+	default:
+		return version, nil
 	}
-	return version, nil
-}
-
-func releaseError(message string) error {
-	return reconcile.NewError("release_unknown", ReleasesVar+": "+message,
+	return "", reconcile.NewError("release_unknown", ReleasesVar+": "+err.Error(),
 		"compare the URL with where your releases are, or unset "+ReleasesVar+": then symphony does not ask")
-}
-
-func readURL(ctx context.Context, address string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("User-Agent", "symphony")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("HTTP %d %s", res.StatusCode, http.StatusText(res.StatusCode))
-	}
-	return io.ReadAll(io.LimitReader(res.Body, longestRelease))
 }
 
 // OlderThan reports whether a release is newer than the build. Every release is newer than a build without a version.
