@@ -28,7 +28,7 @@ func versionCommand(w *term.Env) *cli.Command {
 		Name: "version", Usage: "print the version, the commit and its date",
 		UsageText: "symphony version [flags]",
 		Description: "--check asks the URL in SYMPHONY_RELEASES for the newest release: for a text that begins with its version, as the file\n" +
-			"VERSION of a release does, or for JSON with tag_name. Without that variable nothing is asked.\n\n" +
+			"VERSION of a release does. Without that variable nothing is asked.\n\n" +
 			exampleText("symphony version --json", "SYMPHONY_RELEASES=https://mirror.example.org/symphony/VERSION symphony version --check"),
 		Flags: append(jsonFlags[versionJSON](),
 			&cli.BoolFlag{Name: "check", Usage: "also print whether a newer release exists"}),

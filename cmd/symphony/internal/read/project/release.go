@@ -2,7 +2,6 @@ package project
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,16 +20,10 @@ const (
 	UpgradeHint = "upgrade symphony as you installed it; current runs finish with this version"
 )
 
-// NewestRelease asks a URL for the version of the newest release: a text that begins with it, or JSON with tag_name.
+// NewestRelease asks a URL for the version of the newest release: a text that begins with it.
 func NewestRelease(ctx context.Context, address string) (string, error) {
-	var release struct {
-		Tag string `json:"tag_name"`
-	}
 	res, answer, err := transport.Ask(ctx, http.DefaultClient, http.MethodGet, address, nil, nil)
 	version, _, _ := strings.Cut(strings.TrimSpace(string(answer)), "\n")
-	if json.Unmarshal(answer, &release) == nil {
-		version = release.Tag
-	}
 	switch {
 	case err != nil:
 	case res.StatusCode != http.StatusOK:
