@@ -11,7 +11,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -94,7 +93,7 @@ func read(root, file string) (*page, error) {
 		return nil, err
 	}
 	markdown := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
-	tree := markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(ids{}))))
+	tree := markdown.Parser().Parse(text.NewReader(source))
 	err = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		switch n := n.(type) {
 		case *ast.Heading:
@@ -114,25 +113,6 @@ func read(root, file string) (*page, error) {
 	p.Title, p.Body = p.Headings[0].Text, template.HTML(body.String()) //nolint:gosec // our own documents
 	return p, err
 }
-
-// ids are the anchors of a page, as GitHub makes them.
-type ids map[string]bool
-
-var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
-
-// Generate returns the anchor of a heading.
-func (i ids) Generate(value []byte, _ ast.NodeKind) []byte {
-	name := strings.ReplaceAll(notInAnchor.ReplaceAllString(strings.ToLower(string(value)), ""), " ", "-")
-	id := name
-	for n := 1; i[id]; n++ {
-		id = fmt.Sprintf("%s-%d", name, n)
-	}
-	i[id] = true
-	return []byte(id)
-}
-
-// Put reserves an anchor.
-func (i ids) Put(value []byte) { i[string(value)] = true }
 
 // htmlName is the name of the page of a document; any other file keeps its name.
 func htmlName(file string) string {

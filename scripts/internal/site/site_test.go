@@ -65,11 +65,3 @@ func checkLink(t *testing.T, out, from string, to *url.URL) {
 		t.Errorf("%s: %s leads to no heading", from, to)
 	}
 }
-
-// Anchors are those of GitHub.
-func TestAnchors(t *testing.T) {
-	made := ids{}
-	for _, c := range [][2]string{{"A `b`, c_d", "a-b-c_d"}, {"A b c_d", "a-b-c_d-1"}, {"Ümlaut & more", "ümlaut--more"}} {
-		test.Equal(t, c[0], string(made.Generate([]byte(c[0]), 0)), c[1])
-	}
-}
