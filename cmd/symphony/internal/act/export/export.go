@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -40,12 +39,6 @@ type Result struct {
 	To          string // the file, or the host of the collector
 }
 
-// A message has at most so many spans, because a collector reads lines of a file up to 1 MiB. One with content has up to 100 kB.
-const (
-	mostSpans       = 500
-	mostWithContent = 8
-)
-
 // Runs exports runs. A run has the same ids each time.
 func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err error) {
 	db, err := project.OpenForReading(ctx, p)
@@ -59,12 +52,15 @@ func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err err
 		t.redactor.Add(project.Secrets(p, cfg))
 	}
 	ids, err := db.Runs.EndedIDs(ctx, o.Since)
-	out := target{name: o.To, redactor: agent.NewRedactor(nil), now: p.Env.Now}
+	out := target{name: o.To, redactor: t.redactor, now: p.Env.Now}
 	if err = cmp.Or(err, out.open(p, o.Out)); err != nil {
 		return r, err
 	}
 	r.To = out.name
-	most := map[bool]int{false: mostSpans, true: mostWithContent}[o.Content]
+	most := 500 // spans of a message, because a collector reads lines of a file up to 1 MiB
+	if o.Content {
+		most = 8 // of up to 100 kB each
+	}
 	for _, id := range ids {
 		one := t
 		if one.run, err = db.Runs.Find(ctx, id); errors.Is(err, state.ErrNotFound) { // it was pruned meanwhile
@@ -92,7 +88,7 @@ type target struct {
 	close    func() error
 	url      *url.URL
 	header   http.Header
-	redactor *agent.Redactor // of the values of headers
+	redactor *agent.Redactor // also of the values of headers
 	rejected int             // spans that the collector has not taken
 	reason   string
 	now      func() time.Time
@@ -176,13 +172,13 @@ func (t *target) post(ctx context.Context, message []byte) error {
 	}
 	var answer struct {
 		PartialSuccess struct {
-			RejectedSpans json.RawMessage // a number, or a text
+			RejectedSpans json.Number // or a text
 			ErrorMessage  string
 		}
 	}
 	_ = json.Unmarshal(body, &answer) // an empty answer is good, too
-	if n, _ := strconv.Atoi(strings.Trim(string(answer.PartialSuccess.RejectedSpans), `"`)); n > 0 {
-		t.rejected, t.reason = t.rejected+n, cmp.Or(said(answer.PartialSuccess.ErrorMessage), "without a reason")
+	if n, _ := answer.PartialSuccess.RejectedSpans.Int64(); n > 0 {
+		t.rejected, t.reason = t.rejected+int(n), cmp.Or(said(answer.PartialSuccess.ErrorMessage), "without a reason")
 	}
 	return nil
 }
