@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,15 +47,13 @@ func Write(path string, m Manifest) error {
 		return reconcile.NewError("file_exists", path+" exists", "give another name, or remove it")
 	}
 	size := 0
-	for _, f := range m.Files {
+	for i, f := range m.Files {
 		size += len(f.Data)
+		m.Files[i].SHA256 = fmt.Sprintf("%x", sha256.Sum256(f.Data))
 	}
 	if size > mostBytes {
 		return reconcile.NewError("file_write", fmt.Sprintf("%s would have %s, and could not be read again", path, text.BytesText(int64(size))),
 			"stop all passes and workers, and copy the state directory instead")
-	}
-	for i, f := range m.Files {
-		m.Files[i].SHA256 = checksum(f.Data)
 	}
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)
@@ -83,11 +80,6 @@ func Write(path string, m Manifest) error {
 		"name a file in a folder that exists and that this account can write to, on a disk with space").WithCause(err)
 }
 
-func checksum(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
-
 // Read reads the archive at path, which must be of this kind and may contain only regular files with the given names. Anything else is
 // refused, and so is an archive that is damaged or not complete.
 func Read(path, kind string, names []string) (m Manifest, err error) {
@@ -97,9 +89,9 @@ func Read(path, kind string, names []string) (m Manifest, err error) {
 	}
 	defer f.Close()
 	if m, err = read(f, kind, names); err != nil {
-		return m, Invalid(path, kind, err)
+		err = Invalid(path, kind, err)
 	}
-	return m, nil
+	return m, err
 }
 
 // Invalid returns the error for the archive at path, which cannot be used because of err.
@@ -137,15 +129,13 @@ func read(from io.Reader, kind string, names []string) (m Manifest, err error) {
 			}
 			same := slices.EqualFunc(m.Files, found, func(a, b File) bool { return a.Name == b.Name && a.SHA256 == b.SHA256 })
 			m.Files = found
-			if _, err = archive.Next(); !errors.Is(err, io.EOF) || !same || m.Kind != kind {
-				err = errors.New("its manifest is about something else: it was damaged or changed")
-			} else {
-				err = nil
+			if _, err := archive.Next(); errors.Is(err, io.EOF) && same && m.Kind == kind {
+				return m, nil
 			}
-			return m, err
+			return m, errors.New("its manifest is about something else: it was damaged or changed")
 		case !slices.Contains(names, header.Name):
 			return m, fmt.Errorf("it contains %q", header.Name)
 		}
-		found = append(found, File{header.Name, checksum(data), data})
+		found = append(found, File{header.Name, fmt.Sprintf("%x", sha256.Sum256(data)), data})
 	}
 }
