@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
-	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -80,14 +79,14 @@ func render(source, out string) error {
 	for _, p := range pages {
 		var whole bytes.Buffer
 		err = errors.Join(err, view.Execute(&whole, map[string]any{"Page": p, "Pages": pages, "Chapters": chapters}),
-			os.WriteFile(filepath.Join(out, htmlName(p.File)), whole.Bytes(), 0o644))
+			os.WriteFile(filepath.Join(out, htmlName.Replace(p.File)), whole.Bytes(), 0o644))
 	}
 	return err
 }
 
 // read parses and renders one document. Links to documents lead to their pages.
 func read(root, file string) (*page, error) {
-	p, source := &page{File: file}, []byte(nil)
+	p := &page{File: file}
 	source, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		return nil, err
@@ -101,9 +100,8 @@ func read(root, file string) (*page, error) {
 				p.Headings = append(p.Headings, heading{n.Level, string(id.([]byte)), strings.ReplaceAll(string(n.Lines().Value(source)), "`", "")})
 			}
 		case *ast.Link:
-			if to, err := url.Parse(string(n.Destination)); entering && err == nil && to.Scheme == "" && to.Path != "" {
-				to.Path = link(file, path.Join(path.Dir(file), to.Path))
-				n.Destination = []byte(to.String())
+			if to := string(n.Destination); entering && !strings.Contains(to, "://") {
+				n.Destination = []byte(htmlName.Replace(to))
 			}
 		}
 		return ast.WalkContinue, nil
@@ -114,16 +112,11 @@ func read(root, file string) (*page, error) {
 	return p, err
 }
 
-// htmlName is the name of the page of a document; any other file keeps its name.
-func htmlName(file string) string {
-	if name, ok := strings.CutSuffix(file, ".md"); ok && name != "README" {
-		return name + ".html"
-	}
-	return strings.Replace(file, "README.md", "index.html", 1)
-}
+// htmlName makes the name of a document that of its page.
+var htmlName = strings.NewReplacer("README.md", "index.html", ".md", ".html")
 
 // link is the address of a file, as the page of another one writes it.
 func link(from, to string) string {
-	name, _ := filepath.Rel(path.Dir(from), htmlName(to)) // both are below the source
+	name, _ := filepath.Rel(path.Dir(from), htmlName.Replace(to)) // both are below the source
 	return name
 }

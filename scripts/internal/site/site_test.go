@@ -23,7 +23,7 @@ func TestSite(t *testing.T) {
 	for _, c := range chapters {
 		for _, file := range c.Files {
 			pages++
-			text := read(htmlName(file))
+			text := read(htmlName.Replace(file))
 			links := regexp.MustCompile(` (?:href|src)="([^"]*)"`).FindAllStringSubmatch(text, -1)
 			test.Equal(t, file+" links to all pages", len(links) >= 19, true)
 			for _, m := range links {
@@ -36,7 +36,7 @@ func TestSite(t *testing.T) {
 						t.Errorf("%s: %s is not the address of a page", file, to)
 					}
 				default:
-					checkLink(t, out, htmlName(file), to)
+					checkLink(t, out, htmlName.Replace(file), to)
 				}
 			}
 		}
