@@ -247,7 +247,7 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 		return reconcile.NewError("temporary_program", fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
 			"copy the program to a permanent place, such as ~/bin/symphony, and install the schedule with that copy")
 	}
-	if name := packagedTimer(s.caller); name != "" {
+	if name := packagedTimer(ctx, s.caller); name != "" {
 		return reconcile.NewError("schedule_foreign", name+" runs passes of this project already",
 			"keep it, or run systemctl --user disable --now "+text.ShellQuote(name)+" first")
 	}

@@ -157,8 +157,4 @@ func TestPackagedTimer(t *testing.T) {
 	if exit.From(err).Code != "schedule_foreign" {
 		t.Error(err)
 	}
-	for _, path := range []string{"/", "/.a/.b", "/a:b_c.d", "/a@b"} {
-		out := test.Must(exec.Command("systemd-escape", "--path", path).Output())
-		test.Equal(t, path, escapePath(path), strings.TrimSpace(string(out)))
-	}
 }

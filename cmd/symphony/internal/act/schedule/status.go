@@ -55,7 +55,7 @@ func Running(ctx context.Context, p *project.Project, flags string) (what, hint 
 	if len(found.kinds) > 0 {
 		return "an installed schedule", "symphony schedule remove " + flags
 	}
-	if name := packagedTimer(p); name != "" {
+	if name := packagedTimer(ctx, p); name != "" {
 		return name, "systemctl --user disable --now " + text.ShellQuote(name)
 	}
 	if line := found.lineByHand(p); line != "" {
@@ -65,28 +65,13 @@ func Running(ctx context.Context, p *project.Project, flags string) (what, hint 
 }
 
 // packagedTimer returns the name of the timer that the deb and the rpm have for the project's folder, if the account has enabled it.
-func packagedTimer(p *project.Project) string {
-	name := "symphony@" + escapePath(filepath.Dir(p.Path)) + ".timer"
-	if p.Path == "" || !project.Exists(filepath.Join(p.Env.Home, ".config", "systemd", "user", "timers.target.wants", name)) {
+func packagedTimer(ctx context.Context, p *project.Project) string {
+	out, err := runProgram(ctx, p.Env, "", nil, "systemd-escape", "--path", "--template=symphony@.timer", filepath.Dir(p.Path))
+	name := strings.TrimSpace(out)
+	if err != nil || !project.Exists(filepath.Join(p.Env.Home, ".config", "systemd", "user", "timers.target.wants", name)) {
 		return ""
 	}
 	return name
-}
-
-// escapePath returns an absolute path as systemd-escape --path prints it.
-func escapePath(path string) string {
-	var b strings.Builder
-	for i, c := range []byte(strings.Trim(path, "/")) {
-		switch {
-		case c == '/':
-			b.WriteByte('-')
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == ':', c == '_', c == '.' && i > 0:
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, `\x%02x`, c)
-		}
-	}
-	return cmp.Or(b.String(), "-")
 }
 
 // lineByHand returns the line of the crontab that names the project, empty if there is none.
