@@ -189,22 +189,22 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 
 // Ask sends a request to a URL that the user has set, and reads the first 64 KiB of the answer. Its errors lack the URL, which may contain
 // a secret.
-func Ask(ctx context.Context, client *http.Client, method, to string, header http.Header, sent []byte) (*http.Response, []byte, error) {
+func Ask(ctx context.Context, client *http.Client, method, to string, header http.Header, sent []byte) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(sent))
 	if err != nil {
-		return nil, nil, errors.New("not a URL")
+		return Answer{}, errors.New("not a URL")
 	}
 	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", "symphony")
 	res, err := client.Do(req)
 	if ofURL, ok := errors.AsType[*url.Error](err); ok {
-		return nil, nil, ofURL.Err
+		return Answer{}, ofURL.Err
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, 64<<10))
-	return res, body, err
+	return Answer{Status: res.StatusCode, Header: res.Header, Body: body}, err
 }
 
 // WarnOnce reports a warning unless it was reported before.

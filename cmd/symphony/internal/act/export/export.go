@@ -156,29 +156,30 @@ var client = http.Client{CheckRedirect: func(*http.Request, []*http.Request) err
 
 // post sends a message to the collector. Its errors contain neither the URL nor the headers.
 func (t *target) post(ctx context.Context, message []byte) error {
-	res, body, err := transport.Ask(ctx, &client, http.MethodPost, t.url.String(), t.header, message)
+	answer, err := transport.Ask(ctx, &client, http.MethodPost, t.url.String(), t.header, message)
+	status := fmt.Sprintf("HTTP %d %s", answer.Status, http.StatusText(answer.Status))
 	said := func(words string) string { return text.Short(text.OneLine(t.redactor.Text(words)), 200) }
 	switch {
 	case err != nil:
-	case slices.Contains([]int{429, 502, 503, 504}, res.StatusCode): // those that OTLP lets clients repeat
-		return failed(t.name+": HTTP "+res.Status+": it is overloaded: "+said(string(body)), "export again after "+
-			transport.LimitEnd(res.Header, t.now().UTC(), time.Time{}).Format(time.RFC3339))
-	case res.StatusCode != http.StatusOK, strings.HasPrefix(res.Header.Get("Content-Type"), "text/html"): // of a proxy or a login page
-		err = fmt.Errorf("HTTP %s %s", res.Status, body)
+	case slices.Contains([]int{429, 502, 503, 504}, answer.Status): // those that OTLP lets clients repeat
+		return failed(t.name+": "+status+": it is overloaded: "+said(string(answer.Body)), "export again after "+
+			transport.LimitEnd(answer.Header, t.now().UTC(), time.Time{}).Format(time.RFC3339))
+	case answer.Status != http.StatusOK, strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html"): // of a proxy or a login page
+		err = errors.New(status + " " + string(answer.Body))
 	}
 	if err != nil {
 		return failed(t.name+": "+said(err.Error()), "compare --otlp with the collector's address for OTLP over HTTP, usually port 4318, and "+
 			workflow.OTLPHeadersVar+" with what it wants; then export again")
 	}
-	var answer struct {
+	var result struct {
 		PartialSuccess struct {
 			RejectedSpans json.Number // or a text
 			ErrorMessage  string
 		}
 	}
-	_ = json.Unmarshal(body, &answer) // an empty answer is good, too
-	if n, _ := answer.PartialSuccess.RejectedSpans.Int64(); n > 0 {
-		t.rejected, t.reason = t.rejected+int(n), cmp.Or(said(answer.PartialSuccess.ErrorMessage), "without a reason")
+	_ = json.Unmarshal(answer.Body, &result) // an empty answer is good, too
+	if n, _ := result.PartialSuccess.RejectedSpans.Int64(); n > 0 {
+		t.rejected, t.reason = t.rejected+int(n), cmp.Or(said(result.PartialSuccess.ErrorMessage), "without a reason")
 	}
 	return nil
 }

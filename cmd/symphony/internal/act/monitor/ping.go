@@ -85,16 +85,16 @@ func (p *Ping) send(ctx context.Context, kind, body string) error {
 	query.Set("rid", p.run)
 	u.RawQuery = query.Encode()
 	header := http.Header{"Content-Type": {"text/plain; charset=utf-8"}}
-	res, answer, err := transport.Ask(ctx, http.DefaultClient, http.MethodPost, u.String(), header, []byte(body))
+	answer, err := transport.Ask(ctx, http.DefaultClient, http.MethodPost, u.String(), header, []byte(body))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("no answer within %s", pingTime)
 	case err != nil: // what the server has sent may be a part of the error, and repeat the URL
 		secrets := workflow.Monitor{PingURL: workflow.Secret(p.url.String())}.Secrets()
 		return errors.New(agent.NewRedactor(append(secrets, strings.Trim(p.url.Path, "/"))).Text(err.Error()))
-	case res.StatusCode >= 300:
-		return fmt.Errorf("HTTP %d %s", res.StatusCode, http.StatusText(res.StatusCode)) // the answer may repeat the URL
-	case bytes.Contains(answer, []byte("(not found)")): // an old form of 404
+	case answer.Status >= 300:
+		return fmt.Errorf("HTTP %d %s", answer.Status, http.StatusText(answer.Status)) // the answer may repeat the URL
+	case bytes.Contains(answer.Body, []byte("(not found)")): // an old form of 404
 		return errors.New("the check does not exist")
 	}
 	return nil

@@ -207,7 +207,7 @@ func (t *timer) properties(ctx context.Context, names ...string) (map[string]map
 // programBound is how long a program may take.
 const programBound = 20 * time.Second
 
-// runProgram runs a program, such as systemctl or crontab, with PATH and the account as the only variables of our environment. The error contains
+// runProgram runs a program, such as systemctl, with PATH and the account as the only variables of our environment. The error contains
 // what the program printed on stderr.
 func runProgram(ctx context.Context, w *environ.Env, stdin string, env []string, name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programBound)

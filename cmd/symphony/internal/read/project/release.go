@@ -22,12 +22,12 @@ const (
 
 // NewestRelease asks a URL for the version of the newest release: a text that begins with it.
 func NewestRelease(ctx context.Context, address string) (string, error) {
-	res, answer, err := transport.Ask(ctx, http.DefaultClient, http.MethodGet, address, nil, nil)
-	version, _, _ := strings.Cut(strings.TrimSpace(string(answer)), "\n")
+	answer, err := transport.Ask(ctx, http.DefaultClient, http.MethodGet, address, nil, nil)
+	version, _, _ := strings.Cut(strings.TrimSpace(string(answer.Body)), "\n")
 	switch {
 	case err != nil:
-	case res.StatusCode != http.StatusOK:
-		err = fmt.Errorf("HTTP %d %s", res.StatusCode, http.StatusText(res.StatusCode))
+	case answer.Status != http.StatusOK:
+		err = fmt.Errorf("HTTP %d %s", answer.Status, http.StatusText(answer.Status))
 	case !semver.IsValid(version):
 		err = errors.New("the answer has no version like v1.2.3")
 	default:
