@@ -91,17 +91,12 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 		return out, archive.Invalid(path, kind, errors.New("it does not begin with the state of a project"))
 	}
 	places := placesOf(p)
-	me := state.Holder{Trigger: project.TriggerCommand, Since: p.Env.Now()}
-	release, holder, err := state.Acquire(ctx, p.StateDir, me, project.CommandPatience, false)
-	if err == nil && holder != nil {
-		err = project.LockedError(holder)
-	}
+	release, err := project.Lock(ctx, p.Env, p.StateDir)
 	if err != nil {
 		return out, err
 	}
-	defer func() { err = errors.Join(err, release()) }()
 	stage := filepath.Join(p.StateDir, "restoring")
-	defer func() { err = errors.Join(err, os.RemoveAll(stage)) }() // also that of a restoration that was killed
+	defer func() { err = errors.Join(err, os.RemoveAll(stage), release()) }() // also that of a restoration that was killed
 	if _, err := state.OpenReadOnly(ctx, p.StateDir); state.NeedsRepair(err) {
 		return out, err
 	} else if !errors.Is(err, state.ErrNoState) {

@@ -106,16 +106,6 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Sp
 	return list, nil
 }
 
-// lockProject takes the project lock, which keeps passes out until release is called.
-func lockProject(ctx context.Context, w *environ.Env, stateDir string) (release func() error, err error) {
-	me := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: w.Now()}
-	release, holder, err := state.Acquire(ctx, stateDir, me, project.CommandPatience, false)
-	if err == nil && holder != nil {
-		err = project.LockedError(holder)
-	}
-	return release, err
-}
-
 // refuseBusy refuses a project with workers or a loop. hint explains how to stop the workers.
 func refuseBusy(p *project.Project, hint string) error {
 	if living := project.LivingRuns(p); len(living) > 0 {

@@ -56,7 +56,7 @@ func MoveProject(ctx context.Context, w *environ.Env, old, path string) (moved M
 	if err := m.check(ctx); err != nil {
 		return moved, err
 	}
-	release, err := lockProject(ctx, w, m.from)
+	release, err := project.Lock(ctx, w, m.from)
 	if err != nil {
 		return moved, err
 	}
@@ -168,7 +168,7 @@ func (m *mover) clear(ctx context.Context) (err error) {
 	if !project.Exists(m.to) {
 		return nil
 	}
-	release, err := lockProject(ctx, m.w, m.to)
+	release, err := project.Lock(ctx, m.w, m.to)
 	if err != nil {
 		return err
 	}

@@ -110,7 +110,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON,
 			return nil, err
 		}
 	}
-	release, err := lockProject(ctx, p.Env, p.StateDir)
+	release, err := project.Lock(ctx, p.Env, p.StateDir)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOpt
 	if sure, err := o.Confirm(ctx, lines); err != nil || !sure {
 		return nil, err
 	}
-	release, err := lockProject(ctx, w, row.StateDir)
+	release, err := project.Lock(ctx, w, row.StateDir)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func Restore(ctx context.Context, p *project.Project, ref string) (RestoreJSON, 
 	if err := p.Nested(); err != nil {
 		return RestoreJSON{}, err
 	}
-	release, err := lockProject(ctx, p.Env, p.StateDir)
+	release, err := project.Lock(ctx, p.Env, p.StateDir)
 	if err != nil {
 		return RestoreJSON{}, err
 	}

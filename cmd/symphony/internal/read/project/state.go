@@ -193,6 +193,16 @@ func LastPasses(ctx context.Context, db *state.DB, limit int) ([]LastPassRow, er
 	}), err
 }
 
+// Lock takes the lock of a project, which keeps passes out until release is called.
+func Lock(ctx context.Context, w *environ.Env, stateDir string) (release func() error, err error) {
+	me := state.Holder{Trigger: TriggerCommand, Since: w.Now()}
+	release, holder, err := state.Acquire(ctx, stateDir, me, CommandPatience, false)
+	if err == nil && holder != nil {
+		err = LockedError(holder)
+	}
+	return release, err
+}
+
 // LockedError is the error of a command that could not get the project lock in time.
 func LockedError(h *state.Holder) *reconcile.Error {
 	return reconcile.NewError("locked", "another pass holds the lock: "+h.String(), "try again when it has ended")
