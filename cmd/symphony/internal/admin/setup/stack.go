@@ -30,9 +30,15 @@ const (
 	npm       = "npm ci --no-audit --no-fund --"
 	npmCache  = `npm_config_cache="$SYMPHONY_AGENT_CACHE/npm" `
 	npmTest   = " && npm test"
+	pnpm      = `pnpm install --offline --frozen-lockfile --store-dir "$XDG_CACHE_HOME/pnpm"`
+	bunTest   = `BUN_INSTALL_CACHE_DIR="$XDG_CACHE_HOME/bun" bun install --frozen-lockfile && bun run test`
+	bunFetch  = `BUN_INSTALL_CACHE_DIR="$SYMPHONY_AGENT_CACHE/bun" bun install --frozen-lockfile --ignore-scripts`
+	// Yarn 1 reads YARN_CACHE_FOLDER and YARN_IGNORE_SCRIPTS, its successors the other two variables.
 	yarn      = " yarn install --frozen-lockfile"
-	bun       = " bun install --frozen-lockfile"
-	mvnTest   = ` -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`
+	yarnTest  = `YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` + yarn + " && yarn test"
+	yarnFetch = `YARN_IGNORE_SCRIPTS=true YARN_CACHE_FOLDER="$SYMPHONY_AGENT_CACHE/yarn" ` +
+		`YARN_ENABLE_SCRIPTS=false YARN_GLOBAL_FOLDER="$SYMPHONY_AGENT_CACHE/yarn"` + yarn
+	mvnTest = ` -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`
 	// Only a build makes Maven download all plugins of a build.
 	mvnFetch = ` -q -B -Dmaven.repo.local="$SYMPHONY_AGENT_CACHE/m2" -Dmaven.test.failure.ignore test`
 	// editable makes the packages that were installed from the copy lead to the workspace.
@@ -52,26 +58,9 @@ var Stacks = []Stack{
 	{"Python", []string{"pyproject.toml", "setup.py"}, runPytest, newVenv + " --editable '.[dev,test]'" + pip + pytest + editable, pycache},
 	{"Python", []string{"requirements.txt"}, runPytest, newVenv + " $(printf -- '-r %s ' requirements*.txt)" + pip + pytest, pycache},
 	{"Node", []string{"package-lock.json"}, npm + "offline" + npmTest, npmCache + npm + "ignore-scripts", "node_modules/"},
-	{
-		"Node",
-		[]string{"pnpm-lock.yaml"},
-		`pnpm install --offline --frozen-lockfile --store-dir "$XDG_CACHE_HOME/pnpm"` + npmTest,
-		`pnpm fetch --store-dir "$SYMPHONY_AGENT_CACHE/pnpm"`, "node_modules/",
-	},
-	{ // Yarn 1 reads YARN_CACHE_FOLDER and YARN_IGNORE_SCRIPTS, its successors the other two variables
-		"Node",
-		[]string{"yarn.lock"},
-		`YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` + yarn + " && yarn test",
-		`YARN_IGNORE_SCRIPTS=true YARN_CACHE_FOLDER="$SYMPHONY_AGENT_CACHE/yarn" ` +
-			`YARN_ENABLE_SCRIPTS=false YARN_GLOBAL_FOLDER="$SYMPHONY_AGENT_CACHE/yarn"` + yarn,
-		`node_modules/\n.pnp.*\n.yarn/install-state.gz`,
-	},
-	{
-		"Node",
-		[]string{"bun.lock", "bun.lockb"},
-		`BUN_INSTALL_CACHE_DIR="$XDG_CACHE_HOME/bun"` + bun + " && bun run test",
-		`BUN_INSTALL_CACHE_DIR="$SYMPHONY_AGENT_CACHE/bun"` + bun + " --ignore-scripts", "node_modules/",
-	},
+	{"Node", []string{"pnpm-lock.yaml"}, pnpm + npmTest, `pnpm fetch --store-dir "$SYMPHONY_AGENT_CACHE/pnpm"`, "node_modules/"},
+	{"Node", []string{"yarn.lock"}, yarnTest, yarnFetch, `node_modules/\n.pnp.*\n.yarn/install-state.gz`},
+	{"Node", []string{"bun.lock", "bun.lockb"}, bunTest, bunFetch, "node_modules/"},
 	{"Node", []string{"package.json"}, strings.TrimPrefix(npmTest, " && "), "", "node_modules/"},
 }
 
