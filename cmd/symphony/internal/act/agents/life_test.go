@@ -428,18 +428,36 @@ func TestKillEndsAllProcesses(t *testing.T) {
 	}
 }
 
-// killOfAFrozenWorker stops the worker of an agent by SIGSTOP and begins Kill, which waits for the worker. The function that it returns
-// ends that wait, and returns what Kill returns.
+// freeze stops the worker of an agent by SIGSTOP, but not while it has locked the database.
+func (r *rig) freeze(run reconcile.Run) {
+	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(project.AgentsDir(r.env), "state.db")+"?_txlock=immediate"))
+	defer db.Close()
+	test.Until(r.t, "the worker to stop between two transactions", func() bool {
+		test.OK(r.t, syscall.Kill(run.Worker.PID, syscall.SIGSTOP))
+		test.Until(r.t, "SIGSTOP", func() bool { return strings.Contains(statusOf(run), "State:\tT") })
+		tx, err := db.Begin()
+		if err != nil {
+			test.OK(r.t, syscall.Kill(run.Worker.PID, syscall.SIGCONT))
+			return false
+		}
+		return tx.Rollback() == nil
+	})
+}
+
+func statusOf(run reconcile.Run) string {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", run.Worker.PID))
+	return string(status)
+}
+
+// killOfAFrozenWorker freezes the worker of an agent and begins Kill, which waits for the worker. The function that it returns ends that
+// wait, and returns what Kill returns.
 func (r *rig) killOfAFrozenWorker(id string) (func() error, reconcile.Run) {
 	run := r.run(id)
-	test.OK(r.t, syscall.Kill(run.Worker.PID, syscall.SIGSTOP))
+	r.freeze(run)
 	ctx, cancel := context.WithCancel(r.t.Context())
 	killed := make(chan error, 1)
 	go func() { killed <- r.Kill(ctx, id) }()
-	test.Until(r.t, "SIGTERM to wait for the worker", func() bool {
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", run.Worker.PID))
-		return strings.Contains(string(status), "ShdPnd:\t0000000000004000")
-	})
+	test.Until(r.t, "SIGTERM to wait for the worker", func() bool { return strings.Contains(statusOf(run), "ShdPnd:\t0000000000004000") })
 	return func() error { cancel(); return <-killed }, run
 }
 
