@@ -146,7 +146,8 @@ func CheckCommit(at, want string) error {
 	if want == "" || at == want {
 		return nil
 	}
-	return reconcile.NewError("work_moved", fmt.Sprintf("the work is at commit %s, and not at %s any more", at, want), "read the changes again")
+	message := fmt.Sprintf("the work is at commit %s, and not at %s any more", at, want)
+	return reconcile.NewError("work_moved", message, "read the changes again")
 }
 
 // RepositorySteps are the steps of a clone, a fetch and a delivery on the machine of the workspace, if its worker is on another one. Runs
