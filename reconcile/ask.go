@@ -31,19 +31,14 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	if refreshErr == nil && candidatesErr == nil {
 		candidatesErr = t.readPulls(ctx, tracked)
 	}
-	if ctx.Err() != nil {
-		// The pass was interrupted, which is no fault of the tracker.
-		_ = t.fail("", NewError("canceled", "a signal ended the wait for the tracker",
-			"the pass has kept its results, and the next one continues").WithCause(context.Cause(ctx)))
+	if t.interrupted(ctx) {
 		return nil
 	}
 	if err := cmp.Or(refreshErr, candidatesErr); err != nil {
 		if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
 			err = candidatesErr // it contains the time of the next request
 		}
-		known := t.fail("tracker_error", err)
-		t.blockTracker(work, known, resetOf(err))
-		t.report.Obstacle = &Obstacle{Reason: known.Code, Message: known.Message, Until: resetOf(err)}
+		t.trackerFailed(work, err)
 	} else if requested := len(tracked.Refreshed) > 0 || tracked.Fetched; requested && t.snapshot.TrackerBlock != nil {
 		t.store(work, Change{TrackerBlock: &Block{}})
 	}
@@ -62,11 +57,28 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	return tracked
 }
 
+// interrupted reports whether a signal has ended the wait for the tracker, which is no fault of the tracker.
+func (t *tick) interrupted(ctx context.Context) bool {
+	if ctx.Err() == nil {
+		return false
+	}
+	_ = t.fail("", NewError("canceled", "a signal ended the wait for the tracker",
+		"the pass has kept its results, and the next one continues").WithCause(context.Cause(ctx)))
+	return true
+}
+
+// trackerFailed reports and stores a fault of the tracker.
+func (t *tick) trackerFailed(ctx context.Context, err error) {
+	known := t.fail("tracker_error", err)
+	t.blockTracker(ctx, known, resetOf(err))
+	t.report.Obstacle = &Obstacle{Reason: known.Code, Message: known.Message, Until: resetOf(err)}
+}
+
 // request makes both requests, that for the issues with these ids unless there are none, that for the candidates if they are wanted.
 func (t *tick) request(ctx context.Context, ids []string, candidates bool) (tracked *Tracked, refreshErr, candidatesErr error) {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
-	tracked = &Tracked{Refreshed: make(map[string]bool, len(ids)), Fetched: candidates}
+	tracked = &Tracked{Refreshed: make(map[string]bool, len(ids)), ByID: map[string]Issue{}, Fetched: candidates}
 	for _, id := range ids {
 		tracked.Refreshed[id] = true
 	}
@@ -79,28 +91,28 @@ func (t *tick) request(ctx context.Context, ids []string, candidates bool) (trac
 	}
 	wg.Wait()
 	if t.stillEmpty(refreshErr) {
-		refreshErr = nil // the issues are gone
+		tracked.ByID, refreshErr = map[string]Issue{}, nil // the issues are gone
 	}
 	return tracked, refreshErr, candidatesErr
 }
 
-// askAgain asks the tracker once more for issues whose runs have ended since. It returns whether there is an answer. Without one the pass
-// knows nothing of these issues, and the next pass asks.
-func (t *tick) askAgain(ctx context.Context, tracked *Tracked, ids []string) bool {
-	ctx, cancel := context.WithTimeout(ctx, trackerBound)
-	defer cancel()
+// askAgain asks the tracker once more for issues whose runs have ended since. Without an answer the pass knows nothing of these issues, and
+// the next pass asks.
+func (t *tick) askAgain(ctx context.Context, tracked *Tracked, ids []string) error {
 	found, err := t.Tracker.ByIDs(ctx, ids)
+	if t.stillEmpty(err) {
+		err = nil
+	}
 	for _, id := range ids {
 		delete(tracked.ByID, id)
 		tracked.Refreshed[id] = err == nil
 	}
 	if err != nil {
-		_ = t.fail("tracker_error", err)
-		return false
+		return err
 	}
 	maps.Copy(tracked.ByID, found)
 	t.savePullRequests(context.WithoutCancel(ctx), found)
-	return true
+	return nil
 }
 
 // pullsAtOnce is how many issues readPulls asks for at a time: as many as one request to GitHub reads.
@@ -223,8 +235,11 @@ func (t *tick) limited() bool {
 func (t *tick) stillEmpty(err error) bool {
 	var known *Error
 	b := t.snapshot.TrackerBlock
-	return errors.As(err, &known) && known.Code == CodeTrackerEmpty && b != nil && b.Code == known.Code &&
-		t.snapshot.Now.Sub(b.Since) >= emptyFor
+	if !errors.As(err, &known) || known.Code != CodeTrackerEmpty {
+		return false
+	}
+	t.gone = t.gone || b != nil && b.Code == known.Code && t.snapshot.Now.Sub(b.Since) >= emptyFor
+	return t.gone
 }
 
 // blockTracker stores a fault of the tracker. It counts from the start of the previous fault if that was not over.

@@ -50,6 +50,7 @@ type tick struct {
 	foundBlock, storedBlock *Block          // of this machine: the one that this pass has found, and the one in the database
 	slots                   *Slots          // the account's slots that this pass has reserved
 	unlockIssues            func()          // set by othersAllow
+	gone                    bool            // the tracker has contained no issue for so long that they are gone
 }
 
 // trackerHalf asks the tracker, then plans with its answer and applies the plan. Without an answer the pass is over, except for
@@ -61,13 +62,23 @@ func (t *tick) trackerHalf(ctx, work context.Context) {
 	}
 	// While the pass waited, an agent may have moved its issue. The row of its run shows that. If the run has ended since, the answer may
 	// be older than its end.
+	again, cancel := context.WithTimeout(ctx, trackerBound)
+	defer cancel()
 	for working := t.working(); len(working) > 0; {
 		if !t.load(work) {
 			return
 		}
 		left := t.working()
 		ended := slices.DeleteFunc(working, func(id string) bool { return slices.Contains(left, id) })
-		if len(ended) == 0 || tracked == nil || !t.askAgain(ctx, tracked, ended) {
+		if len(ended) == 0 || tracked == nil {
+			break
+		}
+		if err := t.askAgain(again, tracked, ended); err != nil {
+			if t.interrupted(ctx) {
+				return
+			}
+			t.trackerFailed(work, err)
+			tracked.Fetched, t.snapshot.DispatchOff = false, true
 			break
 		}
 		working = left

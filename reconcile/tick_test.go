@@ -371,26 +371,41 @@ func TestRunEndsDuringAProbe(t *testing.T) {
 	}
 }
 
-// A run that hands its issue over while the pass asks the tracker is not followed by another run: the answer is older than its end.
+// A run that hands its issue over while the pass asks the tracker is not followed by another run: the answer is older than its end. If the
+// tracker does not answer again, nothing starts.
 func TestRunEndsDuringTheRequests(t *testing.T) {
+	reset, empty := noon.Add(time.Minute), NewError(CodeTrackerEmpty, "it has no issue", "")
 	for _, c := range []struct {
-		name       string
-		again      error // of the second request
-		want, left string
+		name                      string
+		first, again              error // of the requests
+		plan, left, errors, until string
 	}{
-		{"the tracker answers again", nil, "settle A-1 succeeded; release A-1 inactive", "unclaimed"},
-		{"the tracker does not answer again", errTracker, "settle A-1 succeeded", "retry continuation #1 in 0s"},
+		{"it answers", nil, nil, "settle A-1 succeeded; release A-1 inactive; dispatch A-2", "unclaimed", "", ""},
+		{"it fails", nil, errTracker, "settle A-1 succeeded", "retry continuation #1 in 0s", "linear_api_request", ""},
+		{"it limits requests", nil, rateLimited(reset), "settle A-1 succeeded", "retry continuation #1 in 0s", "tracker_rate_limited", reset.String()},
+		{"a signal comes", nil, context.Canceled, "", "running #1", "canceled", ""},
+		{"it has been empty for long", empty, empty, "settle A-1 succeeded; release A-1 missing; dispatch A-2", "unclaimed", "", ""},
+		{"it was empty", empty, nil, "settle A-1 succeeded; release A-1 inactive; dispatch A-2", "unclaimed", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newScene().claim(issueNo(1), func(c *Claim) { c.Delivery.Due, c.Kind = true, Delivering }).same()
+			s := newScene().claim(issueNo(1), func(c *Claim) { c.Delivery.Due, c.Kind = true, Delivering }).same().candidates(issueNo(2))
 			s.Policy.Deliver = true
 			w := worldOf(s.Snapshot)
+			if w.refused = c.first; c.first != nil {
+				w.trackerBlock = &Block{Code: CodeTrackerEmpty, Since: noon.Add(-emptyFor)}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
 			deps := w.deps(s.Policy)
-			deps.Tracker.Tracker = late{w, c.again}
-			report := Tick(t.Context(), deps, Options{})
+			deps.Tracker.Tracker = &late{world: w, again: c.again, cancel: cancel}
+			report := Tick(ctx, deps, Options{})
 			w.noWrong(t)
-			equal(t, "plan", w.story(report), "deliver A-1 delivering; "+c.want)
+			story, _ := strings.CutPrefix(w.story(report)+"; ", "deliver A-1 delivering; ")
+			equal(t, "plan", strings.TrimSuffix(story, "; "), c.plan)
+			equal(t, "errors", codes(report), c.errors)
 			w.mustBe(t, issueNo(1), c.left)
+			if c.until != "" {
+				equal(t, "the next request", w.trackerBlock.NextTry.String(), c.until)
+			}
 		})
 	}
 }
@@ -398,12 +413,18 @@ func TestRunEndsDuringTheRequests(t *testing.T) {
 // late is a tracker in which a run moves its issue and ends right after the tracker has read the issue.
 type late struct {
 	*world
-	again error
+	again  error
+	cancel func()
+	asked  bool
 }
 
-func (l late) ByIDs(ctx context.Context, ids []string) (map[string]Issue, error) {
+func (l *late) ByIDs(ctx context.Context, ids []string) (map[string]Issue, error) {
+	if l.asked && errors.Is(l.again, context.Canceled) {
+		l.cancel()
+	}
 	found, err := l.world.ByIDs(ctx, ids)
-	if i := l.issues["id-1"]; i.State == "In Progress" {
+	if i := l.issues["id-1"]; !l.asked {
+		l.asked = true
 		l.ends(i, Succeeded, "")
 		i.State = "Human Review"
 		l.issues["id-1"], l.refused = i, l.again
