@@ -23,6 +23,15 @@ func TestLife(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"":     l.check,
 			"pass": func(t *rapid.T) { l.pass(t, cut{}) },
+			"pass in which a run ends": func(t *rapid.T) {
+				ended, again := l.alive(t), l.trackerError(t)
+				l.pass(t, cut{}, func() {
+					r := l.runs[ended]
+					r.Outcome, r.EndedAt = Succeeded, l.now
+					l.unpushed[r.IssueID] = l.unpushed[r.IssueID] && r.Kind != DeliveryRun
+					l.runs[ended], l.workers[ended].alive, l.refused = r, false, again
+				})
+			},
 			"cut off": func(t *rapid.T) {
 				l.pass(t, cut{at: rapid.IntRange(1, 30).Draw(t, "at"), kind: rapid.SampledFrom([]cutKind{diesBefore, diesAfter, fails}).Draw(t, "kind")})
 			},
@@ -39,10 +48,8 @@ func TestLife(t *testing.T) {
 			"worker":  l.end,
 			"command": l.order,
 			"reboot":  l.reboot,
-			"tracker": func(t *rapid.T) {
-				l.refused = rapid.SampledFrom([]error{nil, errTracker, rateLimited(l.now.Add(time.Minute))}).Draw(t, "error")
-			},
-			"obey": func(*rapid.T) { l.obey() },
+			"tracker": func(t *rapid.T) { l.refused = l.trackerError(t) },
+			"obey":    func(*rapid.T) { l.obey() },
 		})
 		l.calm(t)
 	})
@@ -126,9 +133,32 @@ func (l *life) snapshot(t *rapid.T) Snapshot {
 	return s
 }
 
-func (l *life) pass(t *rapid.T, c cut) {
+func (l *life) trackerError(t *rapid.T) error {
+	return rapid.SampledFrom([]error{nil, errTracker, rateLimited(l.now.Add(time.Minute))}).Draw(t, "error")
+}
+
+// alive returns the run of a worker that works on this machine.
+func (l *life) alive(t *rapid.T) string {
+	var alive []string
+	for _, id := range slices.Sorted(maps.Keys(l.workers)) {
+		if r := l.runs[id]; l.workers[id].alive && r.Host == "" && r.Outcome == "" && r.StopReason == "" {
+			alive = append(alive, id)
+		}
+	}
+	if len(alive) == 0 {
+		t.Skip("no worker lives")
+	}
+	return rapid.SampledFrom(alive).Draw(t, "run")
+}
+
+// pass runs a pass. The functions are called after the tracker has read the issues.
+func (l *life) pass(t *rapid.T, c cut, after ...func()) {
 	l.cut = c
-	Tick(t.Context(), l.deps(l.policy), Options{})
+	deps := l.deps(l.policy)
+	for _, do := range after {
+		deps.Tracker.Tracker = &late{world: l.world, after: do, before: func() {}}
+	}
+	Tick(t.Context(), deps, Options{})
 	l.revive()
 	for _, id := range slices.Sorted(maps.Keys(l.claims)) { // their workers make workspaces
 		if !slices.ContainsFunc(l.workspaces, func(w Workspace) bool { return w.IssueID == id }) {

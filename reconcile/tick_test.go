@@ -396,7 +396,15 @@ func TestRunEndsDuringTheRequests(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			deps := w.deps(s.Policy)
-			deps.Tracker.Tracker = &late{world: w, again: c.again, cancel: cancel}
+			deps.Tracker.Tracker = &late{world: w, after: func() {
+				i := issueNo(1, inState("Human Review"))
+				w.ends(i, Succeeded, "")
+				w.issues[i.ID], w.refused = i, c.again
+			}, before: func() {
+				if errors.Is(c.again, context.Canceled) {
+					cancel()
+				}
+			}}
 			report := Tick(ctx, deps, Options{})
 			w.noWrong(t)
 			story, _ := strings.CutPrefix(w.story(report)+"; ", "deliver A-1 delivering; ")
@@ -410,24 +418,20 @@ func TestRunEndsDuringTheRequests(t *testing.T) {
 	}
 }
 
-// late is a tracker in which a run moves its issue and ends right after the tracker has read the issue.
+// late is a tracker that calls a function when it has read the issues for its first answer, and before its second one.
 type late struct {
 	*world
-	again  error
-	cancel func()
-	asked  bool
+	calls         int
+	after, before func()
 }
 
 func (l *late) ByIDs(ctx context.Context, ids []string) (map[string]Issue, error) {
-	if l.asked && errors.Is(l.again, context.Canceled) {
-		l.cancel()
+	if l.calls++; l.calls == 2 {
+		l.before()
 	}
 	found, err := l.world.ByIDs(ctx, ids)
-	if i := l.issues["id-1"]; !l.asked {
-		l.asked = true
-		l.ends(i, Succeeded, "")
-		i.State = "Human Review"
-		l.issues["id-1"], l.refused = i, l.again
+	if l.calls == 1 {
+		l.after()
 	}
 	return found, err
 }
