@@ -177,7 +177,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
-// Each row of the README's comparison has scripts that show it.
+// Each row of the README's comparison names scripts, which have to exist.
 func TestDocumentedComparison(t *testing.T) {
 	shown := map[string]string{
 		"Your own machine":       "all/file_folder codex/own_repository",

@@ -23,6 +23,8 @@ import (
 const (
 	manifestName = "manifest.json"
 	mostBytes    = 2 << 30 // of all files together, which are in memory
+	// manifestBytes are more than a manifest has.
+	manifestBytes = 1 << 20
 )
 
 // Manifest describes an archive.
@@ -47,13 +49,15 @@ func Write(path string, m Manifest) error {
 		return reconcile.NewError("file_exists", path+" exists", "give another name, or remove it")
 	}
 	size := 0
-	for i, f := range m.Files {
+	for _, f := range m.Files {
 		size += len(f.Data)
-		m.Files[i].SHA256 = fmt.Sprintf("%x", sha256.Sum256(f.Data))
 	}
-	if size > mostBytes {
+	if size > mostBytes-manifestBytes {
 		return reconcile.NewError("file_write", fmt.Sprintf("%s would have %s, and could not be read again", path, text.BytesText(int64(size))),
-			"stop all passes and workers, and copy the state directory instead")
+			"copy the files yourself while no pass and no worker runs")
+	}
+	for i, f := range m.Files {
+		m.Files[i].SHA256 = fmt.Sprintf("%x", sha256.Sum256(f.Data))
 	}
 	var out bytes.Buffer
 	zip := gzip.NewWriter(&out)

@@ -261,7 +261,7 @@ func (c *checker) judgePull(ctx context.Context, random *rand.Rand) {
 	case 13:
 		for _, p := range f.pulls(ctx) { // the branch may have another one
 			if p.State == "closed" && !p.Merged && !slices.ContainsFunc(open, func(o githubtest.Pull) bool { return o.Branch == p.Branch }) {
-				// GitHub refuses a second one of the same base, also while symphony, which has found none that is open, is about to open one.
+				// With the base main, GitHub refuses a second one, even if symphony saw none open just before.
 				f.edit(p.Number, func(p *githubtest.Pull) { p.State, p.Base = "open", "main" })
 				return
 			}

@@ -153,6 +153,9 @@ func TestPackagedTimer(t *testing.T) {
 	what, hint := Running(t.Context(), p, "")
 	test.Equal(t, "what runs passes", what, name)
 	test.Equal(t, "the next step", hint, "systemctl --user disable --now '"+name+"'")
+	other := project.New(p.Env, filepath.Join(filepath.Dir(p.Path), "other.md"), "")
+	what, _ = Running(t.Context(), other, "")
+	test.Equal(t, "what runs passes of another file there", what, "")
 	err = (&plan{caller: p, program: "/usr/bin/symphony"}).installable(t.Context(), willing{}, 0)
 	if exit.From(err).Code != "schedule_foreign" {
 		t.Error(err)

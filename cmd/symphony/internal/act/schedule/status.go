@@ -64,8 +64,12 @@ func Running(ctx context.Context, p *project.Project, flags string) (what, hint 
 	return "", ""
 }
 
-// packagedTimer returns the name of the timer that the deb and the rpm have for the project's folder, if the account has enabled it.
+// packagedTimer returns the name of the timer that the deb and the rpm have for WORKFLOW.md in the project's folder, if the account has
+// enabled it.
 func packagedTimer(ctx context.Context, p *project.Project) string {
+	if filepath.Base(p.Path) != "WORKFLOW.md" {
+		return ""
+	}
 	out, err := runProgram(ctx, p.Env, "", nil, "systemd-escape", "--path", "--template=symphony@.timer", filepath.Dir(p.Path))
 	name := strings.TrimSpace(out)
 	if err != nil || !project.Exists(filepath.Join(p.Env.Home, ".config", "systemd", "user", "timers.target.wants", name)) {

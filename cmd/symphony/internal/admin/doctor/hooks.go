@@ -70,9 +70,9 @@ func (e *environment) fileProblem(ctx context.Context, name string, shell, atHom
 	// What is ignored may be installed or built before.
 	file := text.ShellQuote(filepath.Clean(name))
 	listed, _ := e.shell(ctx, "cd "+text.ShellQuote(dir)+` && cd "$(git rev-parse --show-cdup)" && ! git check-ignore -q `+file+
-		" && echo mode $(git ls-tree --full-tree HEAD "+file+")")
+		" && mode=$(git ls-tree --full-tree HEAD "+file+`) && echo "mode $mode"`)
 	switch {
-	case listed == "mode":
+	case strings.TrimSpace(listed) == "mode":
 		return "is not in the repository"
 	case strings.HasPrefix(listed, "mode 100644") && !shell:
 		return "is not executable in the repository"

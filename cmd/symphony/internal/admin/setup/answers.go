@@ -191,8 +191,9 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 			"leave it out, and use git's credential helper or an ssh key")
 	case s.answers.Example == pullRequestExample && isDir:
 		return exit.Usage("init: --example pull-request needs the address of the repository on GitHub, and %q is a directory", address)
-	case isDir && s.git(ctx, address, "ls-remote", ".") == "":
-		return exit.Usage("init: the directory %q is no git repository with a commit: run git init and git commit there", address)
+	case isDir && s.git(ctx, address, "ls-remote", address) == "":
+		return exit.Usage("init: %q is not the top of a git repository with a commit that this account may read: "+
+			"run git init and git commit there", address)
 	case !isDir && (!strings.Contains(address, ":") || strings.HasPrefix(address, "-")):
 		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
 	}
@@ -246,7 +247,7 @@ func (s *starter) findRoot(context.Context) error {
 func (s *starter) render() ([]byte, error) {
 	// Double square brackets: the workflow's own template and its shell scripts use all others.
 	var t *template.Template
-	// part is a template of KIND.part: settings are the keys below tracker, move tells the agent how to move its issue.
+	// part renders a template of KIND.part: settings are the keys below tracker, move tells the agent how to move its issue.
 	part := func(name string, a answers) (string, error) {
 		var own bytes.Buffer
 		err := t.ExecuteTemplate(&own, a.Tracker+"-"+name, a)

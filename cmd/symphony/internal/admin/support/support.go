@@ -37,8 +37,11 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 	var issue detail.Issue
 	var issueErr error
 	if o.Issue != "" {
-		issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true})
-		if issueErr != nil && exit.From(issueErr).Code == "issue_not_found" { // a mistake; other errors belong into the bundle
+		missing := func() bool { return issueErr != nil && exit.From(issueErr).Code == "issue_not_found" }
+		if issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true}); missing() {
+			issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{})
+		}
+		if missing() { // other errors belong into the bundle
 			return issueErr
 		}
 	}

@@ -147,8 +147,8 @@ const (
 	leaveBound = 10 * time.Second // for the host to confirm the end of a visit
 )
 
-// Visit calls do with the machine that has the workspace of a run: this one, or a host that ssh reaches. It is for a command of an
-// operator, which has an id and a directory on the host like a run. The directory is deleted later. Workspaces that only jobs reach are
+// Visit calls do with the machine that has the workspace of a run: this one, or a host that ssh reaches. An operator's
+// command uses it. Like a run, the visit has an id and a directory on the host, which is deleted later. Workspaces that only jobs reach are
 // refused.
 func Visit(
 	ctx context.Context, p *Project, db *state.DB, of reconcile.Run, command string, do func(context.Context, host.Machine) error,

@@ -101,7 +101,7 @@ func (s actions) several(r *http.Request, p parameters) (o order, err error) {
 	case len(p.Targets) == 0:
 		return o, badRequest("there are no targets to " + string(o.verb))
 	case len(p.Targets) > mostTargets:
-		return o, badRequest(fmt.Sprintf("%d targets in one request, of at most %d", len(p.Targets), mostTargets))
+		return o, badRequest(fmt.Sprintf("%d targets in one request; the limit is %d", len(p.Targets), mostTargets))
 	case o.verb == operate.VerbApprove:
 		o.decision = requests.Approval(p.ForSession)
 	case o.verb == operate.VerbDeny:

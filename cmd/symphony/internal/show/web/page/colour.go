@@ -15,7 +15,7 @@ type language struct {
 	comment string   // begins a comment that ends with its line
 	blocks  []string // pairs of begin and end of comments and strings that may have several lines; those of comments come first
 	quotes  string   // the signs around strings that end with their line at the latest; a backslash escapes them
-	words   string   // that have a colour, after a blank each
+	words   string   // the coloured words, with a blank before each
 }
 
 const wordsOfC = " break case catch class const continue default do else enum extern false final finally for if import interface new null" +
@@ -43,8 +43,10 @@ func languageOf(name string) (l language, ok bool) {
 		l.quotes = `"`
 		l.words = " as async await break const continue crate dyn else enum false fn for if impl in let loop match mod move mut pub ref return" +
 			" self Self static struct super trait true type unsafe use where while"
-	case ".css", ".scss", ".less":
+	case ".css":
 		l.comment, l.words = "", ""
+	case ".scss", ".less":
+		l.words = ""
 	case ".json":
 		l = language{quotes: `"`, words: " true false null"}
 	case ".sql":
@@ -63,10 +65,11 @@ func languageOf(name string) (l language, ok bool) {
 			" super then true unless until when while yield"
 	case ".sh", ".bash", ".zsh":
 		l = hash
+		l.quotes, l.blocks = `"`, []string{"'", "'"}
 		l.words = " case do done elif else esac exit export fi for function if in local return then until while"
 	case ".yml", ".yaml", ".toml", ".ini", ".cfg", ".tf":
 		l = hash
-		l.words = " true false null"
+		l.quotes, l.words = `"`, " true false null" // an apostrophe may belong to a word
 	default:
 		return language{}, false
 	}
@@ -79,6 +82,9 @@ type colour struct {
 	end   int
 }
 
+// mostParts is how many parts of a line have colours.
+const mostParts = 300
+
 // scanner finds the colours of the lines of one side of a diff, one after the other, in a time that grows with their length.
 type scanner struct {
 	language
@@ -86,7 +92,7 @@ type scanner struct {
 }
 
 func (s *scanner) line(text string) (colours []colour) {
-	for at := 0; at < len(text); {
+	for at := 0; at < len(text) && len(colours) < mostParts; {
 		class, length := s.part(text, at)
 		at += length
 		if last := len(colours) - 1; last >= 0 && colours[last].class == class {
@@ -116,6 +122,9 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 		return s.block(text, len(s.blocks[begin]))
 	case strings.ContainsRune(s.quotes, first):
 		return "string", quotedLength(text)
+	case first == '\\' && len(text) > size: // of a shell: what follows is itself
+		_, next := utf8.DecodeRuneInString(text[size:])
+		return "", size + next
 	case !wordSign(first):
 		return "", size
 	}
@@ -123,10 +132,14 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 	if length < 0 {
 		length = len(text)
 	}
-	switch {
-	case unicode.IsDigit(first):
+	if unicode.IsDigit(first) {
 		return "number", length
-	case strings.Contains(s.words+" ", " "+text[:length]+" "):
+	}
+	word := text[:length]
+	if s.comment == "--" { // SQL, in which case does not matter
+		word = strings.ToUpper(word)
+	}
+	if strings.Contains(s.words+" ", " "+word+" ") {
 		return "word", length
 	}
 	return "", length

@@ -19,9 +19,10 @@ func TestColours(t *testing.T) {
 		},
 		{"b.py", "+def f(): '''\n+if\n+''' # if\n+x#1", "[word:def] f(): [string:''']|[string:if]|[string:'''] [comment:# if]|x#[number:1]"},
 		{"c.rs", "+fn f<'a>(x: &'a str)", "[word:fn] f<'a>(x: &'a str)"},
-		{"d.sh", "+echo $# 'it' \"s\n+fi", "echo $# [string:'it'] [string:\"s]|[word:fi]"},
+		{"d.sh", "+echo $# 'it'\\''s \\' \"s\n+fi' # x", "echo $# [string:'it']\\'[string:'s \\'] [string:\"s]|[word:fi][string:' # x]"},
+		{"d.yml", "+a: don't # b", "a: don't [comment:# b]"},
 		{"e.html", "+a <!-- if\n+--> if", "a [comment:<!-- if]|[comment:-->] if"},
-		{"f.sql", "+SELECT 1 -- x", "[word:SELECT] [number:1] [comment:-- x]"},
+		{"f.sql", "+select 1 -- x", "[word:select] [number:1] [comment:-- x]"},
 		{"g.txt", "+if 1 // b", "if 1 // b"},
 	} {
 		t.Run(c.file, func(t *testing.T) {

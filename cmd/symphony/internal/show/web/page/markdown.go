@@ -19,6 +19,7 @@ import (
 
 var (
 	mdAddress = text.Pattern("^[ (]?(https?://[^\\s<>\"'`]*[^\\s<>\"'`.,:;!?)\\]*_])")
+	mdTable   = text.Pattern(`^\|.*\n\|? *:?--`)
 	mdDeep    = text.Pattern(`(?m)^([ \t]*(>|([-*+]|\d{1,9}[.)])[ \t])){20}`) // lists and quotes
 )
 
@@ -46,7 +47,7 @@ func markdown(s string) template.HTML {
 	_ = ast.Walk(parts, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		switch n := n.(type) {
 		case *ast.Paragraph:
-			if entering && n.Lines().Len() > 1 && s[n.Lines().At(0).Start] == '|' {
+			if entering && n.Lines().Len() > 1 && mdTable().Match(n.Lines().Value([]byte(s))) {
 				tables = append(tables, n)
 			}
 		case *ast.Heading:

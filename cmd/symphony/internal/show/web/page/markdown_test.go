@@ -21,7 +21,7 @@ func TestMarkdown(t *testing.T) {
 		{"```\nnever closed", "<pre><code>never closed\n</code></pre>\n"},
 		{"some_file_name.go, 2 * 3 * 4, a**", "<p>some_file_name.go, 2 * 3 * 4, a**</p>\n"},
 		{"| a | b |\n|---|---|\n| ~~1~~ | 2 |", "<pre><code>| a | b |\n|---|---|\n| ~~1~~ | 2 |</code></pre>\n"},
-		{"| a\n\n> | *b* |\n> | c |", "<p>| a</p>\n<blockquote>\n<pre><code>| *b* |\n| c |</code></pre>\n</blockquote>\n"},
+		{"| a\n*b*\n\n> | *b* |\n> |:--|", "<p>| a<br>\n<em>b</em></p>\n<blockquote>\n<pre><code>| *b* |\n|:--|</code></pre>\n</blockquote>\n"},
 		{"see [the docs](https://example.com/a_(b)) and (https://x.org/a_b_c), **https://y.org**.", "<p>see " +
 			link("https://example.com/a_(b)", `the docs <span class="soft">(example.com)</span>`) + " and (" + link("https://x.org/a_b_c", "https://x.org/a_b_c") +
 			"), <strong>" + link("https://y.org", "https://y.org") + "</strong>.</p>\n"},

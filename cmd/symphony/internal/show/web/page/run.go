@@ -78,7 +78,7 @@ func (l *logLine) fold(hits []string) {
 	case l.line.Kind == eventlog.Change:
 		shown = all[:min(len(all), shownChange)]
 		patch := shorten(strings.Join(shown, "\n"), longestWords)
-		file, _, _ := strings.Cut(patch, "\n") // the first of them, after what was done with it
+		file, _, _ := strings.Cut(patch, "\n") // "update PATH": its extension chooses the language
 		l.Blocks = blocksOf(file, diffLines(patch))
 	}
 	l.Open = len(hits) > 0 || l.line.Kind == eventlog.Change || l.line.Status == eventlog.Failed
