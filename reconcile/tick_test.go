@@ -431,6 +431,8 @@ func (l *late) ByIDs(ctx context.Context, ids []string) (map[string]Issue, error
 	}
 	found, err := l.world.ByIDs(ctx, ids)
 	if l.calls == 1 {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.after()
 	}
 	return found, err
