@@ -58,24 +58,33 @@ func (e *environment) fileProblem(ctx context.Context, name string, shell, atHom
 		}
 		return ""
 	}
-	dir := e.config.Repository.URL
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Dir(e.p.Path)
-		origin, _ := e.shell(ctx, "git -C "+text.ShellQuote(dir)+" remote get-url origin")
-		_, found := workflow.OnGitHub(origin)
-		if _, wanted := workflow.OnGitHub(e.config.Repository.URL); wanted == "" || found != wanted {
+	repository := e.config.Repository.URL
+	dir := filepath.Dir(e.p.Path)
+	if filepath.IsAbs(repository) {
+		dir = repository
+	} else {
+		origin, err := e.shell(ctx, "git -C "+text.ShellQuote(dir)+" remote get-url origin")
+		if err != nil || !sameRepository(origin, repository) {
 			return ""
 		}
 	}
 	// What is ignored may be installed or built before.
 	file := text.ShellQuote(filepath.Clean(name))
-	listed, _ := e.shell(ctx, "cd "+text.ShellQuote(dir)+` && cd "$(git rev-parse --show-cdup)" && ! git check-ignore -q `+file+
-		" && mode=$(git ls-tree --full-tree HEAD "+file+`) && echo "mode $mode"`)
+	mode, err := e.shell(ctx, "cd "+text.ShellQuote(dir)+" && cd \"$(git rev-parse --show-cdup)\" && ! git check-ignore -q "+file+
+		" && mode=$(git ls-tree --full-tree HEAD "+file+`) && echo "mode ${mode%% *}"`)
 	switch {
-	case strings.TrimSpace(listed) == "mode":
+	case err == nil && mode == "mode ":
 		return "is not in the repository"
-	case strings.HasPrefix(listed, "mode 100644") && !shell:
+	case mode == "mode 100644" && !shell:
 		return "is not executable in the repository"
 	}
 	return ""
+}
+
+// sameRepository reports whether two addresses are of one repository.
+func sameRepository(a, b string) bool {
+	_, onGitHub := workflow.OnGitHub(a)
+	_, same := workflow.OnGitHub(b)
+	bare := func(address string) string { return strings.TrimSuffix(strings.TrimRight(address, "/"), ".git") }
+	return b != "" && (bare(a) == bare(b) || onGitHub != "" && onGitHub == same)
 }
