@@ -486,7 +486,7 @@ func TestKillWhileAnotherClientSettles(t *testing.T) {
 	test.OK(t, syscall.Kill(run.Worker.PID, syscall.SIGKILL))
 	test.Until(t, "end of the worker", func() bool { return !proc.SameProcess(run.Worker) })
 	settled := test.Must(proc.LockDead(filepath.Join(host.RunDir(dir, run.ID), host.AliveFile)))
-	time.AfterFunc(300*time.Millisecond, func() {
+	time.AfterFunc(300*time.Millisecond, func() { // long enough for Kill to find the worker alive, if it looks without the lock
 		settled()
 		_ = release()
 	})

@@ -58,7 +58,7 @@ const (
 // JSON is what doctor --json prints.
 type JSON = []finding
 
-// needsProject reports whether the condition is not met without a workflow, which is no fault then.
+// needsProject reports whether the condition needs a workflow. Where there is none, its check is skipped without a complaint.
 func (n need) needsProject() bool { return n == needsWorkflow || n == needsConfig || n == needsKey }
 
 // checks lists the checks in the order of their lines.

@@ -15,7 +15,7 @@ type language struct {
 	comment string   // begins a comment that ends with its line
 	blocks  []string // pairs of begin and end of comments and strings that may have several lines; those of comments come first
 	quotes  string   // the signs around strings that end with their line at the latest; a backslash escapes them
-	words   string   // the coloured words, with a blank before each
+	words   string   // the coloured words, with blanks around each
 }
 
 const wordsOfC = " break case catch class const continue default do else enum extern false final finally for if import interface new null" +
@@ -73,6 +73,7 @@ func languageOf(name string) (l language, ok bool) {
 	default:
 		return language{}, false
 	}
+	l.words += " "
 	return l, true
 }
 
@@ -139,7 +140,7 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 	if s.comment == "--" { // SQL, in which case does not matter
 		word = strings.ToUpper(word)
 	}
-	if strings.Contains(s.words+" ", " "+word+" ") {
+	if strings.Contains(s.words, " "+word+" ") {
 		return "word", length
 	}
 	return "", length

@@ -42,12 +42,13 @@ func markdown(s string) template.HTML {
 		return template.HTML("<pre>" + html.EscapeString(s) + "</pre>") //nolint:gosec // escaped text
 	}
 	var out strings.Builder
-	parts := commonMark().Parser().Parse(source.NewReader([]byte(s)))
+	said := []byte(s)
+	parts := commonMark().Parser().Parse(source.NewReader(said))
 	var tables []*ast.Paragraph
 	_ = ast.Walk(parts, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		switch n := n.(type) {
 		case *ast.Paragraph:
-			if entering && n.Lines().Len() > 1 && mdTable().Match(n.Lines().Value([]byte(s))) {
+			if entering && n.Lines().Len() > 1 && mdTable().Match(n.Lines().Value(said)) {
 				tables = append(tables, n)
 			}
 		case *ast.Heading:
@@ -62,8 +63,8 @@ func markdown(s string) template.HTML {
 		code.SetLines(table.Lines())
 		table.Parent().ReplaceChild(table.Parent(), table, code)
 	}
-	_ = commonMark().Renderer().Render(&out, []byte(s), parts) // only out could fail
-	return template.HTML(text.VisibleLines(out.String()))      //nolint:gosec // tags of ours, and escaped text, also of &#x202e;
+	_ = commonMark().Renderer().Render(&out, said, parts) // only out could fail
+	return template.HTML(text.VisibleLines(out.String())) //nolint:gosec // tags of ours, and escaped text, also of &#x202e;
 }
 
 // links draws links, and finds addresses in the text.
