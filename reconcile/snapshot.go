@@ -46,14 +46,12 @@ type State struct {
 	Tokens                                 map[string]int64 // used by each claimed issue over all of its runs
 	LastSweep                              time.Time
 	Unblocked                              time.Time // when an operator or a changed workflow last ended the blocks; zero for never
-	ReadOnly                               bool      // a newer version owns the database: this one only settles and refreshes
 }
 
 // Options limit what a pass does.
 type Options struct {
 	DryRun bool // plan, but change nothing
-	// DispatchOff: start no agent, because the workflow is invalid, the schedule is dead, or a newer version owns the
-	// database. The pass still settles, stops and releases.
+	// DispatchOff: start no agent, because the workflow is invalid or the schedule is dead. The pass still settles, stops and releases.
 	DispatchOff bool
 	// Only confines the pass to the issues with these ids; empty for all. AtOnce lets them start even if all slots are taken, they wait
 	// for a retry, or a block waits for its next try.

@@ -118,7 +118,6 @@ func (t *tick) load(ctx context.Context) bool {
 		return false
 	}
 	s.State, s.Now, s.Boot, s.Mono, s.Policy, s.Tracker = rec, t.Now(), t.Boot, t.Mono(), t.Policy, nil
-	s.DispatchOff = s.DispatchOff || rec.ReadOnly
 	t.storedBlock, s.MachineBlock = rec.MachineBlock, t.foundBlock
 	if t.Accounts != nil {
 		s.Account = t.Accounts.Look(ctx, s.Now)

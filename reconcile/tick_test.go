@@ -180,7 +180,6 @@ func TestWhatIsAsked(t *testing.T) {
 		{"one issue", newScene().running(issueNo(1), nil).claim(issueNo(2), later), Options{Only: []string{"id-2"}}, nil, "ids id-2"},
 		{"one issue, at once", newScene().running(issueNo(1), nil), Options{Only: []string{"id-2"}, AtOnce: true}, nil, candidates},
 		{"dispatch off", newScene().claim(issueNo(2), nil), Options{DispatchOff: true}, nil, "ids id-2"},
-		{"a newer program's database", newScene().claim(issueNo(2), nil), Options{}, func(w *world) { w.readOnly = true }, "ids id-2"},
 		{"nothing to ask", newScene(), Options{DispatchOff: true}, nil, ""},
 	} {
 		t.Run(row.rule, func(t *testing.T) {

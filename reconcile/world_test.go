@@ -22,7 +22,6 @@ type world struct {
 	runs         map[string]Run
 	commands     map[int64]Command
 	paused       bool
-	readOnly     bool
 	agentBlock   *Block
 	trackerBlock *Block
 	hostBlock    *Block
@@ -178,7 +177,7 @@ func (w *world) State(ctx context.Context) (State, error) {
 	if w.dead {
 		return State{}, errDead
 	}
-	rec := State{Paused: w.paused, ReadOnly: w.readOnly, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, MachineBlock: w.hostBlock, RemoteBlocks: maps.Clone(w.remoteBlocks), RemoteWorkspaces: w.elsewhere, LastSweep: w.lastSweep, Unblocked: w.unblocked, Tokens: map[string]int64{}}
+	rec := State{Paused: w.paused, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, MachineBlock: w.hostBlock, RemoteBlocks: maps.Clone(w.remoteBlocks), RemoteWorkspaces: w.elsewhere, LastSweep: w.lastSweep, Unblocked: w.unblocked, Tokens: map[string]int64{}}
 	for _, id := range slices.Sorted(maps.Keys(w.claims)) {
 		rec.Claims = append(rec.Claims, w.claims[id])
 		rec.Tokens[id] = w.used[id]

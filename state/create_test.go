@@ -63,7 +63,8 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 		(SELECT count(*) FROM sqlite_schema WHERE name = 'three')`).Scan(&version, &schema, &tables))
 
 	test.Equal(t, "version, schema and tables of the broken migration", []any{version, schema, tables}, []any{next, strconv.Itoa(next), 0})
-	older := createIn(t, dir) // this program, which does not know the new schema
+	older := test.Must(OpenReadOnly(ctx, dir)) // this program does not know the new schema
+	defer older.Close()
 	got, _, err := older.Views.ClaimByIssue(ctx, want.IssueID)
 	test.OK(t, err)
 	test.Equal(t, "version of the claim, and schema", []any{got.Version, older.schema}, []any{want.Version, next})
@@ -171,12 +172,18 @@ func TestForeignDatabaseIsNotOurs(t *testing.T) {
 	wantCode(t, test.Err(Create(ctx, dir, epoch)), "state_corrupt")
 }
 
-// TestNewerSchema checks that a process stops using the database when a newer program excludes older schemas.
+// A process that has opened the database makes no pass on it after a newer program has migrated it. One that opens it later can read it.
 func TestNewerSchema(t *testing.T) {
 	db := newState(t)
 	before := openIn(t, db.Dir())
-	test.Must(db.sql.Exec(`UPDATE meta SET value = ? WHERE key = 'oldest_writer'`, strconv.Itoa(schemaVersion+1)))
+	test.Must(db.sql.Exec(`UPDATE meta SET value = ?1 WHERE key = 'schema'; PRAGMA user_version = `+strconv.Itoa(schemaVersion+1), schemaVersion+1))
 	wantCode(t, test.Err(before.Store.State(ctx)), "state_newer")
+	wantCode(t, test.Err(Open(ctx, db.Dir())), "state_newer")
+	wantCode(t, test.Err(Create(ctx, db.Dir(), epoch)), "state_newer")
+	reader := test.Must(OpenReadOnly(ctx, db.Dir()))
+	defer reader.Close()
+	wantCode(t, reader.Newer(), "state_newer")
+	test.OK(t, test.Err(reader.Views.Claims(ctx)))
 }
 
 func TestDefaultDir(t *testing.T) {

@@ -141,12 +141,8 @@ func useWAL(ctx context.Context, pool *sql.DB) error {
 //go:embed migration/*.sql
 var migrations embed.FS
 
-const (
-	// schemaVersion is the number of the last migration.
-	schemaVersion = 16
-	// oldestWriter is the oldest schema whose programs may still write after the database was migrated to schemaVersion.
-	oldestWriter = 1
-)
+// schemaVersion is the number of the last migration.
+const schemaVersion = 16
 
 // migrate applies the migrations in files with numbers above from, up to and including to. Each transaction applies one
 // migration and stores its number.
@@ -171,7 +167,7 @@ func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now t
 			if err := setMeta(t, metaSchema, strconv.Itoa(version)); err != nil {
 				return err
 			}
-			return setMeta(t, metaOldestWriter, strconv.Itoa(oldestWriter))
+			return setMeta(t, "oldest_writer", strconv.Itoa(version)) // programs from before 0.1 refuse a newer schema by it
 		})
 		if err != nil {
 			return err
@@ -182,10 +178,12 @@ func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now t
 }
 
 // Open opens the database in dir for reading and writing. It never creates one: if no pass has run yet, the error wraps ErrNoState.
+// It refuses the database of a newer program.
 func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, "rw", "") }
 
-// OpenReadOnly opens the database in dir for reading. In a directory without write permission or on a full disk, SQLite can't create the
-// shared memory of the WAL. OpenReadOnly then reads the files without locks, because no other process can write to them either.
+// OpenReadOnly opens the database in dir for reading, that of a newer program, too. In a directory without write permission or on a full
+// disk, SQLite can't create the shared memory of the WAL. OpenReadOnly then reads the files without locks, because no other process can
+// write to them either.
 func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	db, err := open(ctx, dir, "ro", "")
 	var e *reconcile.Error
@@ -256,16 +254,18 @@ func databaseExists(dir string) (bool, error) {
 	return true, nil
 }
 
-// connect opens an existing file and checks that it is a symphony database that this program may use.
+// connect opens an existing file and checks that it is a symphony database, and one that this program may write if it opens it for writing.
 func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 	pool, err := openPool(filepath.Join(dir, databaseName), mode, options)
 	if err != nil {
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
 	c := &conn{dir: dir, sql: pool}
-	err = c.checkVersion(ctx)
+	err = c.readVersion(ctx)
 	if err == nil && mode == "rw" {
-		err = c.rememberFiles()
+		if err = c.Newer(); err == nil {
+			err = c.rememberFiles()
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
@@ -273,8 +273,8 @@ func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 	return newDB(c), nil
 }
 
-// checkVersion refuses a file that is not a symphony database, and a schema that is too new for this program.
-func (c *conn) checkVersion(ctx context.Context) (err error) {
+// readVersion reads the schema, and refuses a file that is not a symphony database.
+func (c *conn) readVersion(ctx context.Context) (err error) {
 	const doing = "open the state"
 	if c.schema, err = row(c.reader(ctx), itself[int], `PRAGMA user_version`); err != nil {
 		return fault(c.dir, doing, err)
@@ -282,27 +282,23 @@ func (c *conn) checkVersion(ctx context.Context) (err error) {
 	if c.schema <= 0 {
 		return corrupt(c.dir, doing, errors.New("schema version 0"))
 	}
-	oldest, _, err := c.Meta(ctx, metaOldestWriter)
-	if err == nil {
-		return refuseNewer(c.dir, oldest)
-	}
+	_, _, err = c.Meta(ctx, metaSchema)
 	if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Code == "state_error" { // there is no table meta
 		return corrupt(c.dir, doing, err)
 	}
 	return err
 }
 
-// refuseNewer returns an error if only programs with a newer schema may write. oldest is the value of metaOldestWriter.
-func refuseNewer(dir, oldest string) error {
-	n, err := strconv.Atoi(oldest)
-	if err != nil {
-		return corrupt(dir, "read the oldest schema that may write", err)
-	}
-	if n <= schemaVersion {
+// Newer returns an error if a newer program had migrated the database when it was opened.
+func (c *conn) Newer() error { return refuseNewer(c.dir, c.schema) }
+
+// refuseNewer returns an error for a schema that this program does not know.
+func refuseNewer(dir string, schema int) error {
+	if schema <= schemaVersion {
 		return nil
 	}
-	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony and needs schema %d; this one knows schema %d",
-		dir, n, schemaVersion), "upgrade symphony", nil)
+	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d", dir, schema,
+		schemaVersion), "upgrade symphony here, too", nil)
 }
 
 func newDB(c *conn) *DB {
@@ -367,19 +363,9 @@ func Backup(ctx context.Context, dir string) (data []byte, schema int, err error
 	return data, db.schema, fault(dir, "back up the state", err)
 }
 
-// Newer returns an error if a newer program has migrated the state. This one may still settle and stop runs, but starts none.
-func (db *DB) Newer() error {
-	if db.schema <= schemaVersion {
-		return nil
-	}
-	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d: "+
-		"it stops and settles runs, but starts none", db.dir, db.schema, schemaVersion), "upgrade symphony here, too", nil)
-}
-
 // Keys of meta that this package writes itself.
 const (
 	metaSchema       = "schema"
-	metaOldestWriter = "oldest_writer"
 	metaPaused       = "paused"
 	metaAgentBlock   = "blocked_agent"
 	metaTrackerBlock = "blocked_tracker"
@@ -431,7 +417,11 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 	for _, pair := range list {
 		meta[pair[0]] = pair[1]
 	}
-	if err := refuseNewer(dir, meta[metaOldestWriter]); err != nil {
+	schema, err := strconv.Atoi(meta[metaSchema])
+	if err != nil {
+		return fmt.Errorf("%w: the schema version", errStored)
+	}
+	if err := refuseNewer(dir, schema); err != nil {
 		return err
 	}
 	for key, block := range map[string]**reconcile.Block{
@@ -447,11 +437,6 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 	if all.RemoteBlocks, err = remoteBlocks(meta); err != nil {
 		return err
 	}
-	schema, err := strconv.Atoi(meta[metaSchema])
-	if err != nil {
-		return fmt.Errorf("%w: the schema version", errStored)
-	}
-	all.ReadOnly = schema > schemaVersion
 	_, all.Paused = meta[metaPaused]
 	if all.LastSweep, err = parseMillis(meta[metaSweep]); err == nil {
 		all.Unblocked, err = parseMillis(meta[metaUnblocked])

@@ -355,7 +355,7 @@ Text with ''quotes''.
 INSERT INTO meta ("key", "value") VALUES
   ('last_sweep', '1795161600123');
 INSERT INTO meta ("key", "value") VALUES
-  ('oldest_writer', '1');
+  ('oldest_writer', '16');
 INSERT INTO meta ("key", "value") VALUES
   ('paused', '1');
 INSERT INTO meta ("key", "value") VALUES

@@ -165,7 +165,7 @@ func migrate(ctx context.Context, dir string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(cmp.Or(db.Newer(), db.QuickCheck(ctx)), db.Close())
+	return errors.Join(db.QuickCheck(ctx), db.Close())
 }
 
 // assignTo makes p the project of the database in dir, and returns the path of the workflow that the database belonged to. It refuses the

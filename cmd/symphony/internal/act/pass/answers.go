@@ -18,7 +18,7 @@ func wantsComments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.E
 // exchangeComments asks operators in comments, and reads their replies. It is left to the next pass if the tracker has just failed.
 func exchangeComments(ctx context.Context, p *project.Project, db *state.DB, o Options, t *reconcile.TrackerAdapter, r *Result) {
 	cfg := r.Config.Tracker
-	if t == nil || !wantsComments(cfg) || ctx.Err() != nil || db.Newer() != nil {
+	if t == nil || !wantsComments(cfg) || ctx.Err() != nil {
 		return
 	}
 	for _, e := range r.Errors {
@@ -51,7 +51,7 @@ func exchangeComments(ctx context.Context, p *project.Project, db *state.DB, o O
 func watchPulls(ctx context.Context, p *project.Project, db *state.DB, o Options, t *reconcile.TrackerAdapter, r *Result) {
 	cfg := r.Config
 	forge := project.NewForge(p, cfg, db)
-	if t == nil || !cfg.Feedback.On() || forge == nil || len(o.Only) > 0 || ctx.Err() != nil || db.Newer() != nil {
+	if t == nil || !cfg.Feedback.On() || forge == nil || len(o.Only) > 0 || ctx.Err() != nil {
 		return
 	}
 	watcher := feedback.Watcher{

@@ -251,7 +251,6 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	if r.Config, r.Warnings = cfg, nil; current { // the lines of an older text would mislead
 		r.Warnings = workflowWarnings(cfg)
 	}
-	r.addObstacle(db.Newer()) // reconcile.Tick starts nothing on such a database
 	rootErr := project.RootFits(ctx, p, cfg, false)
 	r.addObstacle(rootErr)
 	options := reconcile.Options{DispatchOff: cfgErr != nil || rootErr != nil, Only: o.Only, AtOnce: o.AtOnce}

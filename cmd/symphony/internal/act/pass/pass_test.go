@@ -89,8 +89,9 @@ func TestLoopKeepsItsDatabase(t *testing.T) {
 	pool := test.Must(sql.Open("sqlite", file))
 	test.Must(pool.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", second.Schema()+1)))
 	test.OK(t, pool.Close())
-	test.OK(t, second.Newer())
-	test.Equal(t, "a pass notices that a newer program has migrated the database", open().Newer() != nil, true)
+	_, err := kept.open(ctx, dir, time.Now())
+	newer, ok := errors.AsType[*reconcile.Error](err)
+	test.Equal(t, "a pass refuses the database of a newer program", ok && newer.Code == "state_newer", true)
 }
 
 // A loop reports each failure, and a success unless it has just reported one.

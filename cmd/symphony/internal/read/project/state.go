@@ -25,13 +25,17 @@ import (
 // OrphanAge is how old a run directory without a row must be before prune removes it.
 const OrphanAge = time.Hour
 
-// OpenForReading opens the database read-only. It refuses the state of another workflow.
+// OpenForReading opens the database read-only. It refuses the state of another workflow and that of a newer program.
 func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	db, err := state.OpenReadOnly(ctx, p.StateDir)
-	if err != nil || p.SourceErr != nil { // without a workflow, the state directory alone names the project
-		return db, NoState(p, err)
+	if err != nil {
+		return nil, NoState(p, err)
 	}
-	if _, err := OwnerPath(ctx, p, db); err != nil {
+	err = db.Newer()
+	if err == nil && p.SourceErr == nil { // without a workflow, the state directory alone names the project
+		_, err = OwnerPath(ctx, p, db)
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
