@@ -272,7 +272,7 @@ type Rhythm struct {
 	Last  state.Pass    // zero before the first one
 	Gap   time.Duration // between passes, usually; 0 if that is not known yet
 	Grace time.Duration // how long after the last pass the schedule counts as dead
-	Alive bool          // the last pass is younger than that, and the schedule was not removed since
+	Alive bool          // the last pass is younger than that, and the schedule was not removed since and its loop has not ended
 }
 
 // removedKey names, in the database, the time at which the schedule was removed; empty while one is installed.
@@ -296,7 +296,7 @@ func RecordSchedule(ctx context.Context, p *Project, installed bool) error {
 }
 
 // ReadRhythm reads the rhythm of the schedule. It counts as dead when its last pass is older than three times the usual gap, or than the
-// schedule's removal.
+// schedule's removal, or was that of a loop that has ended.
 func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err error) {
 	passes, err := db.Views.ScheduledPasses(ctx)
 	if r.Grace = shortestSchedule; err != nil || len(passes) == 0 {
@@ -318,7 +318,8 @@ func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err
 	age := timeBetween(r.Last, state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
 	removed, _, err := db.Meta(ctx, removedKey)
 	at, _ := time.Parse(time.RFC3339Nano, removed) // the zero time if none was removed
-	r.Alive = age >= 0 && age < r.Grace && r.Last.StartedAt.After(at)
+	ended := r.Last.Trigger == TriggerLoop && !Looping(db.Dir())
+	r.Alive = age >= 0 && age < r.Grace && r.Last.StartedAt.After(at) && !ended
 	return r, err
 }
 
