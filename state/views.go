@@ -5,11 +5,67 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
+
+// KnownClaims are the claims that a process has read, for one that reads the same databases again and again. The zero value knows none.
+type KnownClaims struct{ of sync.Map } // by the directory: map[string]reconcile.Claim by the issue's id, never changed once stored
+
+// State returns what Store.State does. It reads only the claims that have changed since they became known, if known is not nil. The caller
+// must not change what claims refer to.
+func (v Views) State(ctx context.Context, known *KnownClaims) (all reconcile.State, err error) {
+	if known == nil {
+		return Store(v).State(ctx)
+	}
+	stored, _ := known.of.Load(v.dir)
+	before, _ := stored.(map[string]reconcile.Claim)
+	now := make(map[string]reconcile.Claim, len(before))
+	err = v.view(ctx, "read the state", func(t tx) error {
+		if all.Claims, err = changedClaims(t, before); err != nil {
+			return err
+		}
+		for _, c := range all.Claims {
+			now[c.IssueID] = c
+		}
+		return readRecords(t, v.dir, &all)
+	})
+	if err == nil {
+		known.of.Store(v.dir, now)
+	}
+	return all, err
+}
+
+// changedClaims returns all claims, and reads those that differ from the known ones.
+func changedClaims(t tx, known map[string]reconcile.Claim) ([]reconcile.Claim, error) {
+	// What changes in a claim without a new version is compared, too.
+	list, err := rows(t, func(c *reconcile.Claim) []any {
+		return []any{&c.IssueID, &c.Version, stampOf(&c.UpdatedAt), stampOf(&c.HoldCommentAt), &c.Project, &c.WorkspaceRoot}
+	}, `SELECT issue_id, version, updated_at, hold_comment_at, project, workspace_root FROM claims ORDER BY issue_id`)
+	if err != nil {
+		return nil, err
+	}
+	changed, at := []string{}, map[string]int{}
+	for i, c := range list {
+		k, is := known[c.IssueID]
+		if is && k.Version == c.Version && k.UpdatedAt.Equal(c.UpdatedAt) && k.HoldCommentAt.Equal(c.HoldCommentAt) &&
+			k.Project == c.Project && k.WorkspaceRoot == c.WorkspaceRoot {
+			list[i] = k
+			continue
+		}
+		changed = append(changed, c.IssueID)
+		at[c.IssueID] = i
+	}
+	read, err := rows(t, claimFields, `SELECT `+claimColumns+` FROM claims WHERE issue_id IN (SELECT value FROM json_each(?))`,
+		jsonOf(changed))
+	for _, c := range read {
+		list[at[c.IssueID]] = c
+	}
+	return list, err
+}
 
 // StateOf returns the part of State on which a plan for one issue depends: all of it except the claims of other issues that have no slot.
 func (v Views) StateOf(ctx context.Context, issueID string) (all reconcile.State, err error) {

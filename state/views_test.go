@@ -134,6 +134,43 @@ func TestStateOf(t *testing.T) {
 	}
 }
 
+// However claims change, one who knows the claims of before reads the same as one who knows none.
+func TestKnownClaims(t *testing.T) {
+	db := newState(t)
+	var known KnownClaims
+	check := func(after string) {
+		t.Helper()
+		test.Equal(t, after, test.Must(db.Views.State(ctx, &known)), test.Must(db.Store.State(ctx)))
+	}
+	check("nothing")
+	claims := map[int]reconcile.Claim{}
+	for i := range 4 {
+		claims[i] = claim(t, db, i)
+	}
+	check("new claims")
+	held := claims[0]
+	held.Status, held.HoldReason, held.HeldAt = reconcile.Held, reconcile.HoldOperator, epoch
+	held.Project, held.WorkspaceRoot, held.Issue.Labels = "theirs", "/old/ws", []string{"other"}
+	gone := claims[1]
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &held}, reconcile.Change{Claim: &gone, Delete: true}))
+	check("a hold and an end")
+	test.OK(t, db.Store.KeepHold(ctx, Hold{IssueID: held.IssueID, CommentAt: epoch.Add(time.Minute)}))
+	check("a comment that ends no hold")
+	test.OK(t, db.Operator.MoveProjects(ctx, func(project string) string { return project + " moved" }))
+	check("a move of the project")
+	test.OK(t, db.Operator.MoveWorkspaces(ctx, "/old", "/new"))
+	check("a move of the workspaces")
+	tried, _, err := db.Views.ClaimByIssue(ctx, claims[3].IssueID)
+	test.OK(t, err)
+	tried.Attempt = 1
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &tried}))
+	check("another attempt")
+	startedRun(t, db, 2)
+	check("a run")
+	claim(t, db, 1)
+	check("a claim that was gone")
+}
+
 // The issues that an issue blocks are claims, or issues that the last pass skipped.
 func TestBlockedByIssue(t *testing.T) {
 	db := newState(t)

@@ -59,22 +59,30 @@ func BenchmarkSearch(b *testing.B) {
 	server, address := p.serve()
 	defer server.end()
 	client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
-	report(b, func() []metric {
-		var times []float64
-		most := 0.0
-		for n := range unlessShort(21, 5) {
-			r := get(http.NewRequestWithContext(ctx, http.MethodGet, address+[]string{"?q=abc-49", "?q=nothing+like+it", "?q=label:bug"}[n%3], nil))
-			r.Header.Set("Accept-Encoding", "gzip")
-			began := time.Now()
-			answer := get(client.Do(r)) //nolint:bodyclose // closed below
-			size := get(io.Copy(io.Discard, answer.Body))
-			must(answer.Body.Close())
-			if answer.StatusCode != http.StatusOK {
-				panic(answer.Status)
-			}
-			times, most = append(times, float64(time.Since(began).Microseconds())/1000), max(most, float64(size)/1000)
+	search := func(words string) (ms, kB float64) {
+		r := get(http.NewRequestWithContext(ctx, http.MethodGet, address+"?q="+words, nil))
+		r.Header.Set("Accept-Encoding", "gzip")
+		began := time.Now()
+		answer := get(client.Do(r)) //nolint:bodyclose // closed below
+		size := get(io.Copy(io.Discard, answer.Body))
+		must(answer.Body.Close())
+		if answer.StatusCode != http.StatusOK {
+			panic(answer.Status)
 		}
-		return []metric{{median(times), "ms", 100}, {most, "kB", 50}}
+		return float64(time.Since(began).Microseconds()) / 1000, float64(size) / 1000
+	}
+	report(b, func() []metric {
+		times, most := map[bool][]float64{}, 0.0
+		for _, changed := range []bool{false, true} {
+			for n := range unlessShort(21, 5) {
+				if changed {
+					p.symphony([]string{"pause", "resume"}[n%2])
+				}
+				ms, size := search([]string{"abc-49", "nothing+like+it", "label:bug"}[n%3])
+				times[changed], most = append(times[changed], ms), max(most, size)
+			}
+		}
+		return []metric{{median(times[false]), "ms", 100}, {median(times[true]), "ms-after-a-change", 100}, {most, "kB", 50}}
 	})
 }
 

@@ -240,7 +240,7 @@ func TestChanges(t *testing.T) {
 	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(dir, "web", "state", "state.db")))
 	defer db.Close()
 	retry := func(attempt int) {
-		test.Must(db.ExecContext(t.Context(), "UPDATE claims SET attempt = ? WHERE identifier = 'ABC-1'", attempt))
+		test.Must(db.ExecContext(t.Context(), "UPDATE claims SET attempt = ?, version = version + 1 WHERE identifier = 'ABC-1'", attempt))
 	}
 	test.Must(db.ExecContext(t.Context(), "DELETE FROM claims WHERE status = 'running'")) // their time changes the state
 	test.Must(db.ExecContext(t.Context(), "DELETE FROM runs WHERE settled = 0"))

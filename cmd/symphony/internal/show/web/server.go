@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // Server serves some projects at one address.
@@ -57,8 +58,8 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		source: source{w, o.Places}, mcp: o.MCP, access: newAccess(listener.Addr(), o), token: o.Token, ownToken: o.OwnToken,
-		commands: newCommands(), feeds: newFeeds(),
+		source: source{w, o.Places, new(state.KnownClaims)}, mcp: o.MCP, access: newAccess(listener.Addr(), o),
+		token: o.Token, ownToken: o.OwnToken, commands: newCommands(), feeds: newFeeds(),
 		lists: map[bool]*lastList{true: {}, false: {}}, listeners: []net.Listener{listener},
 	}
 	s.details = details{s.source, &s.access, make(chan struct{}, maxAtOnce)}

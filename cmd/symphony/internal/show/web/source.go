@@ -16,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // Place is where a project is: its workflow file and its state directory.
@@ -25,6 +26,7 @@ type Place struct{ Workflow, StateDir string }
 type source struct {
 	env    *environ.Env
 	places []Place // none: all projects of the account
+	known  *state.KnownClaims
 }
 
 // patience is how long a read may take.
@@ -69,6 +71,7 @@ func (s source) overviews(ctx context.Context, name string, o view.Options) ([]v
 	if err != nil {
 		return nil, err
 	}
+	o.Known = s.known
 	all, err := view.ReadEach(ctx, projects, o)
 	if err != nil {
 		return nil, snapshotError(err)
