@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/internal/text"
 	"pgregory.net/rapid"
 )
 
@@ -142,21 +143,26 @@ func TestPackagedTimer(t *testing.T) {
 	p := &project.Project{Env: &environ.Env{Home: home, Environ: []string{"HOME=" + home}}, Path: home + "/wéb shop-1/WORKFLOW.md"}
 	what, _ := Running(t.Context(), p, "")
 	test.Equal(t, "before", what, "")
-	out, err := exec.Command("systemd-escape", "--path", "--template=symphony@.timer", filepath.Dir(p.Path)).Output()
-	if errors.Is(err, exec.ErrNotFound) {
-		t.Skip("systemd-escape is not installed")
-	}
-	name := strings.TrimSpace(string(out))
+	test.OK(t, os.Symlink(filepath.Dir(p.Path), home+"/link"))
 	unit := test.Must(filepath.Abs("../../../../../scripts/package/units/symphony@.timer"))
 	wants := filepath.Join(home, ".config/systemd/user/timers.target.wants")
-	test.OK(t, errors.Join(err, os.MkdirAll(wants, 0o700), os.Symlink(unit, filepath.Join(wants, name))))
-	what, hint := Running(t.Context(), p, "")
-	test.Equal(t, "what runs passes", what, name)
-	test.Equal(t, "the next step", hint, "systemctl --user disable --now '"+name+"'")
+	test.OK(t, os.MkdirAll(wants, 0o700))
+	for _, folder := range []string{home + "/link", filepath.Dir(p.Path)} {
+		out, err := exec.Command("systemd-escape", "--path", "--template=symphony@.timer", folder).Output()
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skip("systemd-escape is not installed")
+		}
+		name := strings.TrimSpace(string(out))
+		link := filepath.Join(wants, name)
+		test.OK(t, errors.Join(err, os.RemoveAll(wants), os.Mkdir(wants, 0o700), os.Symlink(unit, link)))
+		what, hint := Running(t.Context(), p, "")
+		test.Equal(t, "what runs passes", what, name)
+		test.Equal(t, "the next step", hint, "systemctl --user disable --now "+text.ShellQuote(name))
+	}
 	other := project.New(p.Env, filepath.Join(filepath.Dir(p.Path), "other.md"), "")
 	what, _ = Running(t.Context(), other, "")
 	test.Equal(t, "what runs passes of another file there", what, "")
-	err = (&plan{caller: p, program: "/usr/bin/symphony"}).installable(t.Context(), willing{}, 0)
+	err := (&plan{caller: p, program: "/usr/bin/symphony"}).installable(t.Context(), willing{}, 0)
 	if exit.From(err).Code != "schedule_foreign" {
 		t.Error(err)
 	}

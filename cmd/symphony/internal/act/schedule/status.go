@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -64,18 +66,22 @@ func Running(ctx context.Context, p *project.Project, flags string) (what, hint 
 	return "", ""
 }
 
-// packagedTimer returns the name of the timer that the deb and the rpm have for WORKFLOW.md in the project's folder, if the account has
-// enabled it.
+// packagedTimer returns the name of the timer of the deb and the rpm that the account has enabled for the project, by any name of its
+// folder; empty if there is none.
 func packagedTimer(ctx context.Context, p *project.Project) string {
-	if filepath.Base(p.Path) != "WORKFLOW.md" {
-		return ""
+	dir := filepath.Join(p.Env.Home, ".config", "systemd", "user", "timers.target.wants")
+	enabled, _ := os.ReadDir(dir) // what this account can't read, its systemd does not start
+	for _, link := range enabled {
+		name := link.Name()
+		if !strings.HasPrefix(name, "symphony@") {
+			continue
+		}
+		folder, err := runProgram(ctx, p.Env, "", nil, "systemd-escape", "--unescape", "--path", "--instance", name)
+		if err == nil && paths.Real(filepath.Join(strings.TrimSuffix(folder, "\n"), "WORKFLOW.md")) == paths.Real(p.Path) {
+			return name
+		}
 	}
-	out, err := runProgram(ctx, p.Env, "", nil, "systemd-escape", "--path", "--template=symphony@.timer", filepath.Dir(p.Path))
-	name := strings.TrimSpace(out)
-	if err != nil || !project.Exists(filepath.Join(p.Env.Home, ".config", "systemd", "user", "timers.target.wants", name)) {
-		return ""
-	}
-	return name
+	return ""
 }
 
 // lineByHand returns the line of the crontab that names the project, empty if there is none.
