@@ -38,8 +38,8 @@ var runErrors = []RunError{
 		"`agent.writable_roots`: codex can sandbox commands elsewhere, but not in this workspace"},
 	{"codex_command_unsafe", "write the path of codex itself, which `symphony doctor` prints, into `codex.command`: a launcher such as npx " +
 		"would start files that an agent can write. If no agent can change them, set `codex.trust_launcher: true`"},
-	{"login_shell_failed", "try the login shell of the account: `time bash -lc true`; `bash -xlc true` prints each command of its profile. " +
-		"Work continues once it ends within 30 s"},
+	{"login_shell_failed", "install bash if it is missing, and try the login shell of the account: `time bash -lc true`; " +
+		"`bash -xlc true` prints each command of its profile. Work continues once it ends within 30 s"},
 	{"response_timeout", "raise `codex.read_timeout_ms` if codex is only slow"},
 	{"turn_timeout, stalled", "`symphony logs ISSUE` shows what the agent did; " +
 		"raise `codex.turn_timeout_ms` or `codex.stall_timeout_ms` if it was only slow"},
