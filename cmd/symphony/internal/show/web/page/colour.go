@@ -121,6 +121,8 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 			s.class = "comment"
 		}
 		return s.block(text, len(s.blocks[begin]))
+	case s.quotes == `"` && strings.HasPrefix(text, `'"'`): // of Rust, whose apostrophes also begin the names of lifetimes
+		return "string", len(`'"'`)
 	case strings.ContainsRune(s.quotes, first):
 		return "string", quotedLength(text)
 	case first == '\\' && len(text) > size: // of a shell: what follows is itself

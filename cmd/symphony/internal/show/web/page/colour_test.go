@@ -18,7 +18,7 @@ func TestColours(t *testing.T) {
 			"[word:return] a [comment:/* x]|[word:return] b, [string:\"\\\"//\"], [string:`x]|[string:y]|[string:`] [comment:// if]|y [word:if]",
 		},
 		{"b.py", "+def f(): '''\n+if\n+''' # if\n+x#1", "[word:def] f(): [string:''']|[string:if]|[string:'''] [comment:# if]|x#[number:1]"},
-		{"c.rs", "+fn f<'a>(x: &'a str)", "[word:fn] f<'a>(x: &'a str)"},
+		{"c.rs", "+fn f<'a>(x: &'a str)\n+if c == '\"' {", "[word:fn] f<'a>(x: &'a str)|[word:if] c == [string:'\"'] {"},
 		{"d.sh", "+echo $# 'it'\\''s \\' \"s\n+fi' # x", "echo $# [string:'it']\\'[string:'s \\'] [string:\"s]|[word:fi][string:' # x]"},
 		{"d.yml", "+a: don't # b", "a: don't [comment:# b]"},
 		{"e.html", "+a <!-- if\n+--> if", "a [comment:<!-- if]|[comment:-->] if"},
