@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/archive"
@@ -55,7 +54,7 @@ func Write(ctx context.Context, p *project.Project, path string, secrets bool) (
 		case filepath.Base(name) == "state.db":
 			f.Data, schema, err = state.Backup(ctx, filepath.Dir(places[name]))
 			m.Schema = cmp.Or(m.Schema, schema) // the project's is the first
-		case filepath.Ext(name) == ".env" && !secrets, name == limits && checkLimits(places[name]) != nil: // which symphony ignores, too
+		case filepath.Ext(name) == ".env" && !secrets:
 			continue
 		default:
 			f.Data, err = os.ReadFile(places[name])
@@ -107,7 +106,7 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 	if err = os.RemoveAll(stage); err != nil {
 		return out, err
 	}
-	for _, f := range m.Files { // before anything is placed
+	for _, f := range m.Files { // before anything is placed; symphony ignores limits that are damaged
 		if err := examine(ctx, p, path, stage, f); err != nil {
 			return out, err
 		}
@@ -132,40 +131,23 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 	return out, errors.Join(err, durable.SyncDir(p.StateDir))
 }
 
-// examine puts a database or the limits of the backup at path into stage, and refuses what is damaged or of a newer program.
-func examine(ctx context.Context, p *project.Project, path, stage string, f archive.File) (err error) {
-	if filepath.Ext(f.Name) == ".env" {
+// examine puts a database of the backup at path into stage and migrates it there. It refuses one that is damaged or of a newer program.
+func examine(ctx context.Context, p *project.Project, path, stage string, f archive.File) error {
+	if filepath.Base(f.Name) != "state.db" {
 		return nil
 	}
 	staged := filepath.Join(stage, f.Name)
-	err = errors.Join(os.MkdirAll(filepath.Dir(staged), 0o700), os.WriteFile(staged, f.Data, 0o600))
-	switch {
-	case err != nil:
+	if err := errors.Join(os.MkdirAll(filepath.Dir(staged), 0o700), os.WriteFile(staged, f.Data, 0o600)); err != nil {
 		return err
-	case f.Name == limits:
-		err = checkLimits(staged)
-	default:
-		err = migrate(ctx, filepath.Dir(staged), p.Env.Now())
 	}
-	if f.Name == limits && err != nil || state.NeedsRepair(err) {
+	db, err := state.Create(ctx, filepath.Dir(staged), p.Env.Now())
+	if err == nil {
+		err = errors.Join(db.QuickCheck(ctx), db.Close())
+	}
+	if state.NeedsRepair(err) {
 		return archive.Invalid(path, kind, errors.New(f.Name+" is damaged"))
 	}
 	return err
-}
-
-// checkLimits returns an error if symphony ignores the file.
-func checkLimits(path string) error {
-	_, err := (&state.Account{Dir: filepath.Dir(path)}).Read(time.Time{})
-	return err
-}
-
-// migrate migrates the database in dir, and refuses one that is damaged or newer.
-func migrate(ctx context.Context, dir string, now time.Time) error {
-	db, err := state.Create(ctx, dir, now)
-	if err != nil {
-		return err
-	}
-	return errors.Join(db.QuickCheck(ctx), db.Close())
 }
 
 // assignTo makes p the project of the database in dir, and returns the path of the workflow that the database belonged to. It refuses the

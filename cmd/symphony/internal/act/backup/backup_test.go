@@ -72,7 +72,6 @@ func TestRestoreExamines(t *testing.T) {
 		{projectDB, nil, "archive_invalid"},
 		{agentsDB, torn, "archive_invalid"},
 		{agentsDB, test.Must(os.ReadFile(newer)), "state_newer"},
-		{limits, []byte(`{"at":`), "archive_invalid"},
 	} {
 		to, changed := machine(t), m
 		changed.Files = slices.Clone(m.Files)
@@ -92,9 +91,4 @@ func TestRestoreExamines(t *testing.T) {
 	to := machine(t)
 	out := test.Must(Restore(t.Context(), to, path))
 	test.Equal(t, "what was made", out.Made, []string{placesOf(to)[agentsDB], placesOf(to)[limits]})
-
-	// Limits that symphony ignores do not make a backup that can't be restored.
-	test.OK(t, os.WriteFile(placesOf(to)[limits], []byte("{"), 0o600))
-	m = test.Must(Write(t.Context(), to, filepath.Join(t.TempDir(), "b.tar.gz"), false))
-	test.Equal(t, "the files", len(m.Files), 2)
 }
