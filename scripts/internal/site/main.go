@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -37,11 +36,12 @@ var chapters = []chapter{
 	{"Develop", []string{"docs/architecture.md", "CONTRIBUTING.md", "CHANGELOG.md"}},
 }
 
-// page is one document. File is its path below the source, with slashes.
+// page is one document. File and Name are the paths of the document below the source and of the page below the site, with slashes.
 type page struct {
-	File, Title string
-	Headings    []heading
-	Body        template.HTML
+	File, Name, Title string
+	Root              string // leads from the page to the top of the site
+	Headings          []heading
+	Body              template.HTML
 }
 
 type heading struct {
@@ -75,18 +75,18 @@ func render(source, out string) error {
 	}
 	license, err := os.ReadFile(filepath.Join(source, "LICENSE"))
 	err = errors.Join(err, os.WriteFile(filepath.Join(out, "LICENSE"), license, 0o644))
-	view := template.Must(template.New("").Funcs(template.FuncMap{"link": link}).Parse(pageTemplate))
+	view := template.Must(template.New("").Parse(pageTemplate))
 	for _, p := range pages {
 		var whole bytes.Buffer
 		err = errors.Join(err, view.Execute(&whole, map[string]any{"Page": p, "Pages": pages, "Chapters": chapters}),
-			os.WriteFile(filepath.Join(out, htmlName.Replace(p.File)), whole.Bytes(), 0o644))
+			os.WriteFile(filepath.Join(out, p.Name), whole.Bytes(), 0o644))
 	}
 	return err
 }
 
 // read parses and renders one document. Links to documents lead to their pages.
 func read(root, file string) (*page, error) {
-	p := &page{File: file}
+	p := &page{File: file, Name: htmlName.Replace(file), Root: strings.Repeat("../", strings.Count(file, "/"))}
 	source, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		return nil, err
@@ -114,9 +114,3 @@ func read(root, file string) (*page, error) {
 
 // htmlName makes the name of a document that of its page.
 var htmlName = strings.NewReplacer("README.md", "index.html", ".md", ".html")
-
-// link is the address of a file, as the page of another one writes it.
-func link(from, to string) string {
-	name, _ := filepath.Rel(path.Dir(from), htmlName.Replace(to)) // both are below the source
-	return name
-}
