@@ -48,6 +48,9 @@ func Real(path string) string {
 	return real
 }
 
+// InProc reports whether a path leads into /proc. Behind a link there, which Real leaves as it is, may be any directory.
+func InProc(path string) bool { return Inside("/proc", Real(path)) }
+
 // SameDir reports whether two paths lead to the same directory. Either may contain symlinks.
 func SameDir(a, b string) bool {
 	one, err := os.Stat(a)

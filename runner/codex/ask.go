@@ -232,7 +232,7 @@ func grantKey(r *agent.Request, places []string) string {
 }
 
 // replaceable returns a path of the permissions that the agent can replace by a link after an approval: one in a directory that it
-// can write. It returns "" if there is none.
+// can write, or one in /proc, which may lead to such a directory. It returns "" if there is none.
 func replaceable(r *agent.Request, turn agent.TurnParams) (found string) {
 	var sandbox struct{ WritableRoots []string }
 	unmarshal(turn.SandboxPolicy, &sandbox)
@@ -240,7 +240,7 @@ func replaceable(r *agent.Request, turn agent.TurnParams) (found string) {
 	asked.files(func(_, path string) {
 		for _, root := range append(sandbox.WritableRoots, turn.Cwd, r.Cwd) {
 			named := within(r.Cwd, path)
-			if paths.Inside(root, named) || paths.Inside(paths.Real(root), paths.Real(named)) {
+			if paths.Inside(root, named) || paths.Inside(paths.Real(root), paths.Real(named)) || paths.InProc(named) {
 				found = path
 			}
 		}

@@ -328,6 +328,8 @@ func TestSettingsAreChecked(t *testing.T) {
 	for _, dir := range []string{".git/objects", ".git/refs", ".git/hooks", ".git/HEAD"} {
 		test.OK(t, os.MkdirAll(filepath.Join(r.dir, "repo", dir), 0o700))
 	}
+	byProc := filepath.Join(r.dir, "by-proc")
+	test.OK(t, os.Symlink("/proc/self/root"+r.env.Home, byProc))
 	pattern := filepath.Join(r.dir, "[id]")
 	test.OK(t, os.Mkdir(pattern, 0o700))
 	for _, c := range []struct{ id, cwd, text string }{
@@ -353,6 +355,9 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"a", filepath.Join(r.env.Home, ".codex"), "could change " + filepath.Join(r.env.Home, ".codex")},
 		{"a", project.AgentsDir(r.env), "could change"},
 		{"a", workspace, "is in the workspace of an issue"},
+		{"a", "/proc/self/root" + r.env.Home, "leads into /proc"},
+		{"a", "/dev/fd/../root" + r.env.Home, "leads into /proc"},
+		{"a", byProc, "leads into /proc"},
 	} {
 		if c.cwd == closed && os.Geteuid() == 0 {
 			continue // root may read it

@@ -165,6 +165,10 @@ func CheckDir(dir string) error {
 	if err != nil {
 		return reconcile.NewError(CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory that you may read")
 	}
+	if paths.InProc(dir) {
+		return reconcile.NewError(CodeInvalid, "cwd: "+dir+" leads into /proc, and from there perhaps to any other directory",
+			"name the directory itself")
+	}
 	return nil
 }
 
