@@ -20,40 +20,31 @@ const eventMethod = "codex/event"
 
 const (
 	readAtOnce = 256 << 10 // bytes of a log at a time
-	// maxWaiting is how many bytes of events wait for the host, per agent. The others stay in the log, but if the host is late by maxDelay
-	// events are dropped.
-	maxWaiting = 256 << 10
 	maxDelay   = 2 * time.Second
 )
 
-// forwarder sends the events of all agents to the host. It reads the logs even while the host does not read, so that it misses no
-// event about an approval, and keeps of the others the latest ones.
+// forwarder sends the events of all agents to the host. What the host has not read yet stays in the logs.
 type forwarder struct {
 	agents *agents.Agents
 	log    *slog.Logger
-	known  map[string]*queue // by run; only follow uses it
-
-	mu     sync.Mutex
-	queues []*queue      // those with events; the first has its turn
-	filled chan struct{} // has a value if there are some
+	host   *transport
+	gone   context.CancelFunc    // ends follow
+	known  map[string]*forwarded // by run
 }
 
-// queue has the events of one agent that wait for the host.
-type queue struct {
+// forwarded is the log of one agent, and how far the host has it.
+type forwarded struct {
 	run     reconcile.Run
-	cursor  string // up to which the log is read; only follow uses it
-	events  []*agents.Event
-	bytes   int
-	dropped int64
+	cursor  string
+	dropped int64 // events since the last one that was sent
 }
 
 // forwardEvents starts to send events with the first message of a host that wants them, or of any host if always is set. Earlier events
 // are for read_events.
 func forwardEvents(ctx context.Context, a *agents.Agents, log *slog.Logger, t *transport, always bool) mcp.Middleware {
 	start := sync.OnceFunc(func() {
-		f := &forwarder{agents: a, log: log, known: map[string]*queue{}, filled: make(chan struct{}, 1)}
+		f := &forwarder{agents: a, log: log, host: t, known: map[string]*forwarded{}}
 		go f.follow(ctx)
-		go f.send(ctx, t)
 	})
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(call context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -74,29 +65,19 @@ func forwardEvents(ctx context.Context, a *agents.Agents, log *slog.Logger, t *t
 	}
 }
 
-// send sends the waiting events until ctx ends or the host is gone.
-func (f *forwarder) send(ctx context.Context, t *transport) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-f.filled:
-		}
-		for e, ok := f.next(); ok; e, ok = f.next() {
-			if err := t.notify(ctx, eventMethod, e); err != nil {
-				return
-			}
-		}
-	}
-}
-
-// follow reads the logs of the live agents until ctx ends.
+// follow sends the events of the live agents until ctx ends or the host is gone.
 func (f *forwarder) follow(ctx context.Context) {
+	ctx, f.gone = context.WithCancel(ctx)
+	defer f.gone()
 	w, failure := poll{agents: f.agents}, ""
 	repeat(ctx, func() {
 		err := w.look(ctx, func() error { return f.list(ctx, w.read.IsZero()) })
-		for _, q := range f.known {
-			err = errors.Join(err, f.read(ctx, q))
+		for more := true; more; { // the agents take turns
+			more = false
+			for _, a := range f.known {
+				some, readErr := f.send(ctx, a)
+				more, err = more || some, errors.Join(err, readErr)
+			}
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != failure { // the next look tries again
 			failure = err.Error()
@@ -105,118 +86,68 @@ func (f *forwarder) follow(ctx context.Context) {
 	})
 }
 
-// list finds the agents that have appeared, and reads the logs of those that have ended a last time.
+// list finds the agents that have appeared, and sends the last events of those that have ended.
 func (f *forwarder) list(ctx context.Context, first bool) error {
 	runs, err := f.agents.DB.Runs.Unsettled(ctx)
 	if err != nil {
 		return err
 	}
-	for id, q := range f.known {
-		if !slices.ContainsFunc(runs, func(r reconcile.Run) bool { return r.ID == id }) {
-			if err := f.read(ctx, q); err != nil {
+	for id, a := range f.known {
+		if slices.ContainsFunc(runs, func(r reconcile.Run) bool { return r.ID == id }) {
+			continue
+		}
+		for more := true; more; {
+			if more, err = f.send(ctx, a); err != nil {
 				return err
 			}
-			if !f.full(q) {
-				delete(f.known, id)
-			}
 		}
+		delete(f.known, id)
 	}
 	for _, run := range runs {
 		if f.known[run.ID] != nil {
 			continue
 		}
-		q := &queue{run: run}
+		a := &forwarded{run: run}
 		if first {
-			q.cursor, err = f.agents.EventsEnd(run)
+			a.cursor, err = f.agents.EventsEnd(run)
 		}
 		if err != nil {
 			return err
 		}
-		f.known[run.ID] = q
+		f.known[run.ID] = a
 	}
 	return nil
 }
 
-// read moves the new events of a log to its queue.
-func (f *forwarder) read(ctx context.Context, q *queue) error {
-	for !f.full(q) {
-		read, err := f.agents.EventsOf(q.run, q.cursor, readAtOnce)
-		if err != nil || len(read.List) == 0 {
-			return err
-		}
-		turnOf, err := f.agents.TurnsOf(ctx, q.run)
-		if err != nil {
-			return err
-		}
-		for i := range read.List {
-			read.List[i].TurnID, read.List[i].Line = turnOf(read.List[i]), nil
-		}
-		q.cursor = read.Cursor
-		f.push(q, read)
+// send sends the next events of an agent, and waits until the host has read them. It returns false after the last one. If the host is late,
+// which means that many events have waited for long, it drops them, but neither the last one nor those about approvals.
+func (f *forwarder) send(ctx context.Context, a *forwarded) (more bool, err error) {
+	read, err := f.agents.EventsOf(a.run, a.cursor, readAtOnce)
+	if err != nil || len(read.List) == 0 {
+		return false, err
 	}
-	return nil
-}
-
-// full reports whether a queue takes no more events for now.
-func (f *forwarder) full(q *queue) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return q.bytes > maxWaiting && !q.late()
-}
-
-// late reports whether the host does not read, or too slowly.
-func (q *queue) late() bool { return len(q.events) > 0 && time.Since(q.events[0].At) > maxDelay }
-
-func (f *forwarder) push(q *queue, read agents.Events) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(q.events) == 0 {
-		f.queues = append(f.queues, q)
+	turnOf, err := f.agents.TurnsOf(ctx, a.run)
+	if err != nil {
+		return false, err
 	}
-	q.dropped += read.Lost
+	a.cursor, a.dropped = read.Cursor, a.dropped+read.Lost
+	size := 0
 	for _, e := range read.List {
-		q.events = append(q.events, &e)
-		q.bytes += sizeOf(&e)
+		size += len(e.Line)
 	}
-	q.limit()
-	select {
-	case f.filled <- struct{}{}:
-	default:
-	}
-}
-
-// next takes an event. The agents take turns.
-func (f *forwarder) next() (e agentEvent, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.queues) == 0 {
-		return e, false
-	}
-	q := f.queues[0]
-	first := q.events[0]
-	f.queues, q.events, q.bytes = f.queues[1:], q.events[1:], q.bytes-sizeOf(first)
-	if len(q.events) > 0 {
-		f.queues = append(f.queues, q)
-	}
-	e = newAgentEvent(q.run.Identifier, *first)
-	e.Dropped, q.dropped = q.dropped, 0
-	return e, true
-}
-
-func sizeOf(e *agents.Event) int { return len(e.Payload) + len(e.Message) + 200 }
-
-// limit drops the oldest events of a queue that is too long if the host is late, but neither the last one nor those about approvals.
-func (q *queue) limit() {
-	if q.bytes <= maxWaiting || !q.late() {
-		return
-	}
-	last := q.events[len(q.events)-1]
-	q.events = slices.DeleteFunc(q.events, func(e *agents.Event) bool {
-		drop := q.bytes > maxWaiting && e != last && !eventlog.AboutRequest(e.Name)
-		if drop {
-			q.bytes -= sizeOf(e)
-			q.dropped++
+	late := size > readAtOnce/2 && time.Since(read.List[0].At) > maxDelay
+	for i, e := range read.List {
+		if late && i < len(read.List)-1 && !eventlog.AboutRequest(e.Name) {
+			a.dropped++
+			continue
 		}
-		return drop
-	})
+		e.TurnID = turnOf(e)
+		event := newAgentEvent(a.run.Identifier, e)
+		event.Dropped, a.dropped = a.dropped, 0
+		if f.host.notify(ctx, eventMethod, event) != nil {
+			f.gone()
+			return false, nil
+		}
+	}
+	return true, nil
 }
