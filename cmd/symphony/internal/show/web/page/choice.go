@@ -30,20 +30,22 @@ func NewChoice(q url.Values) Choice {
 
 // Address is the address of the overview with this choice.
 func (c Choice) Address() string {
+	return address("/", "q", c.Query, "project", c.Project, "status", string(c.Status), "from", rowNumber(c.From))
+}
+
+// address is a path with a query of keys and their values, of which the empty ones are left out.
+func address(path string, pairs ...string) string {
 	q := url.Values{}
-	for key, value := range map[string]string{"q": c.Query, "project": c.Project, "status": string(c.Status)} {
-		if value != "" {
-			q.Set(key, value)
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			q.Set(pair[0], pair[1])
 		}
 	}
-	if c.From > 0 {
-		q.Set("from", strconv.Itoa(c.From))
-	}
-	if len(q) == 0 {
-		return "/"
-	}
-	return "/?" + q.Encode()
+	return strings.TrimSuffix(path+"?"+q.Encode(), "?")
 }
+
+// rowNumber is the number of a row in an address, empty for the first one.
+func rowNumber(n int) string { return strings.TrimPrefix(strconv.Itoa(n), "0") }
 
 // WithStatus is the address of the issues with a status, or of all; it keeps the search and the project.
 func (c Choice) WithStatus(s view.Status) string {

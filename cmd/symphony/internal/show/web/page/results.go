@@ -3,8 +3,6 @@ package page
 import (
 	"net/url"
 	"path"
-	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,40 +12,25 @@ import (
 
 // ResultChoice is what a reader of the results has chosen: the query of the address, as it was written.
 type ResultChoice struct {
-	Query   string `key:"q"`
-	Outcome string `key:"outcome"`
-	Label   string `key:"label"`
-	Project string `key:"project"`
-	Since   string `key:"since"`
-	Until   string `key:"until"`
-	From    string `key:"from"`
+	Query, Outcome, Label, Project, Since, Until string
+	From                                         string
 }
 
 // NewResultChoice reads the query of an address.
-func NewResultChoice(q url.Values) (c ResultChoice) {
-	fields := reflect.ValueOf(&c).Elem()
-	for i := range fields.NumField() {
-		fields.Field(i).SetString(strings.TrimSpace(q.Get(fields.Type().Field(i).Tag.Get("key"))))
-	}
-	return c
+func NewResultChoice(q url.Values) ResultChoice {
+	given := func(key string) string { return strings.TrimSpace(q.Get(key)) }
+	return ResultChoice{given("q"), given("outcome"), given("label"), given("project"), given("since"), given("until"), given("from")}
 }
 
 // Address is the address of the page with this choice.
 func (c ResultChoice) Address() string {
-	q, fields := url.Values{}, reflect.ValueOf(c)
-	for i := range fields.NumField() {
-		if value := fields.Field(i).String(); value != "" {
-			q.Set(fields.Type().Field(i).Tag.Get("key"), value)
-		}
-	}
-	return strings.TrimSuffix("/results?"+q.Encode(), "?")
+	return address("/results", "q", c.Query, "outcome", c.Outcome, "label", c.Label, "project", c.Project, "since", c.Since,
+		"until", c.Until, "from", c.From)
 }
 
 // At is the address of the results from a number on.
 func (c ResultChoice) At(from int) string {
-	if c.From = ""; from > 0 {
-		c.From = strconv.Itoa(from)
-	}
+	c.From = rowNumber(from)
 	return c.Address()
 }
 
