@@ -50,8 +50,8 @@ func functions() template.FuncMap {
 		"passPlot":        passPlot,
 		"passTook":        durationOf,
 		"projectCommands": projectCommands,
-		"endedWith": func(project string, o reconcile.Outcome) string {
-			return Choice{Project: project, Status: view.StatusEnded, Query: string(o) + ":"}.Address()
+		"endedWith": func(project, outcome string) string {
+			return Choice{Project: project, Status: view.StatusEnded, Query: outcome + ":"}.Address()
 		},
 		"said":   func(s string) string { return text.Within(text.VisibleLines(s), mostSaid) },
 		"pullOf": pullOf,
@@ -62,7 +62,6 @@ func functions() template.FuncMap {
 		"rowOutcome":  rowOutcome,
 		"rowRun":      rowRun,
 		"rowText":     rowText,
-		"shares":      shares,
 		"slotMeter":   slotMeter,
 		"today":       today,
 		"unstarted":   unstarted,

@@ -30,11 +30,9 @@ type runItem struct {
 	Turns  []turnItem
 }
 
-// turnItem is a turn of a run: a bar in the time of the run, which is 100 wide.
+// turnItem is a turn of a run.
 type turnItem struct {
-	Name, Tone, Result, Took string
-	Text                     string
-	X, Width                 float64
+	Name, Tone, Result, Took, Text string
 }
 
 // Events are what happened, the newest first.
@@ -103,7 +101,7 @@ func (i Issue) runEvent(r view.RunRow) event {
 	if d := r.Delivery; d != nil && d.Code != "" {
 		e.Tone, e.Run.Errors = "bad", append(e.Run.Errors, "not delivered: "+d.Code+": "+d.Message)
 	}
-	e.Run.Turns = i.turns(r)
+	e.Run.Turns = i.turns(r.RunID)
 	return e
 }
 
@@ -112,40 +110,19 @@ var outcomeTones = map[reconcile.Outcome]string{
 	reconcile.Succeeded: "good", reconcile.InterruptedRun: "warn", reconcile.Canceled: "warn",
 }
 
-// turns are the turns of a run, the oldest first. While the run goes on, its time ends with the newest line of its log, so that the
-// page does not change with time alone.
-func (i Issue) turns(r view.RunRow) (list []turnItem) {
-	end := r.StartedAt
-	if r.EndedAt != nil {
-		end = *r.EndedAt
-	}
-	var moments []detail.Moment
+// turns are the turns of a run, the oldest first.
+func (i Issue) turns(runID string) (list []turnItem) {
 	for _, m := range slices.Backward(i.Timeline) {
-		if m.Kind == detail.MomentTurn && m.RunID != nil && *m.RunID == r.RunID {
-			moments = append(moments, m)
-			end = later(end, m.At)
-			if m.Until != nil {
-				end = later(end, *m.Until)
-			}
+		if m.Kind != detail.MomentTurn || text.OrEmpty(m.RunID) != runID {
+			continue
 		}
-	}
-	if run := i.LogRun(); run != nil && run.RunID == r.RunID && r.EndedAt == nil {
-		for _, l := range i.Log {
-			end = later(end, l.At)
-		}
-	}
-	whole := max(end.Sub(r.StartedAt), time.Millisecond)
-	for _, m := range moments {
-		t := turnItem{Name: m.Name, Tone: "active", Result: "in progress", Text: m.Text, X: 100 * float64(m.At.Sub(r.StartedAt)) / float64(whole)}
-		until := end
+		t := turnItem{Name: m.Name, Tone: "active", Result: cmp.Or(m.Result, "in progress"), Text: m.Text}
 		if m.Until != nil {
-			until, t.Took, t.Result = *m.Until, text.Duration(m.Until.Sub(m.At)), m.Result
+			t.Took = text.Duration(m.Until.Sub(m.At))
 			if t.Tone = "bad"; m.Result == "completed" {
 				t.Tone = "good"
 			}
 		}
-		t.X = min(max(t.X, 0), 99)
-		t.Width = min(max(100*float64(until.Sub(m.At))/float64(whole), 1), 100-t.X)
 		list = append(list, t)
 	}
 	return list

@@ -142,29 +142,14 @@ func (i Issue) WorkTime() string {
 	return text.Duration(took.Truncate(time.Minute))
 }
 
-// part is a part of the tokens, as a bar of a plot 100 wide.
-type part struct {
-	Name, Class string
-	Tokens      int64
-	X, Width    float64
-}
-
 // TokenParts divide the tokens.
-func (i Issue) TokenParts() (parts []part) {
+func (i Issue) TokenParts() []part {
 	t := i.Totals
-	x := 0.0
-	for _, p := range []part{
-		{Name: "input", Class: "fresh", Tokens: t.Input - t.Cached},
-		{Name: "cached input", Class: "cached", Tokens: t.Cached},
-		{Name: "output", Class: "output", Tokens: t.Output},
-	} {
-		if p.Tokens > 0 && t.Total > 0 {
-			p.X, p.Width = x, 100*float64(p.Tokens)/float64(t.Total)
-			x += p.Width
-			parts = append(parts, p)
-		}
-	}
-	return parts
+	return divide([]part{
+		{Name: "input", Class: "fresh", Count: t.Input - t.Cached},
+		{Name: "cached input", Class: "cached", Count: t.Cached},
+		{Name: "output", Class: "output", Count: t.Output},
+	})
 }
 
 // PullRequestWords are the states of the pull request, of its checks and its review, each with its tone.

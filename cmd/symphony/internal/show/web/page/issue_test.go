@@ -295,5 +295,5 @@ func TestRunningIssue(t *testing.T) {
 	}
 	first := draw(moment.Add(5*time.Minute + 10*time.Second))
 	test.Equal(t, "the page 40 seconds later", draw(moment.Add(5*time.Minute+50*time.Second)), first)
-	test.Contains(t, "the page", first, `x="0.00" y="0" width="25.00"`, `x="50.00" y="0" width="50.00"`, "in progress", ">5m<", "go test")
+	test.Contains(t, "the page", first, `completed</span> <span class="soft">2s`, "in progress", ">5m<", "go test")
 }

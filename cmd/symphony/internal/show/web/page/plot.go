@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"html/template"
@@ -124,53 +125,46 @@ func dayOf(date string) string {
 	return date
 }
 
-// outcome is how many runs ended so.
-type outcome struct {
-	Outcome reconcile.Outcome
-	Runs    int
+// part is a part of a bar that is 100 wide.
+type part struct {
+	Name, Class string
+	Count       int64
+	X, Width    float64
+}
+
+// divide gives each part its place in the bar, and leaves out those without a count.
+func divide(parts []part) []part {
+	parts = text.Filter(parts, func(p part) bool { return p.Count > 0 })
+	all, x := int64(0), 0.0
+	for _, p := range parts {
+		all += p.Count
+	}
+	for i := range parts {
+		parts[i].X, parts[i].Width = x, 100*float64(parts[i].Count)/float64(all)
+		x += parts[i].Width
+	}
+	return parts
 }
 
 // outcomesOf adds up the outcomes of all days, the most frequent first.
-func outcomesOf(r *view.Results) (list []outcome) {
+func outcomesOf(r *view.Results) (list []part) {
+	runs := map[reconcile.Outcome]int{}
 	for _, d := range r.Days {
 		for o, n := range d.Outcomes {
-			i := slices.IndexFunc(list, func(known outcome) bool { return known.Outcome == o })
-			if i < 0 {
-				i, list = len(list), append(list, outcome{o, 0})
-			}
-			list[i].Runs += n
+			runs[o] += n
 		}
 	}
-	slices.SortFunc(list, func(a, b outcome) int {
-		if a.Runs != b.Runs {
-			return b.Runs - a.Runs
-		}
-		return strings.Compare(string(a.Outcome), string(b.Outcome))
-	})
-	return list
+	for o, n := range runs {
+		list = append(list, part{Name: string(o), Class: outcomeClasses[o], Count: int64(n)})
+	}
+	slices.SortFunc(list, func(a, b part) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) })
+	return divide(list)
 }
 
 // outcomeClasses are the classes of outcomes in a plot.
 var outcomeClasses = map[reconcile.Outcome]string{
 	reconcile.Succeeded: "good", reconcile.Failed: "bad", reconcile.Lost: "bad", reconcile.Canceled: "second",
 	reconcile.TimedOut: "warn", reconcile.Stalled: "warn", reconcile.InterruptedRun: "warn",
-}
-
-// shares draws the outcomes as parts of one bar.
-func shares(list []outcome) template.HTML {
-	all := 0
-	for _, o := range list {
-		all += o.Runs
-	}
-	var svg strings.Builder
-	fmt.Fprintf(&svg, `<svg class="plot meter" viewBox="0 0 %g 10" preserveAspectRatio="none" aria-hidden="true">`, plotWidth)
-	x := 0.0
-	for _, o := range list {
-		width := float64(o.Runs) / float64(max(all, 1)) * plotWidth
-		fmt.Fprintf(&svg, `<rect class="mark %s" x="%.1f" width="%.1f" height="10"/>`, outcomeClasses[o.Outcome], x, max(width-1, 1))
-		x += width
-	}
-	return template.HTML(svg.String() + "</svg>") // numbers
 }
 
 // passPlot draws the durations of the last passes, the newest at the right.
