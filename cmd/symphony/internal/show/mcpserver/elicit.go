@@ -127,27 +127,18 @@ func parseState(req *mcp.CallToolRequest) (at int64, round int) {
 }
 
 // takeAnswers carries out what the host has answered to inputRequired.
-func (e *elicitor) takeAnswers(ctx context.Context, req *mcp.CallToolRequest) error {
-	if len(req.Params.InputResponses) == 0 {
-		return nil
-	}
-	open, err := e.agents.Requests(ctx)
-	if err != nil {
-		return err
-	}
+func (e *elicitor) takeAnswers(ctx context.Context, req *mcp.CallToolRequest) {
 	at, _ := parseState(req)
 	took := time.Since(time.UnixMilli(at))
 	for id, response := range req.Params.InputResponses {
-		answer, ok := response.(*mcp.ElicitResult)
-		i := slices.IndexFunc(open, func(r reconcile.Request) bool { return r.ID() == id })
-		if !ok || i < 0 {
-			e.log.InfoContext(ctx, "answer of the host not used: the request has ended", "request", id)
-			e.tooLate(id, e.endOf(ctx, id))
-			continue
+		agent, number := reconcile.RequestRef(id)
+		r, err := e.agents.DB.Views.FindRequest(ctx, agent, number)
+		if err != nil {
+			e.tooLate(id, "the request can't be found: "+err.Error())
+		} else if answer, ok := response.(*mcp.ElicitResult); ok {
+			e.decide(ctx, r, answer, took)
 		}
-		e.decide(ctx, open[i], answer, took)
 	}
-	return nil
 }
 
 // tooLate keeps for the next result that an answer of the host changed nothing, and why.
@@ -155,21 +146,6 @@ func (e *elicitor) tooLate(id, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.late = append(e.late, "the answer to "+id+" came too late: "+why)
-}
-
-// endOf describes how a request has ended.
-func (e *elicitor) endOf(ctx context.Context, id string) string {
-	agent, number := reconcile.RequestRef(id)
-	r, err := e.agents.DB.Views.FindRequest(ctx, agent, number)
-	switch {
-	case err != nil:
-		return "the request no longer exists"
-	case r.Decision != "":
-		return "it was decided before: " + string(r.Decision)
-	case r.Fate == reconcile.RequestExpired:
-		return "it expired at " + r.ExpiresAt.UTC().Format(time.RFC3339) + ", and the agent went on without it"
-	}
-	return "the agent no longer waits for it"
 }
 
 // takeLate returns what tooLate has kept.

@@ -75,12 +75,10 @@ func addWaitTools(t *tools, e *elicitor) {
 	type result = mcp.CallToolResult
 	addCallTool(t, "wait_agent", reads(), func(ctx context.Context, req *mcp.CallToolRequest, in waitAgentIn) (*result, waitAgentOut, error) {
 		w, err := newWaiting(e.asker(req), in)
-		if err == nil {
-			err = e.takeAnswers(ctx, req)
-		}
 		if err != nil {
 			return nil, waitAgentOut{}, err
 		}
+		e.takeAnswers(ctx, req)
 		out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
 		out.limit()
 		out.Late = e.takeLate()

@@ -32,14 +32,13 @@ type commands struct {
 	closed  bool // no further command starts
 	running sync.WaitGroup
 	passes  map[string]int         // by state directory: 1 if a pass is under way, 2 if another one follows it
-	notices map[string]page.Notice // that no page has shown yet, by random names
-	names   []string               // of the notices, the oldest first
+	notices map[string]*page.Notice // that no page has shown yet, by random names
 }
 
 func newCommands() *commands {
 	return &commands{
 		carryOut: carryOut, free: make(chan struct{}, maxCommands), patience: commandPatience,
-		passes: map[string]int{}, notices: map[string]page.Notice{},
+		passes: map[string]int{}, notices: map[string]*page.Notice{},
 	}
 }
 
@@ -141,17 +140,15 @@ func (c *commands) refresh(ctx context.Context, p *project.Project) (coalesced b
 	return false
 }
 
-// leave keeps a notice for the next page and returns its name.
+// leave keeps a notice for the next page and returns its name. If no page takes them, they do not pile up.
 func (c *commands) leave(n page.Notice) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.names) == maxNotices {
-		delete(c.notices, c.names[0])
-		c.names = c.names[1:]
+	if len(c.notices) == maxNotices {
+		clear(c.notices)
 	}
 	name := rand.Text()
-	c.notices[name] = n
-	c.names = append(c.names, name)
+	c.notices[name] = &n
 	return name
 }
 
@@ -159,10 +156,7 @@ func (c *commands) leave(n page.Notice) string {
 func (c *commands) take(name string) *page.Notice {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n, ok := c.notices[name]
-	if !ok {
-		return nil
-	}
+	n := c.notices[name]
 	delete(c.notices, name)
-	return &n
+	return n
 }
