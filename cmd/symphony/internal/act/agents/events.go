@@ -87,20 +87,6 @@ func (a *Agents) TurnsOf(ctx context.Context, run reconcile.Run) (func(Event) st
 	}, err
 }
 
-// EventsEnd returns the cursor after the last event of a run.
-func (a *Agents) EventsEnd(run reconcile.Run) (cursor string, err error) {
-	r := logReader{path: eventlog.Path(a.runners.StateDir, run.ID)}
-	defer r.close()
-	r.pos.next = 1
-	if err = r.open(); err == nil && len(r.files) > 0 {
-		r.pos, err = r.files[len(r.files)-1].end()
-	}
-	if err != nil {
-		return "", fmt.Errorf("event log: %w", err)
-	}
-	return r.pos.cursor(run.ID), nil
-}
-
 // position is a place between two events. The number of a file's first event names the file, also after the log has been rotated.
 type position struct {
 	first  int64 // the number of the first event in the file; 0: none was read yet
@@ -191,26 +177,6 @@ func numberOf(line []byte) int64 {
 		return 0
 	}
 	return n
-}
-
-// end returns the position after the last whole line.
-func (f logFile) end() (position, error) {
-	const window = 256 << 10 // more than a line
-	info, err := f.Stat()
-	if err != nil {
-		return position{}, err
-	}
-	from := max(0, info.Size()-window)
-	tail := make([]byte, info.Size()-from)
-	if _, err := f.ReadAt(tail, from); err != nil && !errors.Is(err, io.EOF) {
-		return position{}, err
-	}
-	tail = tail[:bytes.LastIndexByte(tail, '\n')+1]
-	p := position{first: f.first, offset: from + int64(len(tail)), next: f.first}
-	for line := range bytes.Lines(tail) {
-		p.next = max(p.next, numberOf(line)+1)
-	}
-	return p, nil
 }
 
 // read reads events from the position on. ok is false if the log can't have that position.

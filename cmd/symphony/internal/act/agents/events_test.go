@@ -53,14 +53,12 @@ func TestEventsFromACursor(t *testing.T) {
 		return e
 	}
 	e := read("", 1<<20, "none, lost 0")
-	end := test.Must(a.EventsEnd(run))
 	add(t, l, 1, 10, 100)
-	read(end, 1<<20, "1-10 (10), lost 0")
+	read(e.Cursor, 1<<20, "1-10 (10), lost 0")
 	e = read(e.Cursor, 700, "1-3 (3), lost 0")
 	e = read(e.Cursor, 1, "4-4 (1), lost 0")
 	e = read(e.Cursor, 1<<20, "5-10 (6), lost 0")
 	read(e.Cursor, 1<<20, "none, lost 0")
-	test.Equal(t, "the end", test.Must(a.EventsEnd(run)), e.Cursor)
 	if got := e.List[0]; got.Message != "5" || got.Name != "notification" || len(got.Payload) != 102 {
 		t.Errorf("%+v", got)
 	}

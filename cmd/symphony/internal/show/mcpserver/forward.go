@@ -108,11 +108,12 @@ func (f *forwarder) list(ctx context.Context, first bool) error {
 			continue
 		}
 		a := &forwarded{run: run}
-		if first {
-			a.cursor, err = f.agents.EventsEnd(run)
-		}
-		if err != nil {
-			return err
+		for passed := first; passed; { // earlier events are for read_events
+			read, err := f.agents.EventsOf(run, a.cursor, readAtOnce)
+			if err != nil {
+				return err
+			}
+			a.cursor, passed = read.Cursor, len(read.List) > 0
 		}
 		f.known[run.ID] = a
 	}

@@ -31,7 +31,7 @@ type commands struct {
 	mu      sync.Mutex
 	closed  bool // no further command starts
 	running sync.WaitGroup
-	passes  map[string]int         // by state directory: 1 if a pass is under way, 2 if another one follows it
+	passes  map[string]int          // by state directory: 1 if a pass is under way, 2 if another one follows it
 	notices map[string]*page.Notice // that no page has shown yet, by random names
 }
 
