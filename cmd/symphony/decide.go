@@ -95,10 +95,11 @@ func answerCommand(w *term.Env) *cli.Command {
 
 // decideEach is the action of a command that decides one request or several alike.
 func decideEach(w *term.Env, verb reconcile.Verb, decision func(*cli.Context) requests.Decision) cli.ActionFunc {
-	return onIssues(w, func(c *cli.Context, p *project.Project, ref string) error { return decide(c, w, p, ref, decision(c)) },
-		func(c *cli.Context) (operate.Command, error) {
-			return operate.Command{Verb: verb, Decision: decision(c)}, nil
-		})
+	return onIssues(w, func(c *cli.Context) (operate.Command, error) {
+		return operate.Command{Verb: verb, Decision: decision(c)}, nil
+	}, func(c *cli.Context, p *project.Project, command operate.Command) error {
+		return decide(c, w, p, command.Issue, command.Decision)
+	})
 }
 
 func decide(c *cli.Context, w *term.Env, p *project.Project, ref string, d requests.Decision) error {

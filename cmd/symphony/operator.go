@@ -69,32 +69,23 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string) *c
 // issueCommand is verbCommand for a command about issues.
 func issueCommand(w *term.Env, verb reconcile.Verb, usage, description, example string, more ...cli.Flag) *cli.Command {
 	name := string(verb)
-	order := func(c *cli.Context) (operate.Command, error) {
-		if c.Bool("host-is-gone") {
-			return operate.Command{Verb: reconcile.VerbHostGone, Fresh: c.Bool("fresh")}, nil
-		}
-		return operate.Command{Verb: verb, Fresh: c.Bool("fresh")}, nil
-	}
 	return &cli.Command{
 		Name: name, Usage: usage, UsageText: usageText(name, "ISSUE... [WORKFLOW]"),
 		Description: description + severalUsage + "\n\n" + exampleText("symphony "+name+" ABC-7", example),
 		Flags:       severalFlags[pass.ResultJSON](append([]cli.Flag{fieldsFlag()}, more...)...),
-		Action: onIssues(w, func(c *cli.Context, p *project.Project, issue string) error {
-			command, _ := order(c)
-			command.Issue = issue
+		Action: onIssues(w, func(c *cli.Context) (operate.Command, error) {
+			command := operate.Command{Verb: verb, Fresh: c.Bool("fresh")}
+			if c.Bool("host-is-gone") {
+				command.Verb = reconcile.VerbHostGone
+			}
+			return command, nil
+		}, func(c *cli.Context, p *project.Project, command operate.Command) error {
 			return render.Apply(c.Context, w, p, command)
-		}, order),
+		}),
 	}
 }
 
 func runCommand(w *term.Env) *cli.Command {
-	order := func(c *cli.Context) (operate.Command, error) {
-		model := c.String("model")
-		if c.IsSet("model") && !workflow.IsWord(model) {
-			return operate.Command{}, exit.Usage("run: --model: %q is not the name of a model", model)
-		}
-		return operate.Command{Verb: operate.VerbRun, Model: model}, nil
-	}
 	return &cli.Command{
 		Name: "run", Usage: "start one issue now, and follow its run; or start several",
 		UsageText: usageText("run", "ISSUE... [WORKFLOW]"),
@@ -103,13 +94,15 @@ func runCommand(w *term.Env) *cli.Command {
 			"1 if the run did not succeed. Ctrl-C ends the command, not the run. With several issues or --json it only starts the runs." +
 			severalUsage + "\n\n" + exampleText("symphony run ABC-7", "symphony run ABC-7 ABC-8 --yes"),
 		Flags: severalFlags[pass.ResultJSON](fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "use the model `NAME` in this run"}),
-		Action: onIssues(w, func(c *cli.Context, p *project.Project, issue string) error {
-			command, err := order(c)
-			if err != nil {
-				return err
+		Action: onIssues(w, func(c *cli.Context) (operate.Command, error) {
+			model := c.String("model")
+			if c.IsSet("model") && !workflow.IsWord(model) {
+				return operate.Command{}, exit.Usage("run: --model: %q is not the name of a model", model)
 			}
-			return runIssue(c.Context, w, p, issue, command.Model)
-		}, order),
+			return operate.Command{Verb: operate.VerbRun, Model: model}, nil
+		}, func(c *cli.Context, p *project.Project, command operate.Command) error {
+			return runIssue(c.Context, w, p, command.Issue, command.Model)
+		}),
 	}
 }
 
@@ -151,15 +144,6 @@ func printPass(w *term.Env, r pass.Result) {
 }
 
 func deliverCommand(w *term.Env) *cli.Command {
-	order := func(c *cli.Context) (operate.Command, error) {
-		command := operate.Command{Verb: reconcile.VerbDeliver, NoWait: c.Bool("no-wait")}
-		if !c.Bool("unverified") {
-			return command, nil
-		}
-		var err error
-		command.UnverifiedBy, err = operate.Account()
-		return command, err
-	}
 	return &cli.Command{
 		Name: "deliver", Usage: "push the commits of an issue now, without an agent",
 		UsageText: usageText("deliver", "ISSUE... [WORKFLOW]"),
@@ -172,14 +156,15 @@ and so on; this command tries now. It also delivers a held issue, which stays he
 			&cli.BoolFlag{Name: "unverified", Usage: "hand the issue over although verify has not passed; the comment says so, with your name"},
 			fieldsFlag(),
 		),
-		Action: onIssues(w, func(c *cli.Context, p *project.Project, issue string) error {
-			command, err := order(c)
-			if err != nil {
-				return err
+		Action: onIssues(w, func(c *cli.Context) (command operate.Command, err error) {
+			command = operate.Command{Verb: reconcile.VerbDeliver, NoWait: c.Bool("no-wait")}
+			if c.Bool("unverified") {
+				command.UnverifiedBy, err = operate.Account()
 			}
-			command.Issue = issue
-			return deliver(c.Context, w, p, command, !c.Bool("no-wait"))
-		}, order),
+			return command, err
+		}, func(c *cli.Context, p *project.Project, command operate.Command) error {
+			return deliver(c.Context, w, p, command)
+		}),
 	}
 }
 
@@ -194,13 +179,13 @@ did not pass.
 ` + exampleText("symphony verify ABC-7"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"}, fieldsFlag())...),
 		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			return deliver(c.Context, w, p, operate.Command{Verb: reconcile.VerbVerify, Issue: args[0]}, !c.Bool("no-wait"))
+			return deliver(c.Context, w, p, operate.Command{Verb: reconcile.VerbVerify, Issue: args[0], NoWait: c.Bool("no-wait")})
 		}),
 	}
 }
 
-// deliver delivers the commits of an issue, or verifies them first, and with wait waits until that has ended.
-func deliver(ctx context.Context, w *term.Env, p *project.Project, command operate.Command, wait bool) error {
+// deliver delivers the commits of an issue, or verifies them first, and waits until that has ended unless the command says otherwise.
+func deliver(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
 	r, err := operate.Deliver(ctx, p, command)
 	switch {
 	case !w.JSON:
@@ -208,7 +193,7 @@ func deliver(ctx context.Context, w *term.Env, p *project.Project, command opera
 	case err == nil:
 		w.PrintJSON(r.JSON())
 	}
-	if err != nil || !wait {
+	if err != nil || command.NoWait {
 		return err
 	}
 	run, err := pass.WaitForRun(ctx, p, r.RunID)
@@ -262,16 +247,16 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	case name == "" && !c.IsSet("filter"):
 		return exit.Usage("stop: ISSUE or --all is missing")
 	}
-	return onIssues(w, func(c *cli.Context, p *project.Project, id string) error {
-		if _, isAgent := agents.ProjectOf(c.Context, p, id); isAgent {
-			if c.Bool("no-wait") || w.JSON {
-				return exit.Usage("stop: %s is an agent: --no-wait and --json are only for issues", id)
-			}
-			return stopAgent(c.Context, w, id)
-		}
-		return render.Stop(c.Context, w, p, operate.StopOptions{Issue: id, NoWait: c.Bool("no-wait")})
-	}, func(c *cli.Context) (operate.Command, error) {
+	return onIssues(w, func(c *cli.Context) (operate.Command, error) {
 		return operate.Command{Verb: reconcile.VerbStop, NoWait: c.Bool("no-wait")}, nil
+	}, func(c *cli.Context, p *project.Project, command operate.Command) error {
+		if _, isAgent := agents.ProjectOf(c.Context, p, command.Issue); isAgent {
+			if command.NoWait || w.JSON {
+				return exit.Usage("stop: %s is an agent: --no-wait and --json are only for issues", command.Issue)
+			}
+			return stopAgent(c.Context, w, command.Issue)
+		}
+		return render.Stop(c.Context, w, p, operate.StopOptions{Issue: command.Issue, NoWait: command.NoWait})
 	})(c)
 }
 

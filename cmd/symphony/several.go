@@ -62,9 +62,10 @@ func severalArguments(w *term.Env, c *cli.Context) (issues []string, workflow st
 	return issues, workflow, nil
 }
 
-// onIssues is the action of a command that takes one issue or several. one is about a single one; order makes the command about each.
+// onIssues is the action of a command that takes one issue or several. order makes the command about each; one carries it out about a
+// single one.
 func onIssues(
-	w *term.Env, one func(c *cli.Context, p *project.Project, issue string) error, order func(*cli.Context) (operate.Command, error),
+	w *term.Env, order func(*cli.Context) (operate.Command, error), one func(*cli.Context, *project.Project, operate.Command) error,
 ) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		issues, workflow, err := severalArguments(w, c)
@@ -81,17 +82,18 @@ func onIssues(
 			return exit.Usage("%s: -v and --json or several issues cannot be combined", c.Command.Name)
 		}
 		p, err := openProject(w, c, workflow)
-		if err != nil || !several {
-			if err == nil {
-				err = one(c, p, issues[0])
-			}
-			return err
-		}
-		command, err := order(c)
 		if err != nil {
 			return err
 		}
-		return onSeveral(c, w, p, issues, command)
+		command, err := order(c)
+		switch {
+		case err != nil:
+			return err
+		case several:
+			return onSeveral(c, w, p, issues, command)
+		}
+		command.Issue = issues[0]
+		return one(c, p, command)
 	}
 }
 
