@@ -33,12 +33,12 @@ func (c Choice) Address() string {
 	return address("/", "q", c.Query, "project", c.Project, "status", string(c.Status), "from", rowNumber(c.From))
 }
 
-// address is a path with a query of keys and their values, of which the empty ones are left out.
+// address is a path with a query of keys and their values. The last value of a key counts; without one it is left out.
 func address(path string, pairs ...string) string {
 	q := url.Values{}
 	for pair := range slices.Chunk(pairs, 2) {
-		if pair[1] != "" {
-			q.Set(pair[0], pair[1])
+		if q.Set(pair[0], pair[1]); pair[1] == "" {
+			q.Del(pair[0])
 		}
 	}
 	return strings.TrimSuffix(path+"?"+q.Encode(), "?")
@@ -95,7 +95,7 @@ func (c Choice) Results() string {
 	if label, is := strings.CutPrefix(c.Query, labelPrefix); is {
 		r.Query, r.Label = "", label
 	}
-	return r.Address()
+	return r.With()
 }
 
 // Lists reports whether the page is a list of issues that match, and nothing else.

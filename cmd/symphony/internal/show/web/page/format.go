@@ -56,9 +56,9 @@ func functions() template.FuncMap {
 		"said":   func(s string) string { return text.Within(text.VisibleLines(s), mostSaid) },
 		"pullOf": pullOf,
 		"resultsOf": func(project, day string) string {
-			return ResultChoice{Project: project, Outcome: state.ResultHandedOver, Since: day, Until: day}.Address()
+			return ResultChoice{Project: project, Outcome: state.ResultHandedOver, Since: day, Until: day}.With()
 		},
-		"resultsWith": func(project, query string) string { return ResultChoice{Project: project, Query: query}.Address() },
+		"resultsWith": func(project, query string) string { return ResultChoice{Project: project, Query: query}.With() },
 		"rowOutcome":  rowOutcome,
 		"rowRun":      rowRun,
 		"rowText":     rowText,

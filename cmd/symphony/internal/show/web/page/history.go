@@ -128,12 +128,5 @@ func (i Issue) turns(runID string) (list []turnItem) {
 	return list
 }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // Earlier is how many runs are kept that the page does not list.
 func (i Issue) Earlier() int { return i.RunsKept - len(i.Runs) }

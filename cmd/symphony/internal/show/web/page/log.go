@@ -5,7 +5,6 @@ import (
 	"html/template"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -90,12 +89,9 @@ func (i Issue) LogZone() string {
 
 // shorten makes a text visible, which may have several lines, and cuts it.
 func shorten(s string, most int) string {
-	if len(s) <= most {
+	cut := text.Within(s, most)
+	if cut == s {
 		return text.VisibleLines(s)
-	}
-	cut := s[:most]
-	for len(cut) > 0 && !utf8.RuneStart(s[len(cut)]) {
-		cut = cut[:len(cut)-1]
 	}
 	return text.VisibleLines(cut) + fmt.Sprintf(" … %s more", text.BytesText(int64(len(s)-len(cut))))
 }

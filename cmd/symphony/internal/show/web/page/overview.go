@@ -202,10 +202,7 @@ func (d *overview) addRows(rows []view.Row) {
 }
 
 // titleOf is a status as a heading.
-func titleOf(s view.Status) string {
-	name := s.Label()
-	return strings.ToUpper(name[:1]) + name[1:]
-}
+func titleOf(s view.Status) string { return sentence(s.Label()) }
 
 // Several reports whether the page shows several projects.
 func (d *overview) Several() bool { return len(d.Shown) > 1 }

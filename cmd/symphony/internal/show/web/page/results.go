@@ -10,53 +10,24 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// ResultChoice is what a reader of the results has chosen: the query of the address, as it was written.
-type ResultChoice struct {
-	Query, Outcome, Label, Project, Since, Until string
-	From                                         string
-}
+// ResultChoice is what a reader of the results has chosen: the query of the address, as it was written, without the number of the first row.
+type ResultChoice struct{ Query, Outcome, Label, Project, Since, Until string }
 
 // NewResultChoice reads the query of an address.
 func NewResultChoice(q url.Values) ResultChoice {
 	given := func(key string) string { return strings.TrimSpace(q.Get(key)) }
-	return ResultChoice{given("q"), given("outcome"), given("label"), given("project"), given("since"), given("until"), given("from")}
+	return ResultChoice{given("q"), given("outcome"), given("label"), given("project"), given("since"), given("until")}
 }
 
-// Address is the address of the page with this choice.
-func (c ResultChoice) Address() string {
-	return address("/results", "q", c.Query, "outcome", c.Outcome, "label", c.Label, "project", c.Project, "since", c.Since,
-		"until", c.Until, "from", c.From)
-}
-
-// At is the address of the results from a number on.
-func (c ResultChoice) At(from int) string {
-	c.From = rowNumber(from)
-	return c.Address()
-}
-
-// WithOutcome is the address of the results with an outcome, or of all.
-func (c ResultChoice) WithOutcome(o string) string {
-	c.Outcome, c.From = o, ""
-	return c.Address()
-}
-
-// WithLabel is the address of the results with a label.
-func (c ResultChoice) WithLabel(label string) string {
-	c.Label, c.From = label, ""
-	return c.Address()
-}
-
-// OfDay is the address of the results of a day.
-func (c ResultChoice) OfDay(day string) string {
-	c.Since, c.Until, c.From = day, day, ""
-	return c.Address()
+// With is the address of the results with this choice, but other values of some keys.
+func (c ResultChoice) With(pairs ...string) string {
+	chosen := []string{"q", c.Query, "outcome", c.Outcome, "label", c.Label, "project", c.Project, "since", c.Since, "until", c.Until}
+	return address("/results", append(chosen, pairs...)...)
 }
 
 // LastDays is the address of the results of so many days, today among them.
 func (r Results) LastDays(days int) string {
-	c := r.Choice
-	c.Since, c.Until, c.From = r.Found.GeneratedAt.AddDate(0, 0, 1-days).Format(time.DateOnly), "", ""
-	return c.Address()
+	return r.Choice.With("since", r.Found.GeneratedAt.AddDate(0, 0, 1-days).Format(time.DateOnly), "until", "")
 }
 
 // Results is the page of the results.
@@ -82,10 +53,9 @@ func (r Results) Tabs() []tab {
 			all += r.Found.Counts[o]
 		}
 	}
-	tabs := []tab{{"All", r.Choice.WithOutcome(""), all, r.Choice.Outcome == ""}}
+	tabs := []tab{{"All", r.Choice.With("outcome", ""), all, r.Choice.Outcome == ""}}
 	for _, o := range state.ResultOutcomes {
-		name := strings.ReplaceAll(o, "_", " ")
-		tabs = append(tabs, tab{strings.ToUpper(name[:1]) + name[1:], r.Choice.WithOutcome(o), r.Found.Counts[o], r.Choice.Outcome == o})
+		tabs = append(tabs, tab{sentence(strings.ReplaceAll(o, "_", " ")), r.Choice.With("outcome", o), r.Found.Counts[o], r.Choice.Outcome == o})
 	}
 	return tabs
 }
@@ -101,7 +71,7 @@ func (r Results) Previous() string {
 	if r.Found.From == 0 {
 		return ""
 	}
-	return r.Choice.At(max(r.Found.From-pageRows, 0))
+	return r.Choice.With("from", rowNumber(max(r.Found.From-pageRows, 0)))
 }
 
 // Next is the address of the rows after these; empty if there are none.
@@ -109,7 +79,7 @@ func (r Results) Next() string {
 	if r.Found.Next == nil {
 		return ""
 	}
-	return r.Choice.At(*r.Found.Next)
+	return r.Choice.With("from", rowNumber(*r.Found.Next))
 }
 
 // pull is a pull request in a row: its address, its name, and what is known of it.

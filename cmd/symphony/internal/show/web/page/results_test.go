@@ -29,9 +29,10 @@ func TestResultsPage(t *testing.T) {
 	test.Lacks(t, "the page", main, "<script", "<img", "\u202e", "\x1b", `href="javascript`, "style=")
 	contains(t, main, "All <span class=\"count\">203<", "Held <span class=\"count\">3<", "2.50 USD", "24 Feb 2026",
 		`href="https://example.com/pull/7" rel="noreferrer">#7</a> merged, checks passed`, "101 to 103 of 203", ">later</a>", ">earlier</a>")
-	plain := ResultChoice{Query: "a b", Outcome: "held", From: "100"}
+	plain := ResultChoice{Query: "a b", Outcome: "held"}
 	test.Equal(t, "addresses", []string{
-		plain.Address(), plain.At(0), plain.WithOutcome("merged"), plain.WithLabel("a&b"), plain.OfDay("2026-02-24"), ResultChoice{}.Address(),
+		plain.With("from", "100"), plain.With(), plain.With("outcome", "merged"), plain.With("label", "a&b"),
+		plain.With("since", "2026-02-24", "until", "2026-02-24"), ResultChoice{}.With(),
 		Results{Choice: plain, Found: report.ResultList{GeneratedAt: moment}}.LastDays(7),
 	},
 		[]string{

@@ -111,10 +111,10 @@ func (r Run) axis() *axis {
 	for _, run := range slices.Backward(r.Of.Runs) {
 		a.Runs = append(a.Runs, r.Of.runEvent(run))
 		a.From = cmp.Or(a.From, run.StartedAt)
-		a.To = later(later(a.To, run.StartedAt), text.OrEmpty(run.EndedAt))
+		a.To = latest(a.To, run.StartedAt, text.OrEmpty(run.EndedAt))
 	}
 	for _, l := range r.Lines {
-		a.To = later(a.To, l.At)
+		a.To = latest(a.To, l.At)
 	}
 	before := a.From
 	for _, e := range a.Runs {
@@ -143,6 +143,8 @@ func (r Run) axis() *axis {
 	}
 	return a
 }
+
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
 // add draws a bar, where the whole axis is 1000 wide.
 func (a *axis) add(row int, class, title string, from, until time.Time) {
