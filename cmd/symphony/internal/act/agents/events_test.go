@@ -36,8 +36,28 @@ func add(t *testing.T, l *agent.EventLog, from, to, size int) {
 	}
 }
 
+// events are those after a cursor.
+type events struct {
+	List   []Event
+	Lost   int64
+	Cursor string
+}
+
+// eventsOf reads as many events as fit into maxBytes of the log, but at least one if there is one.
+func eventsOf(a *Agents, run reconcile.Run, cursor string, maxBytes int) (e events, err error) {
+	size := 0
+	e.Cursor, e.Lost, err = a.EachEvent(run, cursor, func(one Event) bool {
+		if size += len(one.Line); size > maxBytes && len(e.List) > 0 {
+			return false
+		}
+		e.List = append(e.List, one)
+		return true
+	})
+	return e, err
+}
+
 // numbers are the first and the last number of the events, and how many there are.
-func numbers(e Events) string {
+func numbers(e events) string {
 	if len(e.List) == 0 {
 		return fmt.Sprintf("none, lost %d", e.Lost)
 	}
@@ -46,9 +66,9 @@ func numbers(e Events) string {
 
 func TestEventsFromACursor(t *testing.T) {
 	a, run, l := logOf(t)
-	read := func(cursor string, maxBytes int, want string) Events {
+	read := func(cursor string, maxBytes int, want string) events {
 		t.Helper()
-		e := test.Must(a.EventsOf(run, cursor, maxBytes))
+		e := test.Must(eventsOf(a, run, cursor, maxBytes))
 		test.Equal(t, "events", numbers(e), want)
 		return e
 	}
@@ -75,7 +95,7 @@ func TestEventsFromACursor(t *testing.T) {
 	for _, bad := range []string{
 		"x", "20261122-2.1.0.1", run.ID, run.ID + ".1.5.1", run.ID + ".1.99999999.5", run.ID + ".1.0.x", run.ID + ".9.0.9", run.ID + ".1.-1.1", e.Cursor + " ",
 	} {
-		if _, err := a.EventsOf(run, bad, 100); exit.From(err).Code != CodeCursor || exit.From(err).Hint == "" {
+		if _, err := eventsOf(a, run, bad, 100); exit.From(err).Code != CodeCursor || exit.From(err).Hint == "" {
 			t.Errorf("cursor %q: %v", bad, err)
 		}
 	}
@@ -98,11 +118,11 @@ func TestEventsOverRotations(t *testing.T) {
 	}
 	add(t, l, 1, 10, 10)
 	last = 10
-	five := test.Must(a.EventsOf(run, "", 500))
+	five := test.Must(eventsOf(a, run, "", 500))
 	old, after := five.Cursor, int(five.List[len(five.List)-1].No)
 	next := func(cursor, want string) string {
 		t.Helper()
-		e := test.Must(a.EventsOf(run, cursor, 1<<20))
+		e := test.Must(eventsOf(a, run, cursor, 1<<20))
 		test.Equal(t, "events", numbers(e), want)
 		return e.Cursor
 	}
@@ -129,7 +149,7 @@ func TestCompleteLog(t *testing.T) {
 		Name: "notification", Raw: json.RawMessage(`{"method":"item/completed","params":{"text":"my hunter2-hunter2"}}`),
 		Item: &agent.Item{Kind: agent.ItemMessage, Ended: true, Text: "my hunter2-hunter2"},
 	}))
-	e := test.Must(a.EventsOf(run, "", 1000))
+	e := test.Must(eventsOf(a, run, "", 1000))
 	test.Equal(t, "the payload", string(e.List[0].Payload), `{"method":"item/completed","params":{"text":"my [redacted]"}}`)
 	data := test.Must(os.ReadFile(eventlog.Path(a.runners.StateDir, run.ID)))
 	line, ok := (&eventlog.Reader{}).Read(data)

@@ -71,7 +71,7 @@ func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bo
 // ReadRun returns the whole log of a run, without minor lines other than what the agent thought. ended is set if the run has ended.
 func ReadRun(stateDir string, run reconcile.Run, now time.Time, ended bool) (lines []Line, err error) {
 	r := Reader{Workspace: run.WorkspacePath}
-	_, err = eachOfLast(Path(stateDir, run.ID), math.MaxInt64, func(data []byte) {
+	err = EachLine(stateDir, run.ID, func(data []byte) {
 		if l, ok := r.Read(data); ok && (!l.Minor || l.Reasoning() != "") {
 			lines = append(lines, l)
 		}
@@ -81,12 +81,17 @@ func ReadRun(stateDir string, run reconcile.Run, now time.Time, ended bool) (lin
 
 // Each shows the events in the log of a run. A run without a log has none.
 func Each(stateDir, runID string, show func(agent.Event)) error {
-	_, err := eachOfLast(Path(stateDir, runID), math.MaxInt64, func(data []byte) {
+	return EachLine(stateDir, runID, func(data []byte) {
 		var e agent.Event
 		if json.Unmarshal(data, &e) == nil {
 			show(e)
 		}
 	})
+}
+
+// EachLine shows the events in the log of a run as they are stored.
+func EachLine(stateDir, runID string, show func([]byte)) error {
+	_, err := eachOfLast(Path(stateDir, runID), math.MaxInt64, show)
 	return err
 }
 
@@ -154,7 +159,7 @@ func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 // Last returns the last event of a kind in the log of a run as it is stored, nil if there is none.
 func Last(stateDir, runID, kind string) (last []byte, err error) {
-	_, err = eachOfLast(Path(stateDir, runID), math.MaxInt64, func(line []byte) {
+	err = EachLine(stateDir, runID, func(line []byte) {
 		var e agent.Event
 		if json.Unmarshal(line, &e) == nil && kinds[kind](e) {
 			last = line

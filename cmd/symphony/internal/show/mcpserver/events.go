@@ -17,7 +17,6 @@ import (
 const (
 	defaultRead = 32 << 10 // bytes of a result of read_events
 	maxRead     = 64 << 10 // less than the 25,000 tokens that hosts take
-	readStep    = 16 << 10 // bytes of the log at a time
 	maxText     = 4 << 10  // bytes of a message in a concise result
 	detailFull  = "full"
 )
@@ -125,32 +124,24 @@ func readEvents(ctx context.Context, a *agents.Agents, in readEventsIn) (readEve
 	}
 	limit, size := min(cmp.Or(max(0, in.MaxBytes), defaultRead), maxRead), 0
 	reader := &eventlog.Reader{Workspace: one.WorkspacePath}
-	for {
-		step := readStep
-		if in.Last == 0 {
-			step = min(limit-size, readStep)
+	out.Cursor, out.Lost, err = a.EachEvent(one.Run, in.Cursor, func(e agents.Event) bool {
+		e.TurnID = turnOf(e)
+		event, shown := newAgentEvent(in.AgentID, e), true
+		if in.Detail != detailFull {
+			event, shown = concise(reader, e)
 		}
-		read, err := a.EventsOf(one.Run, out.Cursor, step)
-		if err != nil || len(read.List) == 0 {
-			return out, err
+		if !shown {
+			return true
 		}
-		out.Cursor, out.Lost = read.Cursor, out.Lost+read.Lost
-		for _, e := range read.List {
-			e.TurnID = turnOf(e)
-			event, shown := newAgentEvent(in.AgentID, e), true
-			if in.Detail != detailFull {
-				event, shown = concise(reader, e)
-			}
-			if shown {
-				out.Events, size = append(out.Events, event), size+event.size()
-			}
+		if out.More = in.Last == 0 && len(out.Events) > 0 && size+event.size() > limit; out.More {
+			return false
 		}
+		out.Events, size = append(out.Events, event), size+event.size()
 		for in.Last > 0 && len(out.Events) > 1 && (len(out.Events) > in.Last || size >= limit) {
 			size -= out.Events[0].size()
 			out.Events = slices.Delete(out.Events, 0, 1)
 		}
-		if out.More = in.Last == 0 && size >= limit; out.More {
-			return out, nil
-		}
-	}
+		return true
+	})
+	return out, err
 }

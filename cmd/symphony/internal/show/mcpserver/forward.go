@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -18,12 +19,13 @@ import (
 // eventMethod is the method of notifications with events, and the experimental capability of hosts that want them.
 const eventMethod = "codex/event"
 
+// A host that is late, with more than maxWaiting bytes of an agent's events to read, loses those that are older than maxDelay.
 const (
-	readAtOnce = 256 << 10 // bytes of a log at a time
+	maxWaiting = 256 << 10
 	maxDelay   = 2 * time.Second
 )
 
-// forwarder sends the events of all agents to the host. What the host has not read yet stays in the logs.
+// forwarder sends the events of all agents to the host.
 type forwarder struct {
 	agents *agents.Agents
 	log    *slog.Logger
@@ -35,8 +37,10 @@ type forwarder struct {
 // forwarded is the log of one agent, and how far the host has it.
 type forwarded struct {
 	run     reconcile.Run
-	cursor  string
-	dropped int64 // events since the last one that was sent
+	log     eventlog.Follower
+	lines   [][]byte // that were read, and not sent yet
+	no      int64    // the number of the last event; 0 before the first one
+	dropped int64    // events since the last one that was sent
 }
 
 // forwardEvents starts to send events with the first message of a host that wants them, or of any host if always is set. Earlier events
@@ -72,12 +76,8 @@ func (f *forwarder) follow(ctx context.Context) {
 	w, failure := poll{agents: f.agents}, ""
 	repeat(ctx, func() {
 		err := w.look(ctx, func() error { return f.list(ctx, w.read.IsZero()) })
-		for more := true; more; { // the agents take turns
-			more = false
-			for _, a := range f.known {
-				some, readErr := f.send(ctx, a)
-				more, err = more || some, errors.Join(err, readErr)
-			}
+		for _, a := range f.known {
+			err = errors.Join(err, f.send(ctx, a))
 		}
 		if err != nil && ctx.Err() == nil && err.Error() != failure { // the next look tries again
 			failure = err.Error()
@@ -96,49 +96,51 @@ func (f *forwarder) list(ctx context.Context, first bool) error {
 		if slices.ContainsFunc(runs, func(r reconcile.Run) bool { return r.ID == id }) {
 			continue
 		}
-		for more := true; more; {
-			if more, err = f.send(ctx, a); err != nil {
-				return err
-			}
+		if err := f.send(ctx, a); err != nil {
+			return err
 		}
+		a.log.Close()
 		delete(f.known, id)
 	}
 	for _, run := range runs {
 		if f.known[run.ID] != nil {
 			continue
 		}
-		a := &forwarded{run: run}
-		for passed := first; passed; { // earlier events are for read_events
-			read, err := f.agents.EventsOf(run, a.cursor, readAtOnce)
-			if err != nil {
-				return err
-			}
-			a.cursor, passed = read.Cursor, len(read.List) > 0
+		a := &forwarded{run: run, log: eventlog.Follower{Path: f.agents.EventLog(run)}}
+		if first { // earlier events are for read_events
+			err = errors.Join(err, a.log.Read(func([]byte) {}))
 		}
 		f.known[run.ID] = a
 	}
-	return nil
+	return err
 }
 
-// send sends the next events of an agent, and waits until the host has read them. It returns false after the last one. If the host is late,
-// which means that many events have waited for long, it drops them, but neither the last one nor those about approvals.
-func (f *forwarder) send(ctx context.Context, a *forwarded) (more bool, err error) {
-	read, err := f.agents.EventsOf(a.run, a.cursor, readAtOnce)
-	if err != nil || len(read.List) == 0 {
-		return false, err
+// send sends the new events of an agent, and waits until the host has read them. If the host is late, it drops the oldest ones, except
+// those about approvals. If the host is gone, it ends follow.
+func (f *forwarder) send(ctx context.Context, a *forwarded) error {
+	err := a.log.Read(func(line []byte) { a.lines = append(a.lines, line) })
+	if err != nil || len(a.lines) == 0 {
+		return err
 	}
 	turnOf, err := f.agents.TurnsOf(ctx, a.run)
 	if err != nil {
-		return false, err
+		return err
 	}
-	a.cursor, a.dropped = read.Cursor, a.dropped+read.Lost
-	size := 0
-	for _, e := range read.List {
-		size += len(e.Line)
+	behind := 0 // bytes
+	for _, line := range a.lines {
+		behind += len(line)
 	}
-	late := size > readAtOnce/2 && time.Since(read.List[0].At) > maxDelay
-	for i, e := range read.List {
-		if late && i < len(read.List)-1 && !eventlog.AboutRequest(e.Name) {
+	for _, line := range a.lines {
+		behind -= len(line)
+		var e agents.Event
+		if json.Unmarshal(line, &e) != nil { // it was cut
+			continue
+		}
+		if a.no > 0 {
+			a.dropped += e.No - a.no - 1 // the log no longer has them
+		}
+		a.no = e.No
+		if behind > maxWaiting && time.Since(e.At) > maxDelay && !eventlog.AboutRequest(e.Name) {
 			a.dropped++
 			continue
 		}
@@ -147,8 +149,9 @@ func (f *forwarder) send(ctx context.Context, a *forwarded) (more bool, err erro
 		event.Dropped, a.dropped = a.dropped, 0
 		if f.host.notify(ctx, eventMethod, event) != nil {
 			f.gone()
-			return false, nil
+			return nil
 		}
 	}
-	return true, nil
+	a.lines = nil
+	return nil
 }
