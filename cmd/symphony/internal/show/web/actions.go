@@ -211,7 +211,7 @@ func (s actions) command(build func(*http.Request, parameters) (order, error)) f
 
 // patient gives the answer the time that a command may take.
 func patient(w http.ResponseWriter) {
-	c, end := http.NewResponseController(w), time.Now().Add(slotPatience+commandPatience+endPatience+writePatience)
+	c, end := http.NewResponseController(w), time.Now().Add(slotPatience+commandPatience+writePatience)
 	_ = errors.Join(c.SetReadDeadline(end), c.SetWriteDeadline(end)) // only tests have writers without deadlines
 }
 

@@ -18,7 +18,6 @@ const (
 	maxCommands     = 4                // at a time; others wait
 	slotPatience    = 10 * time.Second // for one of them to end
 	commandPatience = 2 * time.Minute  // for one command, which may have to wait for another pass and for the tracker
-	endPatience     = 10 * time.Second // for its end after that
 	maxNotices      = 64
 )
 
@@ -60,55 +59,31 @@ func (c *commands) end() {
 	c.running.Wait()
 }
 
-// run carries out an order and waits for its end, also when the client ends before. One that takes too long goes on by itself.
+// run carries out an order, also when the client ends before.
 func (c *commands) run(ctx context.Context, p *project.Project, o order) (outcome, error) {
 	if !c.begin() {
 		return outcome{}, reconcile.NewError("busy", "the server is ending", "run "+o.String())
 	}
-	wait := time.NewTimer(slotPatience)
-	defer wait.Stop()
-	var err error
+	defer c.running.Done()
 	select {
 	case c.free <- struct{}{}:
+		return c.do(context.WithoutCancel(ctx), p, o)
 	case <-ctx.Done():
-		err = ctx.Err()
-	case <-wait.C:
-		err = reconcile.NewError("busy", fmt.Sprintf("%d other commands run", maxCommands), "try again")
+		return outcome{}, ctx.Err()
+	case <-time.After(slotPatience):
+		return outcome{}, reconcile.NewError("busy", fmt.Sprintf("%d other commands run", maxCommands), "try again")
 	}
-	if err != nil {
-		c.running.Done()
-		return outcome{}, err
-	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.patience)
-	answers := c.start(bounded, p, o, func() { <-c.free; c.running.Done(); cancel() })
-	late := time.NewTimer(c.patience + endPatience)
-	defer late.Stop()
-	select {
-	case a := <-answers:
-		if !errors.Is(bounded.Err(), context.DeadlineExceeded) || !errors.Is(a.err, context.DeadlineExceeded) {
-			return a.outcome, a.err
-		}
-	case <-late.C:
-	}
-	return outcome{}, reconcile.NewError("command_timeout", fmt.Sprintf("%s did not end within %v", o, c.patience),
-		"symphony ps shows what became of it")
 }
 
-// returned is what an order returned.
-type returned struct {
-	outcome outcome
-	err     error
-}
-
-// start carries out an order, and calls ended after it.
-func (c *commands) start(ctx context.Context, p *project.Project, o order, ended func()) <-chan returned {
-	answers := make(chan returned, 1)
-	go func() {
-		defer ended()
-		out, err := c.carryOut(ctx, project.New(p.Env.Silent(), p.Path, p.StateDir), o)
-		answers <- returned{out, err}
-	}()
-	return answers
+// do carries out an order in the slot that the caller has taken, and frees the slot.
+func (c *commands) do(ctx context.Context, p *project.Project, o order) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer func() { cancel(); <-c.free }()
+	out, err := c.carryOut(ctx, project.New(p.Env.Silent(), p.Path, p.StateDir), o)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
+		err = reconcile.NewError("command_timeout", fmt.Sprintf("%s did not end within %v", o, c.patience), "symphony ps shows what became of it")
+	}
+	return out, err
 }
 
 // refresh asks for a pass of the project. At most one is under way and one follows, which reads what has changed until then. It
@@ -127,8 +102,7 @@ func (c *commands) refresh(ctx context.Context, p *project.Project) (coalesced b
 	c.running.Go(func() {
 		for again := true; again; {
 			c.free <- struct{}{}
-			bounded, cancel := context.WithTimeout(ctx, c.patience)
-			<-c.start(bounded, p, order{verb: verbPass}, func() { <-c.free; cancel() }) // what fails is an error of the pass, which the views show
+			_, _ = c.do(ctx, p, order{verb: verbPass}) // what fails is an error of the pass, which the views show
 			c.mu.Lock()
 			c.passes[p.StateDir]--
 			if again = c.passes[p.StateDir] > 0 && !c.closed; !again {
