@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/metrics"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
@@ -52,6 +54,17 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 		v.Logs.Sessions[i].URL = &address
 	}
 	return answer(w, v)
+}
+
+// metrics answers GET /metrics for Prometheus, with all projects or one of them.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
+	all, err := s.source.overviews(r.Context(), r.URL.Query().Get("project"), view.Options{Health: true})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", metrics.ContentType)
+	_, _ = w.Write(metrics.Text(all, project.Version())) // the client may have gone
+	return nil
 }
 
 // healthz shows that the server answers, for load balancers and supervisors. Its answer is independent of the projects.
