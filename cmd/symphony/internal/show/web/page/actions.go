@@ -29,10 +29,12 @@ func (i Issue) Forms() Forms { return Forms{i.Project, i.Path(), i.MayAct} }
 
 // Form is what an operator can do about the issue.
 func (i Issue) Form() IssueForm {
-	undelivered := i.Claim != nil && i.Claim.Delivery != nil && i.Claim.Delivery.Due
-	form := i.Forms().Issue(i.Name(), i.Status, i.Claim != nil, undelivered)
-	form.HeldNext = i.Claim != nil && i.Claim.HeldNext
-	form.Refused = i.Claim != nil && i.Claim.Delivery != nil && i.Claim.Delivery.Handover.Refused()
+	form := IssueForm{Forms: i.Forms(), Identifier: i.Name(), Status: i.Status}
+	if c := i.Claim; c != nil {
+		form.Claimed, form.HeldNext = true, c.HeldNext
+		form.Undelivered = c.Delivery != nil && c.Delivery.Due
+		form.Refused = c.Delivery != nil && c.Delivery.Handover.Refused()
+	}
 	return form
 }
 
@@ -107,19 +109,22 @@ func (r RequestForm) Asks() string {
 	return r.Summary
 }
 
-// Issue is what an operator can do about an issue of this status. undelivered: its claim has commits that are not delivered.
-func (f Forms) Issue(identifier string, status view.Status, claimed, undelivered bool) IssueForm {
-	return IssueForm{Forms: f, Identifier: identifier, Status: status, Claimed: claimed, Undelivered: undelivered}
+// RowForm is what an operator can do about the issue of a row.
+func (f Forms) RowForm(r view.Row) IssueForm {
+	return IssueForm{
+		Forms: f, Identifier: r.Identifier, Status: r.Status, Claimed: r.Claimed(), Undelivered: r.Undelivered(), HeldNext: r.HeldNext(),
+	}
 }
 
 // IssueForm is the data of the template "issue-actions".
 type IssueForm struct {
 	Forms
-	Identifier           string
-	Status               view.Status
-	Claimed, Undelivered bool
-	Refused              bool // verify has failed for what its agent has handed over
-	HeldNext             bool // it is held when its run has ended
+	Identifier  string
+	Status      view.Status
+	Claimed     bool
+	Undelivered bool // its claim has commits that are not delivered
+	Refused     bool // verify has failed for what its agent has handed over
+	HeldNext    bool // it is held when its run has ended
 }
 
 // Address is the address of stop, retry, hold, deliver or verify.

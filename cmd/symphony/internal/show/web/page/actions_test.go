@@ -74,7 +74,7 @@ func TestIssueForm(t *testing.T) {
 		reconcile.StatusQueued: "retry hold", reconcile.StatusBlocked: "hold", reconcile.StatusWaiting: "retry hold", reconcile.StatusSkipped: "hold", detail.StatusReady: "hold",
 		view.StatusKept: "", view.StatusEnded: "", detail.StatusHandedOver: "", detail.StatusReleased: "", detail.StatusUnknown: "",
 	} {
-		form := Forms{Project: "web", Back: "/", MayAct: true}.Issue("a/b c", status, true, false)
+		form := IssueForm{Forms: Forms{Project: "web", Back: "/", MayAct: true}, Identifier: "a/b c", Status: status, Claimed: true}
 		test.Equal(t, string(status), strings.Join(form.Possible(), " "), want)
 		html := string(draw("issue-actions", form))
 		for _, verb := range []string{"stop", "retry", "hold", "deliver"} {
@@ -86,11 +86,11 @@ func TestIssueForm(t *testing.T) {
 			t.Errorf("%s: %s", status, html)
 		}
 	}
-	stays := Forms{MayAct: true}.Issue("A-1", reconcile.StatusRunning, true, false)
+	stays := IssueForm{Forms: Forms{MayAct: true}, Identifier: "A-1", Status: reconcile.StatusRunning, Claimed: true}
 	stays.HeldNext = true
 	test.Equal(t, "held after its run", strings.Join(stays.Possible(), " "), "stop retry")
 	test.Contains(t, "the button", string(draw("issue-actions", stays)), "Do not hold")
-	held := Forms{MayAct: true}.Issue("A-1", reconcile.StatusHeld, true, true)
+	held := IssueForm{Forms: Forms{MayAct: true}, Identifier: "A-1", Status: reconcile.StatusHeld, Claimed: true, Undelivered: true}
 	test.Equal(t, "held with undelivered commits", strings.Join(held.Possible(), " "), "retry deliver")
 	for _, paused := range []bool{true, false} {
 		html := string(draw("project-actions", Forms{Project: "web", MayAct: true}.Overview(paused, paused)))

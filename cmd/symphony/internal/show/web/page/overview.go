@@ -285,13 +285,6 @@ func unstarted(v view.Overview) bool { return v.Error != nil && v.Error.Code == 
 // today is the last day of results.
 func today(r *view.Results) view.ResultDay { return r.Days[len(r.Days)-1] }
 
-// RowForm is what an operator can do about the issue of a row.
-func (f Forms) RowForm(r view.Row) IssueForm {
-	form := f.Issue(r.Identifier, r.Status, r.Claimed(), r.Undelivered())
-	form.HeldNext = r.HeldNext()
-	return form
-}
-
 // window is the length of a limit's window.
 func window(l view.LimitRow) string {
 	if l.Seconds == nil {
