@@ -15,66 +15,52 @@ type language struct {
 	comment string   // begins a comment that ends with its line
 	blocks  []string // pairs of begin and end of comments and strings that may have several lines; those of comments come first
 	quotes  string   // the signs around strings that end with their line at the latest; a backslash escapes them
-	words   string   // the coloured words, with blanks around each
+	words   string   // the coloured words, with blanks between them; of languageOf around each
 }
 
-const wordsOfC = " break case catch class const continue default do else enum extern false final finally for if import interface new null" +
+const wordsOfC = "break case catch class const continue default do else enum extern false final finally for if import interface new null" +
 	" package private protected public return static struct super switch this throw throws true try void while"
+
+// languages are those of the files with these extensions.
+var languages = []struct {
+	files string
+	language
+}{
+	{".go", language{"//", []string{"/*", "*/", "`", "`"}, `"'`, "break case chan const continue default defer else fallthrough false for" +
+		" func go goto if import interface map nil package range return select struct switch true type var"}},
+	{".js .jsx .mjs .cjs .ts .tsx", language{"//", []string{"/*", "*/", "`", "`"}, `"'`, wordsOfC + " as async await export extends from" +
+		" function in instanceof let of type typeof undefined var yield"}},
+	{".java .kt .kts .scala .groovy .gradle .cs .dart .swift .php", language{"//", []string{"/*", "*/", `"""`, `"""`}, `"'`, wordsOfC +
+		" as async await echo extends fun func function implements in instanceof is let override throws using val var when"}},
+	{".c .h .cc .cpp .hpp .m .proto", language{"//", []string{"/*", "*/"}, `"'`, wordsOfC + " auto char delete double float inline int long" +
+		" namespace nullptr short signed sizeof template typedef union unsigned using virtual"}},
+	{".rs", language{"//", []string{"/*", "*/"}, `"`, "as async await break const continue crate dyn else enum false fn for if impl in let" +
+		" loop match mod move mut pub ref return self Self static struct super trait true type unsafe use where while"}},
+	{".css", language{"", []string{"/*", "*/"}, `"'`, ""}},
+	{".scss .less", language{"//", []string{"/*", "*/"}, `"'`, ""}},
+	{".json", language{"", nil, `"`, "true false null"}},
+	{".sql", language{"--", []string{"/*", "*/"}, `"'`, "ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL" +
+		" ON OR ORDER SELECT SET TABLE UPDATE VALUES WHERE"}},
+	{".html .xml .svg .vue .md", language{"", []string{"<!--", "-->"}, "", ""}},
+	{".py", language{"#", []string{`"""`, `"""`, "'''", "'''"}, `"'`, "and as assert async await break class continue def del elif else except" +
+		" False finally for from global if import in is lambda None nonlocal not or pass raise return self True try while with yield"}},
+	{".rb", language{"#", nil, `"'`, "and begin break case class def do else elsif end ensure false if in module next nil not or require" +
+		" rescue return self super then true unless until when while yield"}},
+	{".sh .bash .zsh", language{"#", []string{"'", "'"}, `"`, "case do done elif else esac exit export fi for function if in local return" +
+		" then until while"}},
+	{".yml .yaml .toml .ini .cfg .tf", language{"#", nil, `"`, "true false null"}}, // an apostrophe may belong to a word
+}
 
 // languageOf returns the language of a file by its name; ok is false if it is not known.
 func languageOf(name string) (l language, ok bool) {
-	l = language{comment: "//", blocks: []string{"/*", "*/"}, quotes: `"'`, words: wordsOfC}
-	hash := language{comment: "#", quotes: `"'`}
-	switch path.Ext(name) {
-	case ".go":
-		l.blocks = append(l.blocks, "`", "`")
-		l.words = " break case chan const continue default defer else fallthrough false for func go goto if import interface map nil package" +
-			" range return select struct switch true type var"
-	case ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx":
-		l.blocks = append(l.blocks, "`", "`")
-		l.words += " as async await export extends from function in instanceof let of type typeof undefined var yield"
-	case ".java", ".kt", ".kts", ".scala", ".groovy", ".gradle", ".cs", ".dart", ".swift", ".php":
-		l.blocks = append(l.blocks, `"""`, `"""`)
-		l.words += " as async await echo extends fun func function implements in instanceof is let override throws using val var when"
-	case ".c", ".h", ".cc", ".cpp", ".hpp", ".m", ".proto":
-		l.words += " auto char delete double float inline int long namespace nullptr short signed sizeof template typedef union unsigned using" +
-			" virtual"
-	case ".rs":
-		l.quotes = `"`
-		l.words = " as async await break const continue crate dyn else enum false fn for if impl in let loop match mod move mut pub ref return" +
-			" self Self static struct super trait true type unsafe use where while"
-	case ".css":
-		l.comment, l.words = "", ""
-	case ".scss", ".less":
-		l.words = ""
-	case ".json":
-		l = language{quotes: `"`, words: " true false null"}
-	case ".sql":
-		l.comment, l.words = "--", " ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL ON OR ORDER SELECT SET"+
-			" TABLE UPDATE VALUES WHERE"
-	case ".html", ".xml", ".svg", ".vue", ".md":
-		l = language{blocks: []string{"<!--", "-->"}}
-	case ".py":
-		l = hash
-		l.blocks = []string{`"""`, `"""`, "'''", "'''"}
-		l.words = " and as assert async await break class continue def del elif else except False finally for from global if import in is" +
-			" lambda None nonlocal not or pass raise return self True try while with yield"
-	case ".rb":
-		l = hash
-		l.words = " and begin break case class def do else elsif end ensure false if in module next nil not or require rescue return self" +
-			" super then true unless until when while yield"
-	case ".sh", ".bash", ".zsh":
-		l = hash
-		l.quotes, l.blocks = `"`, []string{"'", "'"}
-		l.words = " case do done elif else esac exit export fi for function if in local return then until while"
-	case ".yml", ".yaml", ".toml", ".ini", ".cfg", ".tf":
-		l = hash
-		l.quotes, l.words = `"`, " true false null" // an apostrophe may belong to a word
-	default:
-		return language{}, false
+	for _, known := range languages {
+		if slices.Contains(strings.Fields(known.files), path.Ext(name)) {
+			l = known.language
+			l.words = " " + l.words + " "
+			return l, true
+		}
 	}
-	l.words += " "
-	return l, true
+	return language{}, false
 }
 
 // colour is the end of a part of a line, and the class of its colour: comment, string, number, word, or empty for none.
