@@ -11,41 +11,30 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // CodeCursor is the error code of a cursor that belongs to no position of the log.
 const CodeCursor = "invalid_cursor"
 
-// Event is an event of an agent's log, without the item that describes its payload.
-type Event struct {
-	No       int64           `json:"no"` // from 1
-	At       time.Time       `json:"at"`
-	Name     string          `json:"event"`
-	PID      int             `json:"codex_app_server_pid"` // 0: an event of the worker
-	ThreadID string          `json:"thread_id"`
-	TurnID   string          `json:"turn_id"`
-	Message  string          `json:"message"`
-	Payload  json.RawMessage `json:"payload"` // codex's own line, or what the worker notes
-	Line     []byte          `json:"-"`       // of the log
-}
-
 // EventLog is the path of the log of an agent.
 func (a *Agents) EventLog(run reconcile.Run) string { return eventlog.Path(a.runners.StateDir, run.ID) }
 
-// EachEvent shows the events of an agent after a cursor until show returns false for one, which is then left for the next call. It returns
-// the cursor before that one, and how many events between the two cursors the log no longer has. An empty cursor stands before the oldest
-// event. Error: CodeCursor.
-func (a *Agents) EachEvent(run reconcile.Run, cursor string, show func(Event) bool) (after string, lost int64, err error) {
+// EachEvent shows the events of an agent after a cursor, each with its line of the log, until show returns false for one, which is then
+// left for the next call. It returns the cursor before that one, and how many events between the two cursors the log no longer has. An
+// empty cursor stands before the oldest event. Error: CodeCursor.
+func (a *Agents) EachEvent(
+	run reconcile.Run, cursor string, show func(e agent.Event, line []byte) bool,
+) (after string, lost int64, err error) {
 	next, valid := nextOf(run.ID, cursor)
 	newest, more := int64(0), true
 	err = eventlog.EachLine(a.runners.StateDir, run.ID, func(line []byte) {
 		newest = max(newest, numberOf(line))
-		var e Event
+		var e agent.Event
 		if !more || numberOf(line) < next || json.Unmarshal(line, &e) != nil { // a line that was cut, for instance because the disk was full
 			return
 		}
-		e.Line = line
-		if more = show(e); more {
+		if more = show(e, line); more {
 			lost, next = lost+e.No-next, e.No+1
 		}
 	})
@@ -83,7 +72,7 @@ func numberOf(line []byte) int64 {
 }
 
 // TurnsOf returns a function that finds the call of the turn to which an event belongs, "" for an event of none.
-func (a *Agents) TurnsOf(ctx context.Context, run reconcile.Run) (func(Event) string, error) {
+func (a *Agents) TurnsOf(ctx context.Context, run reconcile.Run) (func(agent.Event) string, error) {
 	calls, err := a.DB.Clients.CallsOf(ctx, run.ID)
 	threads := map[string]string{} // by the call that opened it
 	for _, c := range calls {
@@ -91,7 +80,7 @@ func (a *Agents) TurnsOf(ctx context.Context, run reconcile.Run) (func(Event) st
 			threads[c.ID] = c.ThreadID
 		}
 	}
-	return func(e Event) (id string) {
+	return func(e agent.Event) (id string) {
 		var began time.Time
 		for _, c := range calls {
 			if c.Verb == reconcile.CallTurn && e.TurnID != "" && threads[c.Conversation] == e.ThreadID && !c.StartedAt.IsZero() &&

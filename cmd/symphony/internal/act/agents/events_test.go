@@ -38,7 +38,7 @@ func add(t *testing.T, l *agent.EventLog, from, to, size int) {
 
 // events are those after a cursor.
 type events struct {
-	List   []Event
+	List   []agent.Event
 	Lost   int64
 	Cursor string
 }
@@ -46,8 +46,8 @@ type events struct {
 // eventsOf reads as many events as fit into maxBytes of the log, but at least one if there is one.
 func eventsOf(a *Agents, run reconcile.Run, cursor string, maxBytes int) (e events, err error) {
 	size := 0
-	e.Cursor, e.Lost, err = a.EachEvent(run, cursor, func(one Event) bool {
-		if size += len(one.Line); size > maxBytes && len(e.List) > 0 {
+	e.Cursor, e.Lost, err = a.EachEvent(run, cursor, func(one agent.Event, line []byte) bool {
+		if size += len(line); size > maxBytes && len(e.List) > 0 {
 			return false
 		}
 		e.List = append(e.List, one)
@@ -79,7 +79,7 @@ func TestEventsFromACursor(t *testing.T) {
 	e = read(e.Cursor, 1, "4-4 (1), lost 0")
 	e = read(e.Cursor, 1<<20, "5-10 (6), lost 0")
 	read(e.Cursor, 1<<20, "none, lost 0")
-	if got := e.List[0]; got.Message != "5" || got.Name != "notification" || len(got.Payload) != 102 {
+	if got := e.List[0]; got.Message != "5" || got.Name != "notification" || len(got.Raw) != 102 {
 		t.Errorf("%+v", got)
 	}
 
@@ -150,7 +150,7 @@ func TestCompleteLog(t *testing.T) {
 		Item: &agent.Item{Kind: agent.ItemMessage, Ended: true, Text: "my hunter2-hunter2"},
 	}))
 	e := test.Must(eventsOf(a, run, "", 1000))
-	test.Equal(t, "the payload", string(e.List[0].Payload), `{"method":"item/completed","params":{"text":"my [redacted]"}}`)
+	test.Equal(t, "the payload", string(e.List[0].Raw), `{"method":"item/completed","params":{"text":"my [redacted]"}}`)
 	data := test.Must(os.ReadFile(eventlog.Path(a.runners.StateDir, run.ID)))
 	line, ok := (&eventlog.Reader{}).Read(data)
 	if !ok || line.Kind != eventlog.Words || line.Text != "my [redacted]" {

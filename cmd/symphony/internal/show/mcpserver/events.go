@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 const (
@@ -52,10 +53,10 @@ type (
 )
 
 // newAgentEvent makes an event whose turn is that of the host.
-func newAgentEvent(agentID string, e agents.Event) agentEvent {
+func newAgentEvent(agentID string, e agent.Event) agentEvent {
 	event := agentEvent{AgentID: agentID, TurnID: e.TurnID, No: e.No, At: e.At, Name: e.Name, Message: e.Message}
-	if len(e.Payload) > 0 {
-		event.Event = e.Payload
+	if len(e.Raw) > 0 {
+		event.Event = e.Raw
 	}
 	if e.PID != 0 { // the worker's own events are about the agent
 		event.ConversationID = e.ThreadID
@@ -64,8 +65,8 @@ func newAgentEvent(agentID string, e agents.Event) agentEvent {
 }
 
 // concise returns the event as symphony logs describes it. ok is false if it tells a reader nothing.
-func concise(r *eventlog.Reader, e agents.Event) (event agentEvent, ok bool) {
-	line, ok := r.Read(e.Line)
+func concise(r *eventlog.Reader, e agent.Event, stored []byte) (event agentEvent, ok bool) {
+	line, ok := r.Read(stored)
 	short, left := line.Short()
 	event = agentEvent{TurnID: e.TurnID, No: e.No, At: e.At, Name: string(line.Kind), Output: short.Detail}
 	event.Message = line.Mark() + " " + cutText(short.Text, maxText, "see read_events with the detail full")
@@ -124,11 +125,11 @@ func readEvents(ctx context.Context, a *agents.Agents, in readEventsIn) (readEve
 	}
 	limit, size := min(cmp.Or(max(0, in.MaxBytes), defaultRead), maxRead), 0
 	reader := &eventlog.Reader{Workspace: one.WorkspacePath}
-	out.Cursor, out.Lost, err = a.EachEvent(one.Run, in.Cursor, func(e agents.Event) bool {
+	out.Cursor, out.Lost, err = a.EachEvent(one.Run, in.Cursor, func(e agent.Event, line []byte) bool {
 		e.TurnID = turnOf(e)
 		event, shown := newAgentEvent(in.AgentID, e), true
 		if in.Detail != detailFull {
-			event, shown = concise(reader, e)
+			event, shown = concise(reader, e, line)
 		}
 		if !shown {
 			return true

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // eventMethod is the method of notifications with events, and the experimental capability of hosts that want them.
@@ -132,7 +133,7 @@ func (f *forwarder) send(ctx context.Context, a *forwarded) error {
 	}
 	for _, line := range a.lines {
 		behind -= len(line)
-		var e agents.Event
+		var e agent.Event
 		if json.Unmarshal(line, &e) != nil { // it was cut
 			continue
 		}
@@ -147,9 +148,9 @@ func (f *forwarder) send(ctx context.Context, a *forwarded) error {
 		e.TurnID = turnOf(e)
 		event := newAgentEvent(a.run.Identifier, e)
 		event.Dropped, a.dropped = a.dropped, 0
-		if f.host.notify(ctx, eventMethod, event) != nil {
+		if err := f.host.notify(ctx, eventMethod, event); err != nil {
 			f.gone()
-			return nil
+			return err
 		}
 	}
 	a.lines = nil
