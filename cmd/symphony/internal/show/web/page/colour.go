@@ -42,8 +42,8 @@ var languages = []struct {
 	{".sql", language{"--", []string{"/*", "*/"}, `"'`, "ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL" +
 		" ON OR ORDER SELECT SET TABLE UPDATE VALUES WHERE"}},
 	{".html .xml .svg .vue .md", language{"", []string{"<!--", "-->"}, "", ""}},
-	{".py", language{"#", []string{`"""`, `"""`, "'''", "'''"}, `"'`, "and as assert async await break class continue def del elif else except" +
-		" False finally for from global if import in is lambda None nonlocal not or pass raise return self True try while with yield"}},
+	{".py", language{"#", []string{`"""`, `"""`, "'''", "'''"}, `"'`, "and as assert async await break class continue def del elif else" +
+		" except False finally for from global if import in is lambda None nonlocal not or pass raise return self True try while with yield"}},
 	{".rb", language{"#", nil, `"'`, "and begin break case class def do else elsif end ensure false if in module next nil not or require" +
 		" rescue return self super then true unless until when while yield"}},
 	{".sh .bash .zsh", language{"#", []string{"'", "'"}, `"`, "case do done elif else esac exit export fi for function if in local return" +

@@ -64,6 +64,8 @@ func functions() template.FuncMap {
 		"rowText":     rowText,
 		"slotMeter":   slotMeter,
 		"today":       today,
+		"took":        took,
+		"turnTone":    turnTone,
 		"unstarted":   unstarted,
 		"window":      window,
 	}
@@ -83,6 +85,8 @@ func when(v any) template.HTML {
 	return template.HTML(`<time data-relative datetime="` + t.Format(time.RFC3339) + `">` +
 		t.Format("2 Jan 15:04") + ` UTC</time>`) // digits only
 }
+
+func took(since, until time.Time) string { return text.Duration(until.Sub(since)) }
 
 // elapsed is how long something has taken since a moment, as when is.
 func elapsed(v any) template.HTML {

@@ -27,12 +27,7 @@ type runItem struct {
 	Took   string // empty while it runs
 	Log    string // the address of its page
 	Errors []string
-	Turns  []turnItem
-}
-
-// turnItem is a turn of a run.
-type turnItem struct {
-	Name, Tone, Result, Took, Text string
+	Turns  []detail.Moment // the oldest first
 }
 
 // Events are what happened, the newest first.
@@ -90,7 +85,7 @@ func (i Issue) runEvent(r view.RunRow) event {
 		e.Title, e.Tone = e.Title+" "+strings.ReplaceAll(string(*r.Outcome), "_", " "), cmp.Or(outcomeTones[*r.Outcome], "bad")
 	}
 	if r.EndedAt != nil {
-		e.Run.Took = text.Duration(r.EndedAt.Sub(r.StartedAt))
+		e.Run.Took = took(r.StartedAt, *r.EndedAt)
 	}
 	if r.Error != nil {
 		e.Run.Errors = append(e.Run.Errors, *r.Error)
@@ -101,7 +96,10 @@ func (i Issue) runEvent(r view.RunRow) event {
 	if d := r.Delivery; d != nil && d.Code != "" {
 		e.Tone, e.Run.Errors = "bad", append(e.Run.Errors, "not delivered: "+d.Code+": "+d.Message)
 	}
-	e.Run.Turns = i.turns(r.RunID)
+	e.Run.Turns = text.Filter(i.Timeline, func(m detail.Moment) bool {
+		return m.Kind == detail.MomentTurn && text.OrEmpty(m.RunID) == r.RunID
+	})
+	slices.Reverse(e.Run.Turns)
 	return e
 }
 
@@ -110,22 +108,9 @@ var outcomeTones = map[reconcile.Outcome]string{
 	reconcile.Succeeded: "good", reconcile.InterruptedRun: "warn", reconcile.Canceled: "warn",
 }
 
-// turns are the turns of a run, the oldest first.
-func (i Issue) turns(runID string) (list []turnItem) {
-	for _, m := range slices.Backward(i.Timeline) {
-		if m.Kind != detail.MomentTurn || text.OrEmpty(m.RunID) != runID {
-			continue
-		}
-		t := turnItem{Name: m.Name, Tone: "active", Result: cmp.Or(m.Result, "in progress"), Text: m.Text}
-		if m.Until != nil {
-			t.Took = text.Duration(m.Until.Sub(m.At))
-			if t.Tone = "bad"; m.Result == "completed" {
-				t.Tone = "good"
-			}
-		}
-		list = append(list, t)
-	}
-	return list
+// turnTone is the tone of a turn that ended so, or has not ended.
+func turnTone(result string) string {
+	return cmp.Or(map[string]string{"completed": "good", "": "active"}[result], "bad")
 }
 
 // Earlier is how many runs are kept that the page does not list.

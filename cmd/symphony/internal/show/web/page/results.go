@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// ResultChoice is what a reader of the results has chosen: the query of the address, as it was written, without the number of the first row.
+// ResultChoice is what a reader of the results has chosen: the query of the address as it was written, without the first row.
 type ResultChoice struct{ Query, Outcome, Label, Project, Since, Until string }
 
 // NewResultChoice reads the query of an address.

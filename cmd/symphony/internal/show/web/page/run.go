@@ -127,7 +127,7 @@ func (r Run) axis() *axis {
 	for _, m := range r.Of.Timeline {
 		until := cmp.Or(text.OrEmpty(m.Until), a.To)
 		if m.Kind == detail.MomentTurn {
-			a.add(1, map[string]string{"completed": "good", "": "active"}[m.Result], m.Name+" "+m.Result, m.At, until)
+			a.add(1, turnTone(m.Result), m.Name+" "+m.Result, m.At, until)
 		}
 		if m.Kind == detail.MomentRequest {
 			a.add(3, "warn", m.Name+" "+decided(m.Result), m.At, until)
