@@ -25,7 +25,7 @@ type IssueHead struct {
 	IssueID    string  `json:"issue_id"`
 	Identifier string  `json:"issue_identifier"`
 	IssueURL   *string `json:"issue_url"`
-	Title      string  `json:"title"`
+	Title      string  `json:"title"` // empty where it is not known
 	labels     []string
 }
 

@@ -14,16 +14,11 @@ import (
 
 // KeptRow is the workspace of a finished issue that is kept because it contains work that exists nowhere else.
 type KeptRow struct {
-	Project    string    `json:"project"`
-	IssueID    string    `json:"issue_id"`
-	Identifier string    `json:"issue_identifier"`
-	IssueURL   *string   `json:"issue_url"`
-	Title      string    `json:"title"` // empty where no run of the issue is known
-	Path       string    `json:"workspace_path"`
-	Unsaved    string    `json:"unsaved"`
-	Since      time.Time `json:"kept_since"`
-	CheckedAt  time.Time `json:"checked_at"`
-	labels     []string
+	IssueHead
+	Path      string    `json:"workspace_path"`
+	Unsaved   string    `json:"unsaved"`
+	Since     time.Time `json:"kept_since"`
+	CheckedAt time.Time `json:"checked_at"`
 }
 
 // Kept lists the workspaces of a project's unclaimed issues that the last removal kept because of unsaved work. It reads their
@@ -54,10 +49,8 @@ func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile
 
 // KeptRow takes title and address from the issue's last run.
 func (f *Facts) KeptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
-	return KeptRow{
-		f.Name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, w.Where(), w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC(),
-		last.Issue.Labels,
-	}
+	head := IssueHead{f.Name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, last.Issue.Labels}
+	return KeptRow{head, w.Where(), w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
 }
 
 // KeptRows returns the rows of the issues that are wanted.

@@ -108,8 +108,7 @@ func (v Overview) rows() []Row {
 		list = append(list, v.retryingRow(r))
 	}
 	for _, r := range v.Kept {
-		head := IssueHead{v.Project.Name, r.IssueID, r.Identifier, r.IssueURL, r.Title, r.labels}
-		list = append(list, head.row(StatusKept, &r.Since, r.Unsaved, r))
+		list = append(list, r.row(StatusKept, &r.Since, r.Unsaved, r))
 	}
 	for _, r := range v.Skipped {
 		if r.Reason == reconcile.SkipUnsavedWork { // Kept has it

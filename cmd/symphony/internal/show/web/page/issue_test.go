@@ -89,7 +89,7 @@ func hostile() Issue {
 		HookFailures: []detail.HookFailure{{Hook: evil, Output: []string{evil}}},
 		Delivered:    &reconcile.Delivered{Branch: evil, Commit: evil, At: moment, PullRequest: "javascript:alert(1)"},
 		Links:        []reconcile.Link{{URL: "data:text/html," + evil}, {URL: "https://example.com/\"><script>"}}, ThreadID: new(evil), LogDir: new(evil),
-		Workspace: &detail.WorkspaceRow{Path: evil, Host: new(evil), Kept: &view.KeptRow{Unsaved: evil, Identifier: evil}, Git: &host.GitStatus{
+		Workspace: &detail.WorkspaceRow{Path: evil, Host: new(evil), Kept: &view.KeptRow{Unsaved: evil, IssueHead: view.IssueHead{Identifier: evil}}, Git: &host.GitStatus{
 			Branch: new(evil), Base: new(evil), Ahead: new(1), Count: 1, Changed: []host.GitChange{{Status: evil, Path: evil}},
 		}},
 		Totals: view.Totals{Tokens: view.Tokens{Input: 3, Cached: 1, Output: 1, Total: 4}}, Cost: &view.Cost{Currency: evil, Unpriced: 1, Models: []string{evil}},
