@@ -242,7 +242,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 			return exit.Usage("stop: ISSUE and --all cannot be combined, and there is no workflow %q", name)
 		}
 		return onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			return render.Stop(c.Context, w, p, operate.StopOptions{NoWait: c.Bool("no-wait")})
+			return render.Stop(c.Context, w, p, operate.Command{Verb: reconcile.VerbStopAll, NoWait: c.Bool("no-wait")})
 		})(c)
 	case name == "" && !c.IsSet("filter"):
 		return exit.Usage("stop: ISSUE or --all is missing")
@@ -256,7 +256,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 			}
 			return stopAgent(c.Context, w, command.Issue)
 		}
-		return render.Stop(c.Context, w, p, operate.StopOptions{Issue: command.Issue, NoWait: command.NoWait})
+		return render.Stop(c.Context, w, p, command)
 	})(c)
 }
 

@@ -66,7 +66,7 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 		return reconcile.NewError(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID),
 			"use up to 64 letters, digits, - and _, beginning with a letter or digit")
 	}
-	if err := CheckDir(s.Cwd); err != nil {
+	if err := cmp.Or(CheckDir(s.Cwd), p.Nested()); err != nil {
 		return err
 	}
 	if s.Worktree != nil {
@@ -98,9 +98,6 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	if facts.GitAround != "" {
 		return reconcile.NewError(CodeInvalid,
 			fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", s.Cwd, facts.GitAround), "name the work tree")
-	}
-	if err := p.Nested(); err != nil {
-		return err
 	}
 	if project.New(p.Env, filepath.Join(s.Cwd, "WORKFLOW.md"), p.StateDir).Nested() != nil {
 		return reconcile.NewError(CodeInvalid, "cwd: "+s.Cwd+" is in the workspace of an issue", "use symphony takeover there")

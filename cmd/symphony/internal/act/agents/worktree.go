@@ -59,9 +59,6 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 	if paths.Inside(root, top) || project.New(p.Env, filepath.Join(top, "WORKFLOW.md"), p.StateDir).Nested() != nil {
 		return reconcile.NewError(CodeInvalid, "cwd: an agent works in "+top, "name a repository of yours")
 	}
-	if err := p.Nested(); err != nil {
-		return err
-	}
 	machine, w := project.ThisMachine(), s.Worktree
 	facts, err := machine.Facts(ctx, host.FactsRequest{Path: top, GitDirs: true})
 	if err != nil {

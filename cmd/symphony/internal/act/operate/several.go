@@ -43,7 +43,7 @@ func Do(ctx context.Context, p *project.Project, c Command) (r Result, err error
 	case reconcile.VerbStop, reconcile.VerbStopAll:
 		var ended []string
 		add := func(line string) { ended = append(ended, line) }
-		r, err = Stop(ctx, p, StopOptions{Issue: c.Issue, NoWait: c.NoWait, pass: c.pass, Ended: add})
+		r, err = Stop(ctx, p, c, StopCalls{Ended: add})
 		r.Effect = append(r.Effect, ended...)
 		return r, err
 	case reconcile.VerbDeliver, reconcile.VerbVerify:

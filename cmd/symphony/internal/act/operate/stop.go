@@ -25,21 +25,17 @@ import (
 // stopping is a stop that waits until runs have ended.
 type stopping struct {
 	*operation
-	tell  StopOptions
+	tell  StopCalls
 	local workers.Local
 	began time.Duration
 }
 
-// StopOptions are what Stop ends, and the functions that it calls meanwhile.
-type StopOptions struct {
-	Issue   string            // empty for every run
-	NoWait  bool              // do not wait until the runs have ended
+// StopCalls are functions that Stop calls.
+type StopCalls struct {
 	Applied func(Result)      // before the wait
 	Ended   func(line string) // for each run that has ended
 	Killed  func(line string) // for each worker that was ended without the database
 	Warn    func(error)       // for each process that could not be asked to end
-
-	pass passRunner // nil for pass.Run
 }
 
 // StopJSON is the pass as tick --json prints it, with the runs that were stopped.
@@ -75,34 +71,30 @@ const (
 
 // Stop stores the command to stop an issue, or all issues, runs a pass, and waits until the runs have ended. Stopping all issues ends
 // the workers even if the database can't be used. The result of a wait that failed comes with the error.
-func Stop(ctx context.Context, p *project.Project, o StopOptions) (Result, error) {
-	verb := reconcile.VerbStop
-	if o.Issue == "" {
-		verb = reconcile.VerbStopAll
-	}
-	o.setDefaults()
-	r, err := operate(ctx, p, Command{Verb: verb, Issue: o.Issue, pass: o.pass}, func(op *operation) error {
+func Stop(ctx context.Context, p *project.Project, c Command, tell StopCalls) (Result, error) {
+	tell.setDefaults()
+	r, err := operate(ctx, p, c, func(op *operation) error {
 		local := workers.Local{Machine: project.NewMachine(p.StateDir), StateDir: p.StateDir}
-		s := &stopping{operation: op, tell: o, local: local, began: proc.Monotonic()}
+		s := &stopping{operation: op, tell: tell, local: local, began: proc.Monotonic()}
 		before, _ := s.unsettledRuns(ctx) // the write below reports database errors
 		if err := s.run(ctx); err != nil {
 			return err
 		}
-		o.Applied(s.result)
-		if !s.result.Applied || o.NoWait {
+		tell.Applied(s.result)
+		if !s.result.Applied || c.NoWait {
 			return nil
 		}
 		return s.wait(ctx, before)
 	})
-	if verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
-		return r, endWorkers(ctx, p, o, err)
+	if c.Verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
+		return r, endWorkers(ctx, p, tell, err)
 	}
 	return r, err
 }
 
 // setDefaults replaces missing functions by some that do nothing.
-func (o *StopOptions) setDefaults() {
-	o.Applied, o.Ended, o.Killed, o.Warn = orNothing(o.Applied), orNothing(o.Ended), orNothing(o.Killed), orNothing(o.Warn)
+func (s *StopCalls) setDefaults() {
+	s.Applied, s.Ended, s.Killed, s.Warn = orNothing(s.Applied), orNothing(s.Ended), orNothing(s.Killed), orNothing(s.Warn)
 }
 
 func orNothing[T any](f func(T)) func(T) {
@@ -336,7 +328,7 @@ const endPatience = 20 * time.Second
 
 // endWorkers is stop --all without a readable database. No worker may be alive while an operator restores the database, and
 // only the process list shows which are. It returns cause, the error of the database, with the next step as its hint.
-func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause error) error {
+func endWorkers(ctx context.Context, p *project.Project, tell StopCalls, cause error) error {
 	known := *exit.From(cause)
 	self := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}
 	release, holder, err := state.Acquire(ctx, p.StateDir, self, project.CommandPatience, false)
@@ -363,7 +355,7 @@ func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause er
 	}
 	for id, w := range workers {
 		if err := proc.Signal(w.Process, unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			o.Warn(fmt.Errorf("run %s: %w", id, err))
+			tell.Warn(fmt.Errorf("run %s: %w", id, err))
 		}
 	}
 	isWorker := func(id string) bool { _, ok := workers[id]; return ok }
@@ -379,9 +371,9 @@ func endWorkers(ctx context.Context, p *project.Project, o StopOptions, cause er
 		}
 		// In a backup of the database the run is still running. This note keeps its end from counting against the issue.
 		if err := proc.NoteUnstarted(project.AliveFile(p.StateDir, id), known.Code); err != nil {
-			o.Warn(fmt.Errorf("run %s: %w", id, err))
+			tell.Warn(fmt.Errorf("run %s: %w", id, err))
 		}
-		o.Killed(fmt.Sprintf("ended the worker of run %s (pid %d)", id, workers[id].PID))
+		tell.Killed(fmt.Sprintf("ended the worker of run %s (pid %d)", id, workers[id].PID))
 	}
 	hidden := slices.DeleteFunc(slices.Clone(living), isWorker)
 	switch {

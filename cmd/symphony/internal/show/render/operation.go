@@ -48,17 +48,17 @@ func printNotes(w *term.Env, r operate.Result) {
 }
 
 // Stop stops runs and prints each that has ended.
-func Stop(ctx context.Context, w *term.Env, p *project.Project, o operate.StopOptions) error {
-	o.Warn = func(err error) { w.Note(slog.LevelWarn, err.Error()) }
-	o.Killed = func(line string) { fmt.Fprintln(w.Stderr, text.Visible(line)) } // the one JSON object on stdout is the error
-	ran := false
-	o.Applied = func(operate.Result) { ran = true }
-	if !w.JSON {
-		o.Applied = func(r operate.Result) { printEffect(w, r) }
-		o.Ended = func(line string) { fmt.Fprintln(w.Stdout, text.Visible(line)) }
-		o.Killed = o.Ended
+func Stop(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
+	printLine := func(line string) { fmt.Fprintln(w.Stdout, text.Visible(line)) }
+	ran, tell := false, operate.StopCalls{
+		Applied: func(r operate.Result) { printEffect(w, r) }, Ended: printLine, Killed: printLine,
+		Warn: func(err error) { w.Note(slog.LevelWarn, err.Error()) },
 	}
-	r, err := operate.Stop(ctx, p, o)
+	if w.JSON {
+		tell.Applied, tell.Ended = func(operate.Result) { ran = true }, nil
+		tell.Killed = func(line string) { fmt.Fprintln(w.Stderr, text.Visible(line)) } // the one JSON object on stdout is the error
+	}
+	r, err := operate.Stop(ctx, p, command, tell)
 	if ran {
 		w.PrintJSON(r.JSON())
 	}

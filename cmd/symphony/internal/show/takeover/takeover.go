@@ -87,7 +87,7 @@ func holdIssue(ctx context.Context, w *term.Env, p *project.Project, ref string,
 			return c, err
 		}
 	}
-	if err := render.Stop(ctx, w, p, operate.StopOptions{Issue: identifier}); err != nil {
+	if err := render.Stop(ctx, w, p, operate.Command{Verb: reconcile.VerbStop, Issue: identifier}); err != nil {
 		return c, err
 	}
 	c, _, err = db.Views.ClaimByIssue(ctx, id)
