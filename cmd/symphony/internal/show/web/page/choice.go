@@ -29,8 +29,11 @@ func NewChoice(q url.Values) Choice {
 }
 
 // Address is the address of the overview with this choice.
-func (c Choice) Address() string {
-	return address("/", "q", c.Query, "project", c.Project, "status", string(c.Status), "from", rowNumber(c.From))
+func (c Choice) Address() string { return c.With("from", rowNumber(c.From)) }
+
+// With is the address of the overview with this choice, but other values of some keys, from the first row on.
+func (c Choice) With(pairs ...string) string {
+	return address("/", append([]string{"q", c.Query, "project", c.Project, "status", string(c.Status)}, pairs...)...)
 }
 
 // address is a path with a query of keys and their values. The last value of a key counts; without one it is left out.
@@ -46,21 +49,6 @@ func address(path string, pairs ...string) string {
 
 // rowNumber is the number of a row in an address, empty for the first one.
 func rowNumber(n int) string { return strings.TrimPrefix(strconv.Itoa(n), "0") }
-
-// WithStatus is the address of the issues with a status, or of all; it keeps the search and the project.
-func (c Choice) WithStatus(s view.Status) string {
-	c.Status, c.From = s, 0
-	return c.Address()
-}
-
-// WithProject is the address of the project's overview; an empty name stands for all projects.
-func (c Choice) WithProject(name string) string { return Choice{Project: name}.Address() }
-
-// At is the address of the rows from a number on.
-func (c Choice) At(from int) string {
-	c.From = from
-	return c.Address()
-}
 
 // mostEnded is how many ended runs a list of issues has at most.
 const mostEnded = 500

@@ -159,14 +159,14 @@ func (d *overview) addRows(rows []view.Row) {
 		known[r.Project+" "+r.Identifier] = true
 		by[r.Status] = append(by[r.Status], r)
 	}
-	first := tab{"At work", d.WithStatus(""), 0, d.Status == ""}
+	first := tab{"At work", d.With("status", ""), 0, d.Status == ""}
 	if d.Query != "" {
 		first.Name, first.Count = "All", len(rows)
 	}
 	d.Tabs = append(d.Tabs, first)
 	for _, s := range view.Statuses {
 		if n := len(by[s]); n > 0 || s == d.Status {
-			d.Tabs = append(d.Tabs, tab{titleOf(s), d.WithStatus(s), n, s == d.Status})
+			d.Tabs = append(d.Tabs, tab{titleOf(s), d.With("status", string(s)), n, s == d.Status})
 		}
 	}
 	several := d.Several()
@@ -178,10 +178,10 @@ func (d *overview) addRows(rows []view.Row) {
 		until := min(from+pageRows, len(rows))
 		l := list{Status: d.Status, Rows: rows[from:until], More: len(rows) - until, Several: several, MayAct: d.MayAct, Known: known}
 		if l.More > 0 {
-			l.Next = d.At(until)
+			l.Next = d.With("from", rowNumber(until))
 		}
 		if from > 0 {
-			l.Previous = d.At(max(from-pageRows, 0))
+			l.Previous = d.With("from", rowNumber(max(from-pageRows, 0)))
 		}
 		if len(rows) > 0 {
 			d.Lists = []list{l}
@@ -194,7 +194,7 @@ func (d *overview) addRows(rows []view.Row) {
 			n := min(kind.rows, len(all))
 			l := list{Status: kind.status, Rows: all[:n], More: len(all) - n, Several: several, MayAct: d.MayAct, Known: known}
 			if l.More > 0 {
-				l.Next = d.WithStatus(kind.status)
+				l.Next = d.With("status", string(kind.status))
 			}
 			d.Lists = append(d.Lists, l)
 		}
@@ -265,7 +265,7 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	}
 	for _, s := range []view.Status{reconcile.StatusHeld, reconcile.StatusUndelivered, view.StatusKept} {
 		if counts[s] > 0 {
-			d.Reasons = append(d.Reasons, reason{fmt.Sprintf("%d %s", counts[s], s), c.WithStatus(s)})
+			d.Reasons = append(d.Reasons, reason{fmt.Sprintf("%d %s", counts[s], s), c.With("status", string(s))})
 		}
 	}
 	var goes []string
