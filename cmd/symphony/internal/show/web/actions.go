@@ -342,7 +342,10 @@ func (s actions) refresh(w http.ResponseWriter, r *http.Request) error {
 	return answerWith(w, http.StatusAccepted, out)
 }
 
-const shownLines = 12 // of an outcome
+const (
+	shownLines = 12 // of an outcome
+	noteKept   = 60 // seconds that a browser keeps the name of a notice
+)
 
 // noticeOf is what the next page shows of an order.
 func noticeOf(o order, done outcome, err error) page.Notice {
@@ -360,7 +363,7 @@ func noticeOf(o order, done outcome, err error) page.Notice {
 // goBack sends the browser back to the page of the form, with a notice. The notice stays here: the browser gets a random name
 // of it in a cookie, so that no other site can make one, and it is shown once.
 func (s actions) goBack(w http.ResponseWriter, r *http.Request, back string, n page.Notice) {
-	s.access.setNote(w, s.commands.leave(n))
+	setCookie(w, s.access.noteCookie(), s.commands.leave(n), noteKept)
 	http.Redirect(w, r, back, http.StatusSeeOther)
 }
 
@@ -370,17 +373,8 @@ func (s actions) notice(w http.ResponseWriter, r *http.Request) *page.Notice {
 	if err != nil {
 		return nil
 	}
-	s.access.setNote(w, "")
+	setCookie(w, s.access.noteCookie(), "", -1)
 	return s.commands.take(c.Value)
 }
 
 func (a *access) noteCookie() string { return a.cookie + "_note" }
-
-// setNote lets the browser keep the name of a notice for a minute; an empty one removes it.
-func (a *access) setNote(w http.ResponseWriter, name string) {
-	age := 60
-	if name == "" {
-		age = -1
-	}
-	setCookie(w, a.noteCookie(), name, age)
-}
