@@ -112,10 +112,9 @@ func addAgentTools(t *tools, s starter) {
 
 // addListTools registers the tools that list and end agents.
 func addListTools(t *tools, s starter) {
-	addTool(t, "list_agents", reads(), func(ctx context.Context, in listAgentsIn) (listAgentsOut, error) {
-		return listAgents(ctx, s.agents, in.All)
-	}, "List the live agents, those of other hosts, too, with their conversations. Use it after a restart. Do not "+
-		"use it to wait for agents: wait_agent does.")
+	addTool(t, "list_agents", reads(), s.list,
+		"List the live agents, those of other hosts, too, with their conversations. Use it after a restart. Do not "+
+			"use it to wait for agents: wait_agent does.")
 	addTool(t, "kill_agent", hints(true, true), func(ctx context.Context, in agentIn) (killAgentOut, error) {
 		return killAgentOut{AgentID: in.AgentID, State: stateEnded}, s.agents.Kill(ctx, in.AgentID)
 	}, "End an agent with all its processes; files stay. Use it when the agent is not needed any more. Do not use it to end "+
@@ -167,14 +166,14 @@ const (
 	stateEnded   = "ended"
 )
 
-func listAgents(ctx context.Context, all *agents.Agents, ended bool) (listAgentsOut, error) {
-	list, err := all.List(ctx)
+func (s starter) list(ctx context.Context, in listAgentsIn) (listAgentsOut, error) {
+	list, err := s.agents.List(ctx)
 	out := listAgentsOut{AgentIDs: []string{}, Agents: []agentInfo{}}
 	for _, a := range list {
-		if a.Outcome != "" && !ended {
+		if a.Outcome != "" && !in.All {
 			continue
 		}
-		info, err := newAgentInfo(ctx, all, a)
+		info, err := newAgentInfo(ctx, s.agents, a)
 		if err != nil {
 			return out, err
 		}

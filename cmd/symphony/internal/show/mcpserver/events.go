@@ -102,30 +102,29 @@ func cutText(s string, limit int, how string) string {
 }
 
 // addEventTools registers the tool that reads events.
-func addEventTools(t *tools, a *agents.Agents) {
-	addTool(t, "read_events", reads(), func(ctx context.Context, in readEventsIn) (readEventsOut, error) {
-		return readEvents(ctx, a, in)
-	}, "Read what an agent has done, event by event. Use it to follow a turn, or to find out why it failed. Do not use it "+
-		"to wait: wait_agent does, and has the last message.")
+func addEventTools(t *tools, c caller) {
+	addTool(t, "read_events", reads(), c.readEvents,
+		"Read what an agent has done, event by event. Use it to follow a turn, or to find out why it failed. Do not use it "+
+			"to wait: wait_agent does, and has the last message.")
 }
 
-func readEvents(ctx context.Context, a *agents.Agents, in readEventsIn) (readEventsOut, error) {
+func (c caller) readEvents(ctx context.Context, in readEventsIn) (readEventsOut, error) {
 	out := readEventsOut{AgentID: in.AgentID, Events: []agentEvent{}, Cursor: in.Cursor}
 	if in.Detail != "" && in.Detail != "concise" && in.Detail != detailFull || in.Last < 0 {
 		return out, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown detail %q, or last is negative", in.Detail),
 			"use concise or full")
 	}
-	one, err := a.Find(ctx, in.AgentID)
+	one, err := c.agents.Find(ctx, in.AgentID)
 	if err != nil {
 		return out, err
 	}
-	turnOf, err := a.TurnsOf(ctx, one.Run)
+	turnOf, err := c.agents.TurnsOf(ctx, one.Run)
 	if err != nil {
 		return out, err
 	}
 	limit, size := min(cmp.Or(max(0, in.MaxBytes), defaultRead), maxRead), 0
 	reader := &eventlog.Reader{Workspace: one.WorkspacePath}
-	out.Cursor, out.Lost, err = a.EachEvent(one.Run, in.Cursor, func(e agent.Event, line []byte) bool {
+	out.Cursor, out.Lost, err = c.agents.EachEvent(one.Run, in.Cursor, func(e agent.Event, line []byte) bool {
 		e.TurnID = turnOf(e)
 		event, shown := newAgentEvent(in.AgentID, e), true
 		if in.Detail != detailFull {

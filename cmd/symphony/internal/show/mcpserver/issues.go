@@ -44,10 +44,9 @@ type issues struct {
 
 // addIssueTools registers the tools about the issues of a project.
 func addIssueTools(t *tools, i issues) {
-	addTool(t, "list_issues", reads(), func(ctx context.Context, in listIssuesIn) (view.Overview, error) {
-		return i.list(ctx, in)
-	}, "List the issues of the project: what needs a person, runs, waits or is held, and why. "+
-		"Use it for an overview. Do not use it for one issue: show_issue has more.")
+	addTool(t, "list_issues", reads(), i.list,
+		"List the issues of the project: what needs a person, runs, waits or is held, and why. "+
+			"Use it for an overview. Do not use it for one issue: show_issue has more.")
 	addTool(t, "show_issue", reads(), func(ctx context.Context, in showIssueIn) (detail.Issue, error) {
 		return detail.Read(ctx, i.reopen(i.env), in.Issue, detail.Options{Offline: in.Offline})
 	}, "Show one issue: why it runs or does not, what happens next, its runs and its workspace. Use it "+

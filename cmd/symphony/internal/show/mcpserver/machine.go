@@ -69,14 +69,13 @@ func addMachineTools(t *tools, c caller) {
 		return diffOut{AgentID: in.AgentID, SHA: diff.SHA, Diff: cutText(diff.Diff, maxRead, "run git diff with exec_one_off_command")}, err
 	}, "Return what differs between the directory of an agent and its remote git repository. Use it to see what was changed. "+
 		"Do not use it where git knows no remote branch: read_changes needs none.")
-	addTool(t, "exec_one_off_command", works(), func(ctx context.Context, in nestedIn[execParams]) (execOut, error) {
-		return execOnce(ctx, c, in.AgentID, in.Params)
-	}, "Run one command in the sandbox of an agent, without its model. Use it to check a result. "+
-		"Do not use it for what takes longer than a call: give the agent a turn.")
+	addTool(t, "exec_one_off_command", works(), c.execOnce,
+		"Run one command in the sandbox of an agent, without its model. Use it to check a result. "+
+			"Do not use it for what takes longer than a call: give the agent a turn.")
 }
 
-func execOnce(ctx context.Context, c caller, agentID string, p execParams) (execOut, error) {
-	out := execOut{AgentID: agentID}
+func (c caller) execOnce(ctx context.Context, in nestedIn[execParams]) (execOut, error) {
+	out, p := execOut{AgentID: in.AgentID}, in.Params
 	if len(p.Command) == 0 || p.Command[0] == "" {
 		return out, reconcile.NewError(agents.CodeInvalid, "command is empty", `send a program and its arguments: ["git", "status"]`)
 	}
@@ -84,10 +83,10 @@ func execOnce(ctx context.Context, c caller, agentID string, p execParams) (exec
 		return out, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("timeoutMs %d is not between 0 and %d", p.TimeoutMS, limit),
 			"a turn can take longer")
 	}
-	call, err := c.execCall(ctx, agentID, Settings{Cwd: p.Cwd, Sandbox: p.Sandbox})
+	call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: p.Cwd, Sandbox: p.Sandbox})
 	if err == nil {
 		call.Command, call.TimeoutMS = p.Command, p.TimeoutMS
-		err = c.ask(ctx, agentID, reconcile.CallExec, call, &out.ExecResult)
+		err = c.ask(ctx, in.AgentID, reconcile.CallExec, call, &out.ExecResult)
 		out.Stdout = cutText(out.Stdout, maxRead/2, "let the command print less")
 		out.Stderr = cutText(out.Stderr, maxRead/2, "let the command print less")
 	}

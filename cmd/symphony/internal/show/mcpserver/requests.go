@@ -67,11 +67,11 @@ type (
 )
 
 // addRequestTools registers the tools that list and decide requests of agents.
-func addRequestTools(t *tools, a *agents.Agents) {
-	addTool(t, "list_requests", reads(), func(ctx context.Context, in listRequestsIn) (listRequestsOut, error) {
-		return listRequests(ctx, a, in.AgentID)
-	}, "List the open requests of agents, with whole diffs. Use it before you decide about a change of files. Do not use it to wait for "+
-		"requests: wait_agent does.")
+func addRequestTools(t *tools, c caller) {
+	a := c.agents
+	addTool(t, "list_requests", reads(), c.listRequests,
+		"List the open requests of agents, with whole diffs. Use it before you decide about a change of files. Do not use it to wait for "+
+			"requests: wait_agent does.")
 	if t.byPerson {
 		return
 	}
@@ -94,17 +94,17 @@ func decide(ctx context.Context, a *agents.Agents, id string, d requests.Decisio
 	return decidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
 }
 
-// listRequests lists the open requests of an agent, or of all agents if agentID is empty.
-func listRequests(ctx context.Context, a *agents.Agents, agentID string) (listRequestsOut, error) {
+// listRequests lists the open requests of an agent, or of all agents.
+func (c caller) listRequests(ctx context.Context, in listRequestsIn) (listRequestsOut, error) {
 	out := listRequestsOut{Requests: []requestState{}}
-	if agentID != "" {
-		if _, err := a.Find(ctx, agentID); err != nil {
+	if in.AgentID != "" {
+		if _, err := c.agents.Find(ctx, in.AgentID); err != nil {
 			return out, err
 		}
 	}
-	open, err := a.Requests(ctx)
+	open, err := c.agents.Requests(ctx)
 	for _, r := range open {
-		if agentID != "" && r.Identifier != agentID {
+		if in.AgentID != "" && r.Identifier != in.AgentID {
 			continue
 		}
 		state := newRequestState(r)

@@ -350,7 +350,7 @@ func TestHostAnswersLate(t *testing.T) {
 		out := h.wait(0.5)
 		<-expired
 		if protocol == modern {
-			test.Contains(t, "what the host gets to know", fmt.Sprint(out.Late), "the answer to one.1 came too late: one.1 has ended, expired: it was not decided by")
+			test.Contains(t, "what the host gets to know", fmt.Sprint(out.Late), "too late: one.1 has ended, expired: it was not decided by")
 		}
 		if out.State != "running" || len(h.requests()) > 0 {
 			t.Errorf("%s: %+v", protocol, out)

@@ -26,15 +26,15 @@ func addTools(t *tools, c caller, s starter, e *elicitor) {
 			addAgentTools(t, s)
 			conversations{c}.addTools(t)
 			addWaitTools(t, e)
-			addEventTools(t, c.agents)
-			addRequestTools(t, c.agents)
+			addEventTools(t, c)
+			addRequestTools(t, c)
 			addMachineTools(t, c)
 			worktrees{c.agents, o}.addTools(t)
 		case GroupLean:
 			lean{conversations{c}, s}.addTools(t)
 			addListTools(t, s)
 			addWaitTools(t, e)
-			addEventTools(t, c.agents)
+			addEventTools(t, c)
 			worktrees{c.agents, o}.addTools(t)
 		case GroupIssues:
 			addIssueTools(t, issues{env: s.env, project: o.Project})
