@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -142,17 +141,9 @@ func (s Selection) compare(a, b Row) int {
 	case "tokens":
 		return cmp.Compare(b.Tokens, a.Tokens)
 	case "time":
-		return timeOf(a).Compare(timeOf(b))
+		return text.OrEmpty(a.At).Compare(text.OrEmpty(b.At))
 	}
 	return cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status))
-}
-
-// timeOf is the time of a row; the zero time where it has none.
-func timeOf(r Row) time.Time {
-	if r.At == nil {
-		return time.Time{}
-	}
-	return *r.At
 }
 
 // confine returns the overview with these rows, and with what belongs to them in its other lists.

@@ -88,7 +88,10 @@ func printHead(w *term.Env, v detail.Issue) {
 
 // statusLine is the status of an issue and why it has it, behind a name, in lines of the terminal's width.
 func statusLine(w *term.Env, v detail.Issue, name string) string {
-	s := statusWords[cmp.Or(known(v.Why.Code), string(v.Status))]
+	s, exact := statusWords[v.Why.Code]
+	if !exact {
+		s = statusWords[string(v.Status)]
+	}
 	if v.Status == reconcile.StatusWaiting && v.Claim != nil && v.Claim.Attempt > 0 {
 		s.word = fmt.Sprintf("waiting for attempt %d", v.Claim.Attempt)
 	}
@@ -118,14 +121,6 @@ func WaitEnd(w *term.Env, v detail.Issue) {
 		fmt.Fprintln(w.Stdout, statusLine(w, v, text.Visible(v.Issue.Identifier)+" "))
 		printField(w, "next", nextLine(w, v))
 	}
-}
-
-// known returns the code of a reason if it has a word of its own.
-func known(code string) string {
-	if _, found := statusWords[code]; found {
-		return code
-	}
-	return ""
 }
 
 // sinceText says since when the issue has its status: the time in a pipe, the age on a terminal; empty where it is not known.

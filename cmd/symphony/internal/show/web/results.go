@@ -5,7 +5,9 @@ import (
 	"net/http"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // results answers GET /api/v1/results.
@@ -45,10 +47,7 @@ func (s *Server) resultsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	names := make([]string, 0, len(all))
-	for _, one := range all {
-		names = append(names, one.Name)
-	}
+	names := text.Map(all, func(p view.Named) string { return p.Name })
 	s.write(w, r, http.StatusOK, page.Results{Choice: page.NewResultChoice(r.URL.Query()), Found: found, Projects: names}.Page())
 	return nil
 }

@@ -196,10 +196,8 @@ func sentence(s string) string {
 
 // rowOutcome is the outcome of an ended run; empty for other rows.
 func rowOutcome(r view.Row) reconcile.Outcome {
-	if run, ended := r.Detail.(view.RunRow); ended && run.Outcome != nil {
-		return *run.Outcome
-	}
-	return ""
+	run, _ := r.Detail.(view.RunRow)
+	return text.OrEmpty(run.Outcome)
 }
 
 // rowText is the row's text without its outcome and its hold, which the page shows beside it.
@@ -218,10 +216,8 @@ func rowText(r view.Row) string {
 
 // rowRun is the id of an ended run, of which an issue can have several; empty for other rows.
 func rowRun(r view.Row) string {
-	if run, ended := r.Detail.(view.RunRow); ended {
-		return run.RunID
-	}
-	return ""
+	run, _ := r.Detail.(view.RunRow)
+	return run.RunID
 }
 
 // levelClasses are the classes of projects' verdicts.

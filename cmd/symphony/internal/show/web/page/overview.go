@@ -57,10 +57,7 @@ func (o Overview) Page() Page {
 
 func (o Overview) data() overview {
 	d := overview{Overview: o}
-	of := slices.Clone(o.Projects)
-	if o.Project != "" {
-		of = slices.DeleteFunc(of, func(v view.Overview) bool { return v.Project.Name != o.Project })
-	}
+	of := text.Filter(o.Projects, func(v view.Overview) bool { return o.Project == "" || v.Project.Name == o.Project })
 	var rows []view.Row
 	d.Shown, rows, _ = o.selection().Select(of)
 	for _, v := range d.Shown {
