@@ -240,6 +240,7 @@ func (e *elicitor) decide(ctx context.Context, r reconcile.Request, answer *mcp.
 	ctx = context.WithoutCancel(ctx) // what a person has decided is not lost with the call
 	log := e.log.With("request", r.ID())
 	var d requests.Decision
+	var decided reconcile.Request
 	var err error
 	switch {
 	case (answer.Action == "decline" || answer.Action == "accept" && r.Kind != reconcile.QuestionRequest) && took < e.person:
@@ -252,9 +253,12 @@ func (e *elicitor) decide(ctx context.Context, r reconcile.Request, answer *mcp.
 		err = fmt.Errorf("the host answers %s", answer.Action)
 	}
 	if err == nil {
-		_, err = e.agents.Decide(ctx, r.ID(), d)
-		if err != nil && exit.From(err).Code == "request_ended" {
+		decided, err = e.agents.Decide(ctx, r.ID(), d)
+		switch {
+		case err != nil && exit.From(err).Code == "request_ended":
 			e.tooLate(r.ID(), exit.From(err).Message)
+		case err == nil && decided.Fate == reconcile.RequestRunEnded: // it is stored, but there is no next run that gets it
+			e.tooLate(r.ID(), "its agent has ended")
 		}
 	}
 	if err != nil {

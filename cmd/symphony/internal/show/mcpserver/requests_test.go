@@ -30,6 +30,7 @@ import (
 
 // machine has an agent named one, whose worker is this process.
 type machine struct {
+	alive io.Closer // of the worker of the agent
 	t     *testing.T
 	env   *environ.Env
 	log   *syncBuffer
@@ -78,8 +79,8 @@ func newMachine(t *testing.T) *machine {
 	alive := project.AliveFile(project.AgentsDir(m.env), m.run.ID)
 	test.OK(t, os.MkdirAll(filepath.Dir(alive), 0o700))
 	test.OK(t, os.WriteFile(alive, nil, 0o600))
-	held := test.Must(proc.HoldAlive(alive, time.Second))
-	t.Cleanup(func() { held.Close() })
+	m.alive = test.Must(proc.HoldAlive(alive, time.Second))
+	t.Cleanup(func() { m.alive.Close() })
 	return m
 }
 
@@ -356,6 +357,18 @@ func TestHostAnswersLate(t *testing.T) {
 			t.Errorf("%s: %+v", protocol, out)
 		}
 	}
+}
+
+// An answer that comes after the death of the agent's worker changes nothing, and the host is told.
+func TestHostAnswersDeadAgent(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.asks(agent.Request{Kind: agent.RequestQuestion, Summary: "Why?", Questions: []agent.Question{{ID: "a", Text: "Why?"}}}, time.Hour)
+	h := m.host(modern, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		m.alive.Close()
+		return accepts(map[string]any{"answer1": "because"})(ctx, r)
+	})
+	test.Contains(t, "what the host gets to know", fmt.Sprint(h.wait(0.5).Late), "the answer to one.1 came too late: its agent has ended")
 }
 
 // Forms must not ask for secrets. The answer of the tool is encrypted, and is in no log.
