@@ -119,8 +119,12 @@ func refuseBusy(p *project.Project, hint string) error {
 	return nil
 }
 
-// refuseUnverified refuses a project with runs that may be at work on hosts. Its database knows how to end them.
+// refuseUnverified refuses a project with runs that may be at work on hosts: its database knows how to end them. It refuses the database
+// of a newer program, too, which may contain such runs.
 func (r ProjectRow) refuseUnverified() error {
+	if r.Error != nil && r.Error.Code == "state_newer" {
+		return r.Error
+	}
 	if len(r.unverified) == 0 {
 		return nil
 	}
@@ -185,7 +189,7 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 	last, lastErr := project.LastPass(ctx, db)
 	alive, aliveErr := project.ScheduleAlive(ctx, db, w.Now())
 	r.WorkflowPath, r.WorkflowExists, r.Roots = path, path != "" && project.Exists(path), roots
-	if err := cmp.Or(pathErr, rootsErr, recErr, lastErr, aliveErr); err != nil {
+	if err := cmp.Or(pathErr, rootsErr, db.Newer(), recErr, lastErr, aliveErr); err != nil {
 		return err
 	}
 	claims := map[reconcile.ClaimStatus]int{}

@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -176,7 +177,7 @@ func (m *mover) clear(ctx context.Context) (err error) {
 	db, err := state.OpenReadOnly(ctx, m.to)
 	if err == nil {
 		runs, runsErr := db.Runs.Recent(ctx, 1)
-		if err = errors.Join(runsErr, db.Close()); err == nil && len(runs) > 0 {
+		if err = errors.Join(cmp.Or(db.Newer(), runsErr), db.Close()); err == nil && len(runs) > 0 {
 			return reconcile.NewError(codeNotMoved, m.new+" has runs of its own, in "+m.to,
 				"remove that project first: symphony projects remove "+text.ShellQuote(m.to))
 		}
