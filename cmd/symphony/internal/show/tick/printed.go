@@ -18,6 +18,8 @@ type printed struct {
 	outlook  []string // the sentences about waiting issues, without times
 	warnings []string
 	faults   map[string]fault // by code, and by message unless they are faults of a tracker or the machine
+	// unrecorded is what --quiet has printed and could not record in the database; nil if that has the last report.
+	unrecorded *quietReport
 }
 
 // fault is an error that consecutive passes have reported.

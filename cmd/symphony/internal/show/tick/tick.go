@@ -188,7 +188,8 @@ const (
 )
 
 // reportQuiet prints errors if their codes differ from those of the last pass, repeats them every hour while they stay the same,
-// and prints a line when they are over. Cron mails every line that it gets.
+// and prints a line when they are over. Cron mails every line that it gets. What it printed is recorded in the database; while that can't
+// be written, a loop remembers it.
 func reportQuiet(ctx context.Context, w *term.Env, p *project.Project, o Options, errs []*reconcile.Error) {
 	now, last := quietReport{At: w.Now(), Codes: text.Map(errs, func(e *reconcile.Error) string { return e.Code })}, quietReport{}
 	slices.Sort(now.Codes)
@@ -199,7 +200,10 @@ func reportQuiet(ctx context.Context, w *term.Env, p *project.Project, o Options
 			defer db.Close()
 		}
 	}
-	if err == nil {
+	switch {
+	case o.printed != nil && o.printed.unrecorded != nil:
+		last = *o.printed.unrecorded
+	case err == nil:
 		text, _, _ := db.Meta(ctx, quietReportKey)
 		_ = json.Unmarshal([]byte(text), &last) // an unreadable report counts as none
 	}
@@ -210,18 +214,18 @@ func reportQuiet(ctx context.Context, w *term.Env, p *project.Project, o Options
 	for _, e := range errs {
 		w.PrintError(e)
 	}
-	if err != nil {
-		return
-	}
 	if len(errs) == 0 {
 		w.Note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
 	}
-	text, err := json.Marshal(now)
 	if err == nil {
-		err = db.SetMeta(ctx, quietReportKey, string(text))
+		if err = db.SetMeta(ctx, quietReportKey, string(text.JSON(now))); err != nil {
+			w.PrintError(exit.From(err))
+		}
 	}
-	if err != nil {
-		w.PrintError(exit.From(err))
+	if o.printed != nil {
+		if o.printed.unrecorded = nil; err != nil {
+			o.printed.unrecorded = &now
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package tick
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"fmt"
 	"net"
 	"os"
@@ -15,10 +16,10 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
-
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // The wait of a loop is the interval, a tenth shorter or longer, and ends when a retry is due.
@@ -54,6 +55,38 @@ func TestPassNotRecorded(t *testing.T) {
 	render.Pass(w, pass.Result{}, nil, nil)
 	test.Equal(t, "the output", out.String(), "pass not recorded: 0 running\n")
 	test.Equal(t, "its id", (pass.Result{}).JSON().Pass.ID, nil)
+}
+
+// A quiet loop prints an error once, then hourly, and that it is over, also while the database that would record that is refused.
+func TestQuietLoopRemembersWhatItPrinted(t *testing.T) {
+	ctx, now := t.Context(), time.Now()
+	var out strings.Builder
+	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Stderr: &out}
+	p := &project.Project{StateDir: filepath.Join(t.TempDir(), "state")}
+	db := test.Must(state.Create(ctx, p.StateDir, now))
+	schema := db.Schema()
+	test.OK(t, db.Close())
+	setSchema := func(version int) {
+		pool := test.Must(sql.Open("sqlite", filepath.Join(p.StateDir, "state.db")))
+		test.Must(pool.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version)))
+		test.OK(t, pool.Close())
+	}
+	loop := Options{Quiet: true, printed: new(printed)}
+	refused := func() (printed int) {
+		out.Reset()
+		_ = quietError(ctx, w, p, loop, test.Err(state.Open(ctx, p.StateDir)))
+		return strings.Count(out.String(), "state_newer: ")
+	}
+	setSchema(schema + 1)
+	test.Equal(t, "errors of the first pass and of two later ones", []int{refused(), refused(), refused()}, []int{1, 0, 0})
+	now = now.Add(time.Hour)
+	test.Equal(t, "errors after an hour", []int{refused(), refused()}, []int{1, 0})
+	setSchema(schema)
+	for _, want := range []string{"symphony: over: state_newer\n", ""} {
+		out.Reset()
+		report(ctx, w, p, loop, pass.Result{})
+		test.Equal(t, "the output of a pass without an error", out.String(), want)
+	}
 }
 
 // A signal during the start of a loop ends it without an error, as one between two passes does.
