@@ -195,6 +195,12 @@ func (v Views) ScheduledPasses(ctx context.Context) ([]Pass, error) {
 	return v.passes(ctx, `WHERE "trigger" IN ('cron', 'timer', 'loop') ORDER BY id DESC LIMIT ?`, scheduledKept)
 }
 
+// ScheduledPassesWithoutLoop returns as many passes that cron or a timer started.
+func (v Views) ScheduledPassesWithoutLoop(ctx context.Context) ([]Pass, error) {
+	const where = `WHERE "trigger" IN ('cron', 'timer', 'loop') AND "trigger" <> 'loop'` // the first term selects the index
+	return v.passes(ctx, where+` ORDER BY id DESC LIMIT ?`, scheduledKept)
+}
+
 // Place is the machine and the directory of a run's workspace. Host is empty for this machine.
 type Place struct{ IssueID, Host, Path string }
 

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,6 +83,8 @@ func TestPasses(t *testing.T) {
 		t.Error(diff)
 	}
 	test.Equal(t, "of the schedule", test.Must(db.Views.ScheduledPasses(ctx)), scheduled[:6])
+	withoutLoop := slices.DeleteFunc(scheduled, func(p Pass) bool { return p.Trigger == "loop" })
+	test.Equal(t, "of cron and timers", test.Must(db.Views.ScheduledPassesWithoutLoop(ctx)), withoutLoop[:6])
 }
 
 // TestIdlePassWritesOnce checks that a pass with nothing to do writes only its own record.

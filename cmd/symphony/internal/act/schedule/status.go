@@ -137,7 +137,7 @@ type Status struct {
 	} `json:"project"`
 }
 
-// scheduledPass is the last pass that a schedule started.
+// scheduledPass is the last pass of the active schedule; if none is active, that of any schedule.
 type scheduledPass struct {
 	Trigger   string    `json:"trigger"`
 	StartedAt time.Time `json:"started_at"`
@@ -184,13 +184,12 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 		return out, err
 	}
 	defer db.Close()
-	alive, aliveErr := project.ScheduleAlive(ctx, db, p.Env.Now())
+	rhythm, rhythmErr := project.ReadRhythm(ctx, db, p.Env.Now())
 	last, lastErr := project.LastPass(ctx, db)
-	passes, err := db.Views.ScheduledPasses(ctx)
-	if out.Alive, out.LastPass = alive || out.Loop, last; len(passes) > 0 {
-		out.LastRun = &scheduledPass{passes[0].Trigger, passes[0].StartedAt.UTC()}
+	if out.Alive, out.LastPass = rhythm.Alive || out.Loop, last; rhythm.Last.ID > 0 {
+		out.LastRun = &scheduledPass{rhythm.Last.Trigger, rhythm.Last.StartedAt.UTC()}
 	}
-	return out, cmp.Or(aliveErr, lastErr, err)
+	return out, cmp.Or(rhythmErr, lastErr)
 }
 
 func (t *timer) addStatus(ctx context.Context, out *Status) {

@@ -267,12 +267,12 @@ func All(w *environ.Env) ([]*Project, error) {
 // WaitStep is how often a command checks whether something has happened.
 const WaitStep = 200 * time.Millisecond
 
-// Rhythm is what the last passes of a schedule show.
+// Rhythm is what the last passes that a schedule started (cron, timer, loop) show.
 type Rhythm struct {
-	Last  state.Pass    // zero before the first one
+	Last  state.Pass    // of the schedule that is alive; if none is, of any schedule; zero before the first one
 	Gap   time.Duration // between passes, usually; 0 if that is not known yet
-	Grace time.Duration // how long after the last pass the schedule counts as dead
-	Alive bool          // the last pass is younger than that, and the schedule was not removed since and its loop has not ended
+	Grace time.Duration // how long after its last pass the schedule counts as dead
+	Alive bool          // see ReadRhythm
 }
 
 // removedKey names, in the database, the time at which the schedule was removed; empty while one is installed.
@@ -295,10 +295,18 @@ func RecordSchedule(ctx context.Context, p *Project, installed bool) error {
 	return db.SetMeta(ctx, removedKey, removed)
 }
 
-// ReadRhythm reads the rhythm of the schedule. It counts as dead when its last pass is older than three times the usual gap, or than the
-// schedule's removal, or was that of a loop that has ended.
+// ReadRhythm reads the rhythm of the schedule. The schedule is alive if its last pass began within the grace time, which is three times the
+// usual gap between its passes, and no schedule was removed after that pass. If no loop is running, the passes of loops do not count: a
+// loop that has ended starts no more passes, but cron or a timer may.
 func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err error) {
 	passes, err := db.Views.ScheduledPasses(ctx)
+	if len(passes) > 0 {
+		r.Last = passes[0]
+	}
+	isLoop := func(p state.Pass) bool { return p.Trigger == TriggerLoop }
+	if err == nil && slices.ContainsFunc(passes, isLoop) && !Looping(db.Dir()) {
+		passes, err = db.Views.ScheduledPassesWithoutLoop(ctx)
+	}
 	if r.Grace = shortestSchedule; err != nil || len(passes) == 0 {
 		return r, err
 	}
@@ -306,7 +314,6 @@ func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err
 	if err != nil {
 		return r, fmt.Errorf("boot id: %w", err)
 	}
-	r.Last = passes[0]
 	var gaps []time.Duration
 	for i, p := range passes[1:] { // the newest is first
 		gaps = append(gaps, timeBetween(p, passes[i]))
@@ -315,11 +322,12 @@ func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err
 		r.Gap = gaps[len(gaps)/2]
 		r.Grace = min(max(3*r.Gap, shortestSchedule), longestSchedule)
 	}
-	age := timeBetween(r.Last, state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
+	age := timeBetween(passes[0], state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
 	removed, _, err := db.Meta(ctx, removedKey)
 	at, _ := time.Parse(time.RFC3339Nano, removed) // the zero time if none was removed
-	ended := r.Last.Trigger == TriggerLoop && !Looping(db.Dir())
-	r.Alive = age >= 0 && age < r.Grace && r.Last.StartedAt.After(at) && !ended
+	if r.Alive = age >= 0 && age < r.Grace && passes[0].StartedAt.After(at); r.Alive {
+		r.Last = passes[0]
+	}
 	return r, err
 }
 

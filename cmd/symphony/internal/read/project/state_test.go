@@ -1,6 +1,7 @@
 package project
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -64,6 +65,48 @@ func TestScheduleAlive(t *testing.T) {
 				test.Must(db.Store.SavePass(t.Context(), pass))
 			}
 			test.Equal(t, "the schedule is active", test.Must(ScheduleAlive(t.Context(), db, now)), c.want)
+		})
+	}
+}
+
+// After a loop has ended, the passes of cron decide whether the schedule is alive, however many passes the loop has run.
+func TestEndedLoopBesideCron(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		cron, loop []int // the ages of their passes in minutes
+		runs       bool  // the loop has not ended
+		alive      bool
+		last, gap  int // the age of the last pass of the schedule, and the usual gap
+	}{
+		"a pass of the loop after those of cron": {[]int{190, 130, 70, 10}, []int{5}, false, true, 10, 60},
+		"a pass of the loop before one of cron":  {[]int{190, 130, 70, 10}, []int{15}, false, true, 10, 60},
+		"more passes of the loop than are read":  {[]int{190, 130, 70, 10}, []int{9, 8, 7, 6, 5, 4, 3, 2}, false, true, 10, 60},
+		"cron has stopped, too":                  {[]int{800, 740, 680}, []int{5}, false, false, 5, 60},
+		"the loop alone":                         {nil, []int{4, 3, 2}, false, false, 2, 0},
+		"the loop alone, which runs":             {nil, []int{4, 3, 2}, true, true, 2, 1},
+		"a loop that runs":                       {[]int{62}, []int{4, 3, 2, 1}, true, true, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newDB(t, now)
+			if lock := LoopLock(db.Dir()); c.runs {
+				test.Equal(t, "the loop has its lock", test.Must(lock.TryLock()), true)
+				defer lock.Close()
+			}
+			triggers := map[int]string{}
+			for _, age := range c.cron {
+				triggers[age] = TriggerCron
+			}
+			for _, age := range c.loop {
+				triggers[age] = TriggerLoop
+			}
+			for _, age := range slices.Backward(slices.Sorted(maps.Keys(triggers))) {
+				pass := state.Pass{Trigger: triggers[age], StartedAt: now.Add(-time.Duration(age) * time.Minute)}
+				test.Must(db.Store.SavePass(t.Context(), pass))
+			}
+			r := test.Must(ReadRhythm(t.Context(), db, now))
+			got := []any{r.Alive, now.Sub(r.Last.StartedAt).Round(time.Minute), r.Gap.Round(time.Minute)}
+			test.Equal(t, "alive, age of the last pass, and gap", got,
+				[]any{c.alive, time.Duration(c.last) * time.Minute, time.Duration(c.gap) * time.Minute})
 		})
 	}
 }
