@@ -73,6 +73,14 @@ type ResultList struct {
 	// Counts are the numbers of results by outcome, whatever outcomes the query names. A merged result is handed over, too.
 	Counts  map[string]int `json:"counts"`
 	Results []ResultRow    `json:"results"`
+	// Unreadable are the projects of several that can't be read. Their results are missing here.
+	Unreadable []UnreadableProject `json:"unreadable"`
+}
+
+// UnreadableProject is a project that can't be read, and why.
+type UnreadableProject struct {
+	Project string           `json:"project"` // its name
+	Error   *reconcile.Error `json:"error"`
 }
 
 // ResultRow is what the work on an issue came to.
@@ -83,9 +91,9 @@ type ResultRow struct {
 	view.Spent
 }
 
-// List reads the results of projects. A project without a pass has none.
+// List reads the results of projects. Of several projects, one without a pass has none, and one that can't be read is named in the list.
 func List(ctx context.Context, projects []view.Named, q Query) (ResultList, error) {
-	r := ResultList{From: q.From, Counts: map[string]int{}, Results: []ResultRow{}}
+	r := ResultList{From: q.From, Counts: map[string]int{}, Results: []ResultRow{}, Unreadable: []UnreadableProject{}}
 	for _, o := range state.ResultOutcomes {
 		r.Counts[o] = 0
 	}
@@ -97,14 +105,17 @@ func List(ctx context.Context, projects []view.Named, q Query) (ResultList, erro
 		r.GeneratedAt = p.Env.Now().UTC()
 		f := view.Facts{Project: p.Project, Name: p.Name, Now: r.GeneratedAt}
 		err := f.Open(ctx)
-		if err != nil && len(projects) > 1 && exit.From(err).Code == "no_state" {
-			continue
-		}
 		if err == nil {
 			err = r.add(ctx, &f, q.ResultFilter)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case len(projects) == 1:
 			return r, err
+		case ctx.Err() != nil:
+			return r, ctx.Err()
+		case exit.From(err).Code != "no_state":
+			r.Unreadable = append(r.Unreadable, UnreadableProject{p.Name, exit.From(err)})
 		}
 	}
 	if len(projects) > 1 {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -134,9 +135,34 @@ func TestResults(t *testing.T) {
 	test.Contains(t, "a search", body("/results?q=abc-10008"), "1 to 2 of 2", "First I look at the tests.")
 	test.Contains(t, "nothing", body("/results?q=%25"), "No result matches")
 	test.Equal(t, "a wrong day", get(t, s, "/results?since=x", time.Minute).Code, http.StatusBadRequest)
+	test.Contains(t, "the list of all", body("/api/v1/results?limit=1"), `"total":258,`, `"unreadable":[]`)
 	test.Contains(t, "a label", body("/?q=label:Symphony&project=web&status=held"), `href="/?q=label%3Abug"`, `/results?label=Symphony&amp;project=web`, `name="issue" value="web/ABC-10"`)
 	test.Contains(t, "a part of a label", body("/?q=label:symph"), "No issue matches")
 	test.Contains(t, "the oldest runs", body("/?q=first+i+look&status=ended&project=web&from=300"), "100 more")
+}
+
+// A project of several that can't be read is named beside the results of the others. Alone it is an error.
+func TestResultsBesideAnUnreadableProject(t *testing.T) {
+	var places []Place
+	for _, name := range []string{"web", "api"} {
+		dir := filepath.Join(t.TempDir(), name)
+		p := Place{filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state")}
+		test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{Claims: 50, Runs: 1000, Passes: 2}))
+		places = append(places, p)
+	}
+	pool := test.Must(sql.Open("sqlite", filepath.Join(places[1].StateDir, "state.db")))
+	test.Must(pool.ExecContext(t.Context(), "PRAGMA user_version = 99"))
+	test.OK(t, pool.Close())
+	s, _ := serve(t, Options{Places: places})
+	for path, want := range map[string][]string{
+		"/results":        {"1 to 100 of 129", "api", "The project can", "to schema 99", "upgrade symphony here, too"},
+		"/api/v1/results": {`"total":129,`, `"unreadable":[{"project":"api","error":{"code":"state_newer",`},
+	} {
+		answer := get(t, s, path, time.Minute)
+		test.Equal(t, path, answer.Code, http.StatusOK)
+		test.Contains(t, path, answer.Body.String(), want...)
+	}
+	test.Equal(t, "the project alone", get(t, s, "/api/v1/results?project=api", time.Minute).Code, http.StatusServiceUnavailable)
 }
 
 // The link lets one browser keep the token, and that browser may open it again. A program that only looks at the link leaves it to the

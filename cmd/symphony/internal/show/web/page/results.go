@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -43,6 +44,15 @@ const mostSaid = 400
 // Page draws it.
 func (r Results) Page() Page {
 	return Page{Title: "Results", Query: r.Choice.Query, Main: mainOf("results.html", r)}
+}
+
+// Unreadable are notices about the projects that can't be read.
+func (r Results) Unreadable() (list []obstacle) {
+	for _, p := range r.Found.Unreadable {
+		v := view.Overview{Project: view.ProjectRow{Name: p.Project}, Error: p.Error}
+		list = append(list, obstaclesOf(v, Forms{Project: p.Project}, true)...)
+	}
+	return list
 }
 
 // Tabs choose an outcome.
