@@ -204,7 +204,7 @@ func (l diffLine) Code() template.HTML {
 			draw(c.class, l.From)
 			out.WriteString("<mark>")
 		}
-		if at < l.Till && l.Till <= c.end {
+		if at < l.Till && l.Till <= c.end && l.From < l.Till {
 			draw(c.class, l.Till)
 			out.WriteString("</mark>")
 		}

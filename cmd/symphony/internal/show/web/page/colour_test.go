@@ -49,7 +49,9 @@ func TestColoursKeepTheText(t *testing.T) {
 			for till := range text.Within(line[from:], 12) {
 				lines := []diffLine{{Text: line, From: from, Till: from + till}}
 				colourLines(file, lines)
-				drawn := tags.Replace(string(lines[0].Code()))
+				code := string(lines[0].Code())
+				test.Equal(t, "the ends of marks", strings.Count(code, "</mark>"), strings.Count(code, "<mark>"))
+				drawn := tags.Replace(code)
 				if strings.ContainsAny(drawn, "<>\"") || html.UnescapeString(drawn) != line {
 					t.Fatalf("%s, marked from %d to %d: %s", file, from, from+till, drawn)
 				}
