@@ -109,9 +109,12 @@ func (links) Trigger() []byte { return []byte(" (") }
 
 // Parse finds an address that no sign of Markdown marks.
 func (links) Parse(parent ast.Node, block source.Reader, pc parser.Context) ast.Node {
+	if pc.IsInLinkLabel() {
+		return nil
+	}
 	line, all := block.PeekLine()
 	at := mdAddress().FindSubmatchIndex(line)
-	if at == nil || pc.IsInLinkLabel() {
+	if at == nil {
 		return nil
 	}
 	if at[2] > 0 {

@@ -3,6 +3,7 @@ package page
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 )
@@ -45,6 +46,16 @@ func TestExpensiveMarkdown(t *testing.T) {
 		test.Equal(t, "many "+part, markdown(shorten(strings.Repeat(part, 100_000), longestWords))[:5], "<pre>")
 	}
 	test.Contains(t, "many signs that cost little", string(markdown(strings.Repeat("-", 1000)+"\n\n"+strings.Repeat("- a\n", 1000))), "<hr>", "<li>a</li>")
+}
+
+// Addresses in a link that is never closed are drawn in a few milliseconds. It took ten seconds when each of them was sought to the end
+// of the line.
+func TestAddressesInALink(t *testing.T) {
+	begin := time.Now()
+	markdown("[" + strings.Repeat("(http://x", longestWords/9))
+	if took := time.Since(begin); took > time.Second {
+		t.Error(took)
+	}
 }
 
 // No Markdown makes an element, an attribute or a character that is not ours, or costs more than its length.
