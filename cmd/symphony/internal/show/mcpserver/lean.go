@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -68,10 +69,13 @@ func (l lean) spawn(ctx context.Context, in leanSpawnIn) (out turnOut, err error
 		return out, err
 	}
 	settings := Settings{Model: in.Model, ApprovalPolicy: in.ApprovalPolicy, Sandbox: in.Sandbox}
-	if _, err = l.open(ctx, a.Identifier, conversationParams{ID: mainConversation, Settings: settings}); err != nil {
-		return out, err
+	if _, err = l.open(ctx, a.Identifier, conversationParams{ID: mainConversation, Settings: settings}); err == nil {
+		out, err = l.turn(ctx, a.Identifier, turnParams{MessageParams: MessageParams{mainConversation, items, "first"}})
 	}
-	return l.turn(ctx, a.Identifier, turnParams{MessageParams: MessageParams{mainConversation, items, "first"}})
+	if err != nil && in.ID == "" { // the host does not know the agent's id, so it could not end it
+		err = errors.Join(err, l.agents.Kill(context.WithoutCancel(ctx), a.Identifier))
+	}
+	return out, err
 }
 
 func (l lean) send(ctx context.Context, in leanSendIn) (turnOut, error) {
