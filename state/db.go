@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -167,7 +168,7 @@ func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now t
 			if err := setMeta(t, metaSchema, strconv.Itoa(version)); err != nil {
 				return err
 			}
-			return setMeta(t, "oldest_writer", strconv.Itoa(version)) // programs from before 0.1 refuse a newer schema by it
+			return setMeta(t, "oldest_writer", strconv.Itoa(version)) // for programs of before 0.1, which compare it with their schema
 		})
 		if err != nil {
 			return err
@@ -181,9 +182,9 @@ func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now t
 // It refuses the database of a newer program.
 func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, "rw", "") }
 
-// OpenReadOnly opens the database in dir for reading, that of a newer program, too. In a directory without write permission or on a full
-// disk, SQLite can't create the shared memory of the WAL. OpenReadOnly then reads the files without locks, because no other process can
-// write to them either.
+// OpenReadOnly opens the database in dir for reading, also if a newer program has written it. In a directory without write permission or
+// on a full disk, SQLite can't create the shared memory of the WAL. OpenReadOnly then reads the files without locks, because no other
+// process can write to them either.
 func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	db, err := open(ctx, dir, "ro", "")
 	var e *reconcile.Error
@@ -289,8 +290,14 @@ func (c *conn) readVersion(ctx context.Context) (err error) {
 	return err
 }
 
-// Newer returns an error if a newer program had migrated the database when it was opened.
+// Newer returns an error if the database had the schema of a newer program when it was opened.
 func (c *conn) Newer() error { return refuseNewer(c.dir, c.schema) }
+
+// NewerNow returns an error if the database has the schema of a newer program by now, for a process that keeps it open.
+func (c *conn) NewerNow(ctx context.Context) error {
+	schema, err := row(c.reader(ctx), itself[int], `PRAGMA user_version`)
+	return cmp.Or(fault(c.dir, "read the schema", err), refuseNewer(c.dir, schema))
+}
 
 // refuseNewer returns an error for a schema that this program does not know.
 func refuseNewer(dir string, schema int) error {

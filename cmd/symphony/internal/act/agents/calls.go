@@ -22,7 +22,7 @@ func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, 
 		return known, cmp.Or(err, conflict(known, agentID, call))
 	}
 	one, err := a.live(ctx, agentID)
-	if err != nil {
+	if err = cmp.Or(err, a.DB.NewerNow(ctx)); err != nil {
 		return stored, err
 	}
 	if call.Params, err = json.Marshal(params); err != nil {

@@ -554,6 +554,26 @@ func TestKillWithoutRecord(t *testing.T) {
 	test.OK(t, r.Kill(t.Context(), "a"))
 }
 
+// A client of before a newer program has migrated the database begins nothing, and can still end its agents.
+func TestNewerProgram(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ctx := t.Context()
+	r.spawn("a")
+	r.converse("a")
+	pool := test.Must(sql.Open("sqlite", filepath.Join(project.AgentsDir(r.env), "state.db")))
+	defer pool.Close()
+	test.Must(pool.Exec("PRAGMA user_version = 99"))
+	other := r.settings("b")
+	other.Cwd = t.TempDir()
+	r.refuses("state_newer", "to schema 99")(r.Spawn(ctx, other))
+	r.refuses("state_newer", "to schema 99")(r.Call(ctx, "a", turn("t"), script("say no")))
+	var runs, calls int
+	test.OK(t, pool.QueryRow("SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM calls)").Scan(&runs, &calls))
+	test.Equal(t, "how many runs and calls there are", [2]int{runs, calls}, [2]int{1, 1})
+	test.OK(t, r.Kill(ctx, "a"))
+}
+
 // A call that is stored while the worker ends by itself is not left open.
 func TestCallOfAnEndingAgent(t *testing.T) {
 	t.Parallel()
