@@ -12,20 +12,20 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// KnownClaims are the claims that a process has read, for one that reads the same databases again and again. The zero value knows none.
-type KnownClaims struct{ of sync.Map } // by the directory: map[string]reconcile.Claim by the issue's id, never changed once stored
+// ClaimCache keeps the claims that a process has read from each database. The zero value is empty. It is safe for concurrent use.
+type ClaimCache struct{ of sync.Map } // by the directory: map[string]reconcile.Claim by the issue's id, never changed once stored
 
-// State returns what Store.State does. It reads only the claims that have changed since they became known, if known is not nil. The caller
-// must not change what claims refer to.
-func (v Views) State(ctx context.Context, known *KnownClaims) (all reconcile.State, err error) {
-	if known == nil {
+// State returns what Store.State does, and reads only those claims that the cache does not have as they are. Without a cache it reads all.
+// Readers share the slices and maps in claims, and must not change them.
+func (v Views) State(ctx context.Context, cache *ClaimCache) (all reconcile.State, err error) {
+	if cache == nil {
 		return Store(v).State(ctx)
 	}
-	stored, _ := known.of.Load(v.dir)
+	stored, _ := cache.of.Load(v.dir)
 	before, _ := stored.(map[string]reconcile.Claim)
 	now := make(map[string]reconcile.Claim, len(before))
 	err = v.view(ctx, "read the state", func(t tx) error {
-		if all.Claims, err = changedClaims(t, before); err != nil {
+		if all.Claims, err = readClaims(t, before); err != nil {
 			return err
 		}
 		for _, c := range all.Claims {
@@ -34,14 +34,14 @@ func (v Views) State(ctx context.Context, known *KnownClaims) (all reconcile.Sta
 		return readRecords(t, v.dir, &all)
 	})
 	if err == nil {
-		known.of.Store(v.dir, now)
+		cache.of.Store(v.dir, now)
 	}
 	return all, err
 }
 
-// changedClaims returns all claims, and reads those that differ from the known ones.
-func changedClaims(t tx, known map[string]reconcile.Claim) ([]reconcile.Claim, error) {
-	// What changes in a claim without a new version is compared, too.
+// readClaims returns all claims. It takes those that are cached and have not changed since from the cache.
+func readClaims(t tx, cached map[string]reconcile.Claim) ([]reconcile.Claim, error) {
+	// Some changes of a claim give it no new version, so their columns are compared, too.
 	list, err := rows(t, func(c *reconcile.Claim) []any {
 		return []any{&c.IssueID, &c.Version, stampOf(&c.UpdatedAt), stampOf(&c.HoldCommentAt), &c.Project, &c.WorkspaceRoot}
 	}, `SELECT issue_id, version, updated_at, hold_comment_at, project, workspace_root FROM claims ORDER BY issue_id`)
@@ -50,7 +50,7 @@ func changedClaims(t tx, known map[string]reconcile.Claim) ([]reconcile.Claim, e
 	}
 	changed, at := []string{}, map[string]int{}
 	for i, c := range list {
-		k, is := known[c.IssueID]
+		k, is := cached[c.IssueID]
 		if is && k.Version == c.Version && k.UpdatedAt.Equal(c.UpdatedAt) && k.HoldCommentAt.Equal(c.HoldCommentAt) &&
 			k.Project == c.Project && k.WorkspaceRoot == c.WorkspaceRoot {
 			list[i] = k

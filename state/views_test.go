@@ -137,13 +137,13 @@ func TestStateOf(t *testing.T) {
 	}
 }
 
-// However claims change, one who knows the claims of before reads the same as one who knows none.
-func TestKnownClaims(t *testing.T) {
+// However claims change, a reader with a cache gets what one without gets.
+func TestClaimCache(t *testing.T) {
 	db := newState(t)
-	var known KnownClaims
+	var cache ClaimCache
 	check := func(after string) {
 		t.Helper()
-		test.Equal(t, after, test.Must(db.Views.State(ctx, &known)), test.Must(db.Store.State(ctx)))
+		test.Equal(t, after, test.Must(db.Views.State(ctx, &cache)), test.Must(db.Store.State(ctx)))
 	}
 	check("nothing")
 	claims := map[int]reconcile.Claim{}

@@ -14,15 +14,15 @@ import (
 
 // Options say how much of an overview to read.
 type Options struct {
-	All    bool               // also skipped candidates, ended runs, the health and the results
-	List   bool               // with All, of that only skipped candidates
-	Alerts bool               // nothing but the schedule, the block and the requests
-	Health bool               // the health, also without All
-	Ended  int                // how many ended runs; 0: the usual number
-	Search state.Search       // which ended runs
-	Issues []string           // identifiers or ids to confine the rows to; empty for all
-	Name   string             // of the project; empty for that of its folder
-	Known  *state.KnownClaims // what earlier readings have found, nil for nothing
+	All    bool              // also skipped candidates, ended runs, the health and the results
+	List   bool              // with All, of that only skipped candidates
+	Alerts bool              // nothing but the schedule, the block and the requests
+	Health bool              // the health, also without All
+	Ended  int               // how many ended runs; 0: the usual number
+	Search state.Search      // which ended runs
+	Issues []string          // identifiers or ids to confine the rows to; empty for all
+	Name   string            // of the project; empty for that of its folder
+	Cache  *state.ClaimCache // of claims, for readers that stay; nil for none
 }
 
 // Read reads the overview of a project.
@@ -37,7 +37,7 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	}
 	err := f.confine(ctx, o.Issues)
 	if err == nil {
-		f.Recorded, err = f.DB.Views.State(ctx, o.Known)
+		f.Recorded, err = f.DB.Views.State(ctx, o.Cache)
 	}
 	if err == nil {
 		f.lastPlaces, err = f.DB.Views.LastPlaces(ctx)

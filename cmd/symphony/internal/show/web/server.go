@@ -58,7 +58,7 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		source: source{w, o.Places, new(state.KnownClaims)}, mcp: o.MCP, access: newAccess(listener.Addr(), o),
+		source: source{w, o.Places, new(state.ClaimCache)}, mcp: o.MCP, access: newAccess(listener.Addr(), o),
 		token: o.Token, ownToken: o.OwnToken, commands: newCommands(), feeds: newFeeds(),
 		lists: map[bool]*lastList{true: {}, false: {}}, listeners: []net.Listener{listener},
 	}

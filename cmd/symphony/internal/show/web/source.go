@@ -26,7 +26,7 @@ type Place struct{ Workflow, StateDir string }
 type source struct {
 	env    *environ.Env
 	places []Place // none: all projects of the account
-	known  *state.KnownClaims
+	cache  *state.ClaimCache
 }
 
 // patience is how long a read may take.
@@ -71,7 +71,7 @@ func (s source) overviews(ctx context.Context, name string, o view.Options) ([]v
 	if err != nil {
 		return nil, err
 	}
-	o.Known = s.known
+	o.Cache = s.cache
 	all, err := view.ReadEach(ctx, projects, o)
 	if err != nil {
 		return nil, snapshotError(err)
