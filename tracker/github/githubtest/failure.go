@@ -24,7 +24,7 @@ const (
 	FailClose       = "close"           // close the connection without an answer
 	FailCut         = "cut"             // close the connection within the answer
 	FailMalformed   = "malformed"       // replace the Field of an issue in the answer: of Issue, or of the first
-	FailHideNext    = "hide-next"       // the next list of pull requests is empty
+	FailHideNext    = "hide-next"       // the next list of pull requests lacks those to the default branch, as shortly after they were opened
 )
 
 // refusals are what failures answer, where GraphQL does not answer something else.

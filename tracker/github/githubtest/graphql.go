@@ -306,7 +306,8 @@ func (x *execution) closingNodes(i *Issue, closed bool) connection {
 
 func (x *execution) pullNodes(r *repository, args map[string]any) connection {
 	hidden := x.Next(func(f *Failure) bool { return f.Kind == FailHideNext }) != nil
-	list := text.Filter(r.pulls, func(p *pull) bool { return args["headRefName"] == p.Branch && !hidden })
+	late := func(p *pull) bool { return hidden && p.Base == x.defaultBranch(x.r.Context()) }
+	list := text.Filter(r.pulls, func(p *pull) bool { return args["headRefName"] == p.Branch && !late(p) })
 	return ordered(text.Map(list, func(p *pull) node { return x.pullNode(r, p) }), args)
 }
 
