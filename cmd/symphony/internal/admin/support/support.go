@@ -40,9 +40,9 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 	if o.Issue != "" {
 		files = slices.Insert(files, 0, []string{"issue.txt", "show", o.Issue}, []string{"events.jsonl", "logs", "--all", "--raw", o.Issue})
 	}
-	for _, file := range files {
+	for i, file := range files {
 		data, err := printed(w, func(w *term.Env) error { return o.Run(w, file[1:]...) })
-		if err != nil && file[1] == "show" && exit.From(err).Code == "issue_not_found" { // it is mistyped
+		if i == 0 && err != nil && exit.From(err).Code == "issue_not_found" { // other errors belong into the bundle
 			return err
 		}
 		add(file[0], "symphony "+strings.Join(file[1:], " "), data)
