@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -85,17 +84,8 @@ you send it to anybody.
 			if err != nil {
 				return err
 			}
-			var flags []string
-			for _, name := range []string{"workflow", "state-dir"} {
-				if c.IsSet(name) {
-					flags = append(flags, "--"+name, c.String(name))
-				}
-			}
 			return support.Write(c.Context, w, p, support.Options{
-				File: c.Args().First(), Issue: c.String("issue"),
-				Run: func(w *term.Env, command ...string) error {
-					return newApp(w).RunContext(c.Context, slices.Concat([]string{"symphony", command[0]}, flags, command[1:]))
-				},
+				File: c.Args().First(), Issue: c.String("issue"), StateDir: c.String("state-dir"),
 			})
 		},
 	}

@@ -5,25 +5,28 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
-	"slices"
-	"strings"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/doctor"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/archive"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Options are the flags of support, and how it runs commands.
+// Options are the flags of support.
 type Options struct {
-	File  string // empty for a name with the time in the working directory
-	Issue string // empty for none
-	// Run runs a command about the same project, given its name and arguments.
-	Run func(w *term.Env, command ...string) error
+	File     string // empty for a name with the time in the working directory
+	Issue    string // empty for none
+	StateDir string // the value of --state-dir
 }
 
 // Write writes the bundle, after the operator has seen what it contains and, on a terminal, has agreed.
@@ -31,26 +34,49 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 	m := archive.Manifest{Kind: "support", Version: project.Version(), MadeAt: w.Now().UTC()}
 	path := w.Absolute(cmp.Or(o.File, m.MadeAt.Format("symphony-support-20060102-150405.tar.gz")))
 	secrets := agent.NewRedactor(secretsOf(p))
-	add := func(name, about string, data []byte) {
-		data = secrets.Bytes(data)
+	var issue detail.Issue
+	var issueErr error
+	if o.Issue != "" {
+		missing := func() bool { return issueErr != nil && exit.From(issueErr).Code == "issue_not_found" }
+		if issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true}); missing() {
+			issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{})
+		}
+		if missing() { // other errors belong into the bundle
+			return issueErr
+		}
+	}
+	add := func(name, about string, write func(w *term.Env) error) {
+		data := printed(w, secrets, write)
 		m.Files = append(m.Files, archive.File{Name: name, Data: data})
 		fmt.Fprintf(w.Stdout, "%-14s %9s  %s\n", name, text.BytesText(int64(len(data))), text.Visible(about))
 	}
-	files := [][]string{{"doctor.txt", "doctor", "-v"}, {"status.txt", "ps", "--all"}}
-	if o.Issue != "" {
-		files = slices.Insert(files, 0, []string{"issue.txt", "show", o.Issue}, []string{"events.jsonl", "logs", "--all", "--raw", o.Issue})
-	}
-	for i, file := range files {
-		data, err := printed(w, func(w *term.Env) error { return o.Run(w, file[1:]...) })
-		if i == 0 && err != nil && exit.From(err).Code == "issue_not_found" { // other errors belong into the bundle
+	add("version.txt", "versions and paths", func(w *term.Env) error {
+		_, err := fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\nworkflow %s\nstate %s\n",
+			project.ReadBuild(), runtime.Version(), runtime.GOOS, runtime.GOARCH, p.Path, p.StateDir)
+		return err
+	})
+	add("doctor.txt", "symphony doctor -v", func(w *term.Env) error {
+		return doctor.Examine(ctx, w, p, doctor.Options{StateDir: o.StateDir, Named: p.SourceErr == nil, Verbose: true})
+	})
+	add("status.txt", "symphony ps --all", func(w *term.Env) error {
+		v, err := view.Read(ctx, p, view.Options{All: true, Ended: project.PastRuns})
+		if err != nil {
 			return err
 		}
-		add(file[0], "symphony "+strings.Join(file[1:], " "), data)
+		return render.Overviews(ctx, w, []view.Overview{v}, render.OverviewOptions{})
+	})
+	add("passes.json", "the last passes and their errors", func(w *term.Env) error { return printPasses(ctx, w, p) })
+	if o.Issue != "" {
+		add("issue.txt", "symphony show "+o.Issue, func(w *term.Env) error {
+			if issueErr == nil {
+				render.Issue(w, issue)
+			}
+			return issueErr
+		})
+		add("events.jsonl", "symphony logs --all --raw "+o.Issue, func(w *term.Env) error {
+			return logs.Print(ctx, w, p, o.Issue, logs.Options{All: true, Raw: true})
+		})
 	}
-	passes, _ := printed(w, func(w *term.Env) error { return printPasses(ctx, w, p) })
-	add("passes.json", "the last passes and their errors", passes)
-	add("version.txt", "versions and paths", fmt.Appendf(nil, "symphony %s %s %s/%s\nworkflow %s\nstate %s\n",
-		project.ReadBuild(), runtime.Version(), runtime.GOOS, runtime.GOARCH, p.Path, p.StateDir))
 	if w.OnTerminal() {
 		if sure, err := term.Confirm(ctx, w, "Write "+text.Visible(path)+"? [y]es, [N]o: "); err != nil || !sure {
 			return err
@@ -63,14 +89,17 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 	return err
 }
 
-// printed returns what a command prints. Its error becomes part of it: a broken project needs support most.
-func printed(w *term.Env, write func(w *term.Env) error) ([]byte, error) {
+// printed returns what a command prints, without secrets. An error becomes part of it: a broken project needs support most.
+func printed(w *term.Env, secrets *agent.Redactor, write func(w *term.Env) error) []byte {
 	var out bytes.Buffer
 	own := *w.ForCommand()
 	own.Stdout, own.Stderr, own.Width, own.Palette = &out, &out, 0, term.Palette{}
 	err := write(&own)
-	own.Exit(err)
-	return out.Bytes(), err
+	if _, printed := errors.AsType[exit.Only](err); err != nil && !printed {
+		known := exit.From(err)
+		fmt.Fprintf(&out, "symphony: %s: %s\n  %s\n", known.Code, known.Message, known.Hint)
+	}
+	return secrets.Bytes(out.Bytes())
 }
 
 // printPasses prints the newest passes as JSON.
