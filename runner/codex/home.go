@@ -116,7 +116,9 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 	if _, err := os.Stat(filepath.Join(home, loginFile)); err == nil {
 		config[loginStore] = "file" // "auto" would move refreshed tokens out of the shared file
 	}
-	resolvePaths(config, home)
+	if path, ok := config["model_catalog_json"].(string); ok && !filepath.IsAbs(path) && !strings.HasPrefix(path, "~") {
+		config["model_catalog_json"] = filepath.Join(home, path) // codex resolves it from the directory of config.toml
+	}
 	providers, _ := config["model_providers"].(map[string]any)
 	for _, p := range providers {
 		provider, _ := p.(map[string]any)
@@ -126,21 +128,22 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 			}
 		}
 	}
+	if otel, ok := config["otel"].(map[string]any); ok {
+		resolveCertificates(otel, home, false)
+	}
 	shareRestrictions(operators, config)
 	return config
 }
 
-// pathKeys are the settings whose paths codex resolves from the directory of config.toml.
-var pathKeys = []string{"model_catalog_json", "ca-certificate", "client-certificate", "client-private-key"}
-
-// resolvePaths makes these paths absolute, in all tables.
-func resolvePaths(table map[string]any, home string) {
+// resolveCertificates makes the paths of certificates in tables named tls absolute, which codex resolves from the directory of config.toml.
+func resolveCertificates(table map[string]any, home string, tls bool) {
 	for key, value := range table {
 		switch v := value.(type) {
 		case map[string]any:
-			resolvePaths(v, home)
+			resolveCertificates(v, home, key == "tls")
 		case string:
-			if slices.Contains(pathKeys, key) && !filepath.IsAbs(v) && !strings.HasPrefix(v, "~") {
+			certificateKey := key == "ca-certificate" || strings.HasPrefix(key, "client-")
+			if tls && certificateKey && !filepath.IsAbs(v) && !strings.HasPrefix(v, "~") {
 				table[key] = filepath.Join(home, v)
 			}
 		}

@@ -305,12 +305,15 @@ func (s *Session) Models(ctx context.Context, cwd string) (configured string, kn
 		return now.Model, nil, err
 	}
 	var answer struct{ Data []struct{ Model string } }
-	err = s.read(ctx, "model/list", object{"includeHidden": true, "limit": 1000}, &answer) // more than codex knows
+	err = s.read(ctx, "model/list", object{"includeHidden": true, "limit": mostModels}, &answer)
 	for _, m := range answer.Data {
 		known = append(known, m.Model)
 	}
 	return now.Model, known, err
 }
+
+// mostModels is more than codex knows.
+const mostModels = 1000
 
 // models is codex's configuration of models. Model and Provider are "" without a setting.
 type models struct {
