@@ -1,4 +1,4 @@
-// Package archive writes and reads tar.gz files, in memory, whose last entry is a manifest with the checksums of the others.
+// Package archive writes and reads tar.gz files whose last entry is a manifest with the checksums of the others.
 package archive
 
 import (
@@ -20,7 +20,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-const manifestName = "manifest.json"
+const (
+	manifestName = "manifest.json"
+	mostBytes    = 2 << 30 // of all files together, which are in memory
+	// manifestBytes are more than a manifest has.
+	manifestBytes = 1 << 20
+)
 
 // Manifest describes an archive.
 type Manifest struct {
@@ -42,6 +47,14 @@ type File struct {
 func Write(path string, m Manifest) error {
 	if _, err := os.Lstat(path); err == nil {
 		return reconcile.NewError("file_exists", path+" exists", "give another name, or remove it")
+	}
+	size := 0
+	for _, f := range m.Files {
+		size += len(f.Data)
+	}
+	if size > mostBytes-manifestBytes {
+		return reconcile.NewError("file_write", fmt.Sprintf("%s would have %s, and could not be read again", path, text.BytesText(int64(size))),
+			"copy the files yourself while no pass and no worker runs")
 	}
 	for i, f := range m.Files {
 		m.Files[i].SHA256 = fmt.Sprintf("%x", sha256.Sum256(f.Data))
@@ -97,6 +110,7 @@ func read(from io.Reader, kind string, names []string) (m Manifest, err error) {
 		return m, err
 	}
 	var found []File
+	left := int64(mostBytes)
 	for archive := tar.NewReader(zip); ; {
 		header, err := archive.Next()
 		switch {
@@ -106,9 +120,11 @@ func read(from io.Reader, kind string, names []string) (m Manifest, err error) {
 			return m, err
 		case header.Typeflag != tar.TypeReg:
 			return m, fmt.Errorf("%q is not a regular file", header.Name)
+		case header.Size > left:
+			return m, fmt.Errorf("%q is too large", header.Name)
 		}
 		data, err := io.ReadAll(archive)
-		switch {
+		switch left -= header.Size; {
 		case err != nil:
 			return m, err
 		case header.Name == manifestName:

@@ -84,7 +84,7 @@ func TestHostileArchives(t *testing.T) {
 		{"a hard link", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"})},
 		{"a directory", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeDir})},
 		{"a device", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeChar})},
-		{"a large size", "EOF", packed(t, tar.Header{Name: "a/one", Size: 1 << 40})},
+		{"a large size", "is too large", packed(t, tar.Header{Name: "a/one", Size: 1 << 40})},
 		{"a file twice", "damaged or changed", packed(t, tar.Header{Name: "a/one"}, tar.Header{Name: "a/one"}, manifest)},
 		{"no manifest", "it has no manifest", packed(t, tar.Header{Name: "a/one"})},
 		{"another checksum", "damaged or changed", packed(t, tar.Header{Name: "a/one"}, manifest)},
@@ -104,5 +104,14 @@ func TestHostileArchives(t *testing.T) {
 				t.Errorf("the error must contain %q: %v", c.want, err)
 			}
 		})
+	}
+}
+
+// What could not be read again is not written.
+func TestLargeArchive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large")
+	err := Write(path, Manifest{Files: []File{{Name: "a/one", Data: make([]byte, mostBytes+1)}}})
+	if err == nil || !strings.Contains(err.Error(), "would have 2.0 GiB") {
+		t.Error(err)
 	}
 }
