@@ -119,6 +119,12 @@ func NeedsRepair(err error) bool {
 	return errors.As(err, &known) && slices.Contains([]string{"state_missing", "state_corrupt", "state_io"}, known.Code)
 }
 
+// IsNewer reports whether err means that a newer program has written the database.
+func IsNewer(err error) bool {
+	var known *reconcile.Error
+	return errors.As(err, &known) && known.Code == "state_newer"
+}
+
 // isBusy reports whether SQLite timed out while it waited for another writer.
 func isBusy(err error) bool {
 	var sq *sqlite.Error

@@ -120,6 +120,8 @@ func read(from io.Reader, kind string, names []string) (m Manifest, err error) {
 			return m, err
 		case header.Typeflag != tar.TypeReg:
 			return m, fmt.Errorf("%q is not a regular file", header.Name)
+		case header.Name != manifestName && !slices.Contains(names, header.Name):
+			return m, fmt.Errorf("it contains %q", header.Name)
 		case header.Size > left:
 			return m, fmt.Errorf("%q is too large", header.Name)
 		}
@@ -137,8 +139,6 @@ func read(from io.Reader, kind string, names []string) (m Manifest, err error) {
 				return m, nil
 			}
 			return m, errors.New("its manifest is about something else: it was damaged or changed")
-		case !slices.Contains(names, header.Name):
-			return m, fmt.Errorf("it contains %q", header.Name)
 		}
 		found = append(found, File{header.Name, fmt.Sprintf("%x", sha256.Sum256(data)), data})
 	}

@@ -464,7 +464,7 @@ func TestSessionApprovalHoldsForThePlace(t *testing.T) {
 
 // Permissions are for a path, also after the agent has replaced it by a link. So none are granted for what the agent can replace.
 func TestPermissionsForReplaceablePaths(t *testing.T) {
-	for _, path := range []string{"/ws/a", "b/../a", "/tmp/own/a", "/proc/self/root/ws/a", "/dev/fd/../root/ws/a"} {
+	for _, path := range []string{"/ws/a", "b/../a", "/tmp/own/a", "/proc/self/root/ws/a", "/dev/fd/../root/ws/a", "/proc/self/cwd/../../../srv/data"} {
 		bubble(t, path, func(t *testing.T) {
 			h := newOperator()
 			s, p := opened(t, h.options())

@@ -115,7 +115,7 @@ var validID = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Spawn starts an agent and returns at once. If an agent with the same id and directory lives already, that one is returned.
 func (a *Agents) Spawn(ctx context.Context, s Settings) (agent Agent, err error) {
-	if err := cmp.Or(a.DB.NewerNow(ctx), s.check(ctx, a)); err != nil {
+	if err := s.check(ctx, a); err != nil {
 		return Agent{}, err
 	}
 	err = a.locked(ctx, func() (err error) {
@@ -127,6 +127,9 @@ func (a *Agents) Spawn(ctx context.Context, s Settings) (agent Agent, err error)
 
 func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	now := a.p.Env.Now()
+	if err := a.DB.NewerNow(ctx); err != nil { // under the lock, which its migration needs
+		return Agent{}, err
+	}
 	if err := a.settle(ctx); err != nil {
 		return Agent{}, err
 	}

@@ -86,7 +86,7 @@ func Stop(ctx context.Context, p *project.Project, c Command, tell StopCalls) (R
 		}
 		return s.wait(ctx, before)
 	})
-	if c.Verb == reconcile.VerbStopAll && state.NeedsRepair(err) {
+	if c.Verb == reconcile.VerbStopAll && (state.NeedsRepair(err) || state.IsNewer(err)) {
 		return r, endWorkers(ctx, p, tell, err)
 	}
 	return r, err

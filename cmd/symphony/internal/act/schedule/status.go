@@ -73,7 +73,7 @@ func packagedTimer(ctx context.Context, p *project.Project) string {
 	enabled, _ := os.ReadDir(dir) // what this account can't read, its systemd does not start
 	for _, link := range enabled {
 		name := link.Name()
-		if !strings.HasPrefix(name, "symphony@") {
+		if !strings.HasPrefix(name, "symphony@") || !project.Exists(filepath.Join(dir, name)) { // its package may be gone
 			continue
 		}
 		folder, err := runProgram(ctx, p.Env, "", nil, "systemd-escape", "--unescape", "--path", "--instance", name)

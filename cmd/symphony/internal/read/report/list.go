@@ -133,6 +133,9 @@ func List(ctx context.Context, projects []view.Named, q Query) (ResultList, erro
 func (r *ResultList) add(ctx context.Context, f *view.Facts, filter state.ResultFilter) error {
 	defer f.DB.Close()
 	found, err := f.DB.Views.FindResults(ctx, filter)
+	if err != nil {
+		return err
+	}
 	var prices reconcile.Prices
 	if cfg, invalid := f.Project.ConfigWithoutKey(); invalid == nil {
 		prices = cfg.Agent.Prices
@@ -145,5 +148,5 @@ func (r *ResultList) add(ctx context.Context, f *view.Facts, filter state.Result
 		sortLinks(one.Links)
 		r.Results = append(r.Results, ResultRow{f.Name, one, one.Runtime.Seconds(), view.Spend(prices, one.Models...)})
 	}
-	return err
+	return nil
 }

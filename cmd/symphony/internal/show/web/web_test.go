@@ -151,16 +151,20 @@ func TestResultsBesideAnUnreadableProject(t *testing.T) {
 		places = append(places, p)
 	}
 	pool := test.Must(sql.Open("sqlite", filepath.Join(places[1].StateDir, "state.db")))
-	test.Must(pool.ExecContext(t.Context(), "PRAGMA user_version = 99"))
-	test.OK(t, pool.Close())
+	defer pool.Close()
 	s, _ := serve(t, Options{Places: places})
-	for path, want := range map[string][]string{
-		"/results":        {"1 to 100 of 129", "api", "The project can", "to schema 99", "upgrade symphony here, too"},
-		"/api/v1/results": {`"total":129,`, `"unreadable":[{"project":"api","error":{"code":"state_newer",`},
+	for _, c := range []struct {
+		fault, path string
+		want        []string
+	}{
+		{"UPDATE releases SET links = 'x'", "/api/v1/results", []string{`"total":129,`, `"unreadable":[{"project":"api","error":{"code":"state_corrupt",`}},
+		{"PRAGMA user_version = 99", "/results", []string{"1 to 100 of 129", "api", "The project can", "to schema 99", "upgrade symphony here, too"}},
+		{"", "/api/v1/results", []string{`"total":129,`, `"unreadable":[{"project":"api","error":{"code":"state_newer",`}},
 	} {
-		answer := get(t, s, path, time.Minute)
-		test.Equal(t, path, answer.Code, http.StatusOK)
-		test.Contains(t, path, answer.Body.String(), want...)
+		test.Must(pool.ExecContext(t.Context(), c.fault))
+		answer := get(t, s, c.path, time.Minute)
+		test.Equal(t, c.path, answer.Code, http.StatusOK)
+		test.Contains(t, c.path, answer.Body.String(), c.want...)
 	}
 	test.Equal(t, "the project alone", get(t, s, "/api/v1/results?project=api", time.Minute).Code, http.StatusServiceUnavailable)
 }
