@@ -231,11 +231,20 @@ func grantKey(r *agent.Request, places []string) string {
 	return fmt.Sprintf("%q", key)
 }
 
-// replaceable returns a path of the permissions that the agent can replace by a link after an approval: one in a directory that it
-// can write, or one in /proc, which may lead to such a directory. It returns "" if there is none.
+// replaceable returns a path of the request that may lead elsewhere after an approval: one through /proc, or, among the permissions, one in
+// a directory that the agent can write, where it can make links. It returns "" if there is none.
 func replaceable(r *agent.Request, turn agent.TurnParams) (found string) {
 	var sandbox struct{ WritableRoots []string }
 	unmarshal(turn.SandboxPolicy, &sandbox)
+	named := []string{r.Cwd, r.GrantRoot}
+	for _, c := range r.Changes {
+		named = append(named, changedPaths(r.Cwd, c)...)
+	}
+	for _, path := range named {
+		if paths.InProc(path) {
+			return path
+		}
+	}
 	asked, _ := readPermissions(r.Permissions)
 	asked.files(func(_, path string) {
 		for _, root := range append(sandbox.WritableRoots, turn.Cwd, r.Cwd) {

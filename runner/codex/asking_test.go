@@ -479,6 +479,25 @@ func TestPermissionsForReplaceablePaths(t *testing.T) {
 	}
 }
 
+// What a request would do in a path through /proc is denied: the agent decides later where the path leads.
+func TestRequestThroughProc(t *testing.T) {
+	for _, request := range []string{
+		`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"ls","cwd":"/proc/self/cwd"}}`,
+		`{"method":"item/fileChange/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","grantRoot":"/proc/self/cwd/a"}}`,
+	} {
+		bubble(t, request, func(t *testing.T) {
+			h := newOperator()
+			s, p := opened(t, h.options())
+			wait := runTurn(t.Context(), s, p, agent.TurnParams{Input: "do", Cwd: "/ws"}, turnStarted)
+			p.say(request)
+			p.hears(`{"id":0,"result":{"decision":"decline"}}`)
+			go p.rest()
+			p.say(turnCompleted)
+			wait.completes(t)
+		})
+	}
+}
+
 // TestSecretAnswer checks that no event contains the answer to a secret question.
 func TestSecretAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
