@@ -114,15 +114,14 @@ func restoreHint(dir string) string {
 }
 
 // NeedsRepair reports whether err means that an operator must restore the database before it can be used again.
-func NeedsRepair(err error) bool {
-	var known *reconcile.Error
-	return errors.As(err, &known) && slices.Contains([]string{"state_missing", "state_corrupt", "state_io"}, known.Code)
-}
+func NeedsRepair(err error) bool { return hasCode(err, "state_missing", "state_corrupt", "state_io") }
 
 // IsNewer reports whether err means that a newer program has written the database.
-func IsNewer(err error) bool {
-	var known *reconcile.Error
-	return errors.As(err, &known) && known.Code == "state_newer"
+func IsNewer(err error) bool { return hasCode(err, "state_newer") }
+
+func hasCode(err error, codes ...string) bool {
+	known, is := errors.AsType[*reconcile.Error](err)
+	return is && slices.Contains(codes, known.Code)
 }
 
 // isBusy reports whether SQLite timed out while it waited for another writer.

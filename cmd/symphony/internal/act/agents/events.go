@@ -29,9 +29,10 @@ func (a *Agents) EachEvent(
 	next, valid := nextOf(run.ID, cursor)
 	newest, more := int64(0), true
 	err = eventlog.EachLine(a.runners.StateDir, run.ID, func(line []byte) {
-		newest = max(newest, numberOf(line))
+		no := numberOf(line)
+		newest = max(newest, no)
 		var e agent.Event
-		if !more || numberOf(line) < next || json.Unmarshal(line, &e) != nil { // a line that was cut, for instance because the disk was full
+		if !more || no < next || json.Unmarshal(line, &e) != nil { // a line that was cut, for instance because the disk was full
 			return
 		}
 		if more = show(e, line); more {

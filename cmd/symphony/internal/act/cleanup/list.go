@@ -122,7 +122,7 @@ func refuseBusy(p *project.Project, hint string) error {
 // refuseUnverified refuses a project with runs that may be at work on hosts: its database knows how to end them. It refuses the database
 // of a newer program, too, which may contain such runs.
 func (r ProjectRow) refuseUnverified() error {
-	if r.Error != nil && r.Error.Code == "state_newer" {
+	if r.Error != nil && state.IsNewer(r.Error) {
 		return r.Error
 	}
 	if len(r.unverified) == 0 {

@@ -125,9 +125,9 @@ func writableFit(ctx context.Context, p *Project, cfg *workflow.Config, own []st
 	}
 	for _, written := range cfg.Agent.WritableRoots {
 		dir := paths.Real(written)
-		if paths.InProc(dir) {
-			return reconcile.NewError("invalid_config", p.Path+": agent.writable_roots: "+dir+" leads into /proc, and from there perhaps elsewhere",
-				"name the directory itself")
+		if paths.InProc(written) {
+			return reconcile.NewError("invalid_config",
+				p.Path+": agent.writable_roots: "+written+" leads into /proc, and from there perhaps elsewhere", "name the directory itself")
 		}
 		for _, path := range append(own, files...) {
 			if path = paths.Real(path); paths.Overlap(dir, path) {

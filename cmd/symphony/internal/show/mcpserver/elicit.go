@@ -257,7 +257,7 @@ func (e *elicitor) decide(ctx context.Context, r reconcile.Request, answer *mcp.
 		switch {
 		case err != nil && exit.From(err).Code == "request_ended":
 			e.tooLate(r.ID(), exit.From(err).Message)
-		case err == nil && decided.Fate == reconcile.RequestRunEnded: // it is stored, but there is no next run that gets it
+		case err == nil && decided.Fate == reconcile.RequestRunEnded: // the answer is stored, but no run will read it
 			e.tooLate(r.ID(), "its agent has ended")
 		}
 	}
