@@ -83,8 +83,8 @@ func (c *conversation) converse(ctx context.Context, call *reconcile.Call, p Con
 	}, nil
 }
 
-// harmless are the settings of codex that a client may change. Others start programs outside the sandbox, or reach further than
-// the sandbox of a turn.
+// harmless are the settings of codex that a client may change. Others start programs outside the sandbox, or reach
+// further than the sandbox of a turn. A client may only switch the search in the web off: its terms leave the machine.
 var harmless = []string{
 	"compact_prompt", "hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality",
 	"show_raw_agent_reasoning", "web_search",
@@ -97,6 +97,13 @@ func refuseSettings(config map[string]any) error {
 				Code:    "invalid_argument",
 				Message: fmt.Sprintf("config: a client can't set %q, only %s", name, strings.Join(harmless, ", ")),
 			}
+		}
+	}
+	if search, named := config["web_search"]; named && search != "disabled" {
+		return &reconcile.Error{
+			Code:    "invalid_argument",
+			Message: fmt.Sprintf("config: a client can't set \"web_search\" to %v, only to disabled", search),
+			Hint:    "leave it out for the search that agents have by default",
 		}
 	}
 	return nil

@@ -426,7 +426,10 @@ func TestEndOfACallIsNotLost(t *testing.T) {
 // A client may change only harmless settings of codex: others start programs, or widen the sandbox.
 func TestSettingsOfClients(t *testing.T) {
 	for config, refused := range map[string]string{
-		`{"model_reasoning_effort":"low","web_search":"disabled"}`:     "",
+		`{"model_reasoning_effort":"low","web_search":"disabled"}`: "",
+		`{"web_search":"live"}`:                                        "web_search",
+		`{"web_search":"cached"}`:                                      "web_search",
+		`{"web_search":true}`:                                          "web_search",
 		`{"notify":["sh","-c","id"]}`:                                  "notify",
 		`{"mcp_servers":{"x":{"command":"id"}}}`:                       "mcp_servers",
 		`{"shell_environment_policy":{"inherit":"all"}}`:               "shell_environment_policy",
