@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -229,9 +230,20 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 	return nil
 }
 
-// IsBranchName reports whether a branch can have a name, and the name means nothing else to git.
+// otherToGit matches names that git allows for a branch and reads as something else: "FETCH_HEAD" is what was
+// fetched last, "+main" forces a push of main, "tags/v1" is a tag, 40 hexadecimal digits are a commit.
+var otherToGit = text.Pattern(`^(@|\+.*|(refs|heads|tags|remotes)/.*|([A-Z_]+_)?HEAD|AUTO_MERGE|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
+
+// IsBranchName reports whether a branch can have a name, whether the name means nothing else to git, and whether a
+// person who reads it sees all of its characters in their order.
 func IsBranchName(ctx context.Context, name string) bool {
-	return name != "@" && !strings.HasPrefix(name, "refs/") && plainGit(ctx, "/", "check-ref-format", "--branch", name).Run() == nil
+	if otherToGit().MatchString(name) {
+		return false
+	}
+	if strings.ContainsFunc(name, text.Control) {
+		return false
+	}
+	return plainGit(ctx, "/", "check-ref-format", "--branch", name).Run() == nil
 }
 
 // HasBranch reports whether a repository of the operator in dir has a branch.

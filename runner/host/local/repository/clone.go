@@ -67,7 +67,7 @@ func (m *Mirror) checkBranch(ctx context.Context, branch, base string) error {
 	why := "it is the base, or the default branch of the remote"
 	switch {
 	case !git.IsBranchName(ctx, branch):
-		why = "git does not allow this name"
+		why = "git does not allow this name, or reads it as something else"
 	case branch != base && branch != m.headBranch():
 		return nil
 	}

@@ -103,9 +103,11 @@ func TestCloneFails(t *testing.T) {
 		wantFault(t, err, host.CodeRepositoryUnavailable, c.parts...)
 		test.Lacks(t, "the error", err.Error(), "secret", "and the repository exists")
 	}
-	const forbidden = "git does not allow this name"
+	const forbidden = "git does not allow this name, or reads it as something else"
 	for branch, part := range map[string]string{
 		"main": "it is the base", "a..b": forbidden, "-x": forbidden, "HEAD": forbidden, "@": forbidden, "refs/heads/x": forbidden, "": forbidden,
+		"FETCH_HEAD": forbidden, "ORIG_HEAD": forbidden, "+main": forbidden, "heads/main": forbidden, "tags/v1": forbidden,
+		"remotes/origin/main": forbidden, strings.Repeat("a1", 20): forbidden, "ma\u202ein": forbidden, "main\u200b": forbidden,
 	} {
 		wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), branch, "")), host.CodeInvalidBranch, part)
 	}

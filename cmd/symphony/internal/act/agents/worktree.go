@@ -87,7 +87,8 @@ func (w Worktree) check(ctx context.Context, machine host.Machine) error {
 	case !facts.HasBase:
 		return reconcile.NewError(CodeInvalid, fmt.Sprintf("base: %s has no branch %q", w.Source, w.Base), "name a branch of that repository")
 	case !facts.IsBranch:
-		return reconcile.NewError(CodeInvalid, fmt.Sprintf("branch: git does not allow the name %q", w.Branch), "choose another name")
+		return reconcile.NewError(CodeInvalid, fmt.Sprintf("branch: git does not allow the name %q, or reads it as something else", w.Branch),
+			"choose a name of letters, digits and -_./, such as feature/login")
 	case w.Branch == w.Base:
 		return reconcile.NewError(CodeInvalid, fmt.Sprintf("branch and base are both %q", w.Base), "choose another name for the branch")
 	}
