@@ -42,6 +42,7 @@ func (w *workspaceStep) deliverSince(
 		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env,
 	})
 	if err != nil {
+		w.logOutput(err)
 		return result, "", err
 	}
 	if answer.Commits == 0 {

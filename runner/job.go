@@ -84,6 +84,14 @@ func (j *job) warn(what string, err error) {
 	}
 }
 
+// logOutput logs all that git has written with an error: messages have only the reason in it.
+func (j *job) logOutput(err error) {
+	said, ok := errors.AsType[host.GitError](err)
+	if ok && said.Output != said.Reason {
+		j.Log.Info("git has written", "output", said.Output)
+	}
+}
+
 // codeOf returns the stable code of an error, and its text without the code.
 func codeOf(err error) (code, message string) {
 	var known *reconcile.Error

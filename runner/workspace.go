@@ -109,6 +109,7 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	}
 	if !w.space.Created {
 		answer, err := w.host.Fetch(ctx, q)
+		w.logOutput(err)
 		if err == nil {
 			w.base = answer
 			w.Log.Info("repository fetched", "base", answer.Base, "commit", answer.Commit, "behind", answer.Behind)
@@ -117,6 +118,7 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	}
 	answer, err := w.host.Clone(ctx, q)
 	if err != nil {
+		w.logOutput(err)
 		return err
 	}
 	w.Log.Info("repository cloned", "branch", branch, "base", answer.Base, "commit", answer.Commit)

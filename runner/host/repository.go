@@ -227,6 +227,30 @@ func Within[A any](ctx context.Context, limit time.Duration, code, what string, 
 	return answer, err
 }
 
+// GitError is the error of a git command that has written why it failed.
+type GitError struct {
+	// Reason is one sentence, such as "remote: no space left (pre-receive hook declined)".
+	Reason string
+	// Output is everything that git, ssh and the remote have written, with their advice, as one line.
+	Output string
+	Err    error // that of the process
+}
+
+func (e GitError) Error() string { return e.Reason }
+func (e GitError) Unwrap() error { return e.Err }
+
+// GitOutput returns Output of the GitError in err, and the text of another error; empty for nil.
+func GitOutput(err error) string {
+	said, ok := errors.AsType[GitError](err)
+	if ok {
+		return said.Output
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 // Codes of errors of Clone, Fetch and Deliver.
 const (
 	// CodeRepositoryUnavailable: the remote can't be reached, or has no such branch.

@@ -125,7 +125,7 @@ var repositoryVars = []string{
 	"GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
 }
 
-// run runs a command. Its error consists of the lines that git, ssh and the remote have written.
+// run runs a command. Its error is a host.GitError, if git, ssh or the remote have written anything.
 func (c *commands) run(cmd *exec.Cmd) error {
 	if err := proc.SealDescriptors(); err != nil { // ssh or a credential helper may stay in the background
 		return err
@@ -140,21 +140,14 @@ func (c *commands) run(cmd *exec.Cmd) error {
 		return nil
 	}
 	output, _ := complaint.Text()
-	lines := c.relevantLines(string(output))
-	if lines == "" {
+	said := complaintOf(string(output), func(line string) string {
+		return strings.ReplaceAll(line, c.remote.URL, c.Address())
+	})
+	if said.reason() == "" {
 		return fmt.Errorf("%s: %w", verb(cmd), err)
 	}
-	return outputError{lines, err}
+	return host.GitError{Reason: said.reason(), Output: said.all(), Err: err}
 }
-
-// outputError has the lines that a program has written as its text.
-type outputError struct {
-	lines string
-	err   error
-}
-
-func (e outputError) Error() string { return e.lines }
-func (e outputError) Unwrap() error { return e.err }
 
 // verb returns what git was asked to do: git push.
 func verb(cmd *exec.Cmd) string {
@@ -166,27 +159,6 @@ func (c *commands) output(cmd *exec.Cmd) (string, error) {
 	cmd.Stdout = &out
 	err := c.run(cmd)
 	return strings.TrimSpace(out.String()), err
-}
-
-const maxComplaint = 2 << 10 // bytes
-
-// relevantLines returns what git and others have written, in one line, without lines that are unrelated to the cause.
-func (c *commands) relevantLines(output string) string {
-	var kept []string
-	for line := range strings.Lines(strings.ReplaceAll(strings.ToValidUTF8(output, "\uFFFD"), "\r", "\n")) {
-		line = strings.TrimSpace(line)
-		if line == "" || line == "remote:" || slices.ContainsFunc(noise, func(start string) bool { return strings.HasPrefix(line, start) }) {
-			continue
-		}
-		kept = append(kept, line)
-	}
-	return text.Short(strings.ReplaceAll(strings.Join(kept, "; "), c.remote.URL, c.Address()), maxComplaint)
-}
-
-// noise are the beginnings of lines that do not explain the cause of an error.
-var noise = []string{
-	"hint:", "To ", "From ", "Please make sure you have the correct access rights", "and the repository exists.",
-	"Warning: Permanently added ", "error: failed to push some refs to ",
 }
 
 // Address is the address of the remote without a password, and over HTTP without a user, which may be a token.
@@ -209,7 +181,7 @@ func (c *commands) failed(code, what string, err error) error {
 		return nil
 	}
 	hint := "try it yourself: git ls-remote " + c.Address()
-	if strings.Contains(err.Error(), "No space left on device") {
+	if strings.Contains(host.GitOutput(err), "No space left on device") {
 		code, hint = files.CodeDiskFull, "free space on the volume of "+filepath.Dir(c.path)
 	}
 	if errors.Is(err, exec.ErrNotFound) {
@@ -250,7 +222,7 @@ func killed(err error) bool {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signaled() {
 		return true
 	}
-	return err != nil && programDied().MatchString(err.Error())
+	return programDied().MatchString(host.GitOutput(err))
 }
 
 // programDied matches the messages of git, which are joined by semicolons; those of the remote begin with "remote:".

@@ -38,7 +38,7 @@ func TestRemoteFails(t *testing.T) {
 		parts              []string
 	}{
 		{"refuses", "pre-receive", "echo no pushes on Friday >&2; exit 1", host.CodeDeliveryFailed, []string{
-			"remote: no pushes on Friday", "! [remote rejected]", "(pre-receive hook declined)",
+			"remote: no pushes on Friday (pre-receive hook declined)",
 		}},
 		{"ends early", "pre-receive", "kill -9 $PPID", host.CodeDeliveryFailed, []string{"fatal: "}},
 		{"accepts, and loses its answer", "reference-transaction", `test "$1" != committed || kill -9 $PPID`, "", nil},

@@ -77,7 +77,7 @@ func TestCloneContinues(t *testing.T) {
 	}
 }
 
-// Remotes that can't be cloned from. The message is what git and the remote say, not the last line alone.
+// Remotes that can't be cloned from. The message is the reason in what git and the remote say.
 func TestCloneFails(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -91,7 +91,7 @@ func TestCloneFails(t *testing.T) {
 	}{
 		{host.Repository{URL: filepath.Join(p.dir, "none.git")}, "w", []string{"fatal: ", "does not appear to be a git repository"}},
 		{host.Repository{URL: "git@host:org/app.git"}, "w", []string{
-			"git@host: Permission denied (publickey).; fatal: Could not read from remote repository.", "(git@host:org/app.git)",
+			"(git@host:org/app.git): git@host: Permission denied (publickey).",
 		}},
 		{host.Repository{URL: "http://user:secret@127.0.0.1:1/app.git"}, "w", []string{"fatal: unable to access 'http://127.0.0.1:1/app.git/'"}},
 		{host.Repository{URL: filepath.Join(p.dir, "empty.git")}, "w", []string{"it has no commit"}},
