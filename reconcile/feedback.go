@@ -120,6 +120,7 @@ const (
 	reviewQuiet  = 2 * time.Minute // since the newest review, whose author may write more
 	rerunSettles = 2 * time.Minute // until the forge shows that jobs run again
 	mostHandled  = 200
+	keptReviews  = 100 // of a pull request, in the database
 )
 
 // Failed lists the checks that have failed, once all checks of the pushed commit have ended.
@@ -231,9 +232,12 @@ func (w *Watch) Settling(now time.Time) bool {
 	return w.Rerun == w.Pull.Head && now.Sub(w.RerunAt).Abs() < rerunSettles
 }
 
-// Update takes over the present state of the pull request, and notes when its checks have ended, or the pull request itself.
-func (w *Watch) Update(p Pull, now time.Time) {
+// Update takes over the present state of the pull request, and notes when its checks have ended, or the pull request itself. Of the
+// reviews it keeps those that may ask for something: what strangers write can't push them out.
+func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
 	w.Pull = p
+	w.Pull.Reviews = slices.DeleteFunc(slices.Clone(p.Reviews), func(r Review) bool { return !r.Writer && !f.listensTo(r) })
+	w.Pull.Reviews = w.Pull.Reviews[max(0, len(w.Pull.Reviews)-keptReviews):]
 	if c := p.Checks; c.Commit == w.Delivered.Commit && (c.State == CheckSuccess || c.State == CheckFailure) {
 		w.note(Observation{now, c.Commit, c.State})
 	}

@@ -108,12 +108,28 @@ func TestReruns(t *testing.T) {
 	equal(t, "again", len(w.Reruns(failed)), 0)
 	equal(t, "just now", w.Settling(noon.Add(time.Minute)), true)
 	equal(t, "never seen at work", w.Settling(noon.Add(3*time.Minute)), false)
-	w.Update(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckPending}}}}, noon)
+	w.Update(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckPending}}}}, Feedback{}, noon)
 	equal(t, "at work", w.Settling(noon.Add(time.Minute)), false)
-	w.Update(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}}, noon)
+	w.Update(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}}, Feedback{}, noon)
 	equal(t, "and has ended", w.Settling(noon.Add(time.Minute)), false)
 	w.Pull.Head = "b"
 	equal(t, "of the next commit", len(w.Reruns(failed)), 2)
+}
+
+// TestCrowd checks that what strangers write does not push out what a person with the right to push has asked for.
+func TestCrowd(t *testing.T) {
+	f := Feedback{Reviews: true}
+	p := Pull{Reviews: []Review{{ID: "1", Author: "kim", Writer: true, State: reviewChanges, At: noon}}}
+	for range MaxReviews {
+		p.Reviews = append(p.Reviews, Review{Author: "stranger", State: reviewChanges, At: noon})
+	}
+	w := &Watch{}
+	w.Update(p, f, noon)
+	equal(t, "kept", len(w.Pull.Reviews), 1)
+	equal(t, "asked for", len(w.NewReviews(f, noon.Add(time.Hour))), 1)
+	f.Reviewers = []string{"Stranger"}
+	w.Update(p, f, noon)
+	equal(t, "named reviewers", len(w.Pull.Reviews), keptReviews)
 }
 
 // A hold about a pull request stays while the issue is not active, and ends when a person moves it back.
@@ -167,7 +183,7 @@ func TestFirstChecks(t *testing.T) {
 		{"a", "a", CheckFailure, "open", CheckFailure, 5}, // a check came late
 	} {
 		at, w.Delivered.Commit = at.Add(time.Minute), row.ours
-		w.Update(Pull{State: row.state, Head: row.commit, Checks: Checks{Commit: row.commit, State: row.checks}}, at)
+		w.Update(Pull{State: row.state, Head: row.commit, Checks: Checks{Commit: row.commit, State: row.checks}}, Feedback{}, at)
 		equal(t, fmt.Sprint(row), fmt.Sprint(w.FirstChecks(), len(w.Seen)), fmt.Sprint(row.want, row.seen))
 	}
 	equal(t, "when", w.Seen[0], Observation{noon.Add(4 * time.Minute), "a", CheckSuccess})

@@ -36,7 +36,7 @@ const (
 	MaxLog        = 16 << 10 // bytes of ReadLog
 	MaxReviewText = 8 << 10  // bytes of the text of a review or of a comment in it
 	MaxChecks     = 500      // of a commit
-	MaxReviews    = 30       // of a pull request: the newest ones
+	MaxReviews    = 300      // of a pull request: the newest ones, and the last verdicts of people who may push
 )
 
 // ErrNoBranch is wrapped by the error of a pull request whose branch does not exist.

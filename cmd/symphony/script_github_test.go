@@ -35,6 +35,7 @@ import (
 //	github judge NUMBER CHECKS REVIEW   sets the checks and the review of a pull request, in GitHub's words
 //	github check BRANCH NAME CONCLUSION [LOG]   sets a job of GitHub Actions on the newest commit of a branch, with its log
 //	github review NUMBER AUTHOR STATE FILE LINE BODY   adds a review by a person who may push, three minutes ago
+//	github crowd NUMBER N     adds as many reviews by a person who may not push
 //	github look               runs a pass that reads the pull requests, however recently they were read
 //	github conflict NUMBER    a pull request can't be merged into its base
 //	github merge NUMBER
@@ -106,6 +107,14 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
 			review.Commit = p.Commit
 			p.Reviews = append(p.Reviews, review)
+		}))
+	case "crowd":
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
+			for range test.Must(strconv.Atoi(rest[1])) {
+				p.Reviews = append(p.Reviews, githubtest.Review{
+					Author: "stranger", State: "COMMENTED", At: time.Now().Add(-time.Minute), Body: "+1", Commit: p.Commit,
+				})
+			}
 		}))
 	case "conflict":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Conflict = true }))

@@ -20,6 +20,7 @@ import (
 
 const (
 	batch      = 50   // pull requests of one request
+	reviewPage = 30   // reviews of each pull request in that request, and of one in each further request
 	maxName    = 255  // bytes of the name of a check, a branch or a file
 	maxAddress = 2048 // bytes of the address of a check
 )
@@ -61,6 +62,8 @@ type pull struct {
 		Commit commit `json:"commit"`
 	}] `json:"commits"`
 	Reviews transport.List[review] `json:"reviews"`
+	// Opinions are the last approval or request for changes of each person who may push.
+	Opinions transport.List[review] `json:"latestOpinionatedReviews"`
 }
 
 type review struct {
@@ -103,7 +106,7 @@ func (c *check) value() reconcile.Check {
 func (h hub) read(ctx context.Context, numbers []int) (map[int]reconcile.Pull, error) {
 	found := make(map[int]reconcile.Pull, len(numbers))
 	for part := range slices.Chunk(numbers, batch) {
-		if err := h.readBatch(ctx, part, reconcile.MaxReviews, found); err != nil {
+		if err := h.readBatch(ctx, part, reviewPage, found); err != nil {
 			return nil, err
 		}
 	}
@@ -118,7 +121,7 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 		fmt.Fprintf(&body, "    p%d: pullRequest(number: %d) { ...Pull }\n", n, n)
 	}
 	fields, err := h.query(ctx, readPulls, "query SymphonyPulls($owner: String!, $name: String!, $reviews: Int!) {\n"+
-		"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n"+body.String()+"  }\n}\n"+document("pull", "checks"),
+		"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n"+body.String()+"  }\n}\n"+document("pull", "review", "checks"),
 		map[string]any{"reviews": reviews})
 	e, _ := errors.AsType[*reconcile.Error](err)
 	switch half := len(numbers) / 2; {
@@ -147,9 +150,62 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 				return err
 			}
 		}
+		if err := h.addOlderReviews(ctx, p, reviews); err != nil {
+			return err
+		}
 		found[n] = p.value()
 	}
 	return nil
+}
+
+// addOlderReviews adds the reviews before the first page, up to reconcile.MaxReviews, and the last verdict of everyone who may push,
+// however old it is. Without them, anyone could hide what a maintainer asks for behind comments of their own.
+func (h hub) addOlderReviews(ctx context.Context, p *pull, size int) error {
+	if !p.Reviews.PageInfo.HasPreviousPage {
+		return nil
+	}
+	for page := p.Reviews; page.PageInfo.HasPreviousPage && len(p.Reviews.Nodes) < reconcile.MaxReviews; {
+		older, err := h.readReviews(ctx, p.Number, document("reviews", "review"), size, page.PageInfo.StartCursor)
+		if err != nil {
+			return err
+		}
+		page = older.Reviews
+		if len(page.Nodes) == 0 {
+			break
+		}
+		p.Reviews.Nodes = slices.Concat(page.Nodes, p.Reviews.Nodes)
+	}
+	verdicts, err := h.readReviews(ctx, p.Number, document("opinions", "review"), size, "")
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, r := range p.Reviews.Nodes {
+		known[r.ID] = true
+	}
+	older := text.Filter(verdicts.Opinions.Nodes, func(r review) bool { return !known[r.ID] })
+	p.Reviews.Nodes = slices.Concat(older, p.Reviews.Nodes)
+	return nil
+}
+
+// readReviews sends a query for that many reviews of a pull request. If they are more than an answer may contain, it asks for half of them.
+func (h hub) readReviews(ctx context.Context, number int, query string, size int, before string) (*pull, error) {
+	vars := map[string]any{"number": number, "reviews": size}
+	if before != "" {
+		vars["before"] = before
+	}
+	fields, err := h.query(ctx, readPulls, query, vars)
+	if e, _ := errors.AsType[*reconcile.Error](err); e != nil && e.Code == "answer_too_large" && size > 1 {
+		return h.readReviews(ctx, number, query, size/2, before)
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := decode[*pull](h, "pull request", fields["pullRequest"])
+	if err == nil && p == nil {
+		err = h.gone(readPulls, fmt.Sprint("there is no pull request ", number))
+	}
+	return p, err
 }
 
 // value returns the pull request.

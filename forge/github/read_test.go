@@ -180,10 +180,22 @@ func TestReadReviews(t *testing.T) {
 		}
 		pull.Reviews[43].Lines = make([]githubtest.LineComment, 30)
 	}))
+	p.ClearLog()
 	all := p.one()
-	last := all.Reviews[29]
-	test.Equal(t, "of many reviews", []any{len(all.Reviews), last.Body, len(last.Comments), last.CommentsCut},
-		[]any{30, "39", 20, true})
+	last := all.Reviews[42]
+	test.Equal(t, "of many reviews", []any{len(all.Reviews), all.Reviews[0].Body, last.Body, len(last.Comments), last.CommentsCut},
+		[]any{43, hostile, "39", 20, true})
+	test.Equal(t, "requests", len(p.Log()), 3)
+
+	// However much others write, what a person who may push has asked for last is read.
+	test.OK(t, p.EditPull(t.Context(), 1, func(pull *githubtest.Pull) {
+		for range reconcile.MaxReviews {
+			pull.Reviews = append(pull.Reviews, githubtest.Review{Author: "stranger", State: "COMMENTED", At: noon, Body: "+1"})
+		}
+	}))
+	all = p.one()
+	test.Equal(t, "behind a crowd", []any{len(all.Reviews), all.Reviews[0].Author, all.Reviews[0].State},
+		[]any{reconcile.MaxReviews + 1, "kim", "changes_requested"})
 }
 
 // If people write more than an answer may contain, the rest is still read.

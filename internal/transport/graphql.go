@@ -85,6 +85,9 @@ type List[T any] struct {
 	PageInfo struct {
 		HasNextPage bool   `json:"hasNextPage"`
 		EndCursor   string `json:"endCursor"`
+		// These two lead backwards, in lists that are read from their end.
+		HasPreviousPage bool   `json:"hasPreviousPage"`
+		StartCursor     string `json:"startCursor"`
 	} `json:"pageInfo"`
 }
 

@@ -142,6 +142,9 @@ func pageNode(list connection, args map[string]any) node {
 	if after, given := args["after"].(string); given {
 		list = list[1+slices.IndexFunc(list, func(n node) bool { return cursor(n) == after }):]
 	}
+	if before, given := args["before"].(string); given {
+		list = list[:max(0, slices.IndexFunc(list, func(n node) bool { return cursor(n) == before }))]
+	}
 	first, last := number(args["first"]), number(args["last"])
 	switch n := cmp.Or(first, last); {
 	case args["first"] == nil && args["last"] == nil:
@@ -155,8 +158,12 @@ func pageNode(list connection, args map[string]any) node {
 	if last > 0 {
 		some = list[max(0, len(list)-last):]
 	}
-	info := node{"hasNextPage": first > 0 && len(some) < len(list), "endCursor": nil}
+	info := node{
+		"hasNextPage": first > 0 && len(some) < len(list), "endCursor": nil,
+		"hasPreviousPage": last > 0 && len(some) < len(list), "startCursor": nil,
+	}
 	if len(some) > 0 {
+		info["startCursor"] = cursor(some[0])
 		info["endCursor"] = cursor(some[len(some)-1])
 	}
 	return node{"nodes": some, "pageInfo": info, "totalCount": len(list)}
@@ -333,13 +340,33 @@ func (x *execution) pullNode(r *repository, p *pull) node {
 	for i, r := range p.Reviews {
 		reviews = append(reviews, r.node(int64(1000*p.Number+i)))
 	}
+	opinions := func(args map[string]any) any {
+		writersOnly, _ := args["writersOnly"].(bool)
+		return p.opinions(reviews, writersOnly)
+	}
 	return node{
 		"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "number": p.Number, "url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
 		"state": state, "isDraft": p.Draft, "isCrossRepository": p.Foreign, "reviewDecision": orNull(p.Review), "createdAt": p.issue.CreatedAt,
 		"headRefName": p.Branch, "headRefOid": p.Commit, "baseRefName": p.Base, "mergeable": resolver(mergeable),
 		"comments": connection(comments),
 		"commits":  connection{{"id": nodeID("PRC", p.issue.ID), "commit": x.commitNode(p.Commit, p.Checks)}}, "reviews": reviews,
+		"latestOpinionatedReviews": resolver(opinions),
 	}
+}
+
+// opinions are the last approval or request for changes of each person, of those who may push if writersOnly.
+func (p *pull) opinions(reviews connection, writersOnly bool) connection {
+	list := connection{}
+	seen := map[string]bool{}
+	for i, r := range slices.Backward(p.Reviews) {
+		opinion := r.State == "APPROVED" || r.State == "CHANGES_REQUESTED" || r.State == "DISMISSED"
+		if opinion && !seen[r.Author] && (r.Writer || !writersOnly) {
+			seen[r.Author] = true
+			list = append(list, reviews[i])
+		}
+	}
+	slices.Reverse(list)
+	return list
 }
 
 func (r Review) node(id int64) node {

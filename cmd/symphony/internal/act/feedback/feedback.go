@@ -78,7 +78,7 @@ func (d Watcher) follow(
 			w.Ended = true
 			continue
 		}
-		if w.Update(pull, d.Now()); w.Claim == reconcile.Running { // only for show: the worker may write it now
+		if w.Update(pull, d.Feedback, d.Now()); w.Claim == reconcile.Running { // only for show: the worker may write it now
 			before[number] = string(text.JSON(w))
 		}
 		if w.Claim == "" && w.Held != "" { // an operator has ended the hold
