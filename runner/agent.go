@@ -127,6 +127,10 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 		return server, err
 	}
 	g.Log.Info("agent ready", "user_agent", server.UserAgent)
+	if server.Version == "" {
+		g.Log.Warn("the agent names no codex release: it gets only what the specification names, no settings of codex and no " +
+			"permission profile, and its sandbox is not tried")
+	}
 	home, warning, err := g.Config.CheckHome(ctx, g.Machine, server.Home)
 	if err != nil {
 		return server, err
@@ -135,6 +139,9 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 		g.Log.Warn(warning)
 	}
 	g.readEnviron(ctx)
+	if server.Version == "" {
+		return server, nil
+	}
 	return server, g.probeSandbox(ctx)
 }
 
@@ -253,7 +260,11 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 	if closeErr != nil {
 		return err
 	}
-	return g.exitError(exit)
+	err = g.exitError(exit)
+	if ended, ok := errors.AsType[*agent.Error](err); ok && e.Said != "" {
+		return ended.Saying(e.Said)
+	}
+	return err
 }
 
 // exitError is the error of an agent that has exited by itself.

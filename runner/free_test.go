@@ -358,12 +358,13 @@ func TestCodexDoesNotStart(t *testing.T) {
 		{"hangs", "--fault silent-initialize", "response_timeout", "initialize"},
 		{"exits after initialize", "--fault thread-error=gone", "response_error", "gone"},
 		{"too old", "--fault version=0.100.0", "codex_incompatible", "0.100.0"},
-		{"conversations nonsense", "yes #", "response_timeout", "initialize"},
+		{"conversations nonsense", "yes #", "codex_incompatible", "initialize"},
 		{"is missing", "/missing/codex", "codex_not_found", `"/missing/codex app-server" can't be run`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newFreeRig(t)
-			if r.Config.InitializeTimeout = 10 * time.Second; c.code == "response_timeout" {
+			r.Config.InitializeTimeout = 10 * time.Second
+			if c.text == "initialize" { // it never answers
 				r.Config.InitializeTimeout = 300 * time.Millisecond
 			}
 			if strings.HasPrefix(c.command, "--") {

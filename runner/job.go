@@ -101,7 +101,7 @@ func codeOf(err error) (code, message string) {
 		return reconcile.CodeResourceLimit, err.Error()
 	case errors.As(host.WithCode(err), &known):
 		return known.Code, known.Message
-	case errors.As(err, &failed) && failed.Code == agent.CodeStalled && failed.Cause != "":
+	case errors.As(err, &failed) && failed.Cause != "":
 		return string(failed.Cause), failed.Message // the agent reported what it waited for
 	case errors.As(err, &failed):
 		return string(failed.Code), failed.Message

@@ -70,7 +70,7 @@ func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error)
 	return agent.ThreadParams{
 		Name: t.agentRedactor.Text(issue.Identifier + ": " + issue.Title),
 		Cwd:  t.space.Path, ApprovalPolicy: t.Config.ApprovalPolicy, Sandbox: t.Config.ThreadSandbox, Config: config,
-		Model: t.Config.Model,
+		TurnPolicy: policy, Model: t.Config.Model,
 	}, err
 }
 

@@ -100,10 +100,11 @@ type Server struct {
 
 // ThreadParams describe a thread. If a policy is nil, that of the agent's configuration applies.
 type ThreadParams struct {
-	Name           string // shown in the agent's own lists
+	Name           string // shown in the agent's own lists, such as "ABC-1: Mend the door"
 	Cwd            string
 	ApprovalPolicy json.RawMessage
 	Sandbox        json.RawMessage // nil by default: with a sandbox codex would trust the repository
+	TurnPolicy     json.RawMessage // the sandbox policy of the turns, from which an agent that is not codex gets its Sandbox
 	Config         map[string]any  // overrides of the agent's configuration, with dotted or nested keys
 	// Of the model, "" for those of the agent's configuration.
 	Model, BaseInstructions, DeveloperInstructions string
@@ -234,9 +235,12 @@ func UnknownKind(kind string) error {
 type Error struct {
 	Code    Code
 	Message string // one line
-	// Cause is the class of the last error before a stall (network, agent_quota, agent_auth), else "".
+	// Cause is the class of the fault behind the error: of the last error before a stall (network, agent_quota, agent_auth), or
+	// codex_incompatible with Said. "" if the Code says it all.
 	Cause Code
-	Err   error // one of the errors above, or nil
+	// Said is what the agent has written to its stdout in place of its first message, such as "Update now? [Y/n]", else "".
+	Said string
+	Err  error // one of the errors above, or nil
 }
 
 func (e *Error) Error() string {
@@ -247,6 +251,15 @@ func (e *Error) Error() string {
 		return e.Message
 	}
 	return string(e.Code) + ": " + e.Message
+}
+
+// Saying returns the error with what the agent has written to its stdout in place of its first message.
+func (e *Error) Saying(said string) *Error {
+	out := *e
+	out.Said = said
+	out.Cause = CodeIncompatible
+	out.Message += fmt.Sprintf("; to its stdout the agent wrote %q, which is no message of codex", said)
+	return &out
 }
 
 // Unwrap returns Err.

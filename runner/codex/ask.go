@@ -42,8 +42,13 @@ func kindText(r *agent.Request) string {
 
 func commandRequest(p *params) agent.Request {
 	var command string
-	if !isEmpty(p.Command) && json.Unmarshal(p.Command, &command) != nil { // a shape that we do not know: show it as it is
+	var words []string
+	switch {
+	case isEmpty(p.Command) || json.Unmarshal(p.Command, &command) == nil:
+	case json.Unmarshal(p.Command, &words) != nil: // a shape that we do not know: show it as it is
 		command = string(p.Command)
+	default: // in the first version of the protocol
+		command = strings.Join(text.Map(words, text.ShellQuote), " ")
 	}
 	command = shellText(command)
 	summary := cmp.Or(command, "a command that codex did not name")

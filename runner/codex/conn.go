@@ -24,9 +24,12 @@ type conn struct {
 	events  *queue
 
 	closing atomic.Bool   // the session was closed
+	limited atomic.Bool   // the agent names no codex release: see specified
 	ended   chan struct{} // closed when stdout has ended, or stdin broke and the turn did not end; err is the reason
 	end     func()        // closes ended
 	drained chan struct{} // closed when stdout has ended and all its events were delivered
+
+	noise noise
 
 	mu      sync.Mutex
 	err     *agent.Error
@@ -107,9 +110,10 @@ func (c *conn) fail(code agent.Code, text string) {
 func (c *conn) read(handle func(*message)) {
 	lines := bufio.NewScanner(c.streams.Stdout)
 	lines.Buffer(make([]byte, 64<<10), maxLine)
+	lines.Split(c.noise.split)
 	for lines.Scan() {
 		if line := bytes.TrimSpace(lines.Bytes()); len(line) > 0 {
-			handle(readMessage(bytes.Clone(line)))
+			handle(c.noise.skip(readMessage(bytes.Clone(line))))
 		}
 	}
 	text := "agent ended: its stdout was closed"
@@ -191,6 +195,9 @@ func (c *conn) stdinBroke(code agent.Code, text string) {
 
 // start sends a request.
 func (c *conn) start(r *call) error {
+	if c.limited.Load() && !slices.Contains(specified, r.method) {
+		return &wireError{Code: codeMethodNotFound, Message: "the agent names no codex release, and the specification has no such method"}
+	}
 	r.done = make(chan struct{})
 	c.mu.Lock()
 	id := c.lastID + 1

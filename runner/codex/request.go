@@ -50,6 +50,11 @@ func (q *requests) serve(m *message) {
 	case "item/fileChange/requestApproval":
 		changes, turn := q.thread.patch(p)
 		q.serveApproval(r, patchRequest(p, changes, turn), itemAnswers)
+	case "execCommandApproval": // this and the next one are of the first version of the protocol
+		q.serveApproval(r, commandRequest(p), reviewAnswers)
+	case "applyPatchApproval":
+		_, turn := q.thread.patch(p)
+		q.serveApproval(r, patchRequest(p, p.reviewedChanges(), turn), reviewAnswers)
 	case "item/permissions/requestApproval":
 		q.serveApproval(r, permissionsRequest(p), permissionAnswers(p.Permissions))
 	case "mcpServer/elicitation/request":
@@ -198,6 +203,12 @@ type answers struct {
 var itemAnswers = answers{
 	once: object{"decision": "accept"}, automatic: object{"decision": "acceptForSession"},
 	denied: object{"decision": "decline"}, ended: object{"decision": "cancel"},
+}
+
+// reviewAnswers are the answers for commands and patches in the first version of the protocol.
+var reviewAnswers = answers{
+	once: object{"decision": "approved"}, automatic: object{"decision": "approved_for_session"},
+	denied: object{"decision": "denied"}, ended: object{"decision": "abort"},
 }
 
 // toolAnswers are the answers for tools of MCP servers. "always" is not among them: codex would write it into its configuration.

@@ -85,6 +85,8 @@ func approvals(once, session, automatic, denied, ended string) map[string]answer
 var (
 	itemOutcomes = approvals(`{"decision":"accept"}`, `{"decision":"accept"}`, `{"decision":"acceptForSession"}`,
 		`{"decision":"decline"}`, `{"decision":"cancel"}`)
+	reviewOutcomes = approvals(`{"decision":"approved"}`, `{"decision":"approved"}`, `{"decision":"approved_for_session"}`,
+		`{"decision":"denied"}`, `{"decision":"abort"}`)
 	granted         = `{"permissions":{"fileSystem":{"entries":[{"access":"write","path":{"path":"/opt","type":"path"}}],"write":["/opt"]},"network":{"enabled":true}},"scope":"turn"}`
 	failsOnQuestion = answered{answer: `{"answers":{}}`, events: "turn_input_required", code: agent.CodeTurnInputRequired}
 	nothing         = `{"permissions":{},"scope":"turn"}`
@@ -98,6 +100,12 @@ var requestCases = map[string][]requestCase{
 	},
 	"item/fileChange/requestApproval": {
 		{params: `{"itemId":"call_1","reason":null,"grantRoot":null}`, want: itemOutcomes},
+	},
+	"execCommandApproval": {
+		{params: `{"conversationId":"t","callId":"call_1","command":["/bin/bash","-lc","touch ../a"],"cwd":"/w","parsedCmd":[],"reason":"why"}`, want: reviewOutcomes},
+	},
+	"applyPatchApproval": {
+		{params: `{"conversationId":"t","callId":"call_1","fileChanges":{"/w/a":{"type":"add","content":"x"}},"reason":null,"grantRoot":null}`, want: reviewOutcomes},
 	},
 	"item/tool/requestUserInput": {
 		{

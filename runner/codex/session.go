@@ -52,6 +52,13 @@ import (
 // oldestVersion is the oldest codex release that passes the tests with the real codex. Earlier ones were not tried.
 const oldestVersion = "0.159.0"
 
+// clientName is how the client introduces itself. codex begins its user agent with it.
+const clientName = "symphony"
+
+// specified are the methods that the specification names (10.2). An agent that names no release of codex gets no others, and of
+// their parameters only those of the specification: a peer that was written from its text may end at anything else.
+var specified = []string{"initialize", "thread/start", "turn/start"}
+
 // Session is one conversation with one app-server. It implements agent.Session.
 type Session struct {
 	o        agent.Options
@@ -178,27 +185,51 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	const method = "initialize"
 	defer func() { s.emitStartupFailed(err) }()
 	result, err := s.conn.request(ctx, &call{method: method, timeout: s.o.InitializeTimeout, params: object{
-		"clientInfo":   object{"name": "symphony", "version": cmp.Or(s.o.ClientVersion, "0")},
+		"clientInfo":   object{"name": clientName, "version": cmp.Or(s.o.ClientVersion, "0")},
 		"capabilities": object{"experimentalApi": true}, // dynamic tools and permission profiles need it
 	}})
 	if refusal := new(wireError); errors.As(err, &refusal) { // whatever the refusal is, there is nothing else to try
 		return agent.Server{}, incompatible(method, refusal.Message)
 	} else if err != nil {
-		return agent.Server{}, err
+		return agent.Server{}, insteadOfAnswer(err, s.conn.noise.said())
 	}
 	var answer struct{ UserAgent, CodexHome string }
 	if err := json.Unmarshal(result, &answer); err != nil {
 		return agent.Server{}, incompatible(method, err.Error())
 	}
-	// A user agent looks like "symphony/0.169.0 (Debian 12)".
-	_, rest, _ := strings.Cut(answer.UserAgent, "/")
-	version, _, _ := strings.Cut(rest, " ")
+	version := release(answer.UserAgent)
+	s.conn.limited.Store(version == "")
 	if minor(version) < minor(oldestVersion) {
 		text := "codex %s is older than %s, the oldest release that symphony works with"
 		return agent.Server{}, incompatible(method, fmt.Sprintf(text, version, oldestVersion))
 	}
 	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: version}
 	return server, s.conn.send(object{"method": "initialized", "params": object{}}, nil)
+}
+
+// insteadOfAnswer adds to the error of initialize what the agent has written to its stdout in place of an answer. A program that asks
+// something there does so with each issue: the fault is the machine's.
+func insteadOfAnswer(err error, said string) error {
+	var failed *agent.Error
+	if said == "" || !errors.As(err, &failed) {
+		return err
+	}
+	return failed.Saying(said)
+}
+
+// release returns the release of codex that a user agent names: 0.169.0 of "symphony/0.169.0 (Debian 12)". It returns "" if the user
+// agent names another program, such as "peer/1.0" or "peer/0.1.0". The environment can give codex another name; it is then known by
+// its version.
+func release(userAgent string) string {
+	name, rest, _ := strings.Cut(userAgent, "/")
+	version, _, _ := strings.Cut(rest, " ")
+	if name == clientName {
+		return version
+	}
+	if n := minor(version); n < minor(oldestVersion) || n == math.MaxInt {
+		return ""
+	}
+	return version
 }
 
 // minor returns the minor version of codex, which counts its releases. A version of another form counts as newer than all.
@@ -227,14 +258,41 @@ type threadRequest struct {
 // StartThread implements agent.Session. It names the thread for codex's own lists without waiting for the answer, because a
 // release that refuses the name works as well.
 func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string, error) {
+	limited := s.conn.limited.Load()
 	tools := text.Map(s.o.Tools, func(t agent.Tool) object {
-		return object{"type": "function", "name": t.Name, "description": t.Description, "inputSchema": t.InputSchema}
+		tool := object{"name": t.Name, "description": t.Description, "inputSchema": t.InputSchema}
+		if !limited {
+			tool["type"] = "function"
+		}
+		return tool
 	})
+	if limited {
+		p.Config = nil
+		if p.Sandbox == nil {
+			p.Sandbox = sandboxMode(p.TurnPolicy)
+		}
+	}
 	id, err := s.openThread(ctx, "thread/start", p, threadRequest{DynamicTools: tools})
-	if err == nil && p.Name != "" {
+	if err == nil && p.Name != "" && !limited {
 		err = s.conn.start(&call{method: "thread/name/set", aside: true, params: object{"threadId": id, "name": p.Name}})
 	}
 	return id, err
+}
+
+// sandboxModes are the sandboxes of a thread by the type of a turn's policy.
+var sandboxModes = map[string]string{
+	"readOnly": "read-only", "workspaceWrite": "workspace-write", "dangerFullAccess": "danger-full-access",
+}
+
+// sandboxMode returns the sandbox of a thread for the policy of its turns, nil for an external sandbox.
+func sandboxMode(turn json.RawMessage) json.RawMessage {
+	var policy struct{ Type string }
+	unmarshal(turn, &policy)
+	mode := sandboxModes[policy.Type]
+	if mode == "" {
+		return nil
+	}
+	return text.JSON(mode)
 }
 
 // defaultProvider is codex's own name of the provider of models that it uses without the setting model_provider.
@@ -243,6 +301,9 @@ const defaultProvider = "openai"
 // ResumeThread implements agent.Session. The thread's tools are stored with it, and so are its model and provider, even if the
 // configuration has others now. codex changes the model if it is named, and refuses to change the provider.
 func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.ThreadParams) error {
+	if s.conn.limited.Load() {
+		return fmt.Errorf("%w: it names no codex release", agent.ErrNoThread)
+	}
 	req := threadRequest{ThreadID: thread, ExcludeTurns: true}
 	if now, err := s.models(ctx, p.Cwd); err == nil { // an agent without config/read has no other provider to resume with
 		p.Model, req.ModelProvider = cmp.Or(p.Model, now.Model), cmp.Or(now.Provider, defaultProvider)
@@ -258,10 +319,11 @@ func (s *Session) openThread(ctx context.Context, method string, p agent.ThreadP
 	defer func() { s.emitStartupFailed(err) }()
 	req.Cwd, req.ApprovalPolicy, req.Sandbox, req.Config = p.Cwd, p.ApprovalPolicy, p.Sandbox, p.Config
 	req.Model, req.Base, req.Developer = p.Model, p.BaseInstructions, p.DeveloperInstructions
+	title := p.Name
 	result, err := s.conn.request(ctx, &call{method: method, params: req, answered: func(m *message) {
 		// In the reader, because the id decides how the next lines are handled.
 		if p := readParams(m.Result); p.Thread.ID != "" {
-			s.opened(p.Thread.ID)
+			s.opened(p.Thread.ID, title)
 			s.usesModel(p.Model)
 		}
 	}})

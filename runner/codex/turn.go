@@ -23,6 +23,7 @@ type thread struct {
 
 	mu      sync.Mutex
 	id      string                        // "" before a thread is open
+	title   string                        // of its turns
 	turn    *turn                         // the running one, nil if there is none
 	params  agent.TurnParams              // of the latest turn
 	patches map[string][]agent.FileChange // unfinished file changes of the turn, by thread and item
@@ -53,13 +54,22 @@ func (th *thread) ThreadID() string {
 	return th.id
 }
 
+// titleOfTurns returns the title that the specification gives turns, such as "ABC-1: Mend the door". codex has the name of the
+// thread instead.
+func (th *thread) titleOfTurns() string {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	return th.title
+}
+
 // isOurs reports whether a message belongs to the session's thread: it names that thread or none.
 func (th *thread) isOurs(p *params) bool { return p.threadID() == "" || p.threadID() == th.ThreadID() }
 
-func (th *thread) opened(id string) {
+func (th *thread) opened(id, title string) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	th.id = id
+	th.title = title
 }
 
 // current returns the running turn, nil if there is none.
@@ -91,6 +101,7 @@ type turnRequest struct {
 	ThreadID       string          `json:"threadId"`
 	Input          any             `json:"input"`
 	Cwd            string          `json:"cwd,omitempty"`
+	Title          string          `json:"title,omitempty"`
 	ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
 	SandboxPolicy  json.RawMessage `json:"sandboxPolicy,omitempty"`
 	Permissions    string          `json:"permissions,omitempty"`
@@ -99,11 +110,21 @@ type turnRequest struct {
 }
 
 func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, error) {
+	const method = "turn/start"
+	limited := th.conn.limited.Load()
+	if limited && p.Permissions != "" && p.SandboxPolicy == nil {
+		return agent.Turn{}, incompatible(method, "only codex knows permission profiles, and the agent names no codex release")
+	}
 	t, err := th.begin(p)
 	if err != nil {
 		return agent.Turn{}, err
 	}
-	const method = "turn/start"
+	title := ""
+	if limited {
+		title = th.titleOfTurns()
+		p.Permissions = ""
+		p.Traceparent = ""
+	}
 	if p.Permissions != "" {
 		p.SandboxPolicy = nil // codex accepts only one of the two
 	}
@@ -112,7 +133,7 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	}
 	answered := func(m *message) { th.turnAnswered(t, m) }
 	_, err = th.conn.request(ctx, &call{method: method, answered: answered, trace: p.Traceparent, params: turnRequest{
-		ThreadID: th.ThreadID(), Input: p.Items, Model: p.Model, Effort: p.Effort,
+		ThreadID: th.ThreadID(), Title: title, Input: p.Items, Model: p.Model, Effort: p.Effort,
 		Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy, Permissions: p.Permissions,
 	}})
 	if err = responseError(method, err, false); err == nil {

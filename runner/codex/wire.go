@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -33,6 +35,11 @@ func readMessage(line []byte) *message {
 }
 
 func (m *message) hasID() bool { return len(m.ID) > 0 && !bytes.Equal(m.ID, []byte("null")) }
+
+// isMessage reports whether the line is a request, a notification or an answer.
+func (m *message) isMessage() bool {
+	return m.Method != "" || m.hasID() && (m.Result != nil || m.Error != nil)
+}
 
 // unmarshal decodes as much as fits. A member of an unexpected type stays empty, because types differ between releases of
 // codex. raw must be valid JSON.
@@ -92,6 +99,8 @@ type params struct {
 	Command, Permissions   json.RawMessage
 	AdditionalPermissions  json.RawMessage // of a command
 	NetworkApprovalContext *struct{ Host, Protocol string }
+	ConversationID, CallID string                  // of the first version of the protocol, instead of ThreadID and ItemID
+	FileChanges            map[string]reviewedFile // by path, of the first version of the protocol
 	Questions              []struct {
 		ID, Header, Question string
 		IsOther, IsSecret    bool
@@ -107,12 +116,28 @@ type params struct {
 func readParams(raw json.RawMessage) *params {
 	var p params
 	unmarshal(raw, &p)
+	p.ItemID = cmp.Or(p.ItemID, p.CallID)
 	return &p
 }
 
-func (p *params) threadID() string { return cmp.Or(p.ThreadID, p.Thread.ID) }
+func (p *params) threadID() string { return cmp.Or(p.ThreadID, p.Thread.ID, p.ConversationID) }
 
 func (p *params) turnID() string { return cmp.Or(p.TurnID, p.Turn.ID) }
+
+// reviewedFile is a file of a patch in the first version of the protocol.
+type reviewedFile struct {
+	Type, Content string
+	UnifiedDiff   string `json:"unified_diff"`
+	MovePath      string `json:"move_path"`
+}
+
+// reviewedChanges are the changes of a patch in the first version of the protocol, by path.
+func (p *params) reviewedChanges() []agent.FileChange {
+	return text.Map(slices.Sorted(maps.Keys(p.FileChanges)), func(path string) agent.FileChange {
+		c := p.FileChanges[path]
+		return agent.FileChange{Path: moved(path, c.MovePath), Kind: c.Type, Diff: cmp.Or(c.UnifiedDiff, c.Content)}
+	})
+}
 
 // statusWord returns the status, which is a word or an object such as {"type":"active","activeFlags":["waitingOnApproval"]}.
 func (p *params) statusWord() string {
@@ -216,12 +241,17 @@ func argumentText(args json.RawMessage) string {
 // movedTo separates the two paths of a moved file.
 const movedTo = " → "
 
+// moved returns the path of a file, and the one that it is moved to if there is one.
+func moved(path, to string) string {
+	if to == "" {
+		return path
+	}
+	return path + movedTo + to
+}
+
 func fileChanges(changes []wireChange) []agent.FileChange {
 	return text.Map(changes, func(c wireChange) agent.FileChange {
-		if c.Kind.Move != "" {
-			c.Path += movedTo + c.Kind.Move
-		}
-		return agent.FileChange{Path: c.Path, Kind: c.Kind.Type, Diff: c.Diff}
+		return agent.FileChange{Path: moved(c.Path, c.Kind.Move), Kind: c.Kind.Type, Diff: c.Diff}
 	})
 }
 

@@ -35,7 +35,9 @@ version=TEXT            the version that initialize reports
 exit                    exit 1 before anything is answered
 sandbox=TEXT            command/exec fails with this text, as on a machine that cannot sandbox
 sandbox-exit            exit 1 when asked to try the sandbox
-specified               only the methods that the specification names are known, and initialize reports no home and no version
+specified               exit 1 at any method, member or id that the specification does not name; no home, no version
+noise                   the first answer follows a window's title, a coloured notice and a prompt, the last on the same line
+question                ask whether to install an update instead of answering, and wait
 logged-out              account/read reports that a login is needed and missing`
 
 func (s *server) addFault(text string) error {
@@ -96,6 +98,7 @@ type server struct {
 	running sync.WaitGroup // counts turns
 
 	initialized     bool // only the reader uses it
+	peer            peer // only the reader uses it
 	requests, items atomic.Int64
 	pending         sync.Map // the server's own requests, as chan *message by id
 	granted         sync.Map // commands accepted for the session
@@ -119,6 +122,11 @@ func (s *server) run(in io.Reader) int {
 		lines := bufio.NewScanner(in)
 		lines.Buffer(nil, 16<<20)
 		for lines.Scan() {
+			if err := s.accept(lines.Bytes()); err != nil {
+				s.log("peer: " + err.Error())
+				s.crashed <- struct{}{}
+				return
+			}
 			s.take(lines.Bytes())
 		}
 	}()
@@ -192,6 +200,20 @@ type message struct {
 	Error  json.RawMessage `json:"error"`
 }
 
+// specified reports whether the server knows no more than the specification.
+func (s *server) specified() bool {
+	_, only := s.faults["specified"]
+	return only
+}
+
+// accept returns why a server that knows no more than the specification ends at a line.
+func (s *server) accept(line []byte) error {
+	if !s.specified() {
+		return nil
+	}
+	return s.peer.line(line)
+}
+
 // take handles one line from the client.
 func (s *server) take(line []byte) {
 	var m message
@@ -260,9 +282,6 @@ var handlers = map[string]func(*server, *params) reply{
 func (s *server) serve(m *message) {
 	r, p := reply{}, params{id: m.ID}
 	handle := handlers[m.Method]
-	if _, only := s.faults["specified"]; only && !slices.Contains(specified, m.Method) {
-		handle = nil
-	}
 	switch {
 	case len(m.Params) == 0:
 		r.err = "Invalid request: missing field `params`"
@@ -294,9 +313,6 @@ func (s *server) serve(m *message) {
 	}
 }
 
-// specified are the methods of section 10.2 of the specification.
-var specified = []string{"initialize", "thread/start", "turn/start"}
-
 // approvalPolicies are the words that codex accepts; a policy may also be an object.
 var approvalPolicies = []string{"untrusted", "on-request", "granular", "never"}
 
@@ -309,8 +325,15 @@ func (s *server) initialize(p *params) reply {
 	if _, silent := s.faults["silent-initialize"]; silent {
 		return reply{}
 	}
-	if _, only := s.faults["specified"]; only {
-		return reply{result: object{"userAgent": "peer"}}
+	if _, asks := s.faults["question"]; asks {
+		s.write([]byte("\x1b[33mUpdate available!\x1b[0m Install it now? [Y/n] "))
+		return reply{}
+	}
+	if _, noisy := s.faults["noise"]; noisy {
+		s.write([]byte("\x1b]0;codex\a\x1b[1mUpdate available: 9.0\x1b[0m\r\n\x1b[?25l> "))
+	}
+	if s.specified() {
+		return reply{result: object{"userAgent": "peer/1.0"}}
 	}
 	client := p.ClientInfo
 	agent := fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%[1]s; %s)", client.Name, cmp.Or(s.faults["version"], Version), client.Version)

@@ -183,6 +183,10 @@ func (u *turn) finish(err error) {
 	}
 	u.s.mu.Unlock()
 	u.s.save(u.t)
+	if u.s.specified() && e.status == "completed" {
+		u.s.send(object{"method": "turn/completed"})
+		return
+	}
 	u.notify("turn/completed", object{"turn": u.shape(members)})
 }
 

@@ -24,7 +24,7 @@ var runErrors = []RunError{
 	{"codex_not_found", "`npm install -g @openai/codex`, then `codex login`; a login shell (`bash -lc`) has to find it, " +
 		"or set `codex.command` to its path"},
 	{"codex_incompatible", "install codex 0.159 or later with `npm install -g @openai/codex`; or correct the quoted value, which is " +
-		"under `codex` or in codex's `config.toml`; then `symphony unblock`"},
+		"under `codex` or in codex's `config.toml`; or answer once what `codex.command` asks, or switch it off; then `symphony unblock`"},
 	{"agent_auth", "run `codex login` as the account that symphony runs as, with the same `codex.home`"},
 	{"agent_quota", "nothing to do: the account's allowance is used up; work continues after the reset"},
 	{"network", "check the network, and the provider in codex's config.toml; work continues when the model can be reached. If the error " +

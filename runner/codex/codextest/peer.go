@@ -1,0 +1,122 @@
+package codextest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// peer checks each line of the client as a program does that was written from the text of the specification alone, and that ends at
+// anything else: another method, another member, another id, or a request out of turn.
+type peer struct {
+	requests int // how many the client has made
+}
+
+// specified are the requests of section 10.2 of the specification, with the members of their parameters.
+var specified = map[string]members{
+	"initialize": {
+		needed: []string{"clientInfo", "capabilities"},
+		inside: map[string][]string{
+			"clientInfo":   {"name", "title", "version"},
+			"capabilities": {"experimentalApi"},
+		},
+	},
+	"thread/start": {
+		needed: []string{"approvalPolicy", "sandbox", "cwd"},
+		others: []string{"dynamicTools"},
+		inside: map[string][]string{"dynamicTools": {"name", "description", "inputSchema"}},
+	},
+	"turn/start": {
+		needed: []string{"threadId", "input", "cwd", "title", "approvalPolicy", "sandboxPolicy"},
+		inside: map[string][]string{"input": {"type", "text"}},
+	},
+}
+
+// members are those of an object.
+type members struct {
+	needed []string
+	others []string
+	inside map[string][]string // the members of its objects, and of the objects in its lists
+}
+
+// line returns what is wrong with a line of the client, nil for nothing.
+func (p *peer) line(line []byte) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(line, &all); err != nil {
+		return fmt.Errorf("no JSON object: %w", err)
+	}
+	var m message
+	if err := json.Unmarshal(line, &m); err != nil {
+		return fmt.Errorf("no message: %w", err)
+	}
+	known := []string{"id", "method", "params"}
+	if m.Method == "" {
+		known = []string{"id", "result", "error"}
+	}
+	if err := only("a message", slices.Collect(maps.Keys(all)), known); err != nil {
+		return err
+	}
+	switch {
+	case m.Method == "":
+		return nil // an answer
+	case m.Method == "initialized" && p.requests == 1 && m.ID == nil:
+		return nil
+	}
+	return p.request(&m)
+}
+
+// request checks a request. The first is initialize, the second thread/start, and all others are turn/start.
+func (p *peer) request(m *message) error {
+	p.requests++
+	expected := []string{"", "initialize", "thread/start", "turn/start"}[min(p.requests, 3)]
+	if m.Method != expected {
+		return fmt.Errorf("%s instead of %s", m.Method, expected)
+	}
+	if id := fmt.Sprint(p.requests); string(m.ID) != id {
+		return fmt.Errorf("%s with the id %s instead of %s", m.Method, m.ID, id)
+	}
+	var params map[string]json.RawMessage
+	if err := json.Unmarshal(m.Params, &params); err != nil {
+		return fmt.Errorf("the parameters of %s: %w", m.Method, err)
+	}
+	rule := specified[m.Method]
+	for _, name := range rule.needed {
+		if params[name] == nil {
+			return fmt.Errorf("%s without %s", m.Method, name)
+		}
+	}
+	if err := only(m.Method, slices.Collect(maps.Keys(params)), append(rule.needed, rule.others...)); err != nil {
+		return err
+	}
+	for name, known := range rule.inside {
+		for _, object := range objects(params[name]) {
+			if err := only(m.Method+"'s "+name, slices.Collect(maps.Keys(object)), known); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// objects returns an object, or those of a list.
+func objects(raw json.RawMessage) []map[string]any {
+	var one map[string]any
+	if json.Unmarshal(raw, &one) == nil && one != nil {
+		return []map[string]any{one}
+	}
+	var list []map[string]any
+	_ = json.Unmarshal(raw, &list) // what is neither has no members
+	return list
+}
+
+// only returns an error if an object has members that are not known.
+func only(what string, names, known []string) error {
+	more := slices.DeleteFunc(slices.Sorted(slices.Values(names)), func(name string) bool { return slices.Contains(known, name) })
+	if len(more) == 0 {
+		return nil
+	}
+	return errors.New(what + " with " + strings.Join(more, ", "))
+}

@@ -1,0 +1,81 @@
+package codex
+
+import (
+	"bufio"
+	"bytes"
+	"sync"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// noise is what the agent writes to its stdout beside messages: the title of a terminal's window, the notice of an update, or the
+// question whether to install it. What stands before a message on its line is skipped. If no message comes, it tells why.
+type noise struct {
+	heard bool // a message has come; only the reader uses it
+
+	mu   sync.Mutex
+	last string // what was written last, without the sequences that control a terminal; "" after the first message
+}
+
+// split splits the stream into lines. A question ends without a line break, so that split also notes a line that is not complete.
+func (n *noise) split(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	advance, token, err = bufio.ScanLines(data, atEOF)
+	if advance == 0 && !n.heard {
+		n.note(data)
+	}
+	return advance, token, err
+}
+
+// note keeps the end of what was written, unless nothing of it is visible.
+func (n *noise) note(line []byte) {
+	const most = 4 << 10 // bytes
+	line = line[max(0, len(line)-most):]
+	visible := oneLine(ansi.Strip(string(line)), messageLength)
+	if visible == "" {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last = visible
+}
+
+// said returns what the agent has written in place of its first message, "" if a message has come.
+func (n *noise) said() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.last
+}
+
+// skip returns the message of a line without the noise in front of it. A line without a message stays as it is.
+func (n *noise) skip(m *message) *message {
+	if !m.isMessage() && bytes.ContainsRune(m.raw, ansi.ESC) {
+		m = firstMessage(m, []byte(ansi.Strip(string(m.raw))))
+	}
+	if n.heard {
+		return m
+	}
+	if start := bytes.Index(m.raw, []byte(`{"`)); !m.isMessage() && start > 0 {
+		m = firstMessage(m, m.raw[start:])
+	}
+	if !m.isMessage() {
+		n.note(m.raw)
+		return m
+	}
+	n.heard = true
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last = ""
+	return m
+}
+
+// firstMessage returns the message in a part of a line, or else the line itself.
+func firstMessage(line *message, part []byte) *message {
+	part = bytes.TrimSpace(part)
+	if len(part) == 0 {
+		return line
+	}
+	if m := readMessage(part); m.isMessage() {
+		return m
+	}
+	return line
+}

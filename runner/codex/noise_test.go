@@ -1,0 +1,94 @@
+package codex
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// TestNoise checks which messages are found beside what a terminal's program writes, and what is kept of it.
+func TestNoise(t *testing.T) {
+	const answer = `{"id":1,"result":{}}`
+	for _, c := range []struct {
+		name    string
+		written string
+		found   bool
+		said    string
+	}{
+		{"an answer alone", answer, true, ""},
+		{"a window's title", "\x1b]0;codex\a" + answer, true, ""},
+		{"a title and the end of the cursor", "\x1b]2;codex\x1b\\\x1b[?25l" + answer + "\x1b[0m", true, ""},
+		{"a notice", "Update available: 9.0\r\n" + answer, true, ""},
+		{"a question that was answered", "Install it now? [Y/n] " + answer, true, ""},
+		{"a byte order mark", "\xef\xbb\xbf" + answer, true, ""},
+		{"nothing visible", "\x1b]0;codex\a\n", false, ""},
+		{"a question", "\x1b[33mUpdate available!\x1b[0m\nInstall it now? [Y/n] ", false, "Install it now? [Y/n]"},
+		{"an object that is no message", "ready {\"port\":1}", false, `ready {"port":1}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := newConn(agent.Streams{Stdout: strings.NewReader(c.written)}, &agent.Options{})
+			found := false
+			conn.read(func(m *message) { found = found || m.isMessage() })
+			test.Equal(t, "a message was found", found, c.found)
+			test.Equal(t, "what the agent has said", conn.noise.said(), c.said)
+		})
+	}
+}
+
+// TestTitleDuringATurn checks that a title which is set later does not hide a message either.
+func TestTitleDuringATurn(t *testing.T) {
+	_, p, turn := inTurn(t, t.Context(), agent.Options{})
+	p.say("\x1b]0;codex works\a" + turnCompleted)
+	turn.completes(t)
+}
+
+// TestQuestionInsteadOfAnAnswer checks the error of an agent that asks something at its start, and waits or ends.
+func TestQuestionInsteadOfAnAnswer(t *testing.T) {
+	const question = "Install it now? [Y/n] "
+	bubble(t, "it waits", func(t *testing.T) {
+		s, p := connect(t, agent.Options{InitializeTimeout: time.Second})
+		go func() {
+			p.hear()
+			_ = test.Must(p.out.Write([]byte(question)))
+		}()
+		_, err := s.Initialize(t.Context())
+		e := wantCode(t, err, agent.CodeResponseTimeout)
+		test.Equal(t, "what it said", e.Said, strings.TrimSpace(question))
+		test.Equal(t, "whose fault it is", e.Cause, agent.CodeIncompatible)
+	})
+	bubble(t, "it ends", func(t *testing.T) {
+		s, p := connect(t, agent.Options{})
+		go func() {
+			p.hear()
+			p.say(question)
+			_ = p.out.Close()
+		}()
+		_, err := s.Initialize(t.Context())
+		var e *agent.Error
+		if !errors.As(err, &e) || e.Cause != agent.CodeIncompatible {
+			t.Fatalf("error %v, want the machine's fault", err)
+		}
+	})
+}
+
+// TestRelease checks which user agents name a release of codex.
+func TestRelease(t *testing.T) {
+	for userAgent, want := range map[string]string{
+		"symphony/0.169.0 (Debian 12; x86_64) xterm (symphony; 1)": "0.169.0",
+		"symphony/1.0.0":             "1.0.0",
+		"symphony/0.120.0 (Debian)":  "0.120.0", // is refused
+		"renamed/0.171.0 (Debian)":   "0.171.0",
+		"codex_cli_rs/0.58.0 (Arch)": "",
+		"peer/1.0":                   "",
+		"peer/0.1.0":                 "",
+		"peer":                       "",
+		"...":                        "",
+		"":                           "",
+	} {
+		test.Equal(t, userAgent, release(userAgent), want)
+	}
+}
