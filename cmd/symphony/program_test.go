@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -57,10 +59,39 @@ func TestMain(m *testing.M) {
 		}
 	}
 	linkPython(filepath.Join(dir, "python3"))
-	test.OK(mainT{}, os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH")))
+	tools := test.Must(os.MkdirTemp("", "symphony-tools-"))
+	linkTools(tools)
+	test.OK(mainT{}, os.Setenv(toolsVar, tools))
+	test.OK(mainT{}, os.Setenv("PATH", dir+string(filepath.ListSeparator)+tools))
 	code := m.Run()
 	test.OK(mainT{}, os.RemoveAll(dir))
+	test.OK(mainT{}, os.RemoveAll(tools))
 	os.Exit(code)
+}
+
+// toolsVar names the directory with the programs of this machine that tests may use. It is the whole PATH of a script's login shells.
+const toolsVar = "TOOLS"
+
+// kindsOfAgent are programs that people install and that tests must not find: a script has a codex only if it makes one.
+var kindsOfAgent = []string{"codex", "claude", "gemini", "opencode", "symphony"}
+
+// linkTools links every program on the PATH except agents, so that a test finds the same programs whoever runs it.
+func linkTools(dir string) {
+	for _, from := range filepath.SplitList(os.Getenv("PATH")) {
+		entries, err := os.ReadDir(from)
+		if err != nil {
+			continue // a directory on the PATH need not exist
+		}
+		for _, e := range entries {
+			if slices.Contains(kindsOfAgent, e.Name()) {
+				continue
+			}
+			err := os.Symlink(filepath.Join(from, e.Name()), filepath.Join(dir, e.Name()))
+			if !errors.Is(err, fs.ErrExist) { // the first one counts, as in a PATH
+				test.OK(mainT{}, err)
+			}
+		}
+	}
 }
 
 // linkPython links the interpreter, because the python3 of a version manager is a script that starts a dozen processes each time.

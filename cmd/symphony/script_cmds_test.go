@@ -550,12 +550,8 @@ func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 // installProgramCmd copies the program to a folder that is not temporary, because a schedule refuses programs in temporary ones,
 // and sets INSTALLED to that folder: install-program
 func installProgramCmd(ts *testscript.TestScript, neg bool, args []string) {
-	cache, err := os.UserCacheDir()
-	ts.Check(err)
-	ts.Check(os.MkdirAll(cache, 0o700))
-	dir, err := os.MkdirTemp(cache, "symphony-installed-")
-	ts.Check(err)
-	ts.Defer(func() { ts.Check(os.RemoveAll(dir)) })
+	dir := filepath.Join(ts.Getenv("HOME"), ".installed")
+	ts.Check(os.MkdirAll(dir, 0o700))
 	// If this process wrote the file, a program that another test starts at that moment would inherit the open file, and the copy
 	// could not be executed.
 	ts.Check(ts.Exec("cp", ts.Getenv("PROGRAM"), filepath.Join(dir, "symphony")))

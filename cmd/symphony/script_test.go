@@ -297,6 +297,7 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	for k, v := range map[string]string{
+		toolsVar:   os.Getenv(toolsVar),
 		"EXAMPLES": filepath.Join(root, "examples"), "HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "DONE": "Done", "TMPDIR": env.WorkDir + "/.tmp",
 		"PATIENCE": test.Patience().String(), "XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
@@ -326,21 +327,23 @@ func setupScript(env *testscript.Env) error {
 // and told, which shows what an agent was told.
 func commonFiles() map[string]string {
 	return map[string]string{
-		"WORKFLOW.md":  made("WORKFLOW.md"),
-		"done.agent":   "{move Human Review}\n",
-		"quick.agent":  "{move Done}\n",
-		"slow.agent":   "sleep 1h\n", // longer than any script
-		"bad.agent":    "fail other no luck\n",
-		"gate.agent":   "{gate go}\n{move Human Review}\n",
-		"made.agent":   "sh touch made\n{move Human Review}\n",
-		"work.agent":   "sh echo x > work.txt\n{move Human Review}\n",
-		"asks.agent":   "ask-user Which way?\n{move Human Review}\n",
-		"commit.agent": "sh echo x > file && git add . && git commit -qm 'work on it'\n{move Human Review}\n",
-		"crontab":      made("crontab.sh"),
-		"hosts.sh":     made("hosts.sh"),
-		"slurm.sh":     made("slurm.sh"),
-		"engine.sh":    made("engine.sh"),
-		"sge.sh":       made("sge.sh"),
+		"WORKFLOW.md": made("WORKFLOW.md"),
+		"done.agent":  "{move Human Review}\n",
+		"quick.agent": "{move Done}\n",
+		"slow.agent":  "sleep 1h\n", // longer than any script
+		"bad.agent":   "fail other no luck\n",
+		"gate.agent":  "{gate go}\n{move Human Review}\n",
+		"made.agent":  "sh touch made\n{move Human Review}\n",
+		"work.agent":  "sh echo x > work.txt\n{move Human Review}\n",
+		// Login shells find what is installed for this machine, but nothing that the person who runs the tests has set up.
+		"home/.profile": "PATH=" + os.Getenv(toolsVar) + "\n",
+		"asks.agent":    "ask-user Which way?\n{move Human Review}\n",
+		"commit.agent":  "sh echo x > file && git add . && git commit -qm 'work on it'\n{move Human Review}\n",
+		"crontab":       made("crontab.sh"),
+		"hosts.sh":      made("hosts.sh"),
+		"slurm.sh":      made("slurm.sh"),
+		"engine.sh":     made("engine.sh"),
+		"sge.sh":        made("sge.sh"),
 		"told": `# Prints the text of turn $1 of the only thread.
 cat codex-home/threads/*.json | tr -d '\n' | sed 's/"prompt": *"/\n@/g' | grep '^@' | tail -n +2 | sed -n "$1p" | sed 's/^@//; s/", *"answer.*//; s/\\n/\n/g'
 `,

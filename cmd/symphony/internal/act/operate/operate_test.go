@@ -29,7 +29,7 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 			dir, now := t.TempDir(), time.Now()
 			path := filepath.Join(dir, "WORKFLOW.md")
 			test.OK(t, os.WriteFile(path, []byte("---\ntracker:\n  kind: file\n  provider: {path: .}\nrepository:\n  url: /nowhere\n---\nWork."), 0o600))
-			p := project.New(&environ.Env{Dir: dir, Home: dir, Now: time.Now}, path, filepath.Join(dir, "state"))
+			p := project.New(&environ.Env{Environ: []string{"TMPDIR=" + t.TempDir()}, Dir: dir, Home: dir, Now: time.Now}, path, filepath.Join(dir, "state"))
 			db := test.Must(state.Create(t.Context(), p.StateDir, now))
 			issue := reconcile.Issue{ID: "1", Identifier: "A-1"}
 			claim := reconcile.Claim{IssueID: "1", Identifier: "A-1", Issue: issue, Status: reconcile.Waiting, WorkspaceRoot: dir, ClaimedAt: now}

@@ -234,7 +234,7 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 		return err
 	}
 	path, why := paths.Real(s.program), ""
-	if temporary := project.TemporaryAbove(path, s.caller.Env.Getenv("TMPDIR")); temporary != "" {
+	if temporary := project.TemporaryAbove(path, s.caller.Env); temporary != "" {
 		why = "is below " + temporary
 	}
 	if project.BuiltByGoRun(path) {

@@ -78,7 +78,7 @@ func (willing) refuse(context.Context, time.Duration) error { return nil }
 // Temporary programs are refused, wherever go run and go test build them.
 func TestRefuseTemporaryProgram(t *testing.T) {
 	hash := strings.Repeat("0123456789abcdef", 4)
-	p := &project.Project{Env: &environ.Env{Environ: []string{"TMPDIR=/var/scratch"}}}
+	p := &project.Project{Env: &environ.Env{Home: "/var/tmp/ann", Environ: []string{"TMPDIR=/var/tmp/ann/scratch"}}}
 	for program, gone := range map[string]bool{
 		"/home/ann/bin/symphony":                               false,
 		"/usr/local/bin/symphony":                              false,
@@ -88,7 +88,8 @@ func TestRefuseTemporaryProgram(t *testing.T) {
 		"/tmpfs/symphony":                                      false,
 		"/var/tmp/x/symphony":                                  true,
 		"/dev/shm/symphony":                                    true,
-		"/var/scratch/go-build1/b001/exe/symphony":             true,
+		"/var/tmp/ann/bin/symphony":                            false, // of the home directory
+		"/var/tmp/ann/scratch/go-build1/b001/exe/symphony":     true,
 		"/home/ann/.cache/go-build/4b/" + hash + "-d/symphony": true,
 		"/home/ann/cache/4b/" + hash + "-d/symphony":           true,
 		"": true,

@@ -175,7 +175,7 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 			"and what an agent runs may take that repository for its own",
 			"set workspace.root to a directory outside, such as ~/symphony/"+filepath.Base(top))...)
 	}
-	if temporary := project.TemporaryAbove(root, e.p.Env.Getenv("TMPDIR")); temporary != "" {
+	if temporary := project.TemporaryAbove(root, e.p.Env); temporary != "" {
 		list = append(list, warn(root+" is below "+temporary+", which the system may clear: work that is not pushed would be lost",
 			"set workspace.root to a directory on a local disk, such as ~/symphony")...)
 	}

@@ -235,7 +235,7 @@ func (s *starter) findRoot(context.Context) error {
 		root = s.w.Absolute(expanded)
 	}
 	s.answers.Root = root
-	if temporary := project.TemporaryAbove(paths.Real(s.expand(root)), s.w.Getenv("TMPDIR")); temporary != "" {
+	if temporary := project.TemporaryAbove(paths.Real(s.expand(root)), &s.w.Env); temporary != "" {
 		s.w.Note(slog.LevelWarn, fmt.Sprintf("the workspace root %s is below %s, which the system may clear; name another directory with --root",
 			root, temporary))
 	}

@@ -303,11 +303,24 @@ func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 	return roots, nil
 }
 
-// TemporaryAbove returns the temporary directory that contains a path, empty for none.
-func TemporaryAbove(path, tmpdir string) string {
-	return text.First([]string{"/tmp", "/var/tmp", "/dev/shm", tmpdir}, func(temporary string) bool {
-		return temporary != "" && paths.Inside(paths.Real(temporary), path)
-	})
+// TemporaryAbove returns the temporary directory that contains a path, empty for none. A home directory below /tmp is as permanent as
+// the account itself, so /tmp is not temporary for /tmp/build/bin/symphony if HOME is /tmp/build. ~/tmp is, if TMPDIR names it.
+func TemporaryAbove(path string, env *environ.Env) string {
+	home := paths.Real(env.Home)
+	for _, name := range []string{"/tmp", "/var/tmp", "/dev/shm", env.Getenv("TMPDIR")} {
+		if name == "" {
+			continue
+		}
+		temporary := paths.Real(name)
+		if !paths.Inside(temporary, path) {
+			continue
+		}
+		atHome := env.Home != "" && temporary != home && paths.Inside(temporary, home) && paths.Inside(home, path)
+		if !atHome {
+			return name
+		}
+	}
+	return ""
 }
 
 // RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it claims the root for the project, and a folder

@@ -59,7 +59,7 @@ func newMachine(t *testing.T) *machine {
 	t.Helper()
 	home := t.TempDir()
 	m := &machine{t: t, log: &syncBuffer{}}
-	m.env = &environ.Env{Home: home, Dir: home, Now: time.Now}
+	m.env = &environ.Env{Environ: []string{"TMPDIR=" + home}, Home: home, Dir: home, Now: time.Now}
 	m.state = test.Must(agents.Open(t.Context(), m.env))
 	t.Cleanup(func() { test.OK(t, m.state.Close()) })
 	m.run = reconcile.Run{

@@ -96,7 +96,7 @@ func TestLoopEndsDuringItsStart(t *testing.T) {
 	text := "---\ntracker: {kind: file, provider: {path: issues}, active_states: [Todo], terminal_states: [Done]}\n---\nWork."
 	test.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	var out bytes.Buffer
-	w := &term.Env{Env: environ.Env{Dir: dir, Home: dir, Now: time.Now}, Stdout: &out, Stderr: &out}
+	w := &term.Env{Env: environ.Env{Environ: []string{"TMPDIR=" + dir}, Dir: dir, Home: dir, Now: time.Now}, Stdout: &out, Stderr: &out}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := Loop(ctx, w, []*project.Project{project.New(w.Environment(), path, filepath.Join(dir, "state"))}, Options{})

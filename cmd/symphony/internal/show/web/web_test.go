@@ -27,7 +27,7 @@ func serve(t testing.TB, o Options) (*Server, string) {
 	t.Helper()
 	o.Token = "0123456789abcdef"
 	dir := t.TempDir()
-	w := &environ.Env{Dir: dir, Home: dir, Now: time.Now}
+	w := &environ.Env{Environ: []string{"TMPDIR=" + dir}, Dir: dir, Home: dir, Now: time.Now}
 	s := test.Must(New(t.Context(), w, o))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

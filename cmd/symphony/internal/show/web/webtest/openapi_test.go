@@ -42,7 +42,7 @@ func place(t *testing.T, name string, settings string) web.Place {
 func serve(t *testing.T, places ...web.Place) string {
 	t.Helper()
 	home := t.TempDir()
-	w := &environ.Env{Dir: home, Home: home, Now: time.Now}
+	w := &environ.Env{Environ: []string{"TMPDIR=" + home}, Dir: home, Home: home, Now: time.Now}
 	s := test.Must(web.New(t.Context(), w, web.Options{Places: places, Token: token}))
 	var said strings.Builder
 	s.Announce(func(line string) { said.WriteString(line + "\n") }, false)
