@@ -189,7 +189,7 @@ func TestDocumentedComparison(t *testing.T) {
 		"The way back":           "all/feedback_changed codex/feedback",
 		"An end to attempts":     "all/limits codex/max_tokens",
 	}
-	for _, m := range regexp.MustCompile(`(?m)^\| \*\*(.+?)\*\*`).FindAllStringSubmatch(between(t, document(t, "README.md"), "what you get", "\n\n"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| \*\*(.+?)\*\*`).FindAllStringSubmatch(between(t, document(t, "README.md"), "with Symphony |", "\n\n"), -1) {
 		for name := range strings.FieldsSeq(shown[m[1]]) {
 			_ = test.Must(os.Stat(filepath.Join("../../testdata", name+".txtar")))
 		}
@@ -199,9 +199,23 @@ func TestDocumentedComparison(t *testing.T) {
 	test.Equal(t, "rows that the README lacks", len(shown), 0)
 }
 
+// A shell block works as it was pasted. An interactive zsh passes a comment behind a command to that command, and has no prompt $ to skip.
+func TestShellBlocks(t *testing.T) {
+	for _, name := range documentNames() {
+		text := document(t, name)
+		for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+			for line := range strings.Lines(m[1]) {
+				if strings.HasPrefix(line, "$ ") || regexp.MustCompile(`(^|\s)#\s`).MatchString(line) {
+					t.Errorf("%s: zsh does not take the line %q", name, line)
+				}
+			}
+		}
+	}
+}
+
 // Every command line in the documentation, and in the examples that the help of every command has, is accepted.
 func TestDocumentedCommandLines(t *testing.T) {
-	typed := regexp.MustCompile(`(?:^|[ /"(])symphony ([a-z]+(?: +[^\n|;&>()]+)?)`)
+	typed := regexp.MustCompile(`(?m)(?:^|[ /"(])symphony ([a-z]+(?: +[^\n|;&>()]+)?)`)
 	for _, c := range newApp(testWorld()).Commands {
 		if !c.Hidden && !typed.MatchString(between(t, help(t, c.Name)+"\nOPTIONS:", "Example", "\nOPTIONS:")) {
 			t.Errorf("%s: its help has no example", c.Name)
