@@ -90,7 +90,9 @@ const (
 	CodeWorkspaceBusy = "workspace_busy"
 	// CodeWorkspaceGone: the workspace with the commits to deliver does not exist. An operator's retry gives them up.
 	CodeWorkspaceGone = "workspace_gone"
-	CodeRebooted      = "rebooted"
+	// CodeBranchCheckedOut: a person has checked out the branch of an issue where it would be pushed, and can switch to another one.
+	CodeBranchCheckedOut = "branch_checked_out"
+	CodeRebooted         = "rebooted"
 	// CodeTerminated: a signal that no pass sent ended the worker.
 	CodeTerminated = "terminated"
 	// CodeResourceLimit: the system refused another process, descriptor or more memory.
@@ -135,10 +137,10 @@ var faults = byCode(
 	fault{ClassMachine, ClassMachine, `codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed
 		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer state_outdated state_read
 		state_readonly state_replaced state_unsupported_filesystem state_write`},
-	fault{ClassMachine, ClassMachine, "repository_unavailable git_identity_missing"},
+	fault{ClassMachine, ClassMachine, "repository_unavailable git_identity_missing branch_in_the_way"},
 	fault{ClassMachine, ClassMachine, `host_failed host_lost host_mismatch host_system host_unreachable host_unusable
 		host_unverified host_withdrawn engine_missing`},
-	fault{ClassIssue, ClassIssue, `delivery_failed delivery_conflict repository_changed git_killed verify_unusable not_verified`},
+	fault{ClassIssue, ClassIssue, `delivery_failed delivery_conflict invalid_branch branch_checked_out repository_changed git_killed verify_unusable not_verified`},
 	fault{ClassIssue, ClassIssue, strings.Join(HoldCodes(), " ")},
 	// For hooks.on_attention these are warnings, which fail no pass.
 	fault{ClassIssue, ClassIssue, "hook_failed hook_timeout"},

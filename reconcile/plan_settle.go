@@ -168,7 +168,7 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 		c.Kind, c.Runs, c.ErrorCode, c.ErrorMessage = Continuation, uncounted, "", ""
 	case r.Outcome == Canceled:
 		c.Kind, c.Runs = Interrupted, uncounted
-	case r.ErrorCode == CodeWorkspaceBusy:
+	case r.ErrorCode == CodeWorkspaceBusy, r.ErrorCode == CodeBranchCheckedOut:
 		c.Kind, c.Runs, c.DueAt = Backoff, uncounted, ended.Add(firstBackoff)
 	case HoldStep(r.ErrorCode) != "":
 		if holdRules[r.ErrorCode].uncounted {

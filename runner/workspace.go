@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +38,11 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 		return err
 	}
 	if !w.space.Created {
-		w.warn("repository not fetched, the agent starts without the newest base", w.cloneOrFetch(ctx))
+		err := w.cloneOrFetch(ctx)
+		if neverPushed(err) {
+			return err
+		}
+		w.warn("repository not fetched, the agent starts without the newest base", err)
 	}
 	facts, err := w.Machine.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -52,6 +57,15 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 		return err
 	}
 	return w.guardGit(ctx)
+}
+
+// neverPushed reports whether a fetch has found that the work could not be pushed.
+func neverPushed(err error) bool {
+	known, _ := errors.AsType[*reconcile.Error](err)
+	if known == nil {
+		return false
+	}
+	return slices.Contains([]string{host.CodeInvalidBranch, host.CodeBranchInTheWay, host.CodeBranchCheckedOut}, known.Code)
 }
 
 // take takes the workspace. A new one is filled with a clone, if the workflow names a repository, and after_create runs in it.

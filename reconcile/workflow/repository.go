@@ -38,6 +38,25 @@ func (r Repository) Delivers() bool { return r.URL != "" && r.Deliver != Deliver
 // OpensPullRequests reports whether symphony also opens pull requests.
 func (r Repository) OpensPullRequests() bool { return r.URL != "" && r.Deliver == DeliverPullRequest }
 
+// BranchFolders returns the branches that no remote may have, because all issues' branches are below them: symphony for
+// symphony/{{ issue.identifier }}.
+func (r Repository) BranchFolders() []string {
+	fixed := r.Branch
+	if !r.Delivers() {
+		return nil
+	}
+	if at := strings.IndexAny(fixed, "{"); at >= 0 {
+		fixed = fixed[:at]
+	}
+	var folders []string
+	for at, letter := range fixed {
+		if letter == '/' {
+			folders = append(folders, fixed[:at])
+		}
+	}
+	return folders
+}
+
 // Render returns the name of an issue's branch. It implements runner.Prompt.
 func (r Repository) Render(issue reconcile.Issue, attempt int) (string, error) {
 	return r.branchPattern.Render(issue, attempt)

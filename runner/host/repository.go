@@ -20,6 +20,8 @@ type Repository struct {
 	Base string
 	// Name and Email are those of commits; empty for the account's.
 	Name, Email string
+	// Pushes: the work is pushed to it. A clone or a fetch for a branch that could not be pushed fails then, before an agent works.
+	Pushes bool
 }
 
 // CloneRequest asks to fill the new, empty workspace that a run holds, or to fetch into an older one. A clone checks Branch out: at its
@@ -261,6 +263,10 @@ const (
 	CodeNoIdentity = "git_identity_missing"
 	// CodeInvalidBranch: git does not allow the name of a branch, or work is never pushed to it.
 	CodeInvalidBranch = "invalid_branch"
+	// CodeBranchInTheWay: the remote has a branch that keeps git from making those of issues.
+	CodeBranchInTheWay = "branch_in_the_way"
+	// CodeBranchCheckedOut: a person has checked the branch out where it would be pushed.
+	CodeBranchCheckedOut = reconcile.CodeBranchCheckedOut
 	// CodeDeliveryFailed: nothing was pushed, or the result is unknown.
 	CodeDeliveryFailed = "delivery_failed"
 	// CodeRepositoryChanged: the workspace was cloned from another repository.

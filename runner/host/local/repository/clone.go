@@ -47,11 +47,22 @@ func (c clone) fill(ctx context.Context, update func(writer) (host.CloneAnswer, 
 
 // fetch updates the mirror, and chooses the commit to check out.
 func (m writer) fetch(ctx context.Context, branch, delivered string) (answer host.CloneAnswer, err error) {
-	if answer.Base, err = m.update(ctx); err == nil {
-		err = m.checkBranch(ctx, branch, answer.Base)
-	}
+	answer.Base, err = m.update(ctx)
 	if err != nil {
 		return answer, err
+	}
+	if m.remote.Pushes { // first, because the branch that is checked out there may be the default one
+		if err := m.checkNotCheckedOut(ctx, branch, "starts its agent"); err != nil {
+			return answer, err
+		}
+	}
+	if err := m.checkBranch(ctx, branch, answer.Base); err != nil {
+		return answer, err
+	}
+	if m.remote.Pushes {
+		if err := m.checkFreeName(ctx, branch); err != nil {
+			return answer, err
+		}
 	}
 	base := m.commitOf(ctx, answer.Base)
 	answer.Commit, answer.BaseCommit = base, base

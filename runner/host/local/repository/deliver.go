@@ -147,6 +147,9 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 		})
 	}
 	if err == nil {
+		err = d.checkNotCheckedOut(ctx, d.branch, "delivers")
+	}
+	if err == nil {
 		err = d.checkBranch(ctx, d.branch, d.base)
 	}
 	if err != nil || d.Commit == "" || d.checkComplete(ctx, "") == nil {

@@ -144,13 +144,16 @@ func find(dir string, patterns ...string) (paths []string) {
 // update brings the branches and tags of the remote into the mirror, which it creates if it is missing. It returns the name of the
 // base.
 func (m writer) update(ctx context.Context) (base string, err error) {
+	if err := m.checkWhole(ctx); err != nil {
+		return "", err
+	}
 	if m.remote.Base == "" || !m.exists() {
 		if err := m.readHead(ctx); err != nil {
 			return "", err
 		}
 	}
 	if err := m.fetchFrom(ctx, m.remoteGit, m.remote.URL); err != nil {
-		return "", err
+		return "", m.ofPartialClone(ctx, err)
 	}
 	return m.findBase(ctx)
 }

@@ -51,33 +51,76 @@ func checkGit(ctx context.Context, e *environment) []finding {
 	return list
 }
 
-// checkRepository asks the remote for the branch that work begins at, as a clone does.
+// checkRepository asks the remote for the branch that work begins at, as a clone does, and for branches beside which those of issues can't
+// exist.
 func checkRepository(ctx context.Context, e *environment) []finding {
-	repository, ref := e.config.Repository, "HEAD"
+	repository := e.config.Repository
 	if repository.URL == "" || e.lacks(ctx, "git") { // which checkGit reports
 		return nil
 	}
+	ref := "HEAD"
 	if repository.Base != "" {
 		ref = "refs/heads/" + repository.Base
 	}
+	asked := text.ShellQuote(ref)
+	for _, folder := range repository.BranchFolders() {
+		asked += " " + text.ShellQuote("refs/heads/"+folder)
+	}
 	env := func() []string { return project.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
 	answer, err := e.shellIn(ctx, env, "export GIT_TERMINAL_PROMPT=0 SSH_ASKPASS_REQUIRE=${SSH_ASKPASS_REQUIRE:-never}\n"+
-		"if said=$(git ls-remote --exit-code -- "+text.ShellQuote(repository.URL)+" "+text.ShellQuote(ref)+" 2>&1); then echo found\n"+
+		"if said=$(git ls-remote -- "+text.ShellQuote(repository.URL)+" "+asked+" 2>&1); then echo found $(cut -sf2 <<< \"$said\")\n"+
 		`else grep -v '^Warning: ' <<< "$said"; fi`)
-	hint := repositoryHint(repository, answer)
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		list := fail("repository_unavailable: "+repository.URL+" does not answer", hint)
+	if errors.Is(err, context.DeadlineExceeded) {
+		list := fail("repository_unavailable: "+repository.URL+" does not answer", repositoryHint(repository, answer))
 		list[0].network = true
 		return list
+	}
+	if err != nil {
+		return failWith(err)
+	}
+	names := strings.Fields(answer)
+	found := len(names) > 0 && names[0] == "found"
+	if !found {
+		list := fail("repository_unavailable: "+cmp.Or(answer, "git says nothing"), repositoryHint(repository, answer))
+		list[0].network = gitUnreachable().MatchString(answer)
+		return list
+	}
+	if !slices.Contains(names, ref) {
+		return fail("repository_unavailable: "+repository.URL+" has no commit at "+ref, repositoryHint(repository, ""))
+	}
+	for _, folder := range repository.BranchFolders() {
+		if slices.Contains(names, "refs/heads/"+folder) {
+			return fail(fmt.Sprintf("%s: the remote has a branch %q, so git can't make %s there",
+				host.CodeBranchInTheWay, folder, repository.Branch),
+				"rename that branch, or begin repository.branch with something else than "+folder+"/")
+		}
+	}
+	if list := checkLocalClone(ctx, e, repository.URL); list != nil {
+		return list
+	}
+	return ok("%s answers", repository.URL)
+}
+
+// checkLocalClone finds what a clone on this machine lacks, if it is the remote.
+func checkLocalClone(ctx context.Context, e *environment, address string) []finding {
+	dir := strings.TrimPrefix(address, "file://")
+	if !filepath.IsAbs(dir) {
+		return nil
+	}
+	lacks, err := e.shellIn(ctx, e.p.Environ, "export GIT_NO_LAZY_FETCH=1\ncd "+text.ShellQuote(dir)+` || exit
+[ "$(git rev-parse --is-shallow-repository)" != true ] || { echo history; exit; }
+git config --get-regexp '^remote\..*\.promisor$' >/dev/null || exit
+git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
+	switch {
 	case err != nil:
 		return failWith(err)
-	case answer == "found":
-		return ok("%s answers", repository.URL)
+	case lacks == "history":
+		return fail("repository_unavailable: "+dir+" is a shallow clone, which lacks the beginning of its history",
+			"git -C "+dir+" fetch --unshallow")
+	case lacks == "files":
+		return fail("repository_unavailable: "+dir+" is a partial clone, which lacks files", "git -C "+dir+" fetch --refetch --no-filter")
 	}
-	list := fail("repository_unavailable: "+cmp.Or(answer, repository.URL+" has no commit at "+ref), hint)
-	list[0].network = gitUnreachable().MatchString(answer)
-	return list
+	return nil
 }
 
 // repositoryHint is the next step after an answer of git ls-remote, which is empty if there is no such branch.

@@ -65,7 +65,12 @@ var runErrors = []RunError{
 	{"not_verified", "nothing to do: the next delivery runs verify for the commits that were made since"},
 	{"workspace_gone", "if it was removed by mistake, put it back (`symphony restore ISSUE`, if it is in the trash), then " +
 		"`symphony deliver ISSUE`; `symphony retry ISSUE` abandons its commits"},
-	{"invalid_branch", "correct `repository.branch`: its result for this issue is not a branch name, or is the base"},
+	{"invalid_branch", "correct `repository.branch`: its result for this issue is not a branch name, or is the base, or the remote has " +
+		"branches below it"},
+	{"branch_in_the_way", "rename the branch that the message names, or begin `repository.branch` with something else; then " +
+		"`symphony unblock`"},
+	{"branch_checked_out", "switch to another branch in the directory that the message names; it is tried again, and " +
+		"`symphony deliver ISSUE` delivers at once what is committed"},
 	{"template_render_error", "correct the prompt; `symphony prompt ISSUE` renders it"},
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},
 	{"host_unreachable, engine_missing", "find the fault with `symphony hosts` and `ssh HOST true`, or with the commands of the " +

@@ -1,0 +1,63 @@
+package repository
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// A branch that could not be pushed is refused before an agent works for it, and at the delivery.
+func TestBranchCantBePushed(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	try := func(branch string) error {
+		pushes := host.Repository{URL: p.remote, Base: "main", Pushes: true}
+		return test.Err(p.mirrorOf(pushes).Clone(t.Context(), t.TempDir(), branch, ""))
+	}
+	p.sh("git -C person push -q origin main:work main:deep/one/two")
+	wantFault(t, try("work/one"), host.CodeBranchInTheWay, `the remote has a branch "work"`, `"work/one"`)
+	wantFault(t, try("main/one"), host.CodeBranchInTheWay, `the remote has a branch "main"`)
+	wantFault(t, try("deep/one"), host.CodeInvalidBranch, `the remote has a branch "deep/one/two"`)
+	test.OK(t, try("deeper/one"))
+
+	p.sh("git -C person push -q origin :work")
+	p.remote = filepath.Join(p.dir, "person")
+	p.sh("cd person; git checkout -q -b work/one; git worktree add -q -b work/two ../'second tree'")
+	wantFault(t, try("work/one"), host.CodeBranchCheckedOut, "work/one is checked out in "+p.remote+": switch to another branch")
+	wantFault(t, try("work/two"), host.CodeBranchCheckedOut, "work/two is checked out in "+p.dir+"/second tree: ")
+	p.sh("git -C person config receive.denyCurrentBranch updateInstead")
+	test.OK(t, try("work/two"))
+	p.sh("git -C person config --unset receive.denyCurrentBranch; git -C person checkout -q main; git -C person branch -q -D work/one")
+	p.mustClone("one")
+	p.commit("one", "first")
+	p.sh("git -C person checkout -q -b work/one")
+	wantFault(t, test.Err(p.deliver("one", "")), host.CodeBranchCheckedOut, "the next pass delivers")
+	p.sh("git -C person checkout -q main; git -C person branch -q -D work/one")
+	p.mustDeliver("one", "")
+}
+
+// A clone on this machine that lacks history or files is named, with the command that mends it.
+func TestIncompleteRemote(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.sh(`cd person; echo two > file; git commit -qam two; git push -q origin main; cd ..
+		git -C remote.git config uploadpack.allowFilter true
+		git clone -q --depth 1 file://$PWD/remote.git shallow
+		git clone -q --filter=blob:none file://$PWD/remote.git partial`)
+	for name, words := range map[string]string{"shallow": "is a shallow clone", "partial": "is a partial clone"} {
+		p.remote = filepath.Join(p.dir, name)
+		workspace := filepath.Join(p.dir, name+"-workspace")
+		test.OK(t, os.Mkdir(workspace, 0o700))
+		mirror := p.mirror()
+		_, err := mirror.Clone(t.Context(), workspace, "w", "")
+		wantFault(t, err, host.CodeRepositoryUnavailable, p.remote+" "+words+", which lacks")
+		known, _ := errors.AsType[*reconcile.Error](err)
+		p.sh(known.Hint)
+		test.Must(p.mirror().Clone(t.Context(), workspace, "w", ""))
+	}
+}
