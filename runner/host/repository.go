@@ -259,6 +259,8 @@ const (
 	CodeRepositoryUnavailable = "repository_unavailable"
 	// CodeGitKilled: a signal has ended git twice, which is no evidence about the remote.
 	CodeGitKilled = "git_killed"
+	// CodeGitLimit: what an agent has written makes git need more memory, or print more, than it may.
+	CodeGitLimit = "git_limit"
 	// CodeNoIdentity: git knows no name or address for commits in a clone.
 	CodeNoIdentity = "git_identity_missing"
 	// CodeInvalidBranch: git does not allow the name of a branch, or work is never pushed to it.

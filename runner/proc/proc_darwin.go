@@ -22,6 +22,7 @@ import (
 //   - The descriptors, sessions, locks and command lines of other processes are not read.
 //   - There is no subreaper: launchd adopts orphans, and descent ends there.
 //   - A child can't be killed with its parent (killedWithParent).
+//   - The memory of a process can't be bounded (RunWithin).
 //   - There is no NonDumpable: processes of the same user can read a worker's environment.
 //
 // A worker there relies on the procs file and on the process groups of its children.
@@ -190,3 +191,6 @@ func OwnPasses(string) ([]reconcile.Process, error) { return nil, errors.ErrUnsu
 func peerPID(socket int) (int, error) {
 	return unix.GetsockoptInt(socket, unix.SOL_LOCAL, unix.LOCAL_PEERPID)
 }
+
+// limitMemory does nothing: macOS has no such limit.
+func limitMemory(int, uint64) error { return nil }

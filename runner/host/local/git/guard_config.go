@@ -47,14 +47,16 @@ func gitConfig(ctx context.Context, stdin []byte, file string, args ...string) (
 	cmd := plainGit(ctx, "/", append([]string{"config", "--file", file, "--no-includes"}, args...)...)
 	cmd.Env = append(cmd.Env, "HOME=/nonexistent", "GIT_DIR=/dev/null")
 	cmd.Stdin = bytes.NewReader(stdin)
-	out, err := cmd.Output()
+	var out Answer
+	cmd.Stdout = &out
+	_, err := Run(cmd, maxMemory)
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errNoConfig, err)
 	}
-	return string(out), nil
+	return out.String(), nil
 }
 
 func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {

@@ -253,7 +253,7 @@ func (f *search) index(dir string) error {
 				bad = path
 			}
 		}}
-		if err := cmd.Run(); err != nil {
+		if _, err := Run(cmd, maxMemory); err != nil {
 			return fmt.Errorf("git can't read the index in %s: %w", dir, err)
 		}
 		if bad != "" {
@@ -356,11 +356,13 @@ func (g *Guard) treeHooks(
 	// The setting as git sees it in hooks, with the account's configuration. Reading it runs no program.
 	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.hooksPath")
 	cmd.Dir, cmd.Env, cmd.WaitDelay = g.Tree, env, time.Second
-	out, err := cmd.Output()
+	var out Answer
+	cmd.Stdout = &out
+	_, err = Run(cmd, maxMemory)
 	if err != nil && !errors.As(err, new(*exec.ExitError)) && !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if value := strings.TrimRight(string(out), "\n"); value != "" && writable(absolute(g.Tree, value)) {
+	if value := strings.TrimRight(out.String(), "\n"); value != "" && writable(absolute(g.Tree, value)) {
 		reasons = append(reasons, "core.hooksPath is "+value)
 	}
 	for reason, path := range others {

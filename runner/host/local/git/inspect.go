@@ -1,7 +1,6 @@
 package git
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -270,7 +269,7 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 // addNewFiles adds untracked files to a copy of the index, and counts all files that are not committed. It returns an error if these have
 // more than most bytes.
 func (r *reader) addNewFiles(ctx context.Context, most int64, flags ...string) (changed int, err error) {
-	var names bytes.Buffer
+	var names Answer
 	size := int64(0)
 	err = r.eachChange(ctx, func(entry, path string) {
 		if strings.HasSuffix(path, "/") { // a nested repository
@@ -281,20 +280,23 @@ func (r *reader) addNewFiles(ctx context.Context, most int64, flags ...string) (
 			size += info.Size()
 		}
 		if entry[0] == '?' {
-			names.WriteString(path + "\x00")
+			names.add(path)
 		}
 	})
 	if err == nil && size > most {
 		err = fmt.Errorf("files that are not committed have more than %d MiB", most>>20)
 	}
-	if err != nil || names.Len() == 0 {
+	if err == nil && names.tooLong {
+		err = errTooLong
+	}
+	if err != nil || names.String() == "" {
 		return changed, err
 	}
 	if err := r.copyIndex(); err != nil {
 		return changed, err
 	}
 	cmd := r.gitThatStores(ctx, append([]string{"add", "--pathspec-from-file=-", "--pathspec-file-nul"}, flags...)...)
-	cmd.Stdin = &names
+	cmd.Stdin = strings.NewReader(names.String())
 	return changed, r.run(cmd)
 }
 

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -90,7 +92,7 @@ func readFailed(ctx context.Context, dir string, err error) error {
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	return files.Failed(err, "read the repository of %s", dir)
+	return Failed(err, "read the repository of %s", dir)
 }
 
 // readReferences reads all references. It does not follow what git itself does not create, such as a link.
@@ -111,20 +113,68 @@ func (r *reader) readReferences() error {
 			r.repacked = r.repacked || !strings.HasPrefix(name, "refs/tags/") && !strings.HasPrefix(name, "refs/remotes/")
 		}
 	}
-	return filepath.WalkDir(filepath.Join(r.common, "refs"), func(path string, d fs.DirEntry, err error) error {
-		if files.Absent(err) || err == nil && (d.IsDir() || strings.HasSuffix(path, ".lock")) {
+	if len(r.refs) > maxReferences {
+		return errReferences
+	}
+	return r.readLoose("refs")
+}
+
+// errReferences is the error of a repository with more references than are read.
+var errReferences = LimitError{fmt.Sprintf("it has more than %d references", maxReferences)}
+
+// readLoose reads the references that are files below a directory of the git directory, which it
+// reads in parts: a sorted list of millions would take as much memory as git does.
+func (r *reader) readLoose(dir string) error {
+	list, err := os.OpenFile(filepath.Join(r.common, dir), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return r.unreadable(dir, err)
+	}
+	defer list.Close()
+	for {
+		entries, err := list.ReadDir(1000)
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		name := strings.TrimPrefix(path, r.common+"/")
-		delete(r.packed, name)
-		r.refs[name] = "unreadable"
-		if err == nil && d.Type().IsRegular() {
-			if data, err := files.ReadRegular(path, 1<<10); err == nil {
-				r.refs[name] = strings.TrimSpace(string(data))
+		if err != nil {
+			return r.unreadable(dir, err)
+		}
+		for _, e := range entries {
+			name := dir + "/" + e.Name()
+			if e.IsDir() {
+				err = r.readLoose(name)
+			} else if !strings.HasSuffix(name, ".lock") {
+				err = r.addLoose(name, e)
+			}
+			if err != nil {
+				return err
 			}
 		}
+	}
+}
+
+// unreadable records a directory of references that can't be read. One that is gone has none.
+func (r *reader) unreadable(dir string, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		r.refs[dir] = "unreadable"
+	}
+	return nil
+}
+
+// addLoose adds the reference in a file. What git itself does not create there is not followed.
+func (r *reader) addLoose(name string, e fs.DirEntry) error {
+	delete(r.packed, name)
+	r.refs[name] = "unreadable"
+	if len(r.refs) > maxReferences {
+		return errReferences
+	}
+	if !e.Type().IsRegular() {
 		return nil
-	})
+	}
+	data, err := files.ReadRegular(filepath.Join(r.common, name), 1<<10)
+	if err == nil {
+		r.refs[name] = strings.TrimSpace(string(data))
+	}
+	return nil
 }
 
 // headOf returns the content of HEAD in a git directory, and its commit.
@@ -226,17 +276,15 @@ func Quoted(path string) string {
 
 // run runs git and makes the last that it complains of part of the error.
 func (r *reader) run(cmd *exec.Cmd) error {
-	complaint := &text.Tail{Limit: 4 << 10}
-	cmd.Stderr = complaint
-	if err := cmd.Run(); err != nil {
-		said, _ := complaint.Text()
-		return fmt.Errorf("%w: %w: %s", errUnread, err, files.LastLine(said))
+	complaint, err := Run(cmd, maxMemory)
+	if err != nil {
+		return fmt.Errorf("%w: %w: %s", errUnread, err, files.LastLine(complaint))
 	}
 	return nil
 }
 
 func (r *reader) output(cmd *exec.Cmd) (string, error) {
-	var out bytes.Buffer
+	var out Answer
 	cmd.Stdout = &out
 	err := r.run(cmd)
 	return strings.TrimSpace(out.String()), err
@@ -282,6 +330,9 @@ func (r *reader) copyIndex() error {
 	return err
 }
 
+// maxEntry bounds a part that a splitWriter keeps, in bytes. The system allows paths of 4,096.
+const maxEntry = 1 << 20
+
 // splitWriter calls each for every part that ends with a zero byte.
 type splitWriter struct {
 	each func(string)
@@ -292,6 +343,9 @@ func (s *splitWriter) Write(b []byte) (int, error) {
 	s.rest = append(s.rest, b...)
 	for {
 		entry, rest, ok := bytes.Cut(s.rest, []byte{0})
+		if !ok && len(s.rest) > maxEntry {
+			return 0, fmt.Errorf("git prints a path of more than %d bytes", maxEntry)
+		}
 		if !ok {
 			return len(b), nil
 		}

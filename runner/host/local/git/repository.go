@@ -243,10 +243,13 @@ func IsBranchName(ctx context.Context, name string) bool {
 	if strings.ContainsFunc(name, text.Control) {
 		return false
 	}
-	return plainGit(ctx, "/", "check-ref-format", "--branch", name).Run() == nil
+	_, err := Run(plainGit(ctx, "/", "check-ref-format", "--branch", name), maxMemory)
+	return err == nil
 }
 
 // HasBranch reports whether a repository of the operator in dir has a branch.
 func HasBranch(ctx context.Context, dir, name string) bool {
-	return plainGit(ctx, dir, "-c", "safe.directory=*", "show-ref", "--verify", "--quiet", "refs/heads/"+name).Run() == nil
+	show := plainGit(ctx, dir, "-c", "safe.directory=*", "show-ref", "--verify", "--quiet", "refs/heads/"+name)
+	_, err := Run(show, maxMemory)
+	return err == nil
 }

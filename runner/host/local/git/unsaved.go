@@ -270,16 +270,19 @@ func (u *unsavedSearch) name(n int, item string) {
 // showHidden makes git status compare the existing files that git would otherwise assume to be unchanged (git update-index
 // --assume-unchanged, --skip-worktree). In a sparse checkout most of them do not exist.
 func (r *reader) showHidden(ctx context.Context) error {
-	var hidden strings.Builder
+	var hidden Answer
 	cmd := r.git(ctx, "ls-files", "-v", "-z")
 	cmd.Stdout = &splitWriter{each: func(entry string) {
 		tag, path, _ := strings.Cut(entry, " ")
 		if (tag == "S" || tag != strings.ToUpper(tag)) && exists(filepath.Join(r.tree, path)) {
-			hidden.WriteString(path + "\x00")
+			hidden.add(path)
 		}
 	}}
 	err := r.run(cmd)
-	if err == nil && hidden.Len() > 0 {
+	if err == nil && hidden.tooLong {
+		err = errTooLong
+	}
+	if err == nil && hidden.String() != "" {
 		err = r.copyIndex()
 		for _, show := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
 			if err == nil {

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -125,22 +124,34 @@ var repositoryVars = []string{
 	"GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
 }
 
-// run runs a command. Its error is a host.GitError, if git, ssh or the remote have written anything.
-func (c *commands) run(cmd *exec.Cmd) error {
+// maxMemory bounds the memory of each process of a git that reads what agents have written, in bytes.
+// It is more than views have, because git needs memory to pack the largest files. Tests lower it.
+var maxMemory uint64 = 2 << 30
+
+// noLimit is the memory of a git that talks to the remote, and starts the operator's own programs. The
+// objects that it pushes were read with a bound before.
+const noLimit = 0
+
+// run runs a command that reads what agents have written. Its error is a host.GitError, if git
+// or the remote have written anything.
+func (c *commands) run(cmd *exec.Cmd) error { return c.runWithin(cmd, maxMemory) }
+
+// runWithin runs a command, each process of which may have so many bytes of memory.
+func (c *commands) runWithin(cmd *exec.Cmd, memory uint64) error {
 	if err := proc.SealDescriptors(); err != nil { // ssh or a credential helper may stay in the background
 		return err
 	}
-	complaint := &text.Tail{Limit: 16 << 10}
-	cmd.Stderr = complaint
-	err := cmd.Run()
+	complaint, err := git.Run(cmd, memory)
 	if cmd.Process != nil && err != nil {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // fails if the whole group has ended
 	}
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // a process in the background has its streams
 		return nil
 	}
-	output, _ := complaint.Text()
-	said := complaintOf(string(output), func(line string) string {
+	if errors.As(err, &git.LimitError{}) {
+		return err
+	}
+	said := complaintOf(string(complaint), func(line string) string {
 		return strings.ReplaceAll(line, c.remote.URL, c.Address())
 	})
 	if said.reason() == "" {
@@ -154,10 +165,12 @@ func verb(cmd *exec.Cmd) string {
 	return filepath.Base(cmd.Args[0]) + " " + cmd.Args[max(0, slices.Index(cmd.Args, "--no-pager"))+1]
 }
 
-func (c *commands) output(cmd *exec.Cmd) (string, error) {
-	var out bytes.Buffer
+func (c *commands) output(cmd *exec.Cmd) (string, error) { return c.outputWithin(cmd, maxMemory) }
+
+func (c *commands) outputWithin(cmd *exec.Cmd, memory uint64) (string, error) {
+	var out git.Answer
 	cmd.Stdout = &out
-	err := c.run(cmd)
+	err := c.runWithin(cmd, memory)
 	return strings.TrimSpace(out.String()), err
 }
 
@@ -186,6 +199,9 @@ func (c *commands) failed(code, what string, err error) error {
 	}
 	if errors.Is(err, exec.ErrNotFound) {
 		err, hint = errors.New("git is missing: it is not in PATH"), "install git, or add its directory to PATH in ~/.profile"
+	}
+	if errors.As(err, &git.LimitError{}) {
+		code, hint = host.CodeGitLimit, git.LimitHint
 	}
 	if errors.As(err, &killedError{}) {
 		code, hint = host.CodeGitKilled, "find out what kills git, for instance the kernel when memory is short"

@@ -15,7 +15,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
@@ -59,7 +58,7 @@ func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, e
 func (m *Mirror) WithHashedClone(ctx context.Context, workspace string, cloned host.Origin, use func(git.Clone) error) (err error) {
 	work, err := m.workOf(workspace, cloned)
 	if err != nil {
-		return files.Failed(err, "read HEAD of %s", workspace)
+		return git.Failed(err, "read HEAD of %s", workspace)
 	}
 	d := &delivery{Mirror: m, Work: work}
 	read := git.Clone{Origin: cloned, Commit: work.Commit, Objects: []string{filepath.Join(m.path, "objects")}}
@@ -69,7 +68,7 @@ func (m *Mirror) WithHashedClone(ctx context.Context, workspace string, cloned h
 		err, read.Objects = failed, append([]string{incoming}, read.Objects...)
 	}
 	if err != nil {
-		return files.Failed(err, "read the commits of %s", workspace)
+		return git.Failed(err, "read the commits of %s", workspace)
 	}
 	return use(read)
 }
@@ -248,8 +247,9 @@ func (d *delivery) push(ctx context.Context) error {
 		return d.failed(host.CodeDeliveryFailed, "record the push to "+d.branch, err)
 	}
 	for range 2 {
-		pushErr := d.run(d.remoteGit(ctx, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
-			"--force-with-lease="+ref+":"+expected, "--", d.remote.URL, d.Commit+":"+ref)) // empty: it must not exist
+		push := d.remoteGit(ctx, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
+			"--force-with-lease="+ref+":"+expected, "--", d.remote.URL, d.Commit+":"+ref) // empty: it must not exist
+		pushErr := d.runWithin(push, noLimit)
 		at, err := d.remoteCommit(ctx)
 		switch {
 		case err != nil:
@@ -304,7 +304,8 @@ func (d *delivery) conflict(at string) error {
 
 // remoteCommit asks the remote for the commit of the branch, empty if there is none.
 func (d *delivery) remoteCommit(ctx context.Context) (string, error) {
-	out, err := d.output(d.remoteGit(ctx, "ls-remote", "--", d.remote.URL, "refs/heads/"+d.branch))
+	list := d.remoteGit(ctx, "ls-remote", "--", d.remote.URL, "refs/heads/"+d.branch)
+	out, err := d.outputWithin(list, noLimit)
 	for line := range strings.Lines(out) {
 		if id, name, _ := strings.Cut(strings.TrimSpace(line), "\t"); name == "refs/heads/"+d.branch {
 			return id, err

@@ -161,8 +161,9 @@ func (m writer) update(ctx context.Context) (base string, err error) {
 // fetchFrom makes branches and tags those of a remote or a bundle.
 func (m writer) fetchFrom(ctx context.Context, git func(context.Context, ...string) *exec.Cmd, from string) error {
 	err := m.unlessKilled(ctx, func() error {
-		return m.run(git(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
-			"--", from, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"))
+		fetch := git(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
+			"--", from, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+		return m.runWithin(fetch, noLimit)
 	})
 	if err != nil {
 		return m.failed(host.CodeRepositoryUnavailable, "fetch", err)
@@ -237,7 +238,7 @@ func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
 func (m writer) readHead(ctx context.Context) error {
 	var out string
 	err := m.unlessKilled(ctx, func() (err error) {
-		out, err = m.output(m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD"))
+		out, err = m.outputWithin(m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD"), noLimit)
 		return err
 	})
 	if err != nil {

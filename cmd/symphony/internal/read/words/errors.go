@@ -54,6 +54,8 @@ var runErrors = []RunError{
 	{"git_identity_missing", "run `git config --global user.name \"Your Name\"` and `git config --global user.email you@example.com`, or " +
 		"set `repository.git_name` and `repository.git_email`; then `symphony unblock`"},
 	{"git_killed", "find out what kills git, for instance the kernel when memory is short; the run is tried again"},
+	{"git_limit", "look at the agent's commits with `git log --oneline` in the workspace, without their files: one of them, or the " +
+		"index, lists millions of files. `symphony retry ISSUE` lets the agent correct it; nothing of it was removed"},
 	{"delivery_failed", "correct the fault that git, the remote or GitHub reports; unless the issue is held, passes deliver again without " +
 		"an agent, and `symphony deliver ISSUE` delivers now"},
 	{"repository_changed", "the workspace was cloned from another repository than `repository.url` names: change it back to deliver " +

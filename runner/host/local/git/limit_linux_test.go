@@ -1,0 +1,57 @@
+package git
+
+import (
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// bomb makes HEAD a commit whose objects have 2 kB, and which lists a thousand million files.
+const bomb = `
+	blob=$(git hash-object -w --stdin </dev/null)
+	tree=$(for n in 0 1 2 3 4 5 6 7 8 9; do printf '100644 blob %s\t%s\n' $blob $n; done | git mktree)
+	for level in 1 2 3 4 5 6 7 8; do
+		tree=$(for n in 0 1 2 3 4 5 6 7 8 9; do printf '040000 tree %s\t%s\n' $tree $n; done | git mktree)
+	done
+	git update-ref HEAD $(git commit-tree -p HEAD -m bomb $tree)
+`
+
+// No git takes more than its memory to read a commit that lists a thousand million files, and what
+// is not known of it counts as unsaved.
+func TestTreeBomb(t *testing.T) {
+	before := maxMemory
+	maxMemory = 64 << 20 // which git fills in less than the time that it gets
+	t.Cleanup(func() { maxMemory = before })
+	dir := filepath.Join(realTemp(t), "work")
+	clone(t, dir)
+	base := git(t, dir, "rev-parse", "HEAD")
+	sh(t, dir, bomb)
+	made := Clone{Origin: host.Origin{Commit: strings.TrimSpace(base)}}
+	_, _, _, err := Inspect(t.Context(), dir, made, 9)
+	wantCode(t, err, host.CodeGitLimit)
+	_, err = Diff(t.Context(), dir, made, &strings.Builder{})
+	wantCode(t, err, host.CodeGitLimit)
+	_, err = KeepEnd(t.Context(), dir, made, filepath.Join(t.TempDir(), "ends"))
+	wantCode(t, err, host.CodeGitLimit)
+	work, _ := Unsaved(t.Context(), dir, "", "")
+	test.Equal(t, "unsaved", work, "2 commits not on any remote, changes that git can't list")
+	var used syscall.Rusage
+	test.OK(t, syscall.Getrusage(syscall.RUSAGE_CHILDREN, &used))
+	if mebibytes := used.Maxrss >> 10; mebibytes > 100 {
+		t.Errorf("a git used %d MiB", mebibytes)
+	}
+}
+
+// A repository with very many references, in files or packed, is not read.
+func TestManyReferences(t *testing.T) {
+	test.Expensive(t)
+	dir := filepath.Join(realTemp(t), "work")
+	clone(t, dir)
+	sh(t, dir, `id=$(git rev-parse HEAD); seq 500001 | sed "s|.*|$id refs/tags/&|" > .git/packed-refs`)
+	_, _, _, err := Inspect(t.Context(), dir, Clone{}, 9)
+	wantCode(t, err, host.CodeGitLimit)
+}
