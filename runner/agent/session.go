@@ -214,6 +214,9 @@ const (
 	CodeTurnCancelled     Code = "turn_cancelled"
 	CodeTurnInputRequired Code = "turn_input_required"
 	CodeApprovalRequired  Code = "approval_required"
+
+	// CodePolicy: the provider of the model refuses the work by its rules.
+	CodePolicy Code = reconcile.HoldPolicy
 )
 
 // Faults of the machine, the account or the network, which are not charged to an issue.

@@ -343,7 +343,7 @@ func incompatible(method, what string) *agent.Error {
 // class returns the class of the fault, "" for an ordinary failure of the turn.
 func (e *turnError) class() agent.Code { return classify(e.Info, e.Message+" "+e.Details) }
 
-// classes are the faults of the machine, the account and the network, by codexErrorInfo. "" is an ordinary failure of the
+// classes are the faults of the machine, the account and the network, and refusals, by codexErrorInfo. "" is an ordinary failure of the
 // turn, whatever the message is.
 var classes = map[string]agent.Code{
 	"unauthorized":       agent.CodeAgentAuth,
@@ -351,7 +351,8 @@ var classes = map[string]agent.Code{
 	"httpConnectionFailed": agent.CodeNetwork, "responseStreamConnectionFailed": agent.CodeNetwork,
 	"responseStreamDisconnected": agent.CodeNetwork, "responseTooManyFailedAttempts": agent.CodeNetwork,
 	"serverOverloaded": agent.CodeNetwork, "internalServerError": agent.CodeNetwork,
-	"contextWindowExceeded": "", "badRequest": "", "cyberPolicy": "", "sandboxError": "",
+	"contextWindowExceeded": "", "badRequest": "", "sandboxError": "",
+	"inferenceHookDenied": agent.CodePolicy, // a hook of the operator's own
 }
 
 // messageClasses classify codex's own messages where codexErrorInfo does not. They are never applied to text of a model or a command.
@@ -365,7 +366,7 @@ var messageClasses = []struct {
 		`stream disconnected|failed to lookup address|network error|status 50[0234]|status: 5`)},
 }
 
-// classify returns the class of a fault of the machine, the account or the network, "" for an ordinary failure of a turn.
+// classify returns the class of a fault of the machine, the account or the network, or of a refusal, "" for an ordinary failure of a turn.
 func classify(info json.RawMessage, message string) agent.Code {
 	switch kind, status := errorInfo(info); {
 	case status == 401 || status == 403:
@@ -379,6 +380,9 @@ func classify(info json.RawMessage, message string) agent.Code {
 	default:
 		if class, known := classes[kind]; known {
 			return class
+		}
+		if strings.HasSuffix(kind, "Policy") || strings.HasSuffix(kind, "PolicyViolation") {
+			return agent.CodePolicy // cyberPolicy, bioPolicy, misalignmentPolicyViolation, and what later releases add
 		}
 	}
 	for _, c := range messageClasses {
