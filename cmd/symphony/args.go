@@ -178,8 +178,12 @@ func onProject(w *term.Env, names []string, do func(c *cli.Context, p *project.P
 	}
 }
 
+// onlyReads are the commands that answer in an issue's workspace, too: by the workflow of its project, not by the one that
+// the agent has there.
+var onlyReads = map[string]bool{"show": true, "ps": true, "diff": true, "logs": true}
+
 // openProject finds the workflow (specification 5.1), its state directory and its environment file. It does not fail if the
-// workflow can't be read, because some commands work without it.
+// workflow can't be read, because some commands work without it, but if an agent could have written it.
 func openProject(w *term.Env, c *cli.Context, positional string) (*project.Project, error) {
 	if c.IsSet("workflow") && positional != "" {
 		return nil, exit.Usage("%s: the workflow is given twice, with -w and as %q", c.Command.Name, positional)
@@ -189,8 +193,10 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 		w.Note(slog.LevelWarn, "the variable SYMPHONY_WORKFLOW names "+named+", which does not exist")
 	}
 	path = cmp.Or(path, named)
+	stateDir := cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))
 	if path == "" && c.Command.Name != "init" {
-		if path = project.FindWorkflow(w.Environment()); path != "" && filepath.Dir(path) != w.Dir && w.Width > 0 && !w.JSON {
+		path, stateDir = findProject(w, c.Command.Name, stateDir)
+		if path != "" && filepath.Dir(path) != w.Dir && w.Width > 0 && !w.JSON {
 			w.Note(slog.LevelInfo, "using "+path)
 		}
 	}
@@ -198,7 +204,23 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 	if info, err := os.Stat(w.Absolute(path)); err == nil && info.IsDir() {
 		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
 	}
-	return project.New(w.Environment(), path, cmp.Or(c.String("state-dir"), w.Getenv("SYMPHONY_STATE_DIR"))), nil
+	p := project.New(w.Environment(), path, stateDir)
+	if p.Foreign() != nil {
+		return nil, p.Nested() // which also knows whether an agent calls
+	}
+	return p, nil
+}
+
+// findProject returns the workflow around the working directory, empty for none, and its state directory if that is not the
+// given or the default one.
+func findProject(w *term.Env, command, stateDir string) (path, dir string) {
+	if stateDir == "" && onlyReads[command] {
+		path, dir = project.OfWorkspace(w.Environment(), w.Dir)
+	}
+	if path != "" {
+		return path, dir
+	}
+	return project.FindWorkflow(w.Environment()), stateDir
 }
 
 // openProjects opens the projects of the workflows that are given as arguments, or the one that openProject finds.

@@ -36,10 +36,6 @@ const (
 	loginPatience   = 30 * time.Second
 )
 
-func worktreesRoot(w *environ.Env) string {
-	return filepath.Join(paths.Real(project.StateHome(w)), "worktrees")
-}
-
 // branchName is the branch of all work of an agent.
 type branchName string
 
@@ -55,7 +51,7 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 		}
 		top = filepath.Dir(top)
 	}
-	root := worktreesRoot(p.Env)
+	root := project.WorktreesDir(p.Env)
 	if paths.Inside(root, top) || project.New(p.Env, filepath.Join(top, "WORKFLOW.md"), p.StateDir).Nested() != nil {
 		return reconcile.NewError(CodeInvalid, "cwd: an agent works in "+top, "name a repository of yours")
 	}
@@ -112,7 +108,7 @@ func (a *Agents) removeWorktree(ctx context.Context, one Agent, discard bool) (u
 	hand := &runner.Takeover{
 		Config: one.Settings.runnerConfig(a.p), Machine: project.NewMachine(a.p.StateDir), Hold: workers.Hold, StateDir: a.p.StateDir,
 		ID: project.NewRunID(a.p.Env.Now()), Issue: reconcile.Issue{ID: one.IssueID, Identifier: one.Identifier},
-		Root: worktreesRoot(a.p.Env), Env: a.p.Environ(), Now: a.p.Env.Now, Log: slog.New(slog.DiscardHandler),
+		Root: project.WorktreesDir(a.p.Env), Env: a.p.Environ(), Now: a.p.Env.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	unsaved, err = hand.CleanUp(ctx, discard)
 	return unsaved, errors.Join(err, hand.Close(ctx))

@@ -42,11 +42,13 @@ type Project struct {
 	EnvFile, SharedEnv, OwnEnv map[string]string
 	EnvErr                     error
 
-	read string    // the stamp of the files that New has read
-	gh   *sync.Map // the tokens of gh, by API; nil if it is not asked
+	read   string           // the stamp of the files that New has read
+	gh     *sync.Map        // the tokens of gh, by API; nil if it is not asked
+	nested *reconcile.Error // the workflow lies where agents write; nil if it does not
 }
 
-// New reads the workflow and the environment file. An empty stateDir stands for the default one.
+// New reads the workflow and the environment file. An empty stateDir stands for the default one. A workflow that an agent
+// could have written is not used: SourceErr is then the error of Foreign.
 func New(w *environ.Env, path, stateDir string) *Project {
 	p := &Project{Env: w, Path: w.Absolute(path), gh: &sync.Map{}}
 	before := Stamp(p.Path)
@@ -58,6 +60,7 @@ func New(w *environ.Env, path, stateDir string) *Project {
 		stateDir = state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, p.Path)
 	}
 	p.StateDir = w.Absolute(stateDir)
+	p.refuseAgents()
 	p.hintGone()
 	p.read = before + p.stampOfEnvironment()
 	p.ReadEnvFiles(os.Getuid())
@@ -252,24 +255,6 @@ func (p *Project) KeySource(key string, names ...string) string {
 		}
 	}
 	return p.SharedEnvPath()
-}
-
-// Nested refuses to run inside a workspace: an agent must not start agents.
-func (p *Project) Nested() error {
-	if id := p.Env.Getenv("SYMPHONY_RUN_ID"); id != "" {
-		return reconcile.NewError("nested_workflow", "symphony was called inside run "+id,
-			"run symphony from your own shell; an agent must not start agents")
-	}
-	for dir := filepath.Dir(p.Path); ; dir = filepath.Dir(dir) {
-		parent := filepath.Dir(dir)
-		if info, err := os.Stat(filepath.Join(parent, ".symphony", filepath.Base(dir)+".json")); err == nil && info.Mode().IsRegular() {
-			return reconcile.NewError("nested_workflow", p.Path+" is in the workspace "+dir,
-				"use the WORKFLOW.md of your own checkout, not of an agent's")
-		}
-		if parent == dir {
-			return nil
-		}
-	}
 }
 
 // Name is the name of the folder of WORKFLOW.md.
