@@ -242,7 +242,7 @@ func trustRows() []trustRow {
 		writes("write another issue's workspace", "echo x > ../OTHER-1/new", "ws/OTHER-1/new"),
 		writes("write the directories of `agent.writable_roots`", "echo x > ../../shared/new", "shared/new"),
 		writes("write `/tmp`", "echo x > /tmp/symphony-trust-$SYMPHONY_TEST_MARK", "/tmp/symphony-trust-$SYMPHONY_TEST_MARK"),
-		writes("write the home directory: ssh keys, profiles", "echo x > ~/.ssh/new; echo x > ~/.profile", "home/.ssh/new home/.profile"),
+		writes("write the home directory: ssh keys, profiles", "echo x > ~/.ssh/new; echo x > ~/.bash_profile", "home/.ssh/new home/.bash_profile"),
 		writes("write the state directory, leases and records", "echo x > ../../state/new; echo x > ../.symphony/new", "state/new ws/.symphony/new"),
 		writes("write the codex home", "echo x > $CODEX_HOME/new; echo x > ../../codex-home/new", "codex-home/new"),
 		{
