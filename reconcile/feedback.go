@@ -27,16 +27,36 @@ type Watch struct {
 	Claim      ClaimStatus `json:"-"` // the status of the issue's claim; empty if there is none
 	Blocked    bool        `json:"-"` // its agent waits for a person, whose review is the only cause then
 
-	Pull    Pull          `json:"pull"` // as it was read last
-	Rounds  int           `json:"rounds,omitempty"`
-	Handled []string      `json:"told,omitempty"`  // the causes that bring the issue back no more: each does so once
-	Rerun   string        `json:"rerun,omitempty"` // the commit whose failed jobs were run again
-	RerunAt time.Time     `json:"rerun_at,omitzero"`
-	Rework  *Rework       `json:"rework,omitempty"`  // what the issue has come back for, until it is handed over again
-	History []Round       `json:"history,omitempty"` // all rounds, the oldest first
-	Seen    []Observation `json:"seen,omitempty"`    // what has happened to the pull request, the oldest first
-	Held    string        `json:"held,omitempty"`    // the reason for which the issue was held; empty if it was not, or is not any more
-	Ended   bool          `json:"ended,omitempty"`   // nothing more is expected of the pull request
+	Pull     Pull          `json:"pull"` // as it was read last
+	Rounds   int           `json:"rounds,omitempty"`
+	Handled  []string      `json:"told,omitempty"` // the causes that bring the issue back no more: each does so once
+	Failures KnownFailures `json:"failures,omitzero"`
+	Rerun    string        `json:"rerun,omitempty"`   // the commit whose failed jobs were run again
+	Reran    []int64       `json:"reran,omitempty"`   // the workflow runs of these jobs
+	RerunAt  time.Time     `json:"rerun_at,omitzero"` // zero once the forge shows that they run again
+	ReranAt  time.Time     `json:"reran_at,omitzero"` // the same, kept
+	HeadAt   time.Time     `json:"head_at,omitzero"`  // when the newest commit was first seen
+	Required Required      `json:"required,omitzero"`
+	Rework   *Rework       `json:"rework,omitempty"`  // what the issue has come back for, until it is handed over again
+	History  []Round       `json:"history,omitempty"` // all rounds, the oldest first
+	Seen     []Observation `json:"seen,omitempty"`    // what has happened to the pull request, the oldest first
+	Held     string        `json:"held,omitempty"`    // the reason for which the issue was held; empty if it was not, or is not any more
+	Ended    bool          `json:"ended,omitempty"`   // nothing more is expected of the pull request
+}
+
+// KnownFailures are the failed checks of a commit that bring the issue back no more, by their names: it has come back for those in Told,
+// and those in OfBase fail on the base, too. A check of another name that fails later on the same commit is a new cause.
+type KnownFailures struct {
+	Commit string   `json:"commit"`
+	Told   []string `json:"told,omitempty"`
+	OfBase []string `json:"of_base,omitempty"`
+}
+
+// Required are the checks that the base of the pull request requires, as they were read at a time.
+type Required struct {
+	At    time.Time `json:"at"`
+	Base  string    `json:"base"`
+	Names []string  `json:"names,omitempty"`
 }
 
 // Round is one return of an issue.
@@ -109,6 +129,7 @@ func (r Review) Verb() string {
 
 // The states of a Pull, of its Mergeable, and of a Review that decisions depend on.
 const (
+	pullOpen      = "open"
 	PullMerged    = "merged"
 	PullClosed    = "closed"
 	pullConflicts = "conflicting"
@@ -119,19 +140,83 @@ const (
 const (
 	reviewQuiet  = 2 * time.Minute // since the newest review, whose author may write more
 	rerunSettles = 2 * time.Minute // until the forge shows that jobs run again
+	checkPatient = time.Hour       // after which a check is late
 	mostHandled  = 200
 	keptReviews  = 100 // of a pull request, in the database
 )
 
-// Failed lists the checks that have failed, once all checks of the pushed commit have ended.
-func (w *Watch) Failed(f Feedback) []Check {
+// Failed lists the checks that have failed and have not brought the issue back yet, once all checks of the pushed commit have ended. A check
+// that is late does not hold the others back.
+func (w *Watch) Failed(f Feedback, now time.Time) []Check {
 	c := w.Pull.Checks
-	all := c.all()
-	pending := slices.ContainsFunc(all, func(one Check) bool { return one.State == CheckPending })
-	if !f.Checks || w.Blocked || pending || c.Commit != w.Delivered.Commit || w.handled("checks "+c.Commit) {
+	if !f.Checks || w.Blocked || c.Commit != w.Delivered.Commit {
 		return nil
 	}
-	return slices.DeleteFunc(all, func(one Check) bool { return one.State != CheckFailure })
+	if w.pending() && !w.late(now) {
+		return nil
+	}
+	known := w.knownFailures()
+	return slices.DeleteFunc(c.all(), func(one Check) bool {
+		return one.State != CheckFailure || slices.Contains(known.Told, one.Name) || slices.Contains(known.OfBase, one.Name)
+	})
+}
+
+// pending reports whether a check of the newest commit has not ended.
+func (w *Watch) pending() bool {
+	return slices.ContainsFunc(w.Pull.Checks.all(), func(c Check) bool { return c.State == CheckPending })
+}
+
+// checksSince is when the checks of the newest commit began, or began again.
+func (w *Watch) checksSince() time.Time {
+	if w.Rerun == w.Pull.Head && w.ReranAt.After(w.HeadAt) {
+		return w.ReranAt
+	}
+	return w.HeadAt
+}
+
+// late reports whether the checks of the newest commit have had an hour.
+func (w *Watch) late(now time.Time) bool {
+	since := w.checksSince()
+	return !since.IsZero() && now.Sub(since) >= checkPatient
+}
+
+// knownFailures are those of the newest commit.
+func (w *Watch) knownFailures() KnownFailures {
+	if w.Failures.Commit == w.Pull.Checks.Commit {
+		return w.Failures
+	}
+	return KnownFailures{Commit: w.Pull.Checks.Commit}
+}
+
+// Late names a check of the newest commit that has not reported for an hour, and since when it is awaited; empty if there is none. It is at
+// work, or the base requires it and it has never begun.
+func (w *Watch) Late(now time.Time) (name string, since time.Time) {
+	if !w.late(now) || w.Pull.Checks.Commit != w.Pull.Head {
+		return "", time.Time{}
+	}
+	since = w.checksSince()
+	for _, c := range w.Pull.Checks.List {
+		if c.State == CheckPending {
+			return c.Name, since
+		}
+	}
+	if w.Required.Base != w.Pull.Base || w.Pull.Checks.Hidden || w.Pull.Checks.Cut {
+		return "", time.Time{}
+	}
+	for _, required := range w.Required.Names {
+		// A job of GitHub Actions is required by its name alone, without that of its workflow.
+		reports := func(c Check) bool { return c.Name == required || strings.HasSuffix(c.Name, " / "+required) }
+		if !slices.ContainsFunc(w.Pull.Checks.List, reports) {
+			return required, since
+		}
+	}
+	return "", time.Time{}
+}
+
+// WantsRequired reports whether the checks that the base requires are to be read: once an hour, if the checks are late.
+func (w *Watch) WantsRequired(now time.Time) bool {
+	fresh := w.Required.Base == w.Pull.Base && now.Sub(w.Required.At).Abs() < checkPatient
+	return w.Pull.State == pullOpen && w.late(now) && !fresh
 }
 
 // unlisted is the name of a check that stands for those that the token may not see, or that are too many.
@@ -153,8 +238,13 @@ func OwnFailures(failed []Check, base Checks) []Check {
 	})
 }
 
-// IgnoreFailures marks the failed checks of the newest commit as handled, because the base has the same failures.
-func (w *Watch) IgnoreFailures() { w.Handled = append(w.Handled, "checks "+w.Pull.Head) }
+// IgnoreFailures notes failed checks of the newest commit that fail on the base, too.
+func (w *Watch) IgnoreFailures(failed []Check) {
+	w.Failures = w.knownFailures()
+	for _, c := range failed {
+		w.Failures.OfBase = append(w.Failures.OfBase, c.Name)
+	}
+}
 
 // Asks reports whether something may have to be done about the issue of the pull request.
 func (w *Watch) Asks(f Feedback, now time.Time) bool {
@@ -163,7 +253,7 @@ func (w *Watch) Asks(f Feedback, now time.Time) bool {
 	if w.Ended || w.Claim != "" && (!merged || !heldForIt) {
 		return false
 	}
-	return merged || w.Pull.State == PullClosed || w.Rework != nil || w.Causes(f, w.Failed(f), now) != nil
+	return merged || w.Pull.State == PullClosed || w.Rework != nil || w.Causes(f, w.Failed(f, now), now) != nil
 }
 
 // NewReviews lists the reviews that ask for something, once nobody has written for two minutes.
@@ -216,15 +306,28 @@ func (w *Watch) Causes(f Feedback, failed []Check, now time.Time) *Rework {
 
 // Reruns lists the workflow runs whose failed jobs are run again, before a failure counts: each once for a commit.
 func (w *Watch) Reruns(failed []Check) (runs []int64) {
-	if w.Rerun == w.Pull.Head {
-		return nil
-	}
 	for _, c := range failed {
-		if c.Run != 0 && !slices.Contains(runs, c.Run) {
+		reran := w.Rerun == w.Pull.Head && slices.Contains(w.Reran, c.Run)
+		if c.Run != 0 && !reran && !slices.Contains(runs, c.Run) {
 			runs = append(runs, c.Run)
 		}
 	}
 	return runs
+}
+
+// BeginReruns notes that the failed jobs of workflow runs are run again. Until RerunAt is set it is not known whether they are.
+func (w *Watch) BeginReruns(runs []int64) {
+	if w.Rerun != w.Pull.Head {
+		w.Reran = nil
+	}
+	w.Rerun = w.Pull.Head
+	w.Reran = slices.Concat(w.Reran, runs)
+	w.RerunAt = time.Time{}
+}
+
+// ForgetReruns undoes BeginReruns: nothing has run again.
+func (w *Watch) ForgetReruns(runs []int64) {
+	w.Reran = slices.DeleteFunc(w.Reran, func(run int64) bool { return slices.Contains(runs, run) })
 }
 
 // Settling reports whether jobs were run again just now, which the forge does not show yet.
@@ -235,6 +338,9 @@ func (w *Watch) Settling(now time.Time) bool {
 // Update takes over the present state of the pull request, and notes when its checks have ended, or the pull request itself. Of the
 // reviews it keeps those that may ask for something: what strangers write can't push them out.
 func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
+	if w.HeadAt.IsZero() || w.Pull.Head != p.Head {
+		w.HeadAt = now
+	}
 	w.Pull = p
 	w.Pull.Reviews = slices.DeleteFunc(slices.Clone(p.Reviews), func(r Review) bool { return !r.Writer && !f.listensTo(r) })
 	w.Pull.Reviews = w.Pull.Reviews[max(0, len(w.Pull.Reviews)-keptReviews):]
@@ -282,7 +388,10 @@ func (w *Watch) BeginRound(r *Rework) {
 	w.Rounds, w.Rework = r.Round, r
 	w.History = append(w.History, Round{r.At, r.Causes()})
 	if len(r.Checks) > 0 {
-		w.Handled = append(w.Handled, "checks "+r.Commit)
+		w.Failures = w.knownFailures()
+	}
+	for _, c := range r.Checks {
+		w.Failures.Told = append(w.Failures.Told, c.Name)
 	}
 	for _, v := range r.Reviews {
 		w.Handled = append(w.Handled, "review "+v.ID)

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ func TestCauses(t *testing.T) {
 			w := &Watch{Delivered: Delivered{Commit: "a"}, Pull: Pull{Number: 1, Head: "a", Checks: Checks{Commit: "a"}}}
 			row.edit(w, &f)
 			causes := func() string {
-				failed := OwnFailures(w.Failed(f), Checks{List: []Check{check("base", CheckFailure)}})
+				failed := OwnFailures(w.Failed(f, noon), Checks{List: []Check{check("base", CheckFailure)}})
 				r := w.Causes(f, failed, noon)
 				if r == nil {
 					return ""
@@ -104,8 +105,10 @@ func TestReruns(t *testing.T) {
 	w := &Watch{Pull: Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}}}
 	failed := []Check{{Run: 7}, {Run: 8}, {Run: 7}, {}}
 	equal(t, "runs", len(w.Reruns(failed)), 2)
-	w.Rerun, w.RerunAt = "a", noon
+	w.BeginReruns([]int64{7, 8})
+	w.RerunAt = noon
 	equal(t, "again", len(w.Reruns(failed)), 0)
+	equal(t, "another run that fails later", fmt.Sprint(w.Reruns(append(failed, Check{Run: 9}))), "[9]")
 	equal(t, "just now", w.Settling(noon.Add(time.Minute)), true)
 	equal(t, "never seen at work", w.Settling(noon.Add(3*time.Minute)), false)
 	w.Update(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckPending}}}}, Feedback{}, noon)
@@ -114,6 +117,65 @@ func TestReruns(t *testing.T) {
 	equal(t, "and has ended", w.Settling(noon.Add(time.Minute)), false)
 	w.Pull.Head = "b"
 	equal(t, "of the next commit", len(w.Reruns(failed)), 2)
+}
+
+// TestLaterFailures checks that a check that fails later on the same commit is a new cause, whether or not the issue has come back for others,
+// and that one that fails on the base is not.
+func TestLaterFailures(t *testing.T) {
+	f := Feedback{Checks: true, Rounds: 3}
+	w := &Watch{Delivered: Delivered{Commit: "a"}}
+	base := Checks{List: []Check{{Name: "slow", State: CheckFailure}}}
+	look := func(failed ...string) string {
+		p := Pull{Number: 1, Head: "a", State: pullOpen, Checks: Checks{Commit: "a", State: CheckFailure}}
+		for _, name := range failed {
+			p.Checks.List = append(p.Checks.List, Check{Name: name, State: CheckFailure})
+		}
+		w.Update(p, f, noon)
+		own := OwnFailures(w.Failed(f, noon), base)
+		w.IgnoreFailures(slices.DeleteFunc(w.Failed(f, noon), func(c Check) bool { return slices.Contains(own, c) }))
+		r := w.Causes(f, own, noon)
+		if r == nil {
+			return ""
+		}
+		w.BeginRound(r)
+		return r.Causes()
+	}
+	equal(t, "the first", look("lint"), "lint failed")
+	equal(t, "again", look("lint"), "")
+	equal(t, "another system, later", look("lint", "nightly"), "nightly failed")
+	equal(t, "that fails on the base", look("lint", "nightly", "slow"), "")
+	equal(t, "known", fmt.Sprint(w.Failures), "{a [lint nightly] [slow]}")
+	w.Delivered.Commit = "b"
+	w.Update(Pull{Head: "b", Checks: Checks{Commit: "b", List: []Check{{Name: "lint", State: CheckFailure}}}}, f, noon)
+	equal(t, "on the next commit", len(w.Failed(f, noon)), 1)
+}
+
+// TestLate checks which check is named after an hour, and that it does not hold the others back then.
+func TestLate(t *testing.T) {
+	f := Feedback{Checks: true}
+	w := &Watch{Delivered: Delivered{Commit: "a"}}
+	p := Pull{Head: "a", State: pullOpen, Base: "main", Checks: Checks{Commit: "a", List: []Check{
+		{Name: "CI / unit", State: CheckFailure}, {Name: "license", State: CheckPending},
+	}}}
+	late := func(now time.Time) string {
+		name, since := w.Late(now)
+		return fmt.Sprint(name, " ", !since.IsZero(), " ", w.WantsRequired(now), " ", len(w.Failed(f, now)))
+	}
+	w.Update(p, f, noon)
+	equal(t, "soon", late(noon.Add(59*time.Minute)), " false false 0")
+	hour := noon.Add(time.Hour)
+	equal(t, "after an hour", late(hour), "license true true 1")
+	p.Checks.List = p.Checks.List[:1]
+	w.Update(p, f, hour)
+	equal(t, "it has ended", late(hour), " false true 1")
+	w.Required = Required{At: hour, Base: "main", Names: []string{"sign", "unit"}}
+	equal(t, "one that never began", late(hour), "sign true false 1")
+	p.Base = "release"
+	w.Update(p, f, hour)
+	equal(t, "with another base", late(hour), " false true 1")
+	p.Base, p.Head = "main", "b"
+	w.Update(p, f, hour)
+	equal(t, "of the next commit", late(hour), " false false 1")
 }
 
 // TestCrowd checks that what strangers write does not push out what a person with the right to push has asked for.

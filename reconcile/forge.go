@@ -21,6 +21,9 @@ type Forge struct {
 	// ReadChecks reads the checks of a commit, or of the newest commit of a branch. Those of Pull.Base tell whether a failure is the pull
 	// request's own. The error wraps ErrGone if there is no such commit.
 	ReadChecks func(ctx context.Context, ref string) (Checks, error)
+	// ReadRequired reads the names of the checks that the base of a pull request requires; none if the token may not see them. The error
+	// wraps ErrGone if there is no such pull request.
+	ReadRequired func(ctx context.Context, number int) ([]string, error)
 	// ReadLog returns the end of the log of a job (Check.Job) in whole lines, at most MaxLog bytes. The error wraps ErrGone if there is no
 	// log, because the job is at work or its log was deleted.
 	ReadLog func(ctx context.Context, job int64) (string, error)
@@ -35,7 +38,8 @@ type Forge struct {
 const (
 	MaxLog        = 16 << 10 // bytes of ReadLog
 	MaxReviewText = 8 << 10  // bytes of the text of a review or of a comment in it
-	MaxChecks     = 500      // of a commit
+	MaxChecks     = 500      // of a commit: the failed ones first, then those that have not ended
+	MaxChecksRead = 2000     // of a commit with a failed check, to find all that have failed
 	MaxReviews    = 300      // of a pull request: the newest ones, and the last verdicts of people who may push
 )
 
@@ -74,7 +78,7 @@ type Checks struct {
 	Commit string  `json:"commit"`
 	State  string  `json:"state"` // of all together: pending, success or failure; empty if there are none
 	List   []Check `json:"list,omitempty"`
-	Cut    bool    `json:"cut,omitempty"` // there are more than MaxChecks; of the rest only State is known
+	Cut    bool    `json:"cut,omitempty"` // there are more, of which only State is known: not only those that have succeeded
 	// Hidden: the token may not see some. Fine-grained tokens of GitHub see no checks of Actions and apps in private repositories.
 	Hidden bool `json:"hidden,omitempty"`
 }

@@ -12,7 +12,7 @@ const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHE
 	coalesce((SELECT nullif(delivery, '') ->> '$.handover.blocked' FROM runs AS r WHERE r.issue_id = d.issue_id
 		ORDER BY id DESC LIMIT 1), '') <> '',
 	CASE WHEN w.pull_request IS NULL THEN '' WHEN ` + same + ` THEN w.watch
-		ELSE json_object('told', json_extract(w.watch, '$.told')) END`
+		ELSE json_object('told', json_extract(w.watch, '$.told'), 'failures', json_extract(w.watch, '$.failures')) END`
 
 // same holds if what is known is about the present pull request. After a push its address is not known again yet. The handled causes of
 // another one of the issue stay known, because that may be opened again.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,8 @@ import (
 //	github end NUMBER         closes a pull request
 //	github judge NUMBER CHECKS REVIEW   sets the checks and the review of a pull request, in GitHub's words
 //	github check BRANCH NAME CONCLUSION [LOG]   sets a job of GitHub Actions on the newest commit of a branch, with its log
+//	github status BRANCH NAME STATE   adds or changes a commit status of another system there
+//	github require NUMBER NAME...     makes the base of a pull request require checks
 //	github review NUMBER AUTHOR STATE FILE LINE BODY   adds a review by a person who may push, three minutes ago
 //	github crowd NUMBER N     adds as many reviews by a person who may not push
 //	github look               runs a pass that reads the pull requests, however recently they were read
@@ -96,6 +99,14 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		head, err := exec.Command("git", "--git-dir", s.Remote, "rev-parse", rest[0]).Output()
 		ts.Check(err)
 		s.SetChecks(strings.TrimSpace(string(head)), githubtest.Check{Name: rest[1], Workflow: "CI", Run: 7, Job: 70, State: rest[2], Log: strings.Join(rest[3:], " ")})
+	case "status":
+		out, err := exec.Command("git", "--git-dir", s.Remote, "rev-parse", rest[0]).Output()
+		ts.Check(err)
+		head := strings.TrimSpace(string(out))
+		others := slices.DeleteFunc(s.Checks(head), func(c githubtest.Check) bool { return c.Name == rest[1] })
+		s.SetChecks(head, append(others, githubtest.Check{Name: rest[1], State: rest[2], Status: true})...)
+	case "require":
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Required = rest[1:] }))
 	case "look":
 		execute(ts, []string{"sql", "DELETE FROM meta WHERE key = 'feedback_read_at'"})
 		output(ts, "symphony", "tick", "--lock-timeout", ts.Getenv("PATIENCE"))

@@ -263,8 +263,13 @@ func (h hub) readCommit(ctx context.Context, ref string, after any) (*commit, er
 	return c, err
 }
 
-// allChecks returns the checks of a commit, sorted by their names. It reads those that are not on the first page.
+// allChecks returns the checks of a commit, sorted by their names. It reads those that are not on the first page: GitHub can't be asked for
+// the failed ones alone.
 func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) {
+	most := reconcile.MaxChecks
+	if checkStates[c.Rollup.State] == reconcile.CheckFailure {
+		most = reconcile.MaxChecksRead
+	}
 	checks := reconcile.Checks{Commit: c.OID, State: checkStates[c.Rollup.State]}
 	for {
 		page := c.Rollup.Contexts
@@ -275,7 +280,8 @@ func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) 
 			}
 			checks.List = append(checks.List, one.value())
 		}
-		if checks.Cut = page.PageInfo.HasNextPage; !checks.Cut || len(checks.List) >= reconcile.MaxChecks || len(page.Nodes) == 0 {
+		checks.Cut = page.PageInfo.HasNextPage
+		if !checks.Cut || len(checks.List) >= most || len(page.Nodes) == 0 {
 			break
 		}
 		next, err := h.readCommit(ctx, c.OID, page.PageInfo.EndCursor)
@@ -284,10 +290,77 @@ func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) 
 		}
 		c = *next
 	}
+	checks.List, checks.Cut = shortList(checks.List, checks.Cut)
 	slices.SortStableFunc(checks.List, func(a, b reconcile.Check) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Job, b.Job))
 	})
 	return checks, nil
+}
+
+// shortList returns at most reconcile.MaxChecks checks, and whether others are missing than those that have succeeded. cut: some are
+// missing already.
+func shortList(list []reconcile.Check, cut bool) ([]reconcile.Check, bool) {
+	if len(list) <= reconcile.MaxChecks {
+		return list, cut
+	}
+	weights := map[string]int{reconcile.CheckFailure: 0, reconcile.CheckPending: 1, reconcile.CheckOpen: 2}
+	weight := func(c reconcile.Check) int {
+		if w, counts := weights[c.State]; counts {
+			return w
+		}
+		return len(weights)
+	}
+	slices.SortStableFunc(list, func(a, b reconcile.Check) int { return cmp.Compare(weight(a), weight(b)) })
+	missing := list[reconcile.MaxChecks:]
+	return list[:reconcile.MaxChecks], cut || weight(missing[0]) < len(weights)
+}
+
+// readRequired implements reconcile.Forge. Classic protections and rulesets both require checks.
+func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
+	fields, err := h.query(ctx, readPulls, document("required"), map[string]any{"number": number})
+	if e, _ := errors.AsType[*reconcile.Error](err); e != nil && !reconcile.EndsByItself(e.Code, e.Status) && !errors.Is(err, reconcile.ErrGone) {
+		return nil, nil // an older GitHub Enterprise, or a token that may not see it: no check is called missing then
+	}
+	if err != nil {
+		return nil, err
+	}
+	p, err := decode[*struct {
+		Base *struct {
+			Protection *struct {
+				Contexts []string `json:"requiredStatusCheckContexts"`
+			} `json:"refUpdateRule"`
+			Rules transport.List[struct {
+				Parameters *struct {
+					Checks []struct {
+						Context string `json:"context"`
+					} `json:"requiredStatusChecks"`
+				} `json:"parameters"`
+			}] `json:"rules"`
+		} `json:"baseRef"`
+	}](h, "pull request", fields["pullRequest"])
+	switch {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return nil, h.gone(readPulls, fmt.Sprint("there is no pull request ", number))
+	case p.Base == nil:
+		return nil, nil
+	}
+	var names []string
+	if p.Base.Protection != nil {
+		names = p.Base.Protection.Contexts
+	}
+	for _, rule := range p.Base.Rules.Nodes {
+		if rule.Parameters == nil {
+			continue
+		}
+		for _, check := range rule.Parameters.Checks {
+			names = append(names, check.Context)
+		}
+	}
+	names = text.Map(names[:min(len(names), reconcile.MaxChecks)], func(name string) string { return text.Short(name, maxName) })
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // logTimeout bounds the transfer of a log, which may have hundreds of megabytes.

@@ -145,6 +145,31 @@ func TestReadChecks(t *testing.T) {
 	p.ClearLog()
 	got = p.one().Checks
 	test.Equal(t, "of 3,000 checks", []any{len(got.List), got.Cut, len(p.Log()), got.State}, []any{500, true, 5, "success"})
+
+	// If one of them has failed, all failed ones are read.
+	many = many[:1900]
+	many[1800].State = "FAILURE"
+	many[1801].State = "IN_PROGRESS"
+	p.SetChecks(sha, many...)
+	p.ClearLog()
+	got = p.one().Checks
+	states := map[string]int{}
+	for _, c := range got.List {
+		states[c.State]++
+	}
+	test.Equal(t, "of 1,900 checks", []any{states, got.Cut, len(p.Log())},
+		[]any{map[string]int{"failure": 1, "pending": 1, "success": 498}, false, 19})
+}
+
+// A base requires checks by a protection, by rulesets, or by neither.
+func TestReadRequired(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.add(func(pull *githubtest.Pull) { pull.Required = []string{"test", "license", "test"} })
+	test.Equal(t, "required", test.Must(p.ReadRequired(t.Context(), 1)), []string{"license", "test"})
+	test.OK(t, p.EditPull(t.Context(), 1, func(pull *githubtest.Pull) { pull.Required = nil }))
+	test.Equal(t, "without rules", len(test.Must(p.ReadRequired(t.Context(), 1))), 0)
+	test.ErrorIs(t, "of another", test.Err(p.ReadRequired(t.Context(), 7)), reconcile.ErrGone)
 }
 
 func TestReadReviews(t *testing.T) {

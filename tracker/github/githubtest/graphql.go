@@ -350,8 +350,24 @@ func (x *execution) pullNode(r *repository, p *pull) node {
 		"headRefName": p.Branch, "headRefOid": p.Commit, "baseRefName": p.Base, "mergeable": resolver(mergeable),
 		"comments": connection(comments),
 		"commits":  connection{{"id": nodeID("PRC", p.issue.ID), "commit": x.commitNode(p.Commit, p.Checks)}}, "reviews": reviews,
-		"latestOpinionatedReviews": resolver(opinions),
+		"latestOpinionatedReviews": resolver(opinions), "baseRef": x.baseNode(p),
 	}
+}
+
+// baseNode is the base of a pull request with the checks that it requires: the first by a classic protection, the others by a ruleset.
+func (x *execution) baseNode(p *pull) node {
+	protection, rules := node(nil), connection{}
+	for i, name := range p.Required {
+		if i == 0 {
+			protection = node{"requiredStatusCheckContexts": []string{name}}
+			continue
+		}
+		rules = append(rules, node{"id": fmt.Sprint("RR_", i), "parameters": node{
+			"__typename": "RequiredStatusChecksParameters", "requiredStatusChecks": []node{{"context": name}},
+		}})
+	}
+	rules = append(rules, node{"id": "RR_deletion", "parameters": node(nil)})
+	return node{"id": "REF_" + p.Base, "refUpdateRule": protection, "rules": rules}
 }
 
 // opinions are the last approval or request for changes of each person, of those who may push if writersOnly.

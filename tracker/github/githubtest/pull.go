@@ -28,6 +28,7 @@ type Pull struct {
 	Author                          string   // login, for AddPull; the first user if empty, ghost for a deleted account
 	Bot                             bool     // the author is an app
 	Closes                          []string // the issues that it closes when it is merged, as owner/name#NUMBER
+	Required                        []string // the checks that the base requires
 	Checks                          string   // GitHub's state of all checks: SUCCESS, FAILURE, PENDING, ERROR, EXPECTED or empty
 }
 

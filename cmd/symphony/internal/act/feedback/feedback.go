@@ -85,6 +85,7 @@ func (d Watcher) follow(
 			w.Ended = w.Held == reconcile.HoldPullClosed && pull.State == reconcile.PullClosed
 			w.Held, w.Rounds = "", 0
 		}
+		errs = append(errs, exit.About("pull request "+w.Pull.URL, d.readRequired(ctx, forge, w)))
 		if w.Asks(d.Feedback, d.Now()) {
 			asking = append(asking, w.IssueID)
 		}
@@ -105,6 +106,19 @@ func (d Watcher) follow(
 		}
 	}
 	return errs
+}
+
+// readRequired finds out which checks the base requires, if they are late. Then one that has never begun can be named.
+func (d Watcher) readRequired(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
+	if w.Claim != "" || !w.WantsRequired(d.Now()) {
+		return nil
+	}
+	names, err := forge.ReadRequired(ctx, w.Pull.Number)
+	if err != nil && !errors.Is(err, reconcile.ErrGone) {
+		return err
+	}
+	w.Required = reconcile.Required{At: d.Now(), Base: w.Pull.Base, Names: names}
+	return nil
 }
 
 // show stores the pull requests for views, which also show those that the tracker describes.
@@ -173,15 +187,15 @@ func (d Watcher) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.
 	if reason, _ := d.Policy.StopReason(there, true); reason != "" { // no agent would work on it
 		return nil
 	}
-	failed := w.Failed(d.Feedback)
+	failed := w.Failed(d.Feedback, d.Now())
 	if len(failed) > 0 {
 		base, err := forge.ReadChecks(ctx, w.Pull.Base)
 		if err != nil && !errors.Is(err, reconcile.ErrGone) {
 			return err
 		}
-		if failed = reconcile.OwnFailures(failed, base); len(failed) == 0 {
-			w.IgnoreFailures()
-		}
+		own := reconcile.OwnFailures(failed, base)
+		w.IgnoreFailures(slices.DeleteFunc(failed, func(c reconcile.Check) bool { return slices.Contains(own, c) }))
+		failed = own
 	}
 	if runs := w.Reruns(failed); len(runs) > 0 {
 		return d.rerun(ctx, forge, w, runs)
@@ -207,7 +221,7 @@ func (d Watcher) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.
 
 // rerun runs failed jobs again, once for a commit. Where the token may not, the failure counts at once.
 func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, runs []int64) error {
-	w.Rerun, w.RerunAt = w.Pull.Head, time.Time{}
+	w.BeginReruns(runs)
 	if err := d.save(ctx, w); err != nil {
 		return err
 	}
@@ -215,7 +229,7 @@ func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile
 	for _, run := range runs {
 		err := forge.Rerun(ctx, run)
 		if known, is := errors.AsType[*reconcile.Error](err); is && reconcile.EndsByItself(known.Code, known.Status) {
-			w.Rerun = "" // the next look tries again
+			w.ForgetReruns(runs) // the next look tries again
 		}
 		if err != nil {
 			return err
@@ -223,6 +237,7 @@ func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile
 	}
 	crash.At("feedback.reran")
 	w.RerunAt = d.Now()
+	w.ReranAt = w.RerunAt
 	return d.save(ctx, w)
 }
 
