@@ -3,6 +3,7 @@ package workflow
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -80,6 +81,22 @@ func (r *reader) byLabel(f field) {
 	}
 }
 
+// narrowByLabel refuses rows with a wider sandbox than that of the other keys: an agent may have a tool that changes labels.
+func (r *reader) narrowByLabel() {
+	at := r.field("agent.by_label")
+	for i, row := range r.cfg.Agent.ByLabel {
+		if row.Sandbox == nil {
+			continue
+		}
+		if more := r.cfg.widens(row.Sandbox); more != "" {
+			f := r.item(at, i)
+			f.key += ".sandbox"
+			r.invalid(f, fmt.Sprintf("the label %s would let an agent %s; agents can have tools that change labels", row.Label, more),
+				"let the sandbox of a row only take rights away, as {type: readOnly} does; give more to all issues, or to a project of its own")
+		}
+	}
+}
+
 func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow) {
 	for _, k := range []Key{
 		key("label", typeString, "", &row.Label, ""), key("model", typeString, "", &row.Model, "").then((*reader).word),
@@ -92,6 +109,9 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 		if given && !null(f.node) && r.value(k, f) && k.after != nil {
 			k.after(r, f)
 		}
+	}
+	if row.Sandbox != nil && row.Sandbox[0] != '{' {
+		row.Sandbox = nil // turnSandboxPolicy has refused it
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		r.invalid(at, "an entry has the unknown key "+name, labelsHint)

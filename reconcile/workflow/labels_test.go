@@ -1,10 +1,54 @@
 package workflow
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
 )
+
+// A row of agent.by_label may take rights away from what the other keys give, and add none.
+func TestRowsOnlyNarrow(t *testing.T) {
+	const own, network = "", `{"type": "workspaceWrite", "networkAccess": true}`
+	const tmp = `{"type": "workspaceWrite", "excludeSlashTmp": false}`
+	const noTmp = `{"type": "workspaceWrite", "excludeSlashTmp": true}`
+	const roots = `{"type": "workspaceWrite", "writableRoots": ["/srv/a"]}`
+	const reads, free = `{"type": "readOnly"}`, `{"type": "dangerFullAccess"}`
+	for _, c := range []struct{ base, row, more string }{
+		{own, reads, ""},
+		{own, `{"type": "readOnly", "networkAccess": true}`, "environment files"},
+		{own, noTmp, "environment files"},
+		{own, free, "leave the sandbox"},
+		{own, `{"type": "externalSandbox", "networkAccess": "restricted"}`, "leave the sandbox"},
+		{own, `{"type": "readOnly", "newMember": 1}`, "can't be compared"},
+		{own, `{"type": "new"}`, "is unknown"},
+		{network, network, ""},
+		{network, tmp, ""},
+		{network, `{"type": "readOnly", "networkAccess": true}`, ""},
+		{tmp, network, "use the network"},
+		{noTmp, tmp, "write /tmp"},
+		{tmp, noTmp, ""},
+		{noTmp, `{"type": "workspaceWrite", "excludeSlashTmp": true, "writableRoots": ["/srv/cache/x"]}`, ""},
+		{tmp, roots, "write /srv/a"},
+		{roots, tmp, "write agent.writable_roots"},
+		{roots, `{"type": "workspaceWrite", "writableRoots": ["/srv/a/b"]}`, ""},
+		{roots, `{"type": "workspaceWrite", "writableRoots": ["/srv/a/../b"]}`, "write /srv/a/../b"},
+		{reads, tmp, "environment files"},
+		{`{"type": "readOnly", "networkAccess": true}`, tmp, "write the workspace"},
+		{free, `{"type": "externalSandbox"}`, ""},
+		{network, free, "leave the sandbox"},
+	} {
+		cfg := Config{Agent: Agent{WritableRoots: []string{"/srv/cache"}}}
+		if c.base != own {
+			cfg.Codex.TurnSandboxPolicy = json.RawMessage(c.base)
+		}
+		got := cfg.widens(json.RawMessage(c.row))
+		if (got == "") != (c.more == "") || !strings.Contains(got, c.more) {
+			t.Errorf("%s with %s: %q, want %q", c.row, c.base, got, c.more)
+		}
+	}
+}
 
 // Of the rows of agent.by_label the first one holds whose label an issue has. What it leaves out, and any other issue, has the values of
 // the other keys.

@@ -284,6 +284,7 @@ func (r *reader) together() {
 	}
 	r.pullRequests()
 	r.onHosts()
+	r.narrowByLabel()
 	r.handoff()
 	r.unused()
 	if r.tracker.check != nil {

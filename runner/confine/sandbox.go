@@ -61,12 +61,13 @@ const (
 )
 
 // Profile returns the permission profile that gives a turn the rights of its policy and denies it to read Unreadable. It returns
-// nil if the policy is the workflow's own, if there is nothing to deny, or if IsPattern is true of a path.
+// nil if the policy is the workflow's own and more than readOnly, if there is nothing to deny, or if IsPattern is true of a path.
 func (c Config) Profile(ctx context.Context, m host.Machine, policy json.RawMessage) (map[string]any, error) {
 	var p struct {
 		WritableRoots []string `json:"writableRoots"`
 	}
-	if c.TurnSandboxPolicy != nil {
+	own := c.TurnSandboxPolicy != nil
+	if own && !ReadsOnly(policy) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(policy, &p); err != nil {
@@ -76,7 +77,10 @@ func (c Config) Profile(ctx context.Context, m host.Machine, policy json.RawMess
 	if err != nil || len(facts.Exist) == 0 {
 		return nil, err
 	}
-	files := map[string]any{":root": "read", ":workspace_roots": map[string]any{".": "write"}}
+	files := map[string]any{":root": "read"}
+	if !own {
+		files[":workspace_roots"] = map[string]any{".": "write"}
+	}
 	for _, dir := range p.WritableRoots {
 		files[dir] = "write"
 	}

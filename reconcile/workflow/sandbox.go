@@ -1,0 +1,119 @@
+package workflow
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/symphony-cron/symphony/internal/paths"
+)
+
+// sandboxPolicy is a sandbox policy of codex, as far as two of them can be compared.
+type sandboxPolicy struct {
+	Type                string    `json:"type"`
+	NetworkAccess       bool      `json:"networkAccess"`
+	WritableRoots       *[]string `json:"writableRoots"`
+	ExcludeTmpdirEnvVar bool      `json:"excludeTmpdirEnvVar"`
+	ExcludeSlashTmp     bool      `json:"excludeSlashTmp"`
+}
+
+// noSandbox are the types of policies with which codex confines nothing.
+var noSandbox = []string{"dangerFullAccess", "externalSandbox"}
+
+// widens says what an agent may do under a policy that it may not do with the other settings of the file: those of codex
+// and agent. It is empty if the policy only takes rights away.
+func (c *Config) widens(policy json.RawMessage) string {
+	base := c.Codex.TurnSandboxPolicy
+	if base != nil && sameJSON(policy, base) {
+		return ""
+	}
+	row, err := readPolicy(policy)
+	if err != nil {
+		return "do more than codex.turn_sandbox_policy, as far as symphony can tell: " + err.Error()
+	}
+	if row.Type == "readOnly" && !row.NetworkAccess {
+		return "" // symphony's own profile for it hides secrets, too
+	}
+	if base == nil {
+		switch row.Type {
+		case "readOnly", "workspaceWrite":
+			return "read environment files and codex's login, which only symphony's own sandbox hides"
+		}
+		return "leave the sandbox"
+	}
+	than, err := readPolicy(base)
+	if err != nil {
+		return "do more than codex.turn_sandbox_policy, as far as symphony can tell: " + err.Error()
+	}
+	if slices.Contains(noSandbox, than.Type) {
+		return ""
+	}
+	return c.morePolicy(row, than)
+}
+
+// morePolicy is widens for a policy and the codex.turn_sandbox_policy of the file, which confines.
+func (c *Config) morePolicy(row, base sandboxPolicy) string {
+	if slices.Contains(noSandbox, row.Type) {
+		return "leave the sandbox"
+	}
+	if row.NetworkAccess && !base.NetworkAccess {
+		return "use the network"
+	}
+	if base.Type == "readOnly" && !base.NetworkAccess {
+		return "read environment files and codex's login, which only symphony's own sandbox hides"
+	}
+	if row.Type == "readOnly" {
+		return ""
+	}
+	if base.Type == "readOnly" {
+		return "write the workspace"
+	}
+	if base.ExcludeSlashTmp && !row.ExcludeSlashTmp {
+		return "write /tmp"
+	}
+	if row.WritableRoots == nil && base.WritableRoots == nil {
+		return ""
+	}
+	if row.WritableRoots == nil {
+		return "write agent.writable_roots, which codex.turn_sandbox_policy replaces"
+	}
+	may := c.Agent.WritableRoots
+	if base.WritableRoots != nil {
+		may = *base.WritableRoots
+	}
+	for _, root := range *row.WritableRoots {
+		if !slices.ContainsFunc(may, func(dir string) bool { return paths.Inside(dir, root) }) {
+			return "write " + root
+		}
+	}
+	return ""
+}
+
+// readPolicy reads a policy of a type and with members that symphony knows.
+func readPolicy(policy json.RawMessage) (p sandboxPolicy, err error) {
+	var typ struct{ Type string }
+	if err := json.Unmarshal(policy, &typ); err == nil && slices.Contains(noSandbox, typ.Type) {
+		return sandboxPolicy{Type: typ.Type}, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(policy))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&p); err != nil {
+		return p, fmt.Errorf("it can't be compared: %w", err)
+	}
+	if p.Type != "readOnly" && p.Type != "workspaceWrite" {
+		return p, fmt.Errorf("the type %q is unknown", p.Type)
+	}
+	return p, nil
+}
+
+// sameJSON reports whether two documents of JSON have the same content.
+func sameJSON(a, b json.RawMessage) bool {
+	var one, other any
+	if json.Unmarshal(a, &one) != nil || json.Unmarshal(b, &other) != nil {
+		return false
+	}
+	left, leftErr := json.Marshal(one) // maps in the order of their keys
+	right, rightErr := json.Marshal(other)
+	return leftErr == nil && rightErr == nil && bytes.Equal(left, right)
+}
