@@ -140,7 +140,8 @@ var faults = byCode(
 	fault{ClassMachine, ClassMachine, "repository_unavailable git_identity_missing branch_in_the_way"},
 	fault{ClassMachine, ClassMachine, `host_failed host_lost host_mismatch host_system host_unreachable host_unusable
 		host_unverified host_withdrawn engine_missing`},
-	fault{ClassIssue, ClassIssue, `delivery_failed delivery_conflict invalid_branch branch_checked_out repository_changed git_killed verify_unusable not_verified`},
+	fault{ClassIssue, ClassIssue, `delivery_failed delivery_conflict delivery_incomplete invalid_branch branch_checked_out
+		repository_changed git_killed verify_unusable not_verified`},
 	fault{ClassIssue, ClassIssue, strings.Join(HoldCodes(), " ")},
 	// For hooks.on_attention these are warnings, which fail no pass.
 	fault{ClassIssue, ClassIssue, "hook_failed hook_timeout"},

@@ -32,6 +32,23 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 	return result, head, err
 }
 
+// tryDelivery returns why the commits of the workspace can't be delivered, as far as that is their own fault.
+func (w *workspaceStep) tryDelivery(ctx context.Context) error {
+	branch, last, err := w.branch(ctx)
+	if err != nil {
+		return err
+	}
+	env, err := w.gitEnv(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = w.host.Deliver(ctx, host.DeliverRequest{
+		Repository: w.Config.Repository.Repository, Branch: branch, Delivered: last.Commit, Try: true,
+		Timeout: repositoryTimeout, Env: env,
+	})
+	return err
+}
+
 // deliverSince delivers to a branch what was not delivered there last.
 func (w *workspaceStep) deliverSince(
 	ctx context.Context, branch string, last reconcile.Delivered, env []string,

@@ -100,6 +100,21 @@ func (t *turnLoop) checkWork(ctx context.Context) error {
 	if ahead := found.Git.Ahead; t.Config.Repository.Deliver && ahead != nil && *ahead == 0 {
 		return agenttool.Refusal("no_commit", "the branch has no commit of yours: commit the work, or say with blocked what you need")
 	}
+	return t.tryDelivery(ctx)
+}
+
+// tryDelivery returns an error for the agent if a clone of what it hands over would lack some of its files. Another fault of a delivery is
+// none of the agent's, and the delivery reports it.
+func (t *turnLoop) tryDelivery(ctx context.Context) error {
+	if !t.Config.Repository.Deliver {
+		return nil
+	}
+	err := (&workspaceStep{job: t.job}).tryDelivery(ctx)
+	known, _ := errors.AsType[*reconcile.Error](err)
+	if known != nil && known.Code == host.CodeIncomplete {
+		return agenttool.Refusal(known.Code, known.Message+": "+known.Hint)
+	}
+	t.warn("the delivery was not tried", err)
 	return nil
 }
 

@@ -182,6 +182,8 @@ func workspaceKeys(c *Config) []Key {
 			"GitHub's API; default: https://api.github.com or https://HOST/api/v3, by the host of repository.url").then((*reader).repositoryAPI),
 		key("repository.git_name", typeString, "", &c.Repository.Name, "name of the commits' author; default: that of your git configuration"),
 		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
+		key("repository.submodule_hosts", typeStrings, "[]", &c.Repository.SubmoduleHosts,
+			"hosts besides that of repository.url from which submodules may come, such as github.com"),
 
 		key("handoff.state", typeString, "", &c.Handoff.State,
 			"state to which symphony moves an issue that its agent hands over, after its commits are delivered; without it, agents move issues"),

@@ -23,6 +23,8 @@ type Repository struct {
 	TokenVar      string // the variable that contains it
 	Name, Email   string // of the author of commits; empty for the account's
 	branchPattern *Prompt
+	// SubmoduleHosts are hosts besides that of URL from which submodules may come.
+	SubmoduleHosts []string
 }
 
 // The values of repository.deliver.

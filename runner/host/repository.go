@@ -22,6 +22,8 @@ type Repository struct {
 	Name, Email string
 	// Pushes: the work is pushed to it. A clone or a fetch for a branch that could not be pushed fails then, before an agent works.
 	Pushes bool
+	// SubmoduleHosts are hosts besides that of URL from which submodules may come.
+	SubmoduleHosts []string
 }
 
 // CloneRequest asks to fill the new, empty workspace that a run holds, or to fetch into an older one. A clone checks Branch out: at its
@@ -63,7 +65,9 @@ type DeliverRequest struct {
 	// Delivered is the commit that symphony pushed to Branch last, perhaps with another address of the repository; empty if it never did.
 	Delivered string
 	// Commit, if set, is the commit that was reviewed. Nothing is pushed if HEAD is at another one.
-	Commit  string
+	Commit string
+	// Try asks only whether the commits could be pushed, as far as they decide that themselves.
+	Try     bool
 	Timeout time.Duration
 	Env     []string // of CloneRequest
 }
@@ -273,6 +277,8 @@ const (
 	CodeDeliveryFailed = "delivery_failed"
 	// CodeRepositoryChanged: the workspace was cloned from another repository.
 	CodeRepositoryChanged = "repository_changed"
+	// CodeIncomplete: a clone of what was to be pushed would lack files of submodules.
+	CodeIncomplete = "delivery_incomplete"
 	// CodeDeliveryConflict: someone else has changed the branch; it stays as it is.
 	CodeDeliveryConflict = "delivery_conflict"
 )

@@ -65,7 +65,7 @@ func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.D
 	m := r.mirror(q.Repository, q.Env)
 	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
 		answer, err := m.DeliverWorkspace(ctx, r.space.Path, r.space.Origin(), q)
-		if err == nil && answer.Base != "" {
+		if err == nil && answer.Base != "" && !q.Try {
 			err = r.moveOrigin(q.Repository.URL)
 		}
 		return answer, err

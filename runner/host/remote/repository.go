@@ -117,7 +117,7 @@ func (r run) deliverTo(ctx context.Context, m host.Mirror, q host.DeliverRequest
 		}
 		return r.receive(ctx, made.Size, to)
 	}
-	if answer, err = m.Deliver(ctx, q, work); err != nil || answer.Commits == 0 {
+	if answer, err = m.Deliver(ctx, q, work); err != nil || answer.Commits == 0 || q.Try {
 		return answer, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, recordBound)

@@ -112,6 +112,9 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) 
 		}
 	}
 	in(c.plain(), "config", "remote.origin.url", c.Address())
+	// A commit of an agent must not wait for a key of the operator, which it could not use.
+	in(c.plain(), "config", "commit.gpgSign", "false")
+	in(c.plain(), "config", "tag.gpgSign", "false")
 	if c.remote.Name != "" {
 		in(c.plain(), "config", "user.name", c.remote.Name)
 	}

@@ -24,6 +24,7 @@ type delivery struct {
 	host.Work
 	branch, base string // base is known after receive
 	last         string // the commit that was delivered last, empty if there is none
+	try          bool   // nothing is pushed
 }
 
 // DeliverWorkspace pushes HEAD of a workspace on this machine as host.DeliverRequest describes.
@@ -35,7 +36,7 @@ func (m *Mirror) DeliverWorkspace(
 		return answer, m.failed(host.CodeDeliveryFailed, "read HEAD of "+workspace, err)
 	}
 	answer, err = m.Deliver(ctx, q, work)
-	if err == nil && answer.Commits > 0 {
+	if err == nil && answer.Commits > 0 && !q.Try {
 		// If this fails, the workspace is kept as unsaved.
 		_ = git.SetRemoteBranch(workspace, q.Branch, work.Commit)
 	}
@@ -76,7 +77,7 @@ func (m *Mirror) WithHashedClone(ctx context.Context, workspace string, cloned h
 // Deliver implements host.Mirror. It overwrites the branch only if it is where symphony has left it, or where replaceable allows it.
 func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.Work) (answer host.DeliverAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
-	d := &delivery{Mirror: m, Work: work, branch: q.Branch, last: q.Delivered}
+	d := &delivery{Mirror: m, Work: work, branch: q.Branch, last: q.Delivered, try: q.Try}
 	answer.Commit = d.Commit
 	if err := host.CheckCommit(d.Commit, q.Commit); err != nil {
 		return answer, err
@@ -94,6 +95,9 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 	}
 	answer.Base = d.base
 	if answer.Commits, err = d.countNew(ctx); err != nil || answer.Commits == 0 {
+		return answer, err
+	}
+	if err := d.checkSubmodules(ctx); err != nil || q.Try {
 		return answer, err
 	}
 	crash.At("repository.deliver.copied")
@@ -145,7 +149,7 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 			return err
 		})
 	}
-	if err == nil {
+	if err == nil && !d.try {
 		err = d.checkNotCheckedOut(ctx, d.branch, "delivers")
 	}
 	if err == nil {

@@ -58,6 +58,8 @@ var runErrors = []RunError{
 		"index, lists millions of files. `symphony retry ISSUE` lets the agent correct it; nothing of it was removed"},
 	{"delivery_failed", "correct the fault that git, the remote or GitHub reports; unless the issue is held, passes deliver again without " +
 		"an agent, and `symphony deliver ISSUE` delivers now"},
+	{"delivery_incomplete", "correct it in the workspace (`symphony takeover ISSUE`): a clone of the branch would lack the files that the " +
+		"message names; then `symphony deliver ISSUE`"},
 	{"repository_changed", "the workspace was cloned from another repository than `repository.url` names: change it back to deliver " +
 		"there, or push the commits, and what they build on, to the new one yourself"},
 	{"delivery_conflict", "delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git fetch` in the " +

@@ -1,0 +1,223 @@
+package repository
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// submodule is a path of a commit at which git keeps the commit of another repository. Its files
+// are in that repository alone.
+type submodule struct {
+	path, commit string
+	name, url    string // in .gitmodules; empty without an entry there
+}
+
+// mostSubmodules is how many submodules a delivery examines. An agent can write any number.
+const mostSubmodules = 100
+
+// checkSubmodules returns an error if a clone of what is to be pushed, with its submodules, would
+// lack files: git init in a folder and git add make a submodule that no one can fetch.
+func (d *delivery) checkSubmodules(ctx context.Context) error {
+	list, err := d.changedSubmodules(ctx)
+	if err != nil {
+		return d.failed(host.CodeDeliveryFailed, "list the submodules", err)
+	}
+	if len(list) > mostSubmodules {
+		return incomplete(fmt.Sprintf("the commits change %d submodules, and at most %d are examined", len(list), mostSubmodules),
+			"deliver fewer of them at once")
+	}
+	for _, s := range list {
+		if err := d.checkSubmodule(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkSubmodule returns an error unless the commit of a submodule is on a branch of its remote.
+func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
+	shown := text.Visible(text.Within(s.path, maxShown))
+	if s.url == "" {
+		return incomplete(shown+" is a git repository of its own, and none of its files is in the commit",
+			fmt.Sprintf("to commit its files, remove %s/.git, run git rm --cached %s and git add %s, and commit again",
+				shown, shown, shown))
+	}
+	address, err := d.addressOf(s.url)
+	if err != nil {
+		from := text.Visible(text.Within(s.url, maxShown))
+		return incomplete(fmt.Sprintf("the submodule %s comes from %s: %v", shown, from, err),
+			"take the submodule from elsewhere, or ask a person to list its host in repository.submodule_hosts")
+	}
+	m := d.mirrorOf(address)
+	err = m.withLock(ctx, func(w writer) error {
+		_, err := w.update(ctx)
+		return err
+	})
+	if err != nil {
+		return d.failed(host.CodeDeliveryFailed, "look for the commit of the submodule "+shown, err)
+	}
+	out, err := m.output(m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+s.commit, "refs/heads", "refs/tags"))
+	if err == nil && out != "" {
+		return nil
+	}
+	return incomplete(
+		fmt.Sprintf("the submodule %s is at commit %.12s, which is on no branch of %s", shown, s.commit, m.Address()),
+		"let the submodule stay at a commit that is there; only a person can push to that repository")
+}
+
+// maxShown is how many bytes of a path or an address of an agent a message has.
+const maxShown = 200
+
+func incomplete(message, hint string) error {
+	return reconcile.NewError(host.CodeIncomplete, message, hint)
+}
+
+// changedSubmodules lists the submodules of the commit that the base does not have at the same commit.
+func (d *delivery) changedSubmodules(ctx context.Context) (list []submodule, err error) {
+	var out bytes.Buffer
+	cmd := d.localGit(ctx, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames",
+		"refs/heads/"+d.base, d.Commit, "--")
+	cmd.Stdout = &out
+	if err := d.run(cmd); err != nil {
+		return nil, err
+	}
+	fields := strings.Split(out.String(), "\x00")
+	for i := 0; i+1 < len(fields); i += 2 {
+		words := strings.Fields(fields[i]) // :000000 160000 OLD NEW A
+		if len(words) == 5 && words[1] == "160000" {
+			list = append(list, submodule{path: fields[i+1], commit: words[3]})
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return d.withModules(ctx, d.Commit, list)
+}
+
+// withModules adds what .gitmodules of a commit says of submodules.
+func (m *Mirror) withModules(ctx context.Context, commit string, list []submodule) ([]submodule, error) {
+	file := commit + ":.gitmodules"
+	if m.run(m.localGit(ctx, "cat-file", "-e", file)) != nil {
+		return list, nil // there is none
+	}
+	cmd := m.localGit(ctx, "config", "--blob", file, "--no-includes", "-z", "--get-regexp", `^submodule\..*\.(path|url)$`)
+	cmd.Env = append(cmd.Env, allocLimit)
+	out, err := m.output(cmd)
+	if err != nil {
+		return list, nil //nolint:nilerr // a file that git can't read has no entry for anyone
+	}
+	names := map[string]string{} // by path
+	urls := map[string]string{}  // by name
+	for entry := range strings.SplitSeq(out, "\x00") {
+		key, value, _ := strings.Cut(entry, "\n")
+		key = strings.TrimPrefix(key, "submodule.")
+		if name, is := strings.CutSuffix(key, ".path"); is {
+			names[strings.TrimSuffix(value, "/")] = name
+		}
+		if name, is := strings.CutSuffix(key, ".url"); is {
+			urls[name] = value
+		}
+	}
+	for i, s := range list {
+		list[i].name = names[s.path]
+		list[i].url = urls[list[i].name]
+	}
+	return list, nil
+}
+
+// mirrorOf returns the mirror of a submodule, whose address addressOf has returned.
+func (m *Mirror) mirrorOf(address string) *Mirror {
+	protocol, _ := hostOf(address)
+	if filepath.IsAbs(address) {
+		protocol = "file"
+	}
+	env := append(slices.Clone(m.env), "GIT_ALLOW_PROTOCOL="+protocol)
+	return New(filepath.Dir(m.path), host.Repository{URL: address}, env, m.inherit)
+}
+
+// addressOf returns the address of a submodule. An agent may have written it, and git reaches it
+// with the operator's credentials. So it has to be on the host of the repository, or on one that
+// the operator has listed. For a repository on this machine, it may be in the same directory.
+func (m *Mirror) addressOf(written string) (string, error) {
+	if strings.ContainsFunc(written, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", errors.New("the address contains control characters")
+	}
+	address := written
+	if strings.HasPrefix(written, "./") || strings.HasPrefix(written, "../") {
+		address = relativeTo(m.remote.URL, written)
+	}
+	if beside := m.localDir(); beside != "" {
+		dir := filepath.Clean(strings.TrimPrefix(address, "file://"))
+		if filepath.IsAbs(dir) && paths.Inside(filepath.Dir(beside), dir) {
+			return dir, nil
+		}
+	}
+	scheme, name := hostOf(address)
+	ownScheme, own := hostOf(m.remote.URL)
+	switch {
+	case remoteHelper().MatchString(address), scheme != "https" && scheme != "ssh" && scheme != ownScheme:
+		return "", errors.New("git fetches submodules over https and ssh only")
+	case name == "":
+		return "", errors.New("the address has no host")
+	case name == own, slices.Contains(m.remote.SubmoduleHosts, name):
+		return address, nil
+	}
+	return "", errors.New("that is on another host than the repository")
+}
+
+// remoteHelper matches an address that makes git start a program, such as ext::COMMAND.
+var remoteHelper = text.Pattern(`^[\w.+-]*::`)
+
+// hostOf returns the scheme and the host of an address, with its port if it has one, for instance
+// ssh and example.com for git@example.com:team/app.
+func hostOf(address string) (scheme, name string) {
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		return u.Scheme, strings.ToLower(u.Host)
+	}
+	where, _, scp := strings.Cut(address, ":")
+	if !scp || strings.Contains(where, "/") {
+		return "", ""
+	}
+	_, name, named := strings.Cut(where, "@")
+	if !named {
+		name = where
+	}
+	return "ssh", strings.ToLower(name)
+}
+
+// relativeTo returns the address that a relative one means in a repository: ../lib is
+// https://host/team/lib in https://host/team/app.
+func relativeTo(repository, relative string) string {
+	base := strings.TrimSuffix(repository, "/")
+	for {
+		if rest, is := strings.CutPrefix(relative, "./"); is {
+			relative = rest
+			continue
+		}
+		rest, is := strings.CutPrefix(relative, "../")
+		if !is {
+			break
+		}
+		relative = rest
+		if at := strings.LastIndexAny(base, "/:"); at >= 0 {
+			base = base[:at+1]
+			base = strings.TrimSuffix(base, "/")
+		}
+	}
+	if strings.HasSuffix(base, ":") {
+		return base + path.Clean(relative)
+	}
+	return base + "/" + path.Clean(relative)
+}

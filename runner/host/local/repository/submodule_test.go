@@ -1,0 +1,87 @@
+package repository
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// What is pushed is complete: a clone with its submodules has all files, or nothing is pushed.
+func TestIncompleteCommits(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.sh(`git init -q --bare -b main lib.git; git clone -q lib.git lib 2>/dev/null; cd lib; git checkout -q -b main
+		echo lib > lib; git add .; git commit -qm lib; git push -q origin main; git commit -q --allow-empty -m unpushed`)
+	refused := func(name, script string, parts ...string) {
+		t.Helper()
+		p.mustClone(name)
+		p.sh("cd " + name + "; " + script + "; git commit -qam 'add lib'")
+		before := p.sh("git -C remote.git for-each-ref")
+		wantFault(t, test.Err(p.deliver(name, "")), host.CodeIncomplete, parts...)
+		test.Equal(t, "remote", p.sh("git -C remote.git for-each-ref"), before)
+	}
+	refused("one", "git init -q tool; cd tool; echo > f; git add .; git commit -qm f; cd ..; git add -A",
+		"tool is a git repository of its own, and none of its files is in the commit")
+	p.sh("cd one; rm -rf tool/.git; git rm -q --cached tool; git add tool; git commit -qm files")
+	p.mustDeliver("one", "")
+	p.sh("git clone -q --recurse-submodules -b work/one remote.git fresh; test -e fresh/tool/f")
+
+	add := "git -c protocol.file.allow=always submodule add -q ../lib.git vendor/lib; "
+	refused("two", add+"cd vendor/lib; git pull -q ../../../lib main; cd ../..; git add -A",
+		"the submodule vendor/lib is at commit", "which is on no branch of "+p.dir+"/lib.git")
+	p.sh("git -C lib push -q origin main")
+	p.mustDeliver("two", "")
+	p.sh("git -c protocol.file.allow=always clone -q --recurse-submodules -b work/two remote.git other; test -e other/vendor/lib/lib")
+	refused("three", add+"git config -f .gitmodules submodule.vendor/lib.url https://127.0.0.1:1/lib; git add -A",
+		"vendor/lib comes from https://127.0.0.1:1/lib: that is on another host than the repository")
+	refused("four", add+"git config -f .gitmodules submodule.vendor/lib.url 'ext::sh -c false'; git add -A",
+		"vendor/lib comes from ext::sh -c false: git fetches submodules over https and ssh only")
+	refused("five", add+"git config -f .gitmodules submodule.vendor/lib.path other; git add -A",
+		"vendor/lib is a git repository of its own")
+
+	// A later commit that leaves the submodule as it is on the base is not examined.
+	p.sh("git -C remote.git update-ref refs/heads/main refs/heads/work/two; rm -rf lib.git")
+	p.mustClone("six")
+	p.commit("six", "work")
+	p.mustDeliver("six", "")
+}
+
+func TestAddressOfSubmodule(t *testing.T) {
+	t.Parallel()
+	const refused = ""
+	for _, c := range []struct{ repository, written, want string }{
+		{"https://host/team/app.git", "../lib.git", "https://host/team/lib.git"},
+		{"https://host/team/app", "../../other/lib", "https://host/other/lib"},
+		{"https://host/team/app", "../../../../lib", refused},
+		{"git@host:team/app.git", "../lib", "git@host:team/lib"},
+		{"git@host:app", "../lib", "git@host:lib"},
+		{"git@host:team/app", "https://HOST/team/lib", "https://HOST/team/lib"},
+		{"https://host/team/app", "ssh://git@host/lib", "ssh://git@host/lib"},
+		{"https://host/team/app", "http://host/lib", refused},
+		{"http://host/team/app", "http://host/lib", "http://host/lib"},
+		{"https://host/team/app", "https://host:444/lib", refused},
+		{"https://host/team/app", "https://host@evil/lib", refused},
+		{"https://host/team/app", "https://listed/lib", "https://listed/lib"},
+		{"https://host/team/app", "git@listed:lib", "git@listed:lib"},
+		{"https://host/team/app", "/home/ann/secret", refused},
+		{"https://host/team/app", "file:///home/ann/secret", refused},
+		{"https://host/team/app", "ext::sh -c date", refused},
+		{"https://host/team/app", "fd::17", refused},
+		{"https://host/team/app", "https://host/lib\nx", refused},
+		{"https://host/team/app", "", refused},
+		{"/srv/git/app.git", "../lib.git", "/srv/git/lib.git"},
+		{"file:///srv/git/app.git", "../lib.git", "/srv/git/lib.git"},
+		{"/srv/git/app.git", "/srv/git/lib.git", "/srv/git/lib.git"},
+		{"/srv/git/app.git", "../../secret", refused},
+		{"/srv/git/app.git", "/home/ann/secret", refused},
+		{"/srv/git/app.git", "https://host/lib", refused},
+	} {
+		m := &Mirror{commands{remote: host.Repository{URL: c.repository, SubmoduleHosts: []string{"listed"}}, path: filepath.Join("m", "m")}}
+		got, err := m.addressOf(c.written)
+		if got != c.want || (err == nil) != (c.want != refused) {
+			t.Errorf("%q in %s gives %q, %v, want %q", c.written, c.repository, got, err, c.want)
+		}
+	}
+}
