@@ -170,7 +170,7 @@ func (s *starter) findRepository(ctx context.Context) error {
 // git returns the output of git; empty for a directory that is no repository.
 func (d dialog) git(ctx context.Context, dir string, args ...string) string {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
-	cmd.Env = host.Scrub(d.w.Environ, "GIT_DIR", "GIT_WORK_TREE")
+	cmd.Env = host.Scrub(d.w.Environ)
 	out, _ := cmd.Output()
 	return strings.TrimSpace(string(out))
 }

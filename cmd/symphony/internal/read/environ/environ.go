@@ -10,10 +10,13 @@ import (
 
 // Env is the environment of an operation. Tests make their own.
 type Env struct {
-	Environ []string
-	Dir     string // the working directory
-	Home    string
-	Now     func() time.Time
+	// Environ are the operator's own variables, and Caller those that the program left that started this one, such as systemd's
+	// NOTIFY_SOCKET: nothing that an operation starts gets them. See [Split].
+	Environ, Caller []string
+
+	Dir  string // the working directory
+	Home string
+	Now  func() time.Time
 	// Warnings receives those that are not part of a result; nil drops them.
 	Warnings func(text string)
 }

@@ -135,10 +135,6 @@ func (p *Project) Lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// FromFileVar is the variable that names those variables of a worker that come from the environment file. The pass that the
-// worker starts reads these from the file again.
-const FromFileVar = "SYMPHONY_ENV_FILE_VARS"
-
 // WorkerEnviron is the environment of workers.
 func (p *Project) WorkerEnviron() []string {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(p.EnvFile)), func(name string) bool {
@@ -148,12 +144,12 @@ func (p *Project) WorkerEnviron() []string {
 	if len(names) == 0 {
 		return p.Environ()
 	}
-	return append(p.Environ(), FromFileVar+"="+strings.Join(names, ","))
+	return append(p.Environ(), environ.FromFileVar+"="+strings.Join(names, ","))
 }
 
 // OwnPassEnviron is the environment of the pass that a worker starts. It equals that of the pass that started the worker.
 func OwnPassEnviron(w *environ.Env) []string {
-	return host.Scrub(w.Environ, append(strings.Split(w.Getenv(FromFileVar), ","), FromFileVar)...)
+	return host.Scrub(w.Environ, append(strings.Split(w.Getenv(environ.FromFileVar), ","), environ.FromFileVar)...)
 }
 
 // Environ is the environment of hooks and agents: that of the process and the variables of the file, each name once.
@@ -164,7 +160,7 @@ func (p *Project) Environ() []string {
 		name, value, _ := strings.Cut(entry, "=")
 		vars[name] = value
 	}
-	delete(vars, FromFileVar)
+	delete(vars, environ.FromFileVar)
 	env := make([]string, 0, len(vars))
 	for name, value := range vars {
 		env = append(env, name+"="+value)
@@ -246,7 +242,7 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 // KeySource names the variable or environment file that contains a key, if it is the value of a variable with one of the names.
 func (p *Project) KeySource(key string, names ...string) string {
 	for _, name := range names {
-		fromFile := slices.Contains(strings.Split(p.Env.Getenv(FromFileVar), ","), name)
+		fromFile := slices.Contains(strings.Split(p.Env.Getenv(environ.FromFileVar), ","), name)
 		if v, _ := p.Env.Lookup(name); !fromFile && strings.TrimSpace(v) == key {
 			return "the variable " + name
 		}

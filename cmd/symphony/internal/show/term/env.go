@@ -53,8 +53,9 @@ func NewEnv() (*Env, error) {
 		return nil, reconcile.NewError("working_directory", "the working directory: "+err.Error(),
 			"it may have been removed: cd to a directory that exists").WithCause(err)
 	}
-	w := &Env{Env: environ.Env{Environ: os.Environ(), Dir: dir, Now: time.Now}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-	w.Journal = isJournal(w.Getenv("JOURNAL_STREAM"), os.Stderr)
+	w := &Env{Env: environ.Env{Dir: dir, Now: time.Now}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	w.Environ, w.Caller = environ.Split(os.Environ(), strings.Split(os.Getenv(environ.FromFileVar), ",")...)
+	w.Journal = isJournal(os.Getenv("JOURNAL_STREAM"), os.Stderr)
 	if w.Home = w.Getenv("HOME"); w.Home == "" { // in some containers
 		if u, err := user.Current(); err == nil {
 			w.Home = u.HomeDir

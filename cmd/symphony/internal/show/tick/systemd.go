@@ -7,12 +7,12 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -25,17 +25,17 @@ type systemd struct {
 	warn     func(string)
 }
 
-// newSystemd reads the variables that systemd gives a service, and removes them from the environment of workers.
+// newSystemd reads the variables that systemd gives a service.
 func newSystemd(w *term.Env) systemd {
-	s := systemd{socket: w.Getenv("NOTIFY_SOCKET"), warn: func(text string) { w.Note(slog.LevelWarn, text) }}
-	usec, _ := strconv.ParseInt(w.Getenv("WATCHDOG_USEC"), 10, 64) // 0 without a watchdog
-	if pid := w.Getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
+	given := environ.Env{Environ: w.Caller}
+	s := systemd{
+		socket: given.Getenv("NOTIFY_SOCKET"),
+		warn:   func(text string) { w.Note(slog.LevelWarn, text) },
+	}
+	usec, _ := strconv.ParseInt(given.Getenv("WATCHDOG_USEC"), 10, 64) // 0 without a watchdog
+	if pid := given.Getenv("WATCHDOG_PID"); pid == "" || pid == strconv.Itoa(os.Getpid()) {
 		s.watchdog = time.Duration(usec) * time.Microsecond
 	}
-	w.Environ = slices.DeleteFunc(slices.Clone(w.Environ), func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		return name == "NOTIFY_SOCKET" || name == "WATCHDOG_USEC" || name == "WATCHDOG_PID"
-	})
 	return s
 }
 

@@ -116,9 +116,8 @@ func TestLoopTellsSystemd(t *testing.T) {
 		n := test.Must(listener.Read(buffer))
 		return string(buffer[:n])
 	}
-	w := &term.Env{Env: environ.Env{Environ: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000", "A=b"}}, Stderr: &bytes.Buffer{}}
+	w := &term.Env{Env: environ.Env{Caller: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000"}}, Stderr: &bytes.Buffer{}}
 	s := newSystemd(w)
-	test.Equal(t, "the variables", w.Environ, []string{"A=b"})
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan bool)
 	var alive sync.WaitGroup
