@@ -33,33 +33,18 @@ func (c Clients) FreeAgent(ctx context.Context, agent string) (reconcile.Run, bo
 }
 
 // AddAgent stores the run of a new agent without an issue. exists is the run of an agent with the same id, whatever its state, even if
-// only letters differ in case, because commands find both by either id; then nothing is stored. busy is a live agent that works in the
-// same directory, unless shared is set, or in one inside or around it: one of them could put a link in the other's place. Then nothing is
-// stored either.
-func (c Clients) AddAgent(ctx context.Context, run reconcile.Run, shared bool) (exists, busy *reconcile.Run, err error) {
+// only letters differ in case, because commands find both by either id; then nothing is stored.
+func (c Clients) AddAgent(ctx context.Context, run reconcile.Run) (exists *reconcile.Run, err error) {
 	err = c.update(ctx, "add agent "+run.Identifier, full, func(t tx) error {
-		find := func(where string, arg any) (*reconcile.Run, error) {
-			r, err := row(t, runFields, `SELECT `+runColumns+` FROM runs WHERE kind = 'free' AND `+where+` ORDER BY id DESC LIMIT 1`, arg)
-			if errors.Is(err, sql.ErrNoRows) {
-				return nil, nil
-			}
-			return &r, err
+		known, err := row(t, runFields, `SELECT `+runColumns+` FROM runs WHERE kind = 'free' AND issue_id = ? COLLATE NOCASE
+			ORDER BY id DESC LIMIT 1`, run.IssueID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return insertRun(t, run)
 		}
-		if exists, err = find(`issue_id = ? COLLATE NOCASE`, run.IssueID); err != nil || exists != nil {
-			return err
-		}
-		same := ``
-		if shared {
-			same = ` AND workspace_path != ?1`
-		}
-		busy, err = find(`outcome IS NULL AND (instr(workspace_path || '/', ?1 || '/') = 1 OR instr(?1 || '/', workspace_path || '/') = 1)`+same,
-			run.WorkspacePath)
-		if err != nil || busy != nil {
-			return err
-		}
-		return insertRun(t, run)
+		exists = &known
+		return err
 	})
-	return exists, busy, err
+	return exists, err
 }
 
 // AddCall stores a call, unless one with its ID is stored already, and returns the stored one. If the run has ended the error is

@@ -127,12 +127,16 @@ func programs() map[string]func() {
 	return all
 }
 
-// underTest gives the program a wall clock that its script can set, even while the program runs, and lets it write the documents that
-// it prints to the script's file.
+// underTest gives the program a wall clock that its script can set, even while the program runs, and the script's account. It lets it
+// write the documents that it prints to the script's file.
 func underTest(w *term.Env) {
 	w.Now = stepped(w.Getenv(clockVar))
 	w.Printed = recordDocuments(w.Getenv(recordVar), os.Args)
+	w.AccountHome = w.Getenv(accountHomeVar)
 }
+
+// accountHomeVar is the home directory of the script's account in the password database; without it there is no such entry.
+const accountHomeVar = "SYMPHONY_TEST_ACCOUNT_HOME"
 
 // reading are the commands that only read the state. Scripts run them in the process of the test, because the start of a process costs
 // more than they do. The others start and end processes, or change what a signal or a lock is for, and run as the real program.

@@ -18,6 +18,7 @@ type Key struct {
 
 	engines []string             // the kinds of engines that have the key; nil for all
 	same    string               // the key of which this is another name
+	names   Naming               // how its value names files
 	min     int64                // the smallest allowed number
 	to      any                  // a pointer to the value in the configuration, whose type selects how the value is read
 	after   func(*reader, field) // checks or completes the value, which may be absent from the file
@@ -125,7 +126,8 @@ func trackerKeys(c *Config) []Key {
 		key("tracker.explain_holds", typeBool, "false", &c.Tracker.ExplainHolds,
 			"explain in a comment on the issue why it is held, or why its work was not delivered after three tries"),
 		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
-			"PEM file with certificates to trust in addition to the system's, such as those of a private CA"),
+			"PEM file with certificates to trust in addition to the system's, such as those of a private CA").
+			naming(NamesPaths),
 	}
 }
 
@@ -153,7 +155,8 @@ func passKeys(c *Config) []Key {
 			"address to which scheduled passes send pings, as healthchecks.io expects them; better $NAME, a variable that contains it").
 			then((*reader).pingURL),
 		key("monitor.metrics_file", typePath, "", &c.Monitor.MetricsFile,
-			"file to which each pass writes metrics, for the textfile collector of Prometheus's node_exporter"),
+			"file to which each pass writes metrics, for the textfile collector of Prometheus's node_exporter").
+			naming(NamesPaths),
 	}
 }
 
@@ -161,14 +164,16 @@ func passKeys(c *Config) []Key {
 func workspaceKeys(c *Config) []Key {
 	return []Key{
 		key("workspace.root", typePath, "<temp>/symphony_workspaces", nil,
-			"directory of the workspaces; ~ and $NAME are expanded, a relative path starts at WORKFLOW.md").then((*reader).root),
+			"directory of the workspaces; ~ and $NAME are expanded, a relative path starts at WORKFLOW.md").
+			naming(NamesPaths).then((*reader).root),
 		key("workspace.keep_removed_ms", typeMS, "86400000", &c.Workspace.KeepRemoved,
 			"how long a removed workspace is kept in the trash; 0 deletes it immediately"),
 		key("workspace.min_free_bytes", typeInteger, "2147483648", &c.Policy.MinFreeBytes,
 			"start no run while the volume has less free space; 0: no limit"),
 		key("repository.url", "git address", "", &c.Repository.URL,
 			"repository that symphony clones into new workspaces, and to which it pushes commits; without it, hooks do both. \".\" and ./PATH are "+
-				"relative to WORKFLOW.md").then((*reader).repositoryURL),
+				"relative to WORKFLOW.md").
+			naming(NamesRepository).then((*reader).repositoryURL),
 		key("repository.base", typeString, "", &c.Repository.Base, "branch on which the work is based; default: the remote's default branch"),
 		key("repository.branch", typeString, defaultBranch, &c.Repository.Branch,
 			"name of an issue's branch; a template like the prompt").then((*reader).branch),
@@ -191,7 +196,8 @@ func workspaceKeys(c *Config) []Key {
 			"the same for an agent that needs something from a person; default: handoff.state"),
 
 		key("verify.command", typeShell, "", &c.Verify.Command,
-			"has to succeed in the workspace, in the agent's sandbox, before an issue is handed over; needs handoff.state"),
+			"has to succeed in the workspace, in the agent's sandbox, before an issue is handed over; needs handoff.state").
+			naming(NamesScript),
 		key("verify.timeout_ms", typeMS, "1800000", &c.Verify.Timeout, "longest time that verify.command may take").atLeast(1),
 		key("verify.rounds", typeInteger, "3", &c.Verify.Rounds,
 			"how often it may fail in a row, each time with its output as the agent's next turn; then the issue is held").atLeast(1),
@@ -207,12 +213,17 @@ func workspaceKeys(c *Config) []Key {
 		key("feedback.merged_state", typeString, "", &c.Feedback.MergedState,
 			"state to which symphony moves an issue whose pull request was merged; default: none"),
 
-		key("hooks.after_create", typeShell, "", &c.Hooks.AfterCreate, "runs in a new workspace; if it fails, the workspace is removed"),
-		key("hooks.before_run", typeShell, "", &c.Hooks.BeforeRun, "runs before each run; if it fails, the run fails"),
-		key("hooks.after_run", typeShell, "", &c.Hooks.AfterRun, "runs after each run, whatever its outcome"),
-		key("hooks.before_remove", typeShell, "", &c.Hooks.BeforeRemove, "runs before a workspace is removed"),
+		key("hooks.after_create", typeShell, "", &c.Hooks.AfterCreate, "runs in a new workspace; if it fails, the workspace is removed").
+			naming(NamesScript),
+		key("hooks.before_run", typeShell, "", &c.Hooks.BeforeRun, "runs before each run; if it fails, the run fails").
+			naming(NamesScript),
+		key("hooks.after_run", typeShell, "", &c.Hooks.AfterRun, "runs after each run, whatever its outcome").
+			naming(NamesScript),
+		key("hooks.before_remove", typeShell, "", &c.Hooks.BeforeRemove, "runs before a workspace is removed").
+			naming(NamesScript),
 		key("hooks.on_attention", typeShell, "", &c.Hooks.OnAttention,
-			"runs in the home directory when an operator is needed: a request, a hold, a handoff, a blocked project, unsaved or undelivered work"),
+			"runs in the home directory when an operator is needed: a request, a hold, a handoff, a blocked project, unsaved or undelivered work").
+			naming(NamesHomeScript),
 		key("hooks.timeout_ms", typeMS, "60000", &c.Hooks.Timeout, "longest time that a hook may take").then((*reader).hookTimeout),
 	}
 }
@@ -239,7 +250,8 @@ func agentKeys(c *Config) []Key {
 			"how long an agent waits for an operator; then its request is declined").atLeast(1),
 		key("agent.network", typeBool, "false", &c.Agent.Network, "allow commands in the default sandbox to use the network"),
 		key("agent.writable_roots", typePaths, "[]", &c.Agent.WritableRoots,
-			"directories outside the workspace that commands in the default sandbox may write").then((*reader).writableRoots),
+			"directories outside the workspace that commands in the default sandbox may write").
+			naming(NamesWritable).then((*reader).writableRoots),
 		key("agent.pass_env", typeVars, "[]", &c.Agent.PassEnv,
 			"variables that the agent's commands get even though their names contain KEY, SECRET or TOKEN").then((*reader).passEnv),
 		key("agent.trust_repository", typeBool, "false", &c.Agent.TrustRepository,
@@ -260,11 +272,13 @@ func agentKeys(c *Config) []Key {
 func codexKeys(c *Config) []Key {
 	return []Key{
 		key("codex.command", "shell command", "codex app-server", &c.Codex.Command,
-			"the command that starts the agent; bash runs it in the workspace, with the variables of a login shell").then((*reader).command),
+			"the command that starts the agent; bash runs it in the workspace, with the variables of a login shell").
+			naming(NamesScript).then((*reader).command),
 		key("codex.trust_launcher", typeBool, "false", &c.Codex.TrustLauncher,
 			"start codex.command even if it is a launcher, such as npx, and the workspace has files that control it"),
 		key("codex.home", typePath, "", &c.Codex.Home,
-			"the codex home from which agents take login and model; default: $CODEX_HOME, else ~/.codex"),
+			"the codex home from which agents take login and model; default: $CODEX_HOME, else ~/.codex").
+			naming(NamesPaths),
 		key("codex.model", typeString, "", &c.Codex.Model, "model of agents; default: that of the codex home").then((*reader).word),
 		key("codex.effort", typeString, "", &c.Codex.Effort, "reasoning effort of agents; default: that of the codex home").then((*reader).word),
 		key("codex.inherit", typeBool, "false", &c.Codex.Inherit,
@@ -276,7 +290,8 @@ func codexKeys(c *Config) []Key {
 				r.codexWord(f, c.Codex.ThreadSandbox, "read-only", "workspace-write", "danger-full-access")
 			}),
 		key("codex.turn_sandbox_policy", typeCodex, "workspaceWrite on the workspace and its git directories", &c.Codex.TurnSandboxPolicy,
-			"sandbox of every turn").then((*reader).turnSandboxPolicy),
+			"sandbox of every turn").
+			naming(NamesWritable).then((*reader).turnSandboxPolicy),
 		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Codex.TurnTimeout,
 			"end a run whose agent is silent for this long; the turn itself may take longer").atLeast(1),
 		key("codex.read_timeout_ms", typeMS, "5000", &c.Codex.ReadTimeout, "how long to wait for codex's answer to a request").atLeast(1),
@@ -294,18 +309,23 @@ func workerKeys(c *Config) []Key {
 			"what starts agents on other machines: ssh, on worker.ssh_hosts; slurm, as jobs of a cluster; or command, as jobs of any engine").
 			oneOf(append([]string{engineSSH}, Engines()...)...).then((*reader).engine),
 		key("worker.engine.args", typeStrings, "[]", &c.Worker.EngineArgs,
-			"options of sbatch for each job, such as --partition=gpu and --time=2:00:00").ofEngine(EngineSlurm).then((*reader).engineArgs),
+			"options of sbatch for each job, such as --partition=gpu and --time=2:00:00").
+			naming(NamesHomeScript).ofEngine(EngineSlurm).then((*reader).engineArgs),
 		key("worker.engine.start", typeShell, "", &c.Worker.Start,
 			"starts the job $SYMPHONY_JOB, which runs symphony $SYMPHONY_SERVE, and does not wait for it").
+			naming(NamesHomeScript).
 			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.connect", typeShell, "", &c.Worker.Connect,
 			"runs symphony $SYMPHONY_CONNECT where the job runs, with its own stdin and stdout").
+			naming(NamesHomeScript).
 			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.status", typeShell, "", &c.Worker.Status,
 			"prints a line: pending REASON, never REASON, running, ended HOW or unknown").
+			naming(NamesHomeScript).
 			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.stop", typeShell, "", &c.Worker.Stop,
 			"ends the job and removes what the engine keeps of it; it also runs after the end of a run").
+			naming(NamesHomeScript).
 			ofEngine(EngineCommand).then((*reader).engineCommand),
 		key("worker.engine.pass_env", typeVars, "[]", &c.Worker.EnginePass,
 			"variables that these commands get, beside PATH, HOME, USER, LOGNAME and XDG_RUNTIME_DIR").
@@ -314,6 +334,7 @@ func workerKeys(c *Config) []Key {
 			"number of agents that work on one host at once; default: any").atLeast(1),
 		key("worker.root", "path on the hosts", "", &c.Policy.RemoteRoot,
 			"directory of the workspaces on the hosts; ~ is the home directory there; default: workspace.root, else ~/symphony_workspaces").
+			naming(NamesHome).
 			then((*reader).remoteRoot),
 		key("worker.lost_after_ms", typeMS, "900000", &c.Policy.LostAfter,
 			"how long an agent works on a host without a link to this machine; then its host ends the run").atLeast(1000),

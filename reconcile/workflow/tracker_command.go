@@ -21,7 +21,8 @@ var commandTracker = tracker{
 func commandKeys(c *Config) []Key {
 	return []Key{
 		key("tracker.provider.command", typeStrings, "[]", &c.Tracker.Command,
-			"the tracker's program and its arguments, see trackers.md; required").thenTracker(trackerReader.trackerCommand),
+			"the tracker's program and its arguments, see trackers.md; required").
+			naming(NamesProgram).thenTracker(trackerReader.trackerCommand),
 		key("tracker.provider.verbs", typeStrings, "[]", &c.Tracker.Verbs,
 			"what the program can do in addition to reading: tool, comment, move").thenTracker(trackerReader.trackerVerbs),
 	}

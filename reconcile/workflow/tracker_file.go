@@ -17,7 +17,8 @@ var fileTracker = tracker{
 func fileKeys(c *Config) []Key {
 	return []Key{
 		key("tracker.provider.path", typePath, "", &c.Tracker.Folder,
-			"the folder with the issues; a relative path starts at WORKFLOW.md; required").thenTracker(trackerReader.folder),
+			"the folder with the issues; a relative path starts at WORKFLOW.md; required").
+			naming(NamesPaths).thenTracker(trackerReader.folder),
 		key("tracker.provider.states", typeStrings, "[Human Review]", &c.Tracker.OtherStates,
 			"more states to which agents may move their issues, in addition to active_states and terminal_states"),
 	}

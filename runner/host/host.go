@@ -51,6 +51,8 @@ type Local interface {
 	RemoveWorkspace(ctx context.Context, r RemovalRequest) (RemoveAnswer, error)
 	// DeliverWorkspace is Run.Deliver for a workspace whose run, if there is one, is another's: no turn may run there.
 	DeliverWorkspace(ctx context.Context, r WorkspaceDelivery) (WorkspaceDelivered, error)
+	// ObeyedByGit finds what git obeys when it is used with an address, as the operator.
+	ObeyedByGit(ctx context.Context, r ObeyedRequest) (Obeyed, error)
 	// ListTrash lists what a project has in the trash of a root, sorted by name, and examines it as Examine does.
 	ListTrash(ctx context.Context, r RootRequest) ([]Removed, error)
 	// Restore moves a workspace from the trash back to its path. If it is interrupted it can be repeated.
@@ -59,6 +61,21 @@ type Local interface {
 	DeleteTrash(ctx context.Context, r TrashRequest) error
 	// Leave gives up the projects that a state directory has claimed in a root.
 	Leave(ctx context.Context, r LeaveRequest) error
+}
+
+// ObeyedRequest asks what git obeys with an address. Without one these are the settings of the account.
+type ObeyedRequest struct {
+	Address string   // of repository.url
+	Env     []string // of the operator
+	Home    string   // the home directory in Env
+}
+
+// Obeyed are files and directories that git obeys: if an agent can write them, it decides what git runs. Some need not exist.
+type Obeyed struct {
+	// Paths are the files with settings and, for a repository on this machine, its git directories and its hooks.
+	Paths []string
+	// Settings are the values of all settings. Some are shell commands that may name more files.
+	Settings []string
 }
 
 // Run is what a machine holds for one run. The calls are sequential, except for Observe, Login, MakeHome and Start.

@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
@@ -272,4 +273,9 @@ func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fa
 		}
 	}
 	return answer, nil
+}
+
+func (Machine) ObeyedByGit(ctx context.Context, r host.ObeyedRequest) (host.Obeyed, error) {
+	r.Env = repository.Environ(host.Scrub(r.Env), func(string, string) bool { return false })
+	return git.Obeyed(ctx, r)
 }

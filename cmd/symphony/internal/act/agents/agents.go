@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -142,6 +144,9 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	if err != nil || found {
 		return a.same(known, s, err)
 	}
+	if err := a.directoryFree(ctx, s); err != nil {
+		return Agent{}, err
+	}
 	if err := a.limits(ctx, now); err != nil {
 		return Agent{}, err
 	}
@@ -154,18 +159,12 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 		ID: project.RunIDs(a.DB, a.p.Env.Now)(), Kind: reconcile.FreeRun, IssueID: s.ID, Identifier: s.ID, Phase: reconcile.Starting,
 		WorkspacePath: s.Cwd, WorkspaceRoot: root, StartedAt: now, Issue: reconcile.Issue{ID: s.ID, Identifier: s.ID, Title: s.Cwd},
 	}
-	exists, busy, err := a.DB.Clients.AddAgent(ctx, run, s.Shared)
-	switch {
-	case err != nil:
+	exists, err := a.DB.Clients.AddAgent(ctx, run)
+	if err != nil {
 		return Agent{}, err
-	case exists != nil:
+	}
+	if exists != nil {
 		return a.same(*exists, s, nil)
-	case busy != nil:
-		hint := "use that agent or another directory, or share the directory explicitly"
-		if busy.WorkspacePath != s.Cwd {
-			hint = "use that agent, its directory, or one that is neither inside nor around it"
-		}
-		return Agent{}, reconcile.NewError(CodeConflict, fmt.Sprintf("agent %s works in %s already", busy.Identifier, busy.WorkspacePath), hint)
 	}
 	if err = a.start(ctx, run, s); err == nil {
 		return Agent{run, s}, nil
@@ -175,6 +174,38 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 		err = errors.Join(err, settled)
 	}
 	return Agent{}, err
+}
+
+// directoryFree refuses a directory in which a live agent works, unless it is shared, and one inside or around that of
+// a live agent, because one of the two could put a link in the place of the other's.
+func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
+	dir, err := paths.Find(s.Cwd)
+	if err != nil {
+		return fmt.Errorf("find the directory: %w", err)
+	}
+	known, err := a.DB.Clients.FreeAgents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range known {
+		if run.Outcome != "" || strings.EqualFold(run.IssueID, s.ID) { // that it lives already is another error
+			continue
+		}
+		theirs, err := paths.Find(run.WorkspacePath)
+		if err != nil {
+			return fmt.Errorf("find the directory of agent %s: %w", run.Identifier, err)
+		}
+		same := dir.Same(theirs)
+		if same && s.Shared || !paths.Meet(dir, theirs) {
+			continue
+		}
+		hint := "use that agent, its directory, or one that is neither inside nor around it"
+		if same {
+			hint = "use that agent or another directory, or share the directory explicitly"
+		}
+		return reconcile.NewError(CodeConflict, fmt.Sprintf("agent %s works in %s already", run.Identifier, run.WorkspacePath), hint)
+	}
+	return nil
 }
 
 // same returns the agent of an id that is taken, if it is the one that s describes.

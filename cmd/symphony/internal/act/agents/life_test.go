@@ -62,17 +62,24 @@ func workerMain() int {
 	_ = flags.Parse(os.Args[2:]) // it exits
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := worker.Run(ctx, test.Must(term.NewEnv()).Environment(), os.Stderr, worker.Options{ID: *run, StateDir: *dir, Workflow: *path, Slot: *slot}); err != nil {
+	if err := worker.Run(ctx, processEnv(), os.Stderr, worker.Options{ID: *run, StateDir: *dir, Workflow: *path, Slot: *slot}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
+// processEnv is the environment of this process, which belongs to no account of the machine.
+func processEnv() *environ.Env {
+	env := test.Must(term.NewEnv())
+	env.AccountHome = ""
+	return env.Environment()
+}
+
 // clientMain does one step after the other, and prints a line after each, until it is killed.
 func clientMain() {
 	ctx, dir := context.Background(), os.Getenv(clientVar)
-	a := test.Must(agents.Open(ctx, test.Must(term.NewEnv()).Environment()))
+	a := test.Must(agents.Open(ctx, processEnv()))
 	fmt.Println("open")
 	settings, script := agents.Settings{ID: "a", Cwd: dir, Codex: test.Must(os.Executable())}, script("sleep 100ms\nsay done")
 	if os.Getenv(hostVar) != "" {
@@ -209,6 +216,17 @@ func (r *rig) project(name, path string) {
 	db := test.Must(state.Create(r.t.Context(), filepath.Join(project.StateHome(r.env), name), time.Now()))
 	test.OK(r.t, db.SetMeta(r.t.Context(), project.OwnerKey, filepath.Join(r.dir, path)))
 	test.OK(r.t, db.Close())
+}
+
+// git runs git in a directory below that of r.
+func (r *rig) git(dir string, args ...string) {
+	r.t.Helper()
+	c := exec.CommandContext(r.t.Context(), "git", append([]string{"-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
+	c.Dir = filepath.Join(r.dir, dir)
+	c.Env = r.env.Environ
+	if out, err := c.CombinedOutput(); err != nil {
+		r.t.Fatalf("git %q: %v %s", args, err, out)
+	}
 }
 
 func (r *rig) run(id string) reconcile.Run {
@@ -644,7 +662,7 @@ func TestAgentWithoutAWorker(t *testing.T) {
 		ID: "20260101T000000.000-abcdef", Kind: reconcile.FreeRun, IssueID: "a", Identifier: "a", Phase: reconcile.Starting, WorkspacePath: r.dir,
 		StartedAt: time.Now(),
 	}
-	_, _, err := r.DB.Clients.AddAgent(t.Context(), run, false)
+	_, err := r.DB.Clients.AddAgent(t.Context(), run)
 	test.OK(t, err)
 	r.spawn("b")
 	r.lost("a")

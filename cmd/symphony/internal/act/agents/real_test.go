@@ -221,6 +221,38 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.refuses(agents.CodeInvalid, "is a symlink, which agent a may have made")(r.Spawn(t.Context(), next))
 }
 
+// TestRealAgentAroundRepositories checks with the real codex that an agent can't write what git and an engine run in the
+// next pass, wherever the workflow names it from.
+func TestRealAgentAroundRepositories(t *testing.T) {
+	r, model, s := newRealRig(t)
+	r.git("", "init", "-q", "--bare", "bare.git")
+	r.git("", "init", "-q", "main")
+	r.git("main", "commit", "-q", "--allow-empty", "-m", "first")
+	r.git("main", "worktree", "add", "-q", "../tree")
+	test.OK(t, os.WriteFile(filepath.Join(r.dir, "start.sh"), nil, 0o600))
+	const engine = "worker: {engine: {kind: command, start: sh DIR/start.sh, connect: x, status: x, stop: x}}"
+	for name, config := range map[string]string{
+		"a": "repository: {url: 'file://DIR/bare.git'}",
+		"b": "repository: {url: DIR/tree}",
+		"c": engine,
+	} {
+		r.project(name, name+"/WORKFLOW.md")
+		config = strings.ReplaceAll("---\ntracker: {kind: linear, project_slug: x-0123456789ab}\n"+config+"\n---\nWork.\n", "DIR", r.dir)
+		test.OK(t, os.WriteFile(filepath.Join(r.dir, name, "WORKFLOW.md"), []byte(config), 0o600))
+	}
+	test.Must(r.Spawn(t.Context(), s))
+	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
+	r.await("c", reconcile.CallCompleted, "threadId")
+	const tries = `for f in bare.git/config bare.git/hooks/update main/.git/config main/.git/hooks/update tree/.git start.sh main/fine tree/fine; do
+		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
+	for f in bare.git main/.git main tree start.sh; do mv $f gone 2>/dev/null && echo yes moved $f; done; true`
+	test.OK(t, os.WriteFile(filepath.Join(r.dir, "tries"), []byte("cd "+r.dir+"\n"+tries), 0o600))
+	r.call("a", turn("t"), script("sh sh "+r.dir+"/tries\nsay tried"))
+	r.await("t", reconcile.CallCompleted, "tried")
+	requests := model.Requests()
+	test.Equal(t, "what the agent did", did(strings.Join(requests[len(requests)-1].Outputs, "\n")), "main/fine tree/fine")
+}
+
 // In a worktree an agent of the real codex can commit, and write neither the operator's repository nor the mirror.
 func TestRealAgentInAWorktree(t *testing.T) {
 	r, model, s := newRealRig(t)

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -61,110 +63,163 @@ const (
 // check validates the settings and resolves the directory. It refuses a symlink in a directory where an agent has worked, which may
 // have put it there.
 func (s *Settings) check(ctx context.Context, a *Agents) error {
-	p := a.p
 	if !validID().MatchString(s.ID) {
 		return reconcile.NewError(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID),
 			"use up to 64 letters, digits, - and _, beginning with a letter or digit")
 	}
-	if err := cmp.Or(CheckDir(s.Cwd), p.Nested()); err != nil {
+	place, err := findDir(s.Cwd)
+	if err != nil {
+		return err
+	}
+	err = a.p.Nested()
+	if err != nil {
 		return err
 	}
 	if s.Worktree != nil {
-		return s.placeWorktree(ctx, p)
+		return s.placeWorktree(ctx, a.p)
 	}
 	known, err := a.DB.Clients.FreeAgents(ctx)
 	if err != nil {
 		return err
 	}
 	for _, run := range known {
-		if link, _ := project.LinkIn(run.WorkspacePath, s.Cwd); link != "" && link != run.WorkspacePath { // it can't replace its own directory
-			return reconcile.NewError(CodeInvalid, fmt.Sprintf("cwd: %s is a symlink, which agent %s may have made", link, run.Identifier),
-				"name the directory to which it leads, if that is the one")
+		theirs, err := paths.Find(run.WorkspacePath)
+		if err != nil {
+			return fmt.Errorf("find the directory of agent %s: %w", run.Identifier, err)
+		}
+		for _, link := range place.Links {
+			if link.Inside(theirs) && !link.Same(theirs) { // it can't replace its own directory
+				return reconcile.NewError(CodeInvalid,
+					fmt.Sprintf("cwd: %s is a symlink, which agent %s may have made", link.Path, run.Identifier),
+					"name the directory to which it leads, if that is the one")
+			}
 		}
 	}
-	s.Cwd = paths.Real(s.Cwd)
-	account := project.OpenAccount(p, "")
-	for _, own := range []string{project.StateHome(p.Env), filepath.Dir(p.EnvPath()), account.Home, account.AgentHome()} {
-		if own = paths.Real(own); paths.Overlap(s.Cwd, own) {
-			return reconcile.NewError(CodeInvalid,
-				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to symphony or codex", s.Cwd, own),
-				"choose a directory that is neither inside nor around it")
-		}
-	}
-	facts, err := project.ThisMachine().Facts(ctx, host.FactsRequest{Path: s.Cwd, Around: true})
+	s.Cwd = place.Path
+	err = outsideOthers(ctx, a.p, place)
 	if err != nil {
 		return err
 	}
-	if facts.GitAround != "" {
-		return reconcile.NewError(CodeInvalid,
-			fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", s.Cwd, facts.GitAround), "name the work tree")
-	}
-	if project.New(p.Env, filepath.Join(s.Cwd, "WORKFLOW.md"), p.StateDir).Nested() != nil {
-		return reconcile.NewError(CodeInvalid, "cwd: "+s.Cwd+" is in the workspace of an issue", "use symphony takeover there")
-	}
-	_, err = guarded(ctx, p.Env, s.Cwd)
+	_, err = guarded(ctx, a.p.Env, place)
 	return err
 }
 
-// guarded returns what is below the directory of an agent and belongs to the operators of projects, without symlinks, and the file HEAD
-// that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the directory is within such a
-// thing, or if the sandbox could not protect one.
-func guarded(ctx context.Context, w *environ.Env, dir string) (list []string, err error) {
+// outsideOthers refuses a directory that is a part of symphony, of codex, of a repository's git directory, or of an issue's workspace.
+func outsideOthers(ctx context.Context, p *project.Project, dir paths.Place) error {
+	own, err := project.OwnPlaces(p.Env)
+	if err != nil {
+		return err
+	}
+	for _, place := range own {
+		if paths.Meet(dir, place) {
+			return reconcile.NewError(CodeInvalid,
+				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to symphony or codex", dir.Path, place.Path),
+				"choose a directory that is neither inside nor around it")
+		}
+	}
+	for _, name := range dir.Names() {
+		facts, err := project.ThisMachine().Facts(ctx, host.FactsRequest{Path: name, Around: true})
+		if err != nil {
+			return err
+		}
+		if facts.GitAround != "" {
+			return reconcile.NewError(CodeInvalid,
+				fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", dir.Path, facts.GitAround), "name the work tree")
+		}
+		if project.New(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir).Nested() != nil {
+			return reconcile.NewError(CodeInvalid, "cwd: "+dir.Path+" is in the workspace of an issue", "use symphony takeover there")
+		}
+	}
+	return nil
+}
+
+// guarded returns what is below the directory of an agent and belongs to the operators of projects, by names below that directory without
+// symlinks, and the file HEAD that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the
+// directory is within such a thing, or if the sandbox could not protect one.
+func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, error) {
 	files, err := project.OperatorFiles(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	if confine.IsPattern(dir) {
+	if confine.IsPattern(dir.Path) {
 		return nil, reconcile.NewError(CodeInvalid,
-			fmt.Sprintf("cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern", dir),
+			fmt.Sprintf("cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern", dir.Path),
 			"choose another directory")
 	}
-	if !project.Exists(filepath.Join(dir, ".git")) {
-		list = append(list, filepath.Join(dir, "HEAD"))
+	var list []string
+	if !project.Exists(filepath.Join(dir.Path, ".git")) {
+		list = append(list, filepath.Join(dir.Path, "HEAD"))
 	}
-	for _, path := range files {
-		link, path := project.LinkIn(dir, path)
-		switch {
-		case paths.Inside(path, dir):
+	for _, one := range files {
+		if dir.Inside(one.Place) {
 			return nil, reconcile.NewError(CodeInvalid,
-				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to a project of symphony", dir, path),
+				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to a project of symphony", dir.Path, one.Path),
 				"choose a directory that is neither the same nor inside")
-		case link != "":
-			return nil, reconcile.NewError(CodeInvalid,
-				fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project", dir, link),
-				"name the file itself in the project, or choose another directory")
-		case paths.Inside(dir, path) && confine.IsPattern(path):
-			return nil, reconcile.NewError(CodeInvalid,
-				fmt.Sprintf("cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern", dir, path),
-				"choose another directory")
-		case paths.Inside(dir, path):
+		}
+		for _, link := range one.Links {
+			if link.Inside(dir) {
+				return nil, reconcile.NewError(CodeInvalid,
+					fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project", dir.Path, link.Path),
+					"name the file itself in the project, or choose another directory")
+			}
+		}
+		for _, name := range one.Below(dir) {
+			path := filepath.Join(dir.Path, name)
+			if confine.IsPattern(path) {
+				return nil, reconcile.NewError(CodeInvalid,
+					fmt.Sprintf("cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern", dir.Path, path),
+					"choose another directory")
+			}
 			list = append(list, path)
 		}
 	}
-	return list, nil
+	slices.Sort(list)
+	return slices.Compact(list), nil
 }
 
-// CheckDir returns an error unless dir is the absolute path of a directory that can be read.
-func CheckDir(dir string) error {
-	if !filepath.IsAbs(dir) {
-		return reconcile.NewError(CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir),
-			"give the absolute path of an existing directory")
+// stillGuarded is guarded for an agent that works in a directory already. The directory must not have been replaced by a link.
+func stillGuarded(ctx context.Context, w *environ.Env, dir string) ([]string, error) {
+	place, err := paths.Find(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the directory of the agent: %w", err)
 	}
-	info, err := os.Stat(dir)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is not a directory", dir)
+	if place.Path != dir {
+		return nil, reconcile.NewError(CodeInvalid, fmt.Sprintf("cwd: %s leads to %s now", dir, place.Path), "spawn another agent there")
+	}
+	return guarded(ctx, w, place)
+}
+
+// findDir returns the directory with an absolute path. It must be one that can be read.
+func findDir(dir string) (paths.Place, error) {
+	const hint = "give the absolute path of an existing directory"
+	if !filepath.IsAbs(dir) {
+		return paths.Place{}, reconcile.NewError(CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), hint)
+	}
+	place, err := paths.Find(dir)
+	if errors.Is(err, paths.ErrProc) {
+		return place, reconcile.NewError(CodeInvalid, "cwd: "+dir+" leads into /proc, and from there perhaps to any other directory",
+			"name the directory itself")
 	}
 	if err == nil {
-		if err = unix.Access(dir, unix.R_OK|unix.X_OK); err != nil {
-			err = fmt.Errorf("%s: %w", dir, err)
-		}
+		err = readableDir(dir)
 	}
 	if err != nil {
-		return reconcile.NewError(CodeInvalid, "cwd: "+err.Error(), "give the absolute path of an existing directory that you may read")
+		return place, reconcile.NewError(CodeInvalid, "cwd: "+err.Error(), hint+" that you may read")
 	}
-	if paths.InProc(dir) {
-		return reconcile.NewError(CodeInvalid, "cwd: "+dir+" leads into /proc, and from there perhaps to any other directory",
-			"name the directory itself")
+	return place, nil
+}
+
+func readableDir(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	err = unix.Access(dir, unix.R_OK|unix.X_OK)
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
 	}
 	return nil
 }

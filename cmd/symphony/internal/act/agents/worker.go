@@ -37,7 +37,7 @@ func CarryOut(
 	account := project.OpenAccount(p, "")
 	free := &runner.Free{
 		Calls: db.Journal, Wake: wake, Idle: s.IdleTimeout,
-		Guarded: func(ctx context.Context) ([]string, error) { return guarded(ctx, p.Env, run.WorkspacePath) },
+		Guarded: func(ctx context.Context) ([]string, error) { return stillGuarded(ctx, p.Env, run.WorkspacePath) },
 	}
 	if s.Host != nil {
 		free.Orphaned = func() bool { return !proc.SameProcess(*s.Host) }

@@ -52,7 +52,11 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 		top = filepath.Dir(top)
 	}
 	root := project.WorktreesDir(p.Env)
-	if paths.Inside(root, top) || project.New(p.Env, filepath.Join(top, "WORKFLOW.md"), p.StateDir).Nested() != nil {
+	inside, err := insideWorktrees(p, top)
+	if err != nil {
+		return err
+	}
+	if inside {
 		return reconcile.NewError(CodeInvalid, "cwd: an agent works in "+top, "name a repository of yours")
 	}
 	machine, w := project.ThisMachine(), s.Worktree
@@ -72,6 +76,27 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 	}
 	s.Cwd, w.Branch = filepath.Join(root, s.ID), cmp.Or(w.Branch, "symphony/"+s.ID)
 	return w.check(ctx, machine)
+}
+
+// insideWorktrees reports whether a directory is in the worktree of an agent or in the workspace of an issue.
+func insideWorktrees(p *project.Project, dir string) (bool, error) {
+	place, err := paths.Find(dir)
+	if err != nil {
+		return false, fmt.Errorf("find %s: %w", dir, err)
+	}
+	root, err := paths.Find(project.WorktreesDir(p.Env))
+	if err != nil {
+		return false, fmt.Errorf("find the worktrees: %w", err)
+	}
+	if place.Inside(root) {
+		return true, nil
+	}
+	for _, name := range place.Names() {
+		if project.New(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir).Nested() != nil {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // check returns an error for branches with which the clone would fail after the agent was started.

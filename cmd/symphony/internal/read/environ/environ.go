@@ -16,7 +16,10 @@ type Env struct {
 
 	Dir  string // the working directory
 	Home string
-	Now  func() time.Time
+	// AccountHome is the account's home directory in the password database, which cron sets; empty if it is unknown.
+	AccountHome string
+
+	Now func() time.Time
 	// Warnings receives those that are not part of a result; nil drops them.
 	Warnings func(text string)
 }

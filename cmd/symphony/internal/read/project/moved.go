@@ -39,8 +39,11 @@ func movedFrom(p *Project) (old string) {
 
 // ownerOf returns the workflow that a state directory belongs to, empty if that can't be read.
 func ownerOf(dir string) string {
-	_, path, _ := storedFiles(context.Background(), dir)
-	return path
+	known, err := storedFiles(context.Background(), dir)
+	if err != nil {
+		return ""
+	}
+	return known.workflow
 }
 
 // projectOf returns the project of the tracker (Policy.Project) of a state directory whose workflow was at path, empty if that can't be

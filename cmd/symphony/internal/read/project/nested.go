@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -45,9 +44,10 @@ func (p *Project) Foreign() error {
 // the tracker's key would be those of an agent.
 func (p *Project) refuseAgents() {
 	missing := errors.Is(p.SourceErr, fs.ErrNotExist)
-	place, owner := agentsPlace(p.Env, paths.Real(p.Path))
+	at := placeOf(p.Path)
+	place, owner := agentsPlace(p.Env, at)
 	if place == "" && !missing && !p.isOwn() {
-		place, owner = knownPlace(p.Env, filepath.Dir(paths.Real(p.Path)))
+		place, owner = knownPlace(p.Env, placeOf(filepath.Dir(at.Path)))
 	}
 	if place == "" {
 		return
@@ -74,62 +74,61 @@ func (p *Project) isOwn() bool {
 	return ownerOf(p.StateDir) == p.Path
 }
 
-// agentsPlace describes the directory of agents in which a path without links is, judged by what symphony has left
-// around it; empty if there is none. owner is the workflow of its project; empty if that is not known.
-func agentsPlace(w *environ.Env, path string) (place, owner string) {
-	in, ok := workspace.Around(path)
-	if ok {
-		owner, _ = ownerOfWorkspace(w, in)
-		return in.What + " " + in.Path, owner
+// placeOf returns where a path leads, also through /proc, as the operator's shell may name it.
+func placeOf(path string) paths.Place {
+	place, err := paths.Find(path)
+	if !errors.Is(err, paths.ErrProc) {
+		return place
 	}
-	worktrees := WorktreesDir(w)
-	if isAbove(worktrees, filepath.Dir(path)) {
-		return worktrees + ", where agents work", ""
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return paths.Place{Path: path}
+	}
+	place, _ = paths.Find(real)
+	return place
+}
+
+// agentsPlace describes the directory of agents in which a file is, judged by what symphony has left around it; empty if
+// there is none. owner is the workflow of its project; empty if that is not known.
+func agentsPlace(w *environ.Env, file paths.Place) (place, owner string) {
+	for _, path := range file.Names() {
+		in, ok := workspace.Around(path)
+		if ok {
+			owner, _ = ownerOfWorkspace(w, in)
+			return in.What + " " + in.Path, owner
+		}
+	}
+	worktrees := placeOf(WorktreesDir(w))
+	if file.Inside(worktrees) {
+		return worktrees.Path + ", where agents work", ""
 	}
 	return "", ""
 }
 
 // knownPlace is agentsPlace for a directory of which only the records of the account's projects tell that agents write
-// there: a workspace under a second name, such as a bind mount, or a directory in a workspace root that no run has used.
-func knownPlace(w *environ.Env, dir string) (place, owner string) {
+// there, such as a directory in a workspace root that no run has used.
+func knownPlace(w *environ.Env, dir paths.Place) (place, owner string) {
 	dirs, _ := StateDirs(w) // those that can be listed
 	for _, stateDir := range dirs {
-		roots, owner, _ := storedFiles(context.Background(), stateDir)
-		for _, path := range roots {
+		known, _ := storedFiles(context.Background(), stateDir)
+		owner = known.workflow
+		for _, path := range known.roots {
 			root, found, err := workspace.FindRoot(path)
 			if err != nil || !found {
 				continue
 			}
-			if isAbove(root.Path, filepath.Dir(dir)) {
+			if top := placeOf(root.Path); dir.Inside(top) && !dir.Same(top) {
 				return "the workspace root " + root.Path + " of " + owner, ""
 			}
 			records, _ := root.List() // those that can be read
 			for _, record := range records {
-				if isAbove(record.Path, dir) {
+				if dir.Inside(placeOf(record.Path)) {
 					return "the workspace " + record.Path, owner
 				}
 			}
 		}
 	}
 	return "", ""
-}
-
-// isAbove reports whether one of two directories is the other or around it, whatever their names are.
-func isAbove(above, dir string) bool {
-	wanted, err := os.Stat(above)
-	if err != nil {
-		return false
-	}
-	for {
-		info, err := os.Stat(dir)
-		if err == nil && os.SameFile(info, wanted) {
-			return true
-		}
-		if dir == filepath.Dir(dir) {
-			return false
-		}
-		dir = filepath.Dir(dir)
-	}
 }
 
 // ownerOfWorkspace returns the workflow and the state directory of the project to which a directory of agents belongs.
@@ -140,12 +139,12 @@ func ownerOfWorkspace(w *environ.Env, in workspace.Agents) (path, stateDir strin
 	if err != nil || !slices.Contains(dirs, in.Record.StateDir) {
 		return "", ""
 	}
-	roots, path, err := storedFiles(context.Background(), in.Record.StateDir)
-	used := slices.ContainsFunc(roots, func(root string) bool { return paths.SameDir(root, in.Root) })
+	known, err := storedFiles(context.Background(), in.Record.StateDir)
+	used := slices.ContainsFunc(known.roots, func(root string) bool { return paths.SameDir(root, in.Root) })
 	if err != nil || !used {
 		return "", ""
 	}
-	return path, in.Record.StateDir
+	return known.workflow, in.Record.StateDir
 }
 
 // OfWorkspace returns the workflow and the state directory of the project in whose workspace dir is; both empty if it is

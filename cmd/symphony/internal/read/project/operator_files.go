@@ -15,103 +15,284 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
 	"github.com/symphony-cron/symphony/tracker/file"
 )
 
-// OperatorFiles returns the files and directories of all projects of the account that a pass reads as configuration, runs, or trusts:
-// workflows, environment files, state directories, workspace roots, folders of issues and what is read beside them, the programs of
-// trackers, the files that hooks and codex.command name, local repositories, codex homes. Some need not exist. Of a workflow that can't be
-// read, it is the whole directory. A state that can't be read is an error.
-//
-// Agents in directories of the operator, which those of symphony mcp are, must not write them: the next pass would obey them.
-func OperatorFiles(ctx context.Context, w *environ.Env) (list []string, err error) {
-	projects, err := All(w)
-	for _, p := range projects {
-		list = append(list, p.StateDir)
-		roots, workflow, failed := storedFiles(ctx, p.StateDir)
-		if failed != nil {
-			return nil, reconcile.NewError("state_unreadable",
-				fmt.Sprintf("%s: could not find out which files of its project an agent could change: %v", p.StateDir, failed),
-				"symphony doctor --state-dir "+text.ShellQuote(p.StateDir)+" shows what is wrong")
-		}
-		list = append(list, roots...)
-		if workflow != "" {
-			list = append(list, workflowFiles(New(w, workflow, p.StateDir))...)
-		}
-	}
-	slices.Sort(list)
-	return slices.Compact(list), err
+// Guarded is a file or directory that the next pass of a project reads as configuration, runs, or trusts. It need not
+// exist. Agents in directories of the operator, which those of symphony mcp are, must not change it or replace it.
+type Guarded struct {
+	paths.Place
+	// Writable: agents of issues write it, as agent.writable_roots says.
+	Writable bool
 }
 
-// storedFiles are the workspace roots that a project has used, and its workflow.
-func storedFiles(ctx context.Context, stateDir string) (roots []string, workflow string, err error) {
+// OperatorFiles returns what is guarded for all projects of the account, whichever directories for state and settings
+// (XDG_STATE_HOME, XDG_CONFIG_HOME) the caller and a schedule have: what state directories contain; workflows, and what
+// the values of their keys name; environment files; what git obeys in local repositories, and for the account; the
+// account's own settings of shells and ssh. If a workflow can't be read, its whole directory is guarded. A state that
+// can't be read is an error.
+func OperatorFiles(ctx context.Context, w *environ.Env) ([]Guarded, error) {
+	g := guard{ctx: ctx, seen: map[string]bool{}}
+	for _, own := range worlds(w) {
+		g.env = own
+		g.addAccount()
+		projects, err := All(own)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range projects {
+			err := g.addProject(p.StateDir)
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortFunc(g.list, func(a, b Guarded) int { return strings.Compare(a.Path, b.Path) })
+	return g.list, errors.Join(g.failed, ctx.Err())
+}
+
+// OwnPlaces are the directories of symphony and of codex that belong to the account, in which and around which no agent
+// beside the projects works. Some need not exist.
+func OwnPlaces(w *environ.Env) ([]paths.Place, error) {
+	g := guard{seen: map[string]bool{}}
+	for _, own := range worlds(w) {
+		p := New(own, filepath.Join(AgentsDir(own), "WORKFLOW.md"), AgentsDir(own))
+		account := OpenAccount(p, "")
+		g.add(StateHome(own), filepath.Dir(p.EnvPath()), account.Home, account.AgentHome())
+	}
+	return text.Map(g.list, func(one Guarded) paths.Place { return one.Place }), g.failed
+}
+
+// worlds are the environments in which passes of the account may run: the caller's; the same without its own
+// directories for state and settings; and what cron has, with the home directory of the password database.
+func worlds(w *environ.Env) []*environ.Env {
+	list := []*environ.Env{w}
+	for _, home := range []string{w.Home, w.AccountHome} {
+		if home == "" {
+			continue
+		}
+		own := *w
+		own.Home = home
+		own.Environ = host.Scrub(w.Environ, "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "SYMPHONY_STATE_DIR")
+		if home != w.Home {
+			own.Environ = host.Scrub(own.Environ, "CODEX_HOME", "GH_CONFIG_DIR")
+			own.Environ = append(own.Environ, "HOME="+home)
+		}
+		list = append(list, &own)
+	}
+	return list
+}
+
+// guard collects what is guarded in one environment after the other.
+type guard struct {
+	ctx    context.Context
+	env    *environ.Env
+	list   []Guarded
+	seen   map[string]bool // paths that were added
+	failed error
+}
+
+func (g *guard) add(names ...string) { g.addAs(false, names) }
+
+func (g *guard) addAs(writable bool, names []string) {
+	for _, name := range names {
+		key := fmt.Sprint(writable, " ", name)
+		if g.seen[key] || !filepath.IsAbs(name) {
+			continue
+		}
+		g.seen[key] = true
+		place, err := paths.Find(name)
+		if errors.Is(err, paths.ErrProc) {
+			continue // such as /dev/stdin: no file that an agent could write
+		}
+		if err != nil {
+			g.failed = errors.Join(g.failed, fmt.Errorf("find out whether an agent could change %s: %w", name, err))
+			continue
+		}
+		g.list = append(g.list, Guarded{Place: place, Writable: writable})
+	}
+}
+
+// accountFiles are the files in a home directory that a run obeys before or beside WORKFLOW.md: it starts a login shell,
+// git and ssh.
+var accountFiles = strings.Fields(`.profile .bash_profile .bash_login .bash_logout .bashrc .zshenv .zprofile .zshrc .zlogin
+	.gitconfig .config/git .git-credentials .netrc .ssh .config/gh .config/systemd .config/environment.d
+	Library/LaunchAgents`)
+
+// addAccount adds what belongs to no single project.
+func (g *guard) addAccount() {
+	p := New(g.env, filepath.Join(StateHome(g.env), "WORKFLOW.md"), StateHome(g.env))
+	config := filepath.Dir(p.EnvPath())
+	g.add(config)
+	entries, _ := os.ReadDir(config) // it need not exist
+	for _, e := range entries {
+		g.add(filepath.Join(config, e.Name())) // which may be a link
+	}
+	for _, name := range accountFiles {
+		path := filepath.Join(g.env.Home, name)
+		if _, err := os.Lstat(path); err == nil {
+			g.add(path)
+		}
+	}
+	g.addGit(p, "")
+}
+
+// addGit adds what git obeys with an address.
+func (g *guard) addGit(p *Project, address string) {
+	q := host.ObeyedRequest{Address: address, Env: p.Environ(), Home: p.Env.Home}
+	obeyed, err := ThisMachine().ObeyedByGit(g.ctx, q)
+	if err != nil {
+		g.failed = errors.Join(g.failed, fmt.Errorf("find out what git obeys: %w", err))
+		return
+	}
+	g.add(obeyed.Paths...)
+	g.add(p.filesIn("", obeyed.Settings...)...)
+}
+
+// addProject adds a project by its state directory.
+func (g *guard) addProject(stateDir string) error {
+	g.add(stateDir)
+	stored, err := storedFiles(g.ctx, stateDir)
+	if err != nil {
+		return reconcile.NewError("state_unreadable",
+			fmt.Sprintf("%s: could not find out which files of its project an agent could change: %v", stateDir, err),
+			"symphony doctor --state-dir "+text.ShellQuote(stateDir)+" shows what is wrong")
+	}
+	g.add(stored.roots...)
+	if stored.workflow == "" {
+		return nil
+	}
+	p := New(g.env, stored.workflow, stateDir)
+	g.add(p.Path, p.EnvPath(), p.SharedEnvPath())
+	if stored.lastGood != "" { // which passes obey until the present one is valid
+		src, err := workflow.NewSource(p.Path, p.Path, []byte(stored.lastGood))
+		if err == nil {
+			cfg, err := p.parseWithoutKey(src)
+			if err == nil {
+				g.addConfig(p, cfg)
+			}
+		}
+	}
+	cfg, err := p.ConfigWithoutKey()
+	if err == nil {
+		g.addConfig(p, cfg)
+		return nil
+	}
+	if Exists(p.Path) {
+		g.add(filepath.Dir(p.Path))
+	}
+	return nil
+}
+
+// addConfig adds what the values of a workflow name.
+func (g *guard) addConfig(p *Project, cfg *workflow.Config) {
+	dir := filepath.Dir(p.Path)
+	home := p.Env.Home
+	for _, named := range cfg.Named() {
+		switch named.Names {
+		case workflow.NamesPaths:
+			g.add(named.Values...)
+		case workflow.NamesHome:
+			for _, path := range named.Values {
+				g.add(inHome(home, path))
+			}
+		case workflow.NamesScript:
+			g.add(p.filesIn("", named.Values...)...)
+		case workflow.NamesHomeScript:
+			g.add(p.filesIn(home, named.Values...)...)
+		case workflow.NamesProgram:
+			if len(named.Values) > 0 && strings.Contains(named.Values[0], "/") {
+				g.add(absoluteIn(dir, named.Values[0])) // it may not be built yet
+			}
+			g.add(p.filesIn(dir, named.Values...)...)
+		case workflow.NamesRepository:
+			for _, address := range named.Values {
+				g.addGit(p, address)
+			}
+		case workflow.NamesWritable:
+			g.addAs(true, named.Values)
+		case workflow.NamesNothing:
+		}
+	}
+	if cfg.Tracker.Folder != "" {
+		g.add(file.Beside(cfg.Tracker.Folder)...)
+	}
+}
+
+// stored is what the database of a project says about its files.
+type stored struct {
+	roots              []string // workspace roots that it has used
+	workflow, lastGood string   // the path of its workflow, and the text of the last valid one
+}
+
+// storedFiles reads it. Without a database it is empty.
+func storedFiles(ctx context.Context, stateDir string) (s stored, err error) {
 	db, err := state.OpenReadOnly(ctx, stateDir)
 	if errors.Is(err, state.ErrNoState) {
-		return nil, "", nil
+		return s, nil
 	}
 	if err != nil {
-		return nil, "", err
+		return s, err
 	}
 	defer db.Close()
-	if roots, err = RootsOf(ctx, db); err == nil {
-		workflow, _, err = db.Meta(ctx, OwnerKey)
+	s.roots, err = RootsOf(ctx, db)
+	if err != nil {
+		return s, err
 	}
-	return roots, workflow, err
+	s.workflow, _, err = db.Meta(ctx, OwnerKey)
+	if err != nil {
+		return s, fmt.Errorf("read the path of the workflow: %w", err)
+	}
+	s.lastGood, _, err = db.Meta(ctx, LastGoodKey)
+	if err != nil {
+		return s, fmt.Errorf("read the last valid workflow: %w", err)
+	}
+	return s, nil
 }
 
-// workflowFiles are a workflow and what it names.
-func workflowFiles(p *Project) []string {
-	list := []string{p.Path, p.EnvPath(), p.SharedEnvPath()}
-	dir := filepath.Dir(p.Path)
-	cfg, err := p.ConfigWithoutKey()
-	switch {
-	case err != nil && Exists(p.Path):
-		return append(list, dir)
-	case err != nil:
-		return list
-	}
-	list = append(list, cfg.Workspace.Root)
-	named := []string{cfg.Tracker.Folder, cfg.Tracker.CAFile, cfg.Monitor.MetricsFile, cfg.Codex.Home}
-	list = append(list, text.Filter(named, func(path string) bool { return path != "" })...)
-	if folder := cfg.Tracker.Folder; folder != "" {
-		list = append(list, file.Beside(folder)...)
-	}
-	if url := cfg.Repository.URL; filepath.IsAbs(url) { // git runs the hooks of a local repository
-		if git := filepath.Join(url, ".git"); Exists(git) {
-			url = git
+// filesIn returns the existing files that shell scripts of a project name by an absolute path, by one below the home
+// directory, by a variable of the environment, or, unless dir is empty, by a path from dir, where they run. It reads
+// words: a value in --config=FILE is one.
+func (p *Project) filesIn(dir string, scripts ...string) (list []string) {
+	split := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`=:;|&(){}<>,!", r) }
+	value := func(name string) string {
+		if name == "HOME" {
+			return p.Env.Home
 		}
-		list = append(list, url)
+		value, _ := p.Lookup(name)
+		return value
 	}
-	if command := cfg.Tracker.Command; len(command) > 0 && strings.Contains(command[0], "/") {
-		list = append(list, absoluteIn(dir, command[0]))
+	var words []string
+	for _, script := range scripts {
+		words = append(words, script) // a program in a list may have a blank in its name
+		words = append(words, strings.FieldsFunc(script, split)...)
+		words = append(words, strings.FieldsFunc(os.Expand(script, value), split)...)
 	}
-	for _, word := range cfg.Tracker.Command {
-		_, value, _ := strings.Cut(word, "=") // of a flag
-		for _, path := range []string{word, value} {
-			if path != "" && Exists(absoluteIn(dir, path)) {
-				list = append(list, absoluteIn(dir, path))
+	for _, word := range words {
+		path := inHome(p.Env.Home, word)
+		if !filepath.IsAbs(path) {
+			if dir == "" {
+				continue
 			}
+			path = filepath.Join(dir, path)
 		}
-	}
-	return append(list, filesIn(p.Env.Home, cfg.Codex.Command, cfg.Hooks.AfterCreate, cfg.Hooks.BeforeRun, cfg.Hooks.AfterRun,
-		cfg.Hooks.BeforeRemove, cfg.Hooks.OnAttention)...)
-}
-
-// filesIn returns the existing files that shell scripts name by an absolute path, or by one below home.
-func filesIn(home string, scripts ...string) (list []string) {
-	split := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`=:;|&(){}<>", r) }
-	for _, word := range strings.FieldsFunc(strings.Join(scripts, " "), split) {
-		for _, prefix := range []string{"~/", "$HOME/"} {
-			if rest, found := strings.CutPrefix(word, prefix); found {
-				word = filepath.Join(home, rest)
-			}
-		}
-		if info, err := os.Stat(word); err == nil && filepath.IsAbs(word) && info.Mode().IsRegular() {
-			list = append(list, word)
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().IsRegular() {
+			list = append(list, path)
 		}
 	}
 	return list
+}
+
+// inHome replaces ~/ at the beginning of a path.
+func inHome(home, path string) string {
+	rest, found := strings.CutPrefix(path, "~/")
+	if found {
+		return filepath.Join(home, rest)
+	}
+	return path
 }
 
 // writableFit refuses agent.writable_roots in which agents could change what they must not: own, and the files of other projects.
@@ -123,18 +304,38 @@ func writableFit(ctx context.Context, p *Project, cfg *workflow.Config, own []st
 	if err != nil {
 		return err
 	}
+	ours, err := OwnPlaces(p.Env)
+	if err != nil {
+		return err
+	}
+	for _, place := range ours {
+		files = append(files, Guarded{Place: place})
+	}
+	g := guard{ctx: ctx, env: p.Env, seen: map[string]bool{}}
+	g.add(own...)
+	g.addConfig(p, cfg) // before the first pass no state names the workflow
+	if g.failed != nil {
+		return g.failed
+	}
+	files = append(g.list, files...)
 	for _, written := range cfg.Agent.WritableRoots {
-		dir := paths.Real(written)
-		if paths.InProc(written) {
-			return reconcile.NewError("invalid_config",
-				p.Path+": agent.writable_roots: "+written+" leads into /proc, and from there perhaps elsewhere", "name the directory itself")
+		refuse := func(what, hint string) error {
+			return reconcile.NewError("invalid_config", p.Path+": agent.writable_roots: "+written+" "+what, hint)
 		}
-		for _, path := range append(own, files...) {
-			if path = paths.Real(path); paths.Overlap(dir, path) {
-				return reconcile.NewError("invalid_config",
-					fmt.Sprintf("%s: agent.writable_roots: %s would let an agent change %s, which a pass or codex obeys", p.Path, dir, path),
-					"use a directory apart from workspaces, states, issues and codex homes")
+		dir, err := paths.Find(written)
+		if errors.Is(err, paths.ErrProc) {
+			return refuse("leads into /proc, and from there perhaps elsewhere", "name the directory itself")
+		}
+		if err != nil {
+			return refuse("can't be resolved: "+err.Error(), "name an existing directory")
+		}
+		for _, one := range files {
+			if one.Writable && dir.Same(one.Place) || !paths.Meet(dir, one.Place) {
+				continue
 			}
+			return reconcile.NewError("invalid_config",
+				fmt.Sprintf("%s: agent.writable_roots: %s would let an agent change %s, which a pass or codex obeys", p.Path, dir.Path, one.Path),
+				"use a directory apart from workspaces, states, issues and codex homes")
 		}
 	}
 	return nil
@@ -145,28 +346,4 @@ func absoluteIn(dir, path string) string {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
-}
-
-// LinkIn follows the symlinks of path, which need not exist, up to the first one in dir. link is that one, "" for none; real is then the
-// path without links. dir itself must have none.
-func LinkIn(dir, path string) (link, real string) {
-	const manyLinks = 100
-	rest := strings.Split(filepath.Clean(path), "/")
-	real = "/"
-	for links := 0; len(rest) > 0; {
-		next := filepath.Join(real, rest[0])
-		rest = rest[1:]
-		target, err := os.Readlink(next)
-		switch {
-		case err != nil:
-			real = next
-			continue
-		case paths.Inside(dir, next) || links == manyLinks:
-			return next, next
-		}
-		links++
-		rest = append(strings.Split(absoluteIn(real, target), "/"), rest...)
-		real = "/"
-	}
-	return "", real
 }

@@ -111,7 +111,7 @@ func toolHost(f testing.TB, o Options) (*mcp.ClientSession, *bytes.Buffer) {
 		WorkspacePath: dir, StartedAt: time.Now(), Issue: reconcile.Issue{ID: "one", Identifier: "one"},
 	}
 	db := server.starter.agents.DB
-	_, _, err = db.Clients.AddAgent(ctx, run, false)
+	_, err = db.Clients.AddAgent(ctx, run)
 	test.OK(f, err)
 	call := reconcile.Call{ID: "one.main", RunID: run.ID, Agent: "one", Verb: reconcile.CallConversation, CreatedAt: time.Now()}
 	test.Must(db.Clients.AddCall(ctx, call))

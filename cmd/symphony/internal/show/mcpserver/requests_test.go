@@ -66,7 +66,7 @@ func newMachine(t *testing.T) *machine {
 		ID: "20261122-1", Kind: reconcile.FreeRun, IssueID: "one", Identifier: "one", Phase: reconcile.StreamingTurn,
 		WorkspacePath: home, StartedAt: time.Now(),
 	}
-	_, _, err := m.state.DB.Clients.AddAgent(t.Context(), m.run, false)
+	_, err := m.state.DB.Clients.AddAgent(t.Context(), m.run)
 	test.OK(t, err)
 	// Its turn goes on in all tests.
 	for _, call := range []reconcile.Call{

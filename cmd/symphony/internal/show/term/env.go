@@ -56,11 +56,10 @@ func NewEnv() (*Env, error) {
 	w := &Env{Env: environ.Env{Dir: dir, Now: time.Now}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	w.Environ, w.Caller = environ.Split(os.Environ(), strings.Split(os.Getenv(environ.FromFileVar), ",")...)
 	w.Journal = isJournal(os.Getenv("JOURNAL_STREAM"), os.Stderr)
-	if w.Home = w.Getenv("HOME"); w.Home == "" { // in some containers
-		if u, err := user.Current(); err == nil {
-			w.Home = u.HomeDir
-		}
+	if u, err := user.Current(); err == nil {
+		w.AccountHome = u.HomeDir
 	}
+	w.Home = cmp.Or(w.Getenv("HOME"), w.AccountHome) // some containers have no HOME
 	if term.IsTerminal(int(os.Stdout.Fd())) {
 		w.Width = terminalWidth()
 		w.Links = w.Getenv("TERM") != "dumb"

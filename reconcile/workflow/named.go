@@ -1,0 +1,74 @@
+package workflow
+
+import "encoding/json"
+
+// Naming is how the value of a key names files that a pass or a run reads, runs or writes. What names them has to say so in the table of
+// keys: agents beside the project must not change these files.
+type Naming int
+
+const (
+	NamesNothing    Naming = iota
+	NamesPaths             // one path or several, absolute once the file is parsed
+	NamesHome              // a path that may begin with ~
+	NamesScript            // a shell script, which runs in a workspace
+	NamesHomeScript        // a shell script, which runs in the home directory
+	NamesProgram           // a program and its arguments, which runs in the folder of WORKFLOW.md
+	NamesRepository        // an address of git
+	NamesWritable          // directories that agents of issues write
+)
+
+// naming says that the value of the key names files.
+func (k Key) naming(how Naming) Key {
+	k.names = how
+	return k
+}
+
+// Names is how the value of the key names files.
+func (k Key) Names() Naming { return k.names }
+
+// Named is the value of a key that names files.
+type Named struct {
+	Key    string
+	Names  Naming
+	Values []string
+}
+
+// Named returns the values that name files, in the order of the table of keys. A list is several values.
+func (c *Config) Named() []Named {
+	var list []Named
+	for _, k := range keys(c) {
+		if k.names == NamesNothing {
+			continue
+		}
+		values := k.named(c)
+		if len(values) > 0 {
+			list = append(list, Named{Key: k.Name, Names: k.names, Values: values})
+		}
+	}
+	return list
+}
+
+// named returns the values of a key in a configuration.
+func (k Key) named(c *Config) []string {
+	if k.Name == "workspace.root" { // which has a default that depends on the machine
+		return []string{c.Workspace.Root}
+	}
+	switch value := k.to.(type) {
+	case *string:
+		if *value == "" {
+			return nil
+		}
+		return []string{*value}
+	case *[]string:
+		return *value
+	case *json.RawMessage: // codex.turn_sandbox_policy
+		var policy struct {
+			WritableRoots []string `json:"writableRoots"`
+		}
+		if json.Unmarshal(*value, &policy) != nil {
+			return nil // codex refuses it
+		}
+		return policy.WritableRoots
+	}
+	return nil
+}

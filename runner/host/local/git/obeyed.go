@@ -1,0 +1,134 @@
+package git
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Obeyed finds what git obeys with an address: see host.Local. What git can't answer, because a repository or a setting is broken, it
+// would not obey either, so that the path itself is all there is to guard.
+func Obeyed(ctx context.Context, q host.ObeyedRequest) (o host.Obeyed, err error) {
+	g := operatorsGit{env: q.Env, home: q.Home}
+	if q.Address == "" {
+		g.addSettings(ctx, &o, "/")
+		return o, ctx.Err()
+	}
+	for _, path := range localPaths(q.Address, g.realAddress(ctx, q.Address)) {
+		if g.addRepository(ctx, &o, path) || g.addRepository(ctx, &o, path+".git") { // as git looks for it
+			continue
+		}
+		o.Paths = append(o.Paths, path, path+".git")
+	}
+	return o, ctx.Err()
+}
+
+// operatorsGit is git with the operator's environment and settings.
+type operatorsGit struct {
+	env  []string
+	home string
+}
+
+// answer returns what git prints in a directory, without the line feed at its end; false if it fails.
+func (g operatorsGit) answer(ctx context.Context, dir string, args ...string) (string, bool) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=*"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(append([]string{}, g.env...), "LC_ALL=C", "GIT_TERMINAL_PROMPT=0")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	return strings.TrimSuffix(string(out), "\n"), err == nil
+}
+
+// realAddress applies the settings url.<base>.insteadOf to an address.
+func (g operatorsGit) realAddress(ctx context.Context, address string) string {
+	real, ok := g.answer(ctx, "/", "ls-remote", "--get-url", "--", address)
+	if !ok {
+		return address
+	}
+	return real
+}
+
+// localPaths returns the paths of this machine that addresses name: /a/path, and file:///a/path.
+func localPaths(addresses ...string) (paths []string) {
+	const scheme = "file://"
+	for _, address := range addresses {
+		if filepath.IsAbs(address) {
+			paths = append(paths, filepath.Clean(address))
+			continue
+		}
+		if len(address) < len(scheme) || !strings.EqualFold(address[:len(scheme)], scheme) {
+			continue
+		}
+		_, path, _ := strings.Cut(address[len(scheme):], "/") // after the host, which git ignores
+		decoded, err := url.PathUnescape("/" + path)
+		if err != nil {
+			decoded = "/" + path
+		}
+		paths = append(paths, filepath.Clean(decoded))
+	}
+	return paths
+}
+
+// addRepository adds the git directories of a repository, the main one of a linked worktree among them, its hooks and
+// its settings. It returns false if git finds no repository there.
+func (g operatorsGit) addRepository(ctx context.Context, o *host.Obeyed, path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	above := "GIT_CEILING_DIRECTORIES=" + filepath.Dir(path) // the repository is here, not above
+	here := operatorsGit{env: append(append([]string{}, g.env...), above), home: g.home}
+	out, ok := here.answer(ctx, path, "rev-parse", "--git-dir", "--git-common-dir", "--git-path", "hooks")
+	if !ok {
+		return false
+	}
+	for line := range strings.SplitSeq(out, "\n") {
+		o.Paths = append(o.Paths, absolute(path, line))
+	}
+	dotGit := filepath.Join(path, ".git")
+	if exists(dotGit) { // a file in a linked worktree
+		o.Paths = append(o.Paths, dotGit)
+	}
+	here.addSettings(ctx, o, path)
+	return true
+}
+
+// addSettings adds the files with the settings that git has in a directory, also those that do not exist yet, and the values.
+func (g operatorsGit) addSettings(ctx context.Context, o *host.Obeyed, dir string) {
+	out, ok := g.answer(ctx, dir, "config", "--list", "--show-origin", "-z")
+	if !ok {
+		return
+	}
+	parts := strings.Split(out, "\x00")
+	for i := 0; i+1 < len(parts); i += 2 {
+		origin, isFile := strings.CutPrefix(parts[i], "file:")
+		name, value, _ := strings.Cut(parts[i+1], "\n")
+		o.Settings = append(o.Settings, value)
+		if !isFile {
+			continue
+		}
+		origin = absolute(dir, origin)
+		o.Paths = append(o.Paths, origin)
+		name = strings.ToLower(name)
+		switch {
+		case strings.HasPrefix(name, "include") && strings.HasSuffix(name, ".path"):
+			o.Paths = append(o.Paths, absolute(filepath.Dir(origin), g.expand(value)))
+		case name == "core.hookspath":
+			o.Paths = append(o.Paths, absolute(dir, g.expand(value)))
+		}
+	}
+}
+
+// expand replaces ~/ as git does.
+func (g operatorsGit) expand(path string) string {
+	if rest, found := strings.CutPrefix(path, "~/"); found {
+		return filepath.Join(g.home, rest)
+	}
+	return path
+}
