@@ -19,6 +19,8 @@ type Handover struct {
 	Delivers  bool `json:"delivers,omitempty"`
 	Verifies  bool `json:"verifies,omitempty"`
 	Commented bool `json:"commented,omitempty"`
+	// Commit is HEAD of a workspace on another machine after the turn, of which this machine has a copy; empty if it has none.
+	Commit string `json:"commit,omitempty"`
 	// Verification is how verify has ended last; nil if it was not run yet.
 	Verification *Verification `json:"verification,omitempty"`
 	// UnverifiedBy is the account whose user hands the issue over although verify has not passed; empty for none.

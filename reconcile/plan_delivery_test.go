@@ -134,6 +134,12 @@ func TestUndelivered(t *testing.T) {
 	} {
 		t.Run(row.rule, func(t *testing.T) { equal(t, "plan", story(Compute(delivers(row.scene).Snapshot)), row.story) })
 	}
+	far := func(c *Claim, r *Run) {
+		busy(c, r)
+		c.Delivery.Host, c.Delivery.Root, c.Delivery.Code = "near", "/near", CodeWorkspaceGone
+	}
+	during := compute(delivers(newScene().running(one, far).command(VerbRetry, one)).Snapshot)
+	equal(t, "host after retry during the delivery", during.claims[one.ID].Delivery.Host, "near")
 	asked := func(c *Claim) {
 		undelivered(0)(c)
 		c.Delivery.Handover = &Handover{Summary: "done", State: "Human Review"}

@@ -105,7 +105,7 @@ func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 	c.HoldReason, c.HoldMessage, c.HoldNext = "", "", false
 	c.HeldAt, c.HoldCommentAt = time.Time{}, time.Time{}
 	c.ErrorCode, c.ErrorMessage = "", ""
-	if c.Delivery.Code == CodeWorkspaceGone {
+	if c.Delivery.Code == CodeWorkspaceGone && kind != Delivering { // the run of a delivery needs to know where the work is
 		c.Delivery = Delivery{}
 	}
 	c.Delivery.Handover = c.Delivery.Handover.withoutRounds()

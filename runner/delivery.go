@@ -174,6 +174,28 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 	return err
 }
 
+// beginAgain fills a new workspace for a delivery with the commits that this machine has kept of one that is gone with its machine. A
+// handover needs the very commit that it is about.
+func (w *workspaceStep) beginAgain(ctx context.Context, h *reconcile.Handover) error {
+	gone := &reconcile.Error{
+		Code: reconcile.CodeWorkspaceGone, Message: w.space.Path + " is gone, with what the last run has committed there",
+	}
+	if !w.farClone() {
+		return gone
+	}
+	if err := w.cloneOrFetch(ctx); err != nil {
+		return err
+	}
+	if kept := w.cloned.Kept; kept == "" || h.Asked() && kept != h.Commit {
+		return gone
+	}
+	if err := w.hook(ctx, afterCreate, w.Config.Hooks.AfterCreate, ""); err != nil {
+		return err
+	}
+	w.Log.Info("the workspace is gone: its commits are delivered from this machine", "commit", w.cloned.Kept)
+	return w.host.Confirm(ctx, host.ConfirmRequest{})
+}
+
 // redeliver is the only step of a delivery run.
 func (w *workspaceStep) redeliver(ctx context.Context) error {
 	h, delivers := w.rec.get().Delivery.Handover, w.Config.Repository.Deliver
@@ -191,9 +213,9 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 		return err
 	}
 	if w.space.Created {
-		return errors.Join(&reconcile.Error{
-			Code: reconcile.CodeWorkspaceGone, Message: w.space.Path + " is gone, with what the last run has committed there",
-		}, w.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
+		if err := w.beginAgain(ctx, h); err != nil {
+			return errors.Join(err, w.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
+		}
 	}
 	if err := w.verifyAgain(ctx, h); err != nil {
 		return err

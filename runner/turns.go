@@ -190,6 +190,9 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	})
 	stopSteering()
 	t.rec.storeTokens(ctx, t.agent.session)
+	if err == nil {
+		t.keep(ctx)
+	}
 	outcome := "completed"
 	if h := t.rec.get().Delivery.Handover; h.Refused() && t.rec.get().TurnID != before.TurnID {
 		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil }) // the agent has been told, and may have gone on

@@ -154,6 +154,9 @@ func (a *activeRun) leaveMachine(ctx, stoppable context.Context, outcome reconci
 	}
 	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err))
 	if quiet {
+		if a.run.Kind == reconcile.AgentRun {
+			a.keep(ctx) // also what a stopped turn or after_run has committed, and what the remote may refuse
+		}
 		a.workspace.deliverAfterRun(stoppable)
 	}
 	a.warn("lease", a.host.Finish(ctx))

@@ -27,6 +27,7 @@ type workspaceStep struct {
 	// untrusted is why no hook may run in the workspace, nil if hooks may run.
 	untrusted error
 	delivered reconcile.Delivered // what was pushed last for the issue, if there is no Journal
+	cloned    host.CloneAnswer    // of a new workspace
 }
 
 // prepare takes the workspace and runs the hooks that precede an agent.
@@ -130,13 +131,55 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 		}
 		return err
 	}
+	q.Issue = w.run.IssueID
 	answer, err := w.host.Clone(ctx, q)
 	if err != nil {
 		w.logOutput(err)
 		return err
 	}
-	w.Log.Info("repository cloned", "branch", branch, "base", answer.Base, "commit", answer.Commit)
+	w.cloned = answer
+	w.Log.Info("repository cloned", "branch", branch, "base", answer.Base, "commit", answer.Commit, "kept", answer.Kept)
 	return nil
+}
+
+// keepRequest asks this machine to keep the commits of the issue. That needs no remote, and so no login shell.
+func (j *job) keepRequest() host.KeepRequest {
+	return host.KeepRequest{
+		Repository: j.Config.Repository.Repository,
+		Issue:      j.run.IssueID,
+		Timeout:    max(repositoryTimeout, j.Config.Hooks.Timeout),
+		Env:        j.Config.HookEnv(j.localGit.env),
+	}
+}
+
+// farClone reports whether the workspace is a clone on another machine, with which its commits can be lost.
+func (j *job) farClone() bool {
+	return j.localGit != nil && j.space != nil && j.Config.Repository.URL != ""
+}
+
+// keep copies the commits of the workspace to this machine, if they are on another one: if that dies, such as a container, it costs at
+// most the running turn. A handover knows which commit it is about.
+func (j *job) keep(ctx context.Context) {
+	if !j.farClone() {
+		return
+	}
+	commit, err := j.host.Keep(ctx, j.keepRequest())
+	if err != nil {
+		j.warn("the commits are not copied to this machine", err)
+		return
+	}
+	j.rec.change(func(r *reconcile.Run) {
+		if h := r.Delivery.Handover; h != nil {
+			next := *h
+			next.Commit = commit
+			r.Delivery.Handover = &next
+		}
+	})
+}
+
+// forgetKept keeps the commits of a workspace no longer that was removed.
+func (j *job) forgetKept(ctx context.Context) {
+	j.warn("the commits of the workspace stay on this machine", j.host.Forget(ctx, j.keepRequest()))
 }
 
 // branch returns the branch of the issue and what was pushed there last. An issue keeps its branch once something was pushed, even
@@ -359,6 +402,7 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved strin
 		return removal.Unsaved, err
 	}
 	w.recordWorkspace(removal.PrepareAnswer)
+	far := w.farClone()
 	defer func() { w.space = nil }() // the lease is released
 	if err == nil && removal.HookDue {
 		err = w.hook(ctx, "before_remove", w.Config.Hooks.BeforeRemove, "")
@@ -367,6 +411,9 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved strin
 	answer, err := w.host.Remove(ctx)
 	if err == nil && answer.Unsaved == "" {
 		w.Log.Info("workspace removed", "trash", answer.Trash)
+		if far {
+			w.forgetKept(ctx)
+		}
 	}
 	return answer.Unsaved, err
 }

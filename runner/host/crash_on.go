@@ -49,6 +49,14 @@ func (c crashingRun) Deliver(ctx context.Context, r DeliverRequest) (DeliverAnsw
 	return crash.Around("host.Deliver", func() (DeliverAnswer, error) { return c.Run.Deliver(ctx, r) })
 }
 
+func (c crashingRun) Keep(ctx context.Context, r KeepRequest) (string, error) {
+	return crash.Around("host.Keep", func() (string, error) { return c.Run.Keep(ctx, r) })
+}
+
+func (c crashingRun) Forget(ctx context.Context, r KeepRequest) error {
+	return crash.AroundErr("host.Forget", func() error { return c.Run.Forget(ctx, r) })
+}
+
 func (c crashingRun) RunHook(ctx context.Context, r HookRequest) (HookAnswer, error) {
 	return crash.Around("host.RunHook", func() (HookAnswer, error) { return c.Run.RunHook(ctx, r) })
 }

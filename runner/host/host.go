@@ -100,6 +100,10 @@ type Run interface {
 	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
 	Fetch(ctx context.Context, r CloneRequest) (FetchAnswer, error)
 	Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error)
+	// Keep copies the commits of a workspace on another machine to this one, where they outlive it, and returns HEAD. The next clone for
+	// the issue begins there. Forget keeps them no longer. Both do nothing for a workspace on this machine.
+	Keep(ctx context.Context, r KeepRequest) (commit string, err error)
+	Forget(ctx context.Context, r KeepRequest) error
 	// RunHook runs a script of the workflow in the workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
 	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores them. RunHook

@@ -31,7 +31,10 @@ type Repository struct {
 type CloneRequest struct {
 	Repository        Repository
 	Branch, Delivered string
-	Timeout           time.Duration
+	// Issue is the id of the issue, whose kept commit (Run.Keep) a clone begins at, unless Base, the branch on the remote or Delivered
+	// contains it. Without an id a clone keeps nothing.
+	Issue   string
+	Timeout time.Duration
 	// Env is the operator's environment, after the login profile, where git reaches the remote. Git is found by its PATH. Git, ssh and
 	// credential helpers inherit it.
 	Env []string
@@ -43,6 +46,15 @@ type CloneRequest struct {
 type CloneAnswer struct {
 	Base, Commit string
 	BaseCommit   string // that of Base
+	Kept         string // the commit that was kept of the issue before; empty for none
+}
+
+// KeepRequest names the issue whose commits Run.Keep keeps.
+type KeepRequest struct {
+	Repository Repository
+	Issue      string // its id
+	Timeout    time.Duration
+	Env        []string // of CloneRequest
 }
 
 // MaxConflicts is how many files a FetchAnswer names at most.
@@ -129,6 +141,9 @@ type Mirror interface {
 	Bundle(ctx context.Context, r CloneRequest, have []string) (BundleAnswer, io.ReadCloser, error)
 	// Deliver pushes the work of a run on another machine.
 	Deliver(ctx context.Context, r DeliverRequest, w Work) (DeliverAnswer, error)
+	// Keep brings the commit of such work into the mirror, which lends it to the next clone for the issue. Forget keeps it no longer.
+	Keep(ctx context.Context, issue string, w Work) error
+	Forget(ctx context.Context, issue string) error
 }
 
 // BundleAnswer describes a bundle, and the clone to make from it.

@@ -72,6 +72,12 @@ func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.D
 	})
 }
 
+// Keep implements host.Run: on this machine the workspace itself keeps its commits.
+func (*run) Keep(context.Context, host.KeepRequest) (string, error) { return "", nil }
+
+// Forget implements host.Run.
+func (*run) Forget(context.Context, host.KeepRequest) error { return nil }
+
 func (Machine) DeliverWorkspace(ctx context.Context, q host.WorkspaceDelivery) (answer host.WorkspaceDelivered, err error) {
 	defer func() { err = host.WithCode(err) }()
 	root, found, err := workspace.FindRoot(filepath.Dir(q.Path))

@@ -106,9 +106,22 @@ func (r run) deliverTo(ctx context.Context, m host.Mirror, q host.DeliverRequest
 	if err != nil {
 		return answer, err
 	}
+	if answer, err = m.Deliver(ctx, q, r.workOf(m.Address(), there)); err != nil || answer.Commits == 0 || q.Try {
+		return answer, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, recordBound)
+	defer cancel()
+	// If this fails, the workspace is kept as unsaved, as on this machine.
+	_ = tell(bounded, r.Client, "RecordDelivered", host.DeliveredRequest{Address: m.Address(), Branch: q.Branch, Commit: answer.Commit})
+	return answer, nil
+}
+
+// workOf returns the work of the workspace there, whose mirror and HEAD were read.
+func (r run) workOf(address string, there host.TipsAnswer) host.Work {
 	work := host.Work{Commit: there.Commit, Cloned: there.Cloned, Tips: there.Tips}
 	work.Pack = func(ctx context.Context, have []string, to io.Writer) error {
-		made, err := ask[host.PackAnswer](ctx, r.Client, "MakePack", host.PackRequest{Address: m.Address(), Commit: there.Commit, Have: have})
+		q := host.PackRequest{Address: address, Commit: there.Commit, Have: have}
+		made, err := ask[host.PackAnswer](ctx, r.Client, "MakePack", q)
 		if known, ok := errors.AsType[*reconcile.Error](err); ok {
 			err = errors.New(known.Message)
 		}
@@ -117,14 +130,24 @@ func (r run) deliverTo(ctx context.Context, m host.Mirror, q host.DeliverRequest
 		}
 		return r.receive(ctx, made.Size, to)
 	}
-	if answer, err = m.Deliver(ctx, q, work); err != nil || answer.Commits == 0 || q.Try {
-		return answer, err
-	}
-	bounded, cancel := context.WithTimeout(ctx, recordBound)
-	defer cancel()
-	// If this fails, the workspace is kept as unsaved, as on this machine.
-	_ = tell(bounded, r.Client, "RecordDelivered", host.DeliveredRequest{Address: m.Address(), Branch: q.Branch, Commit: answer.Commit})
-	return answer, nil
+	return work
+}
+
+// Keep implements host.Run. It only adds to the mirror here, and needs no remote.
+func (r run) Keep(ctx context.Context, q host.KeepRequest) (string, error) {
+	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the copy of the commits", func(ctx context.Context) (string, error) {
+		m := r.Mirrors.Mirror(q.Repository, q.Env)
+		there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address(), Work: true})
+		if err != nil {
+			return "", err
+		}
+		return there.Commit, m.Keep(ctx, q.Issue, r.workOf(m.Address(), there))
+	})
+}
+
+// Forget implements host.Run.
+func (r run) Forget(ctx context.Context, q host.KeepRequest) error {
+	return r.Mirrors.Mirror(q.Repository, q.Env).Forget(ctx, q.Issue)
 }
 
 // receive reads a pack.

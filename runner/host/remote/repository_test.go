@@ -161,6 +161,52 @@ func TestCarriedRepository(t *testing.T) {
 	test.OK(t, run.Finish(t.Context()))
 }
 
+// After the machine is gone, with its workspaces and its mirror, a clone begins at the commit that was kept here, unless that was delivered
+// or forgotten.
+func TestKeptCommits(t *testing.T) {
+	c := newCarrying(t)
+	begin := func(delivered string) (host.Run, host.CloneAnswer) {
+		c.sh("rm -rf spaces there")
+		run, _ := c.prepare("A-1", nil)
+		answer := test.Must(run.Clone(t.Context(), host.CloneRequest{
+			Repository: host.Repository{URL: c.url}, Branch: "work/1", Delivered: delivered, Issue: "A-1",
+			Timeout: test.Patience(), Env: c.env, CheckoutEnv: c.env,
+		}))
+		test.OK(t, run.Confirm(t.Context(), host.ConfirmRequest{}))
+		test.Equal(t, "HEAD", c.sh("git -C spaces/A-1 rev-parse HEAD"), answer.Commit)
+		test.Equal(t, "branches of the remote", c.sh("git -C spaces/A-1 branch -r --list '*kept*'"), "")
+		return run, answer
+	}
+	q := host.KeepRequest{Repository: host.Repository{URL: c.url}, Issue: "A-1", Timeout: test.Patience(), Env: c.env}
+	keep := func(run host.Run, message string) string {
+		c.sh("cd spaces/A-1; echo " + message + " >> work; git add .; git commit -qm " + message)
+		commit := test.Must(run.Keep(t.Context(), q))
+		test.Equal(t, "kept", commit, c.sh("git -C spaces/A-1 rev-parse HEAD"))
+		test.Equal(t, "kept again", test.Must(run.Keep(t.Context(), q)), commit)
+		return commit
+	}
+
+	run, first := begin("")
+	base := first.Commit
+	test.Equal(t, "kept before", first.Kept, "")
+	one := keep(run, "one")
+	run, second := begin("")
+	test.Equal(t, "the second machine", second, host.CloneAnswer{Base: "main", Commit: one, BaseCommit: base, Kept: one})
+	two := keep(run, "two")
+
+	// What was delivered does not come back, although its branch is gone.
+	delivered := test.Must(c.deliver(run, "work/1", ""))
+	test.Equal(t, "commits", delivered.Commits, 2)
+	c.sh("git -C remote.git branch -qD work/1")
+	run, third := begin(two)
+	test.Equal(t, "after the delivery", third, host.CloneAnswer{Base: "main", Commit: base, BaseCommit: base, Kept: two})
+
+	keep(run, "three")
+	test.OK(t, run.Forget(t.Context(), q))
+	_, fourth := begin(two)
+	test.Equal(t, "after it was forgotten", fourth, host.CloneAnswer{Base: "main", Commit: base, BaseCommit: base})
+}
+
 // A later run on the machine gets the newer commits through the mirrors, and what a merge into its commits, which were never delivered, would do.
 func TestCarriedFetch(t *testing.T) {
 	c := newCarrying(t)

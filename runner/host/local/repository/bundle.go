@@ -23,9 +23,14 @@ func (m *Mirror) Bundle(ctx context.Context, q host.CloneRequest, have []string)
 		if answer.CloneAnswer, err = w.fetch(ctx, q.Branch, q.Delivered); err != nil {
 			return err
 		}
+		if q.Issue != "" {
+			if err := w.beginWithKept(ctx, q, &answer.CloneAnswer); err != nil {
+				return err
+			}
+		}
 		answer.Head = "refs/heads/" + m.headBranch()
 		if bundle, err = m.temporary(); err == nil {
-			err = m.writeBundle(ctx, have, bundle)
+			err = m.writeBundle(ctx, q.Issue, have, bundle)
 		}
 		return m.failed(host.CodeRepositoryUnavailable, "bundle the mirror", err)
 	})
@@ -38,10 +43,14 @@ func (m *Mirror) Bundle(ctx context.Context, q host.CloneRequest, have []string)
 	return answer, bundle, err
 }
 
-// writeBundle writes a bundle of all references. Unlike git bundle it includes those that are in tips already, because the other mirror
-// has to know all of them.
-func (m *Mirror) writeBundle(ctx context.Context, have []string, to io.Writer) error {
-	refs, err := m.output(m.localGit(ctx, "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags"))
+// writeBundle writes a bundle of all branches and tags, and of what is kept of an issue, unless its id is empty. Unlike git bundle it
+// includes those that are in tips already, because the other mirror has to know all of them.
+func (m *Mirror) writeBundle(ctx context.Context, issue string, have []string, to io.Writer) error {
+	list := []string{"for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags"}
+	if issue != "" {
+		list = append(list, keptRef(issue))
+	}
+	refs, err := m.output(m.localGit(ctx, list...))
 	if err != nil {
 		return err
 	}
@@ -130,7 +139,7 @@ func (m writer) fetchBundle(ctx context.Context, from host.BundleAnswer, bundle 
 	if err := m.setHead(ctx, from.Head, len(from.Commit) == sha256Length); err != nil {
 		return from.CloneAnswer, err
 	}
-	return from.CloneAnswer, m.fetchFrom(ctx, m.fileGit, bundle)
+	return from.CloneAnswer, m.fetchFrom(ctx, m.fileGit, bundle, keptRefs+"*")
 }
 
 // MakePack writes a pack of the HEAD of a workspace, which must still be commit, without what those commits in have contain that this

@@ -158,13 +158,17 @@ func (m writer) update(ctx context.Context) (base string, err error) {
 	return m.findBase(ctx)
 }
 
-// fetchFrom makes branches and tags those of a remote or a bundle.
-func (m writer) fetchFrom(ctx context.Context, git func(context.Context, ...string) *exec.Cmd, from string) error {
-	err := m.unlessKilled(ctx, func() error {
-		fetch := git(ctx, "fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
-			"--", from, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-		return m.runWithin(fetch, noLimit)
-	})
+// fetchFrom makes branches and tags, and perhaps other references, those of a remote or a bundle.
+func (m writer) fetchFrom(
+	ctx context.Context, git func(context.Context, ...string) *exec.Cmd, from string, others ...string,
+) error {
+	fetch := []string{
+		"fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", "--", from,
+	}
+	for _, refs := range append([]string{"refs/heads/*", "refs/tags/*"}, others...) {
+		fetch = append(fetch, "+"+refs+":"+refs)
+	}
+	err := m.unlessKilled(ctx, func() error { return m.runWithin(git(ctx, fetch...), noLimit) })
 	if err != nil {
 		return m.failed(host.CodeRepositoryUnavailable, "fetch", err)
 	}
