@@ -6,10 +6,11 @@
 // # Decisions
 //
 //   - Every request of a pass or worker consists of files in query/; only the variables vary. It asks for the fields that the
-//     specification names; what else is needed has requests of its own, which a server may refuse.
+//     specification names; what else is needed has requests of its own, which a server may refuse. They are made only where they are
+//     needed: for the comments on held issues and on those of a running agent, and for names that may be mistyped.
 //   - Connections inside an issue are read with a small page size, because Linear prices a query by the product of its page
 //     sizes (10,000 points at most). Further pages are fetched separately, so that nothing is cut silently.
-//   - Reads are not retried. The next pass is the retry.
+//   - Reads are not retried here: the caller tries each once more, and the next pass tries again.
 //   - Redirects are not followed: the key goes to the configured endpoint only.
 //   - Priority 0 (Linear's "no priority") stays 0. Specification 11.3 makes only non-integers null, a prompt may want to
 //     distinguish the two, and the order of specification 8.2 treats both alike.
@@ -94,7 +95,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}
 	return &reconcile.TrackerAdapter{
 		Tracker: c, Name: "Linear",
-		Find: c.ByIdentifier, Comments: c.Comments, Post: c.Post, Edit: c.Edit, Move: c.Move,
+		Find: c.ByIdentifier, Comments: c.Comments, LastComments: c.LastComments, Post: c.Post, Edit: c.Edit, Move: c.Move,
 		Verify: c.Verify, Budget: c.Budget,
 		Tools:   []reconcile.AgentTool{Tool(c, o.ReadOnly)},
 		Secrets: []string{c.Key},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -79,14 +80,6 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 			return nil, err
 		}
 	}
-	if len(found) == 0 {
-		return found, nil
-	}
-	for some := range slices.Chunk(ids, commentBatch) {
-		if err := optional(c.lastComments(ctx, some, found)); err != nil {
-			return nil, err
-		}
-	}
 	return found, nil
 }
 
@@ -111,19 +104,24 @@ func (c *Client) read(ctx context.Context, query string, ids []string, found map
 	})
 }
 
-// lastComments adds the times of the last comments to issues.
-func (c *Client) lastComments(ctx context.Context, ids []string, found map[string]reconcile.Issue) error {
-	vars := map[string]any{"ids": ids, "first": commentBatch}
-	return c.eachIssue(ctx, "last comments", document("last_comments"), vars, func(w *wireIssue) error {
-		issue, known := found[text.OrEmpty(w.ID.value)]
-		for _, n := range text.OrEmpty(w.Comments.value).Nodes {
-			issue.LastCommentAt = text.Time(text.OrEmpty(n.CreatedAt))
+// LastComments returns the times of the newest comments of issues, by id. An issue without comments has none.
+func (c *Client) LastComments(ctx context.Context, ids []string) (map[string]time.Time, error) {
+	last := make(map[string]time.Time, len(ids))
+	for some := range slices.Chunk(text.Unique(ids), commentBatch) {
+		vars := map[string]any{"ids": some, "first": commentBatch}
+		err := c.eachIssue(ctx, "last comments", document("last_comments"), vars, func(w *wireIssue) error {
+			for _, n := range text.OrEmpty(w.Comments.value).Nodes {
+				if at := text.Time(text.OrEmpty(n.CreatedAt)); at != nil {
+					last[text.OrEmpty(w.ID.value)] = *at
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		if known {
-			found[issue.ID] = issue
-		}
-		return nil
-	})
+	}
+	return last, nil
 }
 
 // ByIdentifier reads one issue by its identifier, such as ABC-1, its web address, or its id. The error has the code issue_not_found if

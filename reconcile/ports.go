@@ -75,6 +75,8 @@ type TrackerAdapter struct {
 	Find func(ctx context.Context, identifier string) (*Issue, error)
 	// Comments returns the comments made after since, the newest first.
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
+	// LastComments returns the times of the newest comments of issues, by id. It is nil for a tracker that reads them with the issues.
+	LastComments func(ctx context.Context, ids []string) (map[string]time.Time, error)
 	// Post comments on an issue, and Edit replaces the text of such a comment. Both return the text as Comments will return it, because
 	// trackers may change it a little. The error wraps ErrGone if the issue or the comment no longer exists.
 	Post func(ctx context.Context, issueID, body string) (Comment, error)
@@ -103,6 +105,23 @@ type Limited interface{ ResetAt() time.Time }
 // Low reports whether less than a tenth of the allowance was left at the last answer and has not been renewed since.
 func (t *TrackerAdapter) Low(now time.Time) bool {
 	return t.Budget != nil && now.Before(t.Budget().LowUntil())
+}
+
+// TimeThere returns a time of this machine by the tracker's clock, as far as the tracker has told its time: 12:00:30 if it is half a minute
+// ahead at noon. The tracker tells whole seconds, and its answer takes a moment: a difference of less than two seconds is none.
+func (t *TrackerAdapter) TimeThere(here time.Time) time.Time {
+	if t.Budget == nil {
+		return here
+	}
+	b := t.Budget()
+	if b.At.IsZero() || b.ServerTime.IsZero() {
+		return here
+	}
+	ahead := b.ServerTime.Sub(b.At)
+	if ahead.Abs() < 2*time.Second {
+		return here
+	}
+	return here.Add(ahead)
 }
 
 // TrackerMemory is what an adapter keeps between processes, in the project's database. Passes and workers share it.

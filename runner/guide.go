@@ -23,7 +23,8 @@ type guide struct {
 	pending *pendingUpdate     // what it will have seen once codex accepts the next turn
 	given   []string           // the ids of messages that are in the text of a turn or were added to one; only the loop of turns uses it
 
-	toldRework bool
+	toldRework      bool
+	commentsRefused bool // the tracker does not know the request for comments; only the loop of turns uses it
 	told       *reconcile.Verification // the result of verify in the text of the last turn; only the loop of turns uses it
 
 	saving  sync.Mutex
@@ -76,6 +77,8 @@ func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, s
 	}
 	if issue.LastCommentAt != nil {
 		seen.CommentAt = *issue.LastCommentAt
+	} else if g.Tracker.LastComments != nil {
+		seen.CommentAt = g.Tracker.TimeThere(g.Now())
 	}
 	u := g.newUpdate(ctx, &seen)
 	g.propose(seen, u)
@@ -190,12 +193,17 @@ const commentsBound = 30 * time.Second
 func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (
 	fromPeople []reconcile.Comment, newest time.Time, err error,
 ) {
-	if g.Tracker.Comments == nil || issue.LastCommentAt == nil || !issue.LastCommentAt.After(since) {
+	if g.Tracker.Comments == nil || g.commentsRefused {
+		return nil, since, nil
+	}
+	known := g.Tracker.LastComments == nil // with the issue
+	if known && (issue.LastCommentAt == nil || !issue.LastCommentAt.After(since)) {
 		return nil, since, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, commentsBound)
 	defer cancel()
 	all, err := g.Tracker.Comments(ctx, issue.ID, since)
+	g.commentsRefused = errors.Is(err, reconcile.ErrRejected)
 	if err == nil {
 		err = g.saveCreated(ctx, nil)
 	}

@@ -70,13 +70,15 @@ func noGuidance(t tx, kind, id, issueID, runID string, at time.Time) error {
 // Hold is a hold that a comment ends, if it is newer than CommentAt.
 type Hold struct {
 	IssueID, Reason string
-	CommentAt       time.Time
+	CommentAt       time.Time // zero if no comment was known when the hold began
+	Since           time.Time // when the hold began
 }
 
 // Holds returns the holds that a comment may end.
 func (s Store) Holds(ctx context.Context) ([]Hold, error) {
-	all, err := readAll(ctx, s.conn, "read the holds", func(h *Hold) []any { return []any{&h.IssueID, &h.Reason, stampOf(&h.CommentAt)} },
-		`SELECT issue_id, hold_reason, hold_comment_at FROM claims WHERE status = ?`, reconcile.Held)
+	fields := func(h *Hold) []any { return []any{&h.IssueID, &h.Reason, stampOf(&h.CommentAt), stampOf(&h.Since)} }
+	all, err := readAll(ctx, s.conn, "read the holds", fields,
+		`SELECT issue_id, hold_reason, hold_comment_at, held_at FROM claims WHERE status = ?`, reconcile.Held)
 	return text.Filter(all, func(h Hold) bool { return reconcile.CommentEnds(h.Reason) }), err
 }
 

@@ -82,7 +82,7 @@ func listIssues(c *cli.Context, w *term.Env, p *project.Project) error {
 		return err
 	}
 	if len(issues) == 0 { // because a name in WORKFLOW.md is wrong?
-		if _, err := project.VerifyFirst(tracker, nil, cfg, p.Path, project.WarnOn(p.Env)).Candidates(c.Context, states); err != nil {
+		if _, err := project.VerifyNames(tracker, nil, cfg, p.Path, project.WarnOn(p.Env)).Candidates(c.Context, states); err != nil {
 			return err
 		}
 	}

@@ -56,6 +56,15 @@ func KeyVars(kind string) (names []string, ofGitHub bool) {
 	return trackers[i].keyVars, trackers[i].ofGitHub
 }
 
+// UsualStates returns the states that a project of a kind of tracker has unless someone has changed them: the defaults of
+// tracker.active_states and tracker.terminal_states for Linear, and none for other kinds, which know only states in use.
+func UsualStates(kind string) []string {
+	if kind != linearTracker.name {
+		return nil
+	}
+	return slices.Concat(linearTracker.active, linearTracker.terminal)
+}
+
 // EveryKeyVar returns the variables that may contain a tracker's key, of any kind.
 func EveryKeyVar() (names []string) {
 	for _, t := range trackers {

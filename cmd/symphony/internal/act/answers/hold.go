@@ -3,6 +3,7 @@ package answers
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -28,10 +29,15 @@ func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	if err != nil {
 		return nil, err
 	}
-	holds, err := h.db.Store.Holds(ctx)
+	all, err := h.db.Store.Holds(ctx)
 	if err != nil {
 		return nil, err
 	}
+	holds := slices.DeleteFunc(all, func(hold state.Hold) bool {
+		_, read := found[hold.IssueID]
+		return !read
+	})
+	h.addLastComments(ctx, holds, found)
 	for _, hold := range holds {
 		issue := found[hold.IssueID]
 		if issue.LastCommentAt == nil || !issue.LastCommentAt.After(hold.CommentAt) {
@@ -58,12 +64,45 @@ func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	return found, nil
 }
 
+// addLastComments adds the times of the newest comments to held issues, if the tracker does not read them with each issue. If that fails,
+// the holds are kept for now.
+func (h holding) addLastComments(ctx context.Context, holds []state.Hold, found map[string]reconcile.Issue) {
+	if h.adapter.LastComments == nil || len(holds) == 0 {
+		return
+	}
+	var ids []string
+	for _, hold := range holds {
+		ids = append(ids, hold.IssueID)
+	}
+	last, err := h.adapter.LastComments(ctx, ids)
+	if err != nil {
+		h.warn("held issues wait until their comments can be read: " + err.Error())
+		return
+	}
+	for _, id := range ids {
+		if at, has := last[id]; has {
+			issue := found[id]
+			issue.LastCommentAt = &at
+			found[id] = issue
+		}
+	}
+}
+
 // byPerson reports whether one of the comments since the hold is of a person and decided no request.
 func (h holding) byPerson(ctx context.Context, hold state.Hold) (bool, error) {
-	list, err := h.adapter.Comments(ctx, hold.IssueID, hold.CommentAt)
+	list, err := h.adapter.Comments(ctx, hold.IssueID, h.begin(hold))
 	if err != nil {
 		return false, err
 	}
 	others, err := h.db.Journal.Created(ctx, idsOf(list))
 	return slices.ContainsFunc(list, func(c reconcile.Comment) bool { return !others[c.ID] && !reconcile.Marked(c.Body) }), err
+}
+
+// begin returns the time after which a comment ends a hold. If the tracker does not read the times of comments with each issue, that is when
+// the hold began, by the tracker's clock, until there is a comment that does not end it.
+func (h holding) begin(hold state.Hold) time.Time {
+	if h.adapter.LastComments == nil || !hold.CommentAt.IsZero() {
+		return hold.CommentAt
+	}
+	return h.adapter.TimeThere(hold.Since)
 }

@@ -235,7 +235,7 @@ func (c *pruner) finished(ctx context.Context, spaces []Space, past []state.Past
 	if err != nil {
 		return nil, err
 	}
-	issues, err := project.VerifyFirst(tracker, nil, c.cfg, c.p.Path, func(string) {}).ByIDs(ctx, ids)
+	issues, err := project.VerifyNames(tracker, nil, c.cfg, c.p.Path, func(string) {}).ByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -358,8 +358,9 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		if err != nil {
 			return reconcile.Deps{}, nil, err
 		}
-		d.Tracker = project.VerifyFirst(tracker, db, cfg, p.Path, warn)
-		if db != nil && d.Tracker.Comments != nil && wantsComments(cfg.Tracker) { // its own comments end no hold
+		d.Tracker = project.VerifyNames(tracker, db, cfg, p.Path, warn)
+		reads := wantsComments(cfg.Tracker) || d.Tracker.LastComments != nil
+		if db != nil && d.Tracker.Comments != nil && reads { // its own comments end no hold
 			d.Tracker = answers.KeepHolds(d.Tracker, db, warn)
 		}
 	}

@@ -35,6 +35,15 @@ type TrackerOptions struct {
 
 // NewTracker builds the adapter of a configuration.
 func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.TrackerAdapter, error) {
+	t, err := newAdapter(p, cfg, o)
+	if err != nil {
+		return nil, err
+	}
+	t.Tracker = again{t.Tracker}
+	return t, nil
+}
+
+func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.TrackerAdapter, error) {
 	t, readOnly := cfg.Tracker, cfg.Tracker.ToolScope == "read"
 	connection := transport.Options{
 		Endpoint: t.Endpoint, Key: t.APIKey.Reveal(), KeySource: cfg.KeySource, CAFile: t.CAFile, IgnoreProxy: o.IgnoreProxy,
@@ -164,9 +173,10 @@ func NoComments(t *reconcile.TrackerAdapter) *reconcile.Error {
 	}
 }
 
-// VerifyFirst wraps the tracker so that its first read checks whether project, states, labels and assignee exist. The database
-// stores the names that were checked; if db is nil, every process checks them.
-func VerifyFirst(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string),
+// VerifyNames wraps the tracker so that its reads check whether project, states, labels and assignee exist, where that matters: if the
+// workflow has names of its own, or if the tracker shows no issue, as it does for a mistyped project. The database stores the names that
+// were checked; if db is nil, every process checks them.
+func VerifyNames(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string),
 ) *reconcile.TrackerAdapter {
 	if t.Verify == nil {
 		return t
@@ -185,30 +195,42 @@ type verified struct {
 
 	once sync.Once
 	err  error
-	// unchecked: the tracker refused the check of these names.
+	// unchecked: the tracker refused or failed the check of these names.
 	unchecked bool
 }
 
 // ByIDs implements reconcile.Tracker.
 func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
+	found, err := v.t.ByIDs(ctx, ids)
+	if err != nil || len(ids) == 0 {
+		return found, err
+	}
+	shown := showsProject(found)
+	if shown && !v.hasOwnNames() {
+		return found, nil
+	}
 	if err := v.verify(ctx); err != nil {
 		return nil, err
 	}
-	found, err := v.t.ByIDs(ctx, ids)
-	if err == nil && v.unchecked {
-		err = v.confirmProject(ctx, found)
+	if v.unchecked && !shown {
+		err = v.confirmProject(ctx)
 	}
 	return found, err
 }
 
-// confirmProject returns an error if the tracker shows no issue of the workflow's project. The project may be mistyped then, and
-// neither the issues that seem to be in another one nor those of the project before may be stopped or released.
-func (v *verified) confirmProject(ctx context.Context, found map[string]reconcile.Issue) error {
+// showsProject reports whether one of the issues is in the workflow's project, which then exists.
+func showsProject(found map[string]reconcile.Issue) bool {
 	for _, issue := range found {
 		if !issue.Elsewhere {
-			return nil
+			return true
 		}
 	}
+	return false
+}
+
+// confirmProject returns an error if the tracker shows no issue of the workflow's project. The project may be mistyped then, and
+// neither the issues that seem to be in another one nor those of the project before may be stopped or released.
+func (v *verified) confirmProject(ctx context.Context) error {
 	candidates, err := v.t.Candidates(ctx, v.cfg.Policy.ActiveStates)
 	if err != nil || len(candidates) > 0 {
 		return err
@@ -221,10 +243,26 @@ func (v *verified) confirmProject(ctx context.Context, found map[string]reconcil
 
 // Candidates implements reconcile.Tracker.
 func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
+	issues, err := v.t.Candidates(ctx, states)
+	if err != nil {
+		return nil, err
+	}
+	if len(issues) > 0 && !v.hasOwnNames() {
+		return issues, nil
+	}
 	if err := v.verify(ctx); err != nil {
 		return nil, err
 	}
-	return v.t.Candidates(ctx, states)
+	return issues, nil
+}
+
+// hasOwnNames reports whether the workflow has names that may be mistyped although the tracker shows issues: states other than those that
+// each project of the tracker has, labels, an assignee or operators.
+func (v *verified) hasOwnNames() bool {
+	n := TrackerNames(v.cfg)
+	usual := workflow.UsualStates(v.cfg.Tracker.Kind)
+	own := text.Filter(v.cfg.Tracker.NamedStates, func(state string) bool { return !slices.Contains(usual, state) })
+	return len(own)+len(n.Labels)+len(n.Operators) > 0 || n.Assignee != ""
 }
 
 func (v *verified) verify(ctx context.Context) error {
@@ -262,8 +300,10 @@ func (v *verified) check(ctx context.Context) error {
 		}
 		known.Message = v.path + ": " + known.Message
 		return err
-	case err != nil:
-		return err
+	case err != nil: // the next pass tries again
+		v.unchecked = true
+		warn("project, states and labels are not checked: " + err.Error())
+		return nil
 	}
 	for _, e := range WrongNames(v.cfg, v.t.Name, found) {
 		warn(e.Message + ": " + e.Hint)
