@@ -24,8 +24,8 @@ type guide struct {
 	given   []string           // the ids of messages that are in the text of a turn or were added to one; only the loop of turns uses it
 
 	toldRework      bool
-	commentsRefused bool // the tracker does not know the request for comments; only the loop of turns uses it
-	told       *reconcile.Verification // the result of verify in the text of the last turn; only the loop of turns uses it
+	commentsRefused bool                    // the tracker does not know the request for comments; only the loop of turns uses it
+	told            *reconcile.Verification // the result of verify in the text of the last turn; only the loop of turns uses it
 
 	saving  sync.Mutex
 	created []reconcile.Created // what the agent has created in the tracker, not stored yet

@@ -119,6 +119,7 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 		switch {
 		case name.Tag == "!!merge":
 			r.invalid(f, "merge keys are not supported", "write the keys out")
+		case known < 0 && !section && !unbuilt && r.refuseFilter(f):
 		case known < 0 && !section && !unbuilt:
 			message := "unknown key, ignored"
 			if near := r.suggest(f.key); near != "" {

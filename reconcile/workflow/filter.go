@@ -1,0 +1,71 @@
+package workflow
+
+import (
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// filterWords are the words of keys with which programs choose issues, each with the key of symphony that does so; "" if there is none.
+// A key with such a word that has no effect would let agents work on issues that it excludes, so that it is an error and not ignored.
+var filterWords = map[string]string{
+	"label": "tracker.required_labels", "labels": "tracker.required_labels", "tags": "tracker.required_labels",
+	"state": "tracker.active_states", "states": "tracker.active_states", "statuses": "tracker.active_states",
+	"assignee": "tracker.assignee", "assignees": "tracker.assignee",
+	"team": "", "teams": "",
+	"filter": "", "filters": "", "query": "", "jql": "", "exclude": "", "include": "", "milestone": "", "cycle": "", "epic": "",
+}
+
+// filterKeys are the keys that choose issues, for the hint of a filter without a counterpart.
+const filterKeys = "tracker.project_slug, tracker.active_states, tracker.required_labels and tracker.assignee"
+
+// refuseFilter reports an unknown key that chooses issues in another program, or is a misspelled one of symphony. It reports false for
+// other keys. Below an unknown section it looks at all keys.
+func (r *frontMatter) refuseFilter(f field) bool {
+	section, word, inSection := cutLast(f.key)
+	known := slices.Contains(r.parents, section)
+	if known && section != "tracker" && section != "tracker.provider" && inSection {
+		return false // such as hooks or repository, which choose no issues
+	}
+	if use, is := filterOf(word); is {
+		hint := "remove it: symphony chooses issues by " + filterKeys
+		if near := r.suggest(f.key); near != "" {
+			hint = "use " + near + ", or remove it"
+		} else if use != "" {
+			hint = "use " + use + ", or remove it"
+		}
+		r.invalid(f, "is no key of symphony: without this filter agents would work on every issue in an active state", hint)
+		return true
+	}
+	if f.node == nil || f.node.Kind != yaml.MappingNode {
+		return false
+	}
+	refused := false
+	for i := 0; i+1 < len(f.node.Content); i += 2 {
+		name := f.node.Content[i]
+		below := field{key: f.key + "." + name.Value, line: r.line(name), node: deref(f.node.Content[i+1])}
+		refused = r.refuseFilter(below) || refused
+	}
+	return refused
+}
+
+// filterOf reports whether one of the words of a key, such as labels in pickup_labels, is that of a filter, and which key of symphony is
+// one for it.
+func filterOf(key string) (use string, is bool) {
+	for _, word := range strings.Split(strings.ToLower(key), "_") {
+		if use, is = filterWords[word]; is {
+			return use, true
+		}
+	}
+	return "", false
+}
+
+// cutLast cuts the last word off a key: tracker.provider and path of tracker.provider.path.
+func cutLast(key string) (section, word string, inSection bool) {
+	dot := strings.LastIndexByte(key, '.')
+	if dot < 0 {
+		return "", key, false
+	}
+	return key[:dot], key[dot+1:], true
+}
