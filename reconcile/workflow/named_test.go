@@ -14,7 +14,7 @@ var texts = []string{
 	"tracker.active_states", "tracker.terminal_states", "tracker.required_labels", "tracker.provider.states",
 	"tracker.provider.verbs", "tracker.provider.repo", "tracker.provider.repos", "tracker.provider.state_labels",
 	"tracker.provider.status_field", "tracker.provider.priority_labels",
-	"repository.base", "repository.branch", "repository.token", "repository.git_name", "repository.git_email",
+	"repository.submodule_hosts", "repository.base", "repository.branch", "repository.token", "repository.git_name", "repository.git_email",
 	"handoff.state", "handoff.blocked_state", "feedback.state", "feedback.reviewers", "feedback.merged_state",
 	"codex.model", "codex.effort", "codex.approval_policy", "codex.thread_sandbox",
 	"agent.pass_env", "worker.engine.pass_env", // names of variables
