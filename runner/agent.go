@@ -94,7 +94,7 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 	o.ReadTimeout, o.InitializeTimeout = j.Config.ReadTimeout, j.Config.InitializeTimeout
 	g.session = j.Config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
 	close(g.ready)
-	j.observe()
+	j.observe(host.ObserveRequest{})
 	return g, nil
 }
 
@@ -314,7 +314,7 @@ func (g *agentProcess) end(ctx context.Context) {
 	g.warn("turn not interrupted", g.session.Interrupt(bounded))
 	cancel()
 	g.rec.storeTokens(ctx, g.session)
-	g.observe()
+	g.observe(host.ObserveRequest{})
 	g.warn("agent's stdin", g.session.Close())
 	stdin, term := stdinBound, termBound
 	if g.environ == nil {

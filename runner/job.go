@@ -122,7 +122,7 @@ func (j *job) note(name, message string, payload any) {
 // killAll ends all processes of the run: those with the marker of the run or its thread, those on record, and the descendants
 // of this worker.
 func (j *job) killAll(ctx context.Context) error {
-	j.observe()
+	j.observe(host.ObserveRequest{})
 	run := j.rec.get()
 	return j.ended(j.host.Kill(context.WithoutCancel(ctx), host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot}))
 }
@@ -134,11 +134,11 @@ func (j *job) ended(answer host.LeftAnswer, err error) error {
 
 // observe records the descendants of the worker, so that a later pass finds even those that have removed their marker. It ends
 // those that hold a lock of symphony.
-func (j *job) observe() {
+func (j *job) observe(q host.ObserveRequest) {
 	if j.host == nil {
 		return // the run could not start
 	}
-	answer, err := j.host.Observe(context.Background())
+	answer, err := j.host.Observe(context.Background(), q)
 	for _, p := range answer.LockHolders {
 		j.Log.Warn("ended a process of the agent that held a lock of symphony", "pid", p.PID, "name", p.Name)
 		message := fmt.Sprintf("ended process %d (%s), which held a lock of symphony", p.PID, p.Name)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 const (
@@ -136,8 +137,8 @@ func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, sto
 	return beats, func() { cancel(); running.Wait() }
 }
 
-// startObserving scans for new processes of the run until stop is called, even after ctx has ended. It does so beside the heartbeats,
-// because meanwhile a process of the agent may keep the database locked.
+// startObserving scans for new processes of the run until stop is called, even after ctx has ended, and at each heartbeat
+// for new locks. It does so beside the heartbeats, because meanwhile a process of the agent may keep the database locked.
 func (j *job) startObserving(ctx context.Context) (stop func()) {
 	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -145,9 +146,12 @@ func (j *job) startObserving(ctx context.Context) (stop func()) {
 		var heard time.Time
 		quiet := quietBeats
 		repeat(beats, heartbeat, func() {
-			if last := j.rec.get().LastEventAt; quiet >= quietBeats || !last.Equal(heard) {
-				heard, quiet = last, 0
-				j.observe()
+			last := j.rec.get().LastEventAt
+			silent := quiet < quietBeats && last.Equal(heard)
+			j.observe(host.ObserveRequest{Silent: silent})
+			if !silent {
+				heard = last
+				quiet = 0
 			}
 			quiet++
 		})

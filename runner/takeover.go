@@ -114,7 +114,7 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Std
 	}
 	t.started = true
 	code, err = t.step.host.RunInTerminal(ctx, shell, env, io, func(ctx context.Context) {
-		repeat(ctx, heartbeat, t.step.observe)
+		repeat(ctx, heartbeat, func() { t.step.observe(host.ObserveRequest{}) })
 	})
 	crash.At("runner.takeover.ended")
 	if errors.Is(err, host.ErrNotStarted) {

@@ -303,10 +303,15 @@ type Holder struct {
 	PID     int       `json:"pid"`
 	Trigger string    `json:"trigger"`
 	Since   time.Time `json:"since"`
+	// Name describes a holder that is no pass, empty for passes.
+	Name string `json:"-"`
 }
 
 // String names the pass that has the lock.
 func (h *Holder) String() string {
+	if h.Name != "" {
+		return h.Name
+	}
 	if h.PID == 0 {
 		return "unknown holder"
 	}

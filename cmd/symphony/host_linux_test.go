@@ -176,7 +176,7 @@ func TestHosts(t *testing.T) {
 		_, daemon, lines := c.start(t, l.Incarnation.RunID, `sleep 1000 & echo $!; exec sleep 1001`)
 		test.Equal(t, "a line", lines.Scan(), true)
 		child := test.Must(strconv.Atoi(lines.Text()))
-		_ = test.Must(remote.Machine{Client: c.Client}.Run(l.Incarnation.RunID).Observe(t.Context()))
+		_ = test.Must(remote.Machine{Client: c.Client}.Run(l.Incarnation.RunID).Observe(t.Context(), host.ObserveRequest{}))
 		test.OK(t, unix.Kill(daemon, unix.SIGKILL))
 		<-c.Done()
 		test.Equal(t, "the client", codeOfError(c.Err()), remote.CodeDied)

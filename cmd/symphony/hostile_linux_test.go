@@ -24,6 +24,7 @@ import (
 //	hostile type TEXT                      pushes TEXT into the input of the controlling terminal
 //	hostile lock FILE                      takes the lock of a file that is open for reading, and keeps it until it is killed
 //	hostile read-lock FILE                 the same with the locks that databases use
+//	hostile lease FILE                     takes a lease of a file of its own account, so that nobody can open it
 //	hostile outlive FILE                   leaves a process without environment, parent, session or descriptors that
 //	                                       appends to FILE repeatedly
 //	hostile fork N                         leaves N idle processes
@@ -47,6 +48,14 @@ func hostileMain() {
 		"lock":    onFile(func(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }),
 		"read-lock": onFile(func(f *os.File) error {
 			return unix.FcntlFlock(f.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK})
+		}),
+		"lease": onFile(func(f *os.File) error {
+			for end := time.Now().Add(test.Patience()); ; time.Sleep(time.Millisecond) { // others may read it just now
+				_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+				if !errors.Is(err, unix.EAGAIN) || time.Now().After(end) {
+					return err
+				}
+			}
 		}),
 		"outlive": func(file string) error { return hostileChild("write-for-long", file) },
 		"type":    hostileType, "fork": hostileFork, "write-for-long": hostileWrite, "stay": hostileStay, "listen": hostileListen,

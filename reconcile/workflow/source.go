@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -54,10 +55,27 @@ func Read(path string) (Source, error) {
 	return NewSource(path, resolved, data)
 }
 
+// A process of the account that holds a lease on a file lets nobody open it. The worker of an agent ends such a process
+// within 5 s, so that an open is tried again for a little longer.
+const (
+	leaseWait = 8 * time.Second
+	leaseStep = 100 * time.Millisecond
+)
+
+// openRegular opens a file for reading. Without O_NONBLOCK, opening a FIFO would block until there is a writer, and
+// opening a file with a lease for up to 45 s.
+func openRegular(path string) (*os.File, error) {
+	for end := time.Now().Add(leaseWait); ; time.Sleep(leaseStep) {
+		file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if !errors.Is(err, syscall.EAGAIN) || time.Now().After(end) {
+			return file, err
+		}
+	}
+}
+
 // readRegular reads a regular file, up to one byte more than maxFile.
 func readRegular(path string) ([]byte, fs.FileInfo, error) {
-	// Without O_NONBLOCK, opening a FIFO would block until there is a writer.
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := openRegular(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,6 +93,9 @@ func readRegular(path string) ([]byte, fs.FileInfo, error) {
 
 // reason returns the system's part of an error. It omits the path, which the message already contains.
 func reason(err error) string {
+	if errors.Is(err, syscall.EAGAIN) {
+		return "another process holds a lease on it"
+	}
 	if p, ok := errors.AsType[*os.PathError](err); ok {
 		return p.Err.Error()
 	}
@@ -140,7 +161,7 @@ func ReadEnvFile(path string, uid int) (map[string]string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return map[string]string{}, nil
 	case err != nil:
-		return wrong(CodeEnvFilePermissions, path, reason(err), yours)
+		return nil, reconcile.NewError(CodeEnvFilePermissions, path+": "+reason(err), yours).WithCause(err)
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || int64(stat.Uid) != int64(uid) {
 		return wrong(CodeEnvFilePermissions, path, "belongs to another account", yours)

@@ -116,8 +116,9 @@ type Run interface {
 	// terminal. observe runs concurrently until the command has ended. If ctx ends, the command gets SIGTERM. If the command can't
 	// be started, the error wraps ErrNotStarted.
 	RunInTerminal(ctx context.Context, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error)
-	// Observe records the processes of the run, so that they are found if its worker dies.
-	Observe(ctx context.Context) (ObserveAnswer, error)
+	// Observe records the processes of the run, so that they are found if its worker dies, and ends those that hold a lock
+	// of symphony.
+	Observe(ctx context.Context, q ObserveRequest) (ObserveAnswer, error)
 	// Kill ends the processes of the run.
 	Kill(ctx context.Context, r KillRequest) (LeftAnswer, error)
 	// Finish releases the lease and the files of the run. Processes that inherited the lease keep it.
@@ -293,6 +294,10 @@ type Exit struct {
 	Code int // negative for a signal
 	Text string
 }
+
+// ObserveRequest says how closely to look. Silent: the agent has said nothing since the last call, so that only the
+// holders of new locks are looked for.
+type ObserveRequest struct{ Silent bool }
 
 // ObserveAnswer names the processes that were ended because they held a lock of symphony.
 type ObserveAnswer struct{ LockHolders []reconcile.Process }

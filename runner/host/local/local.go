@@ -26,6 +26,9 @@ type Machine struct {
 	StateDir string
 	// AccountDir has the locks that all projects of an account share, "" if there are none.
 	AccountDir string
+	// Projects returns the state directories and workspace roots of all projects whose files no process of a run may lock,
+	// as far as they are known. Nil for none but the run's own.
+	Projects func(context.Context) (stateDirs, roots []string)
 	// Logins is the file by which the workers of one pass share a login shell, nil if they do not. The first login of a run closes it.
 	Logins *os.File
 	// Account answers requests for it. A worker on this machine makes none.

@@ -25,7 +25,7 @@ func TestObserveAtOnce(t *testing.T) {
 	for range 2 {
 		both.Go(func() {
 			for range 100 {
-				test.Must(run.Observe(t.Context()))
+				test.Must(run.Observe(t.Context(), host.ObserveRequest{}))
 			}
 		})
 	}
@@ -35,7 +35,7 @@ func TestObserveAtOnce(t *testing.T) {
 		children = append(children, child)
 	}
 	both.Wait()
-	test.Must(run.Observe(t.Context()))
+	test.Must(run.Observe(t.Context(), host.ObserveRequest{}))
 	recorded := test.Must(tree.ReadProcs(filepath.Join(dir, procsFile))).Processes
 	for _, child := range children {
 		others := func(p reconcile.Process) bool { return p.PID != child.Process().PID }
@@ -43,5 +43,5 @@ func TestObserveAtOnce(t *testing.T) {
 		test.Must(child.Close())
 	}
 	test.OK(t, run.Finish(t.Context()))
-	test.Must(run.Observe(t.Context()))
+	test.Must(run.Observe(t.Context(), host.ObserveRequest{}))
 }

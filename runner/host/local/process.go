@@ -89,20 +89,28 @@ func (p process) KillThread(ctx context.Context, threadID string) (host.LeftAnsw
 }
 
 // Observe implements host.Run. A run that is not open has started nothing.
-func (r *run) Observe(ctx context.Context) (answer host.ObserveAnswer, err error) {
+func (r *run) Observe(ctx context.Context, q host.ObserveRequest) (answer host.ObserveAnswer, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.procs == nil {
+		return answer, nil
+	}
+	if q.Silent && !r.locks.New() {
 		return answer, nil
 	}
 	list, err := proc.Descendants(os.Getpid())
 	if err = errors.Join(err, r.procs.Record(list)); err != nil {
 		err = fmt.Errorf("processes not recorded: %w", err)
 	}
-	if r.space == nil {
-		return answer, err
+	root := ""
+	r.locks.Lease = nil
+	r.locks.Own = nil
+	if r.space != nil {
+		root = r.space.Root
+		r.locks.Lease = r.space.Lease()
+		r.locks.Own = []string{r.space.Path, r.space.TmpDir, r.space.CacheDir}
 	}
-	r.locks.Lease, r.locks.Files = r.space.Lease(), r.machine.lockFiles(r.space.Root)
+	r.locks.Files = func() map[string][]tree.Span { return r.machine.lockFiles(ctx, root) }
 	holders, lockErr := r.locks.Holders(list)
 	if len(holders) > 0 {
 		boot, bootErr := proc.BootID()
@@ -112,23 +120,38 @@ func (r *run) Observe(ctx context.Context) (answer host.ObserveAnswer, err error
 	return answer, errors.Join(err, lockErr)
 }
 
-// lockFiles are the files whose locks coordinate symphony's processes. An agent can write none of them, but a process that can
-// read a file can lock it: a command that holds the project lock blocks every pass. SQLite's writers lock these bytes of the
-// database and of the file beside it; readers lock other bytes.
-func (m Machine) lockFiles(root string) map[string][]tree.Span {
-	files := map[string][]tree.Span{
-		filepath.Join(m.StateDir, "state.db"):     {{First: 1 << 30, Last: 1<<30 + 1}},
-		filepath.Join(m.StateDir, "state.db-shm"): {{First: 120, Last: 122}},
+// lockFiles are the files of all projects whose locks coordinate symphony's processes. An agent can write none of them, but
+// a process that can read a file can lock it: a command that holds the project lock blocks every pass. root is the
+// workspace root of the run, empty if it has none.
+func (m Machine) lockFiles(ctx context.Context, root string) map[string][]tree.Span {
+	states := []string{m.StateDir}
+	roots := []string{}
+	if root != "" {
+		roots = append(roots, root)
 	}
-	meta := filepath.Join(root, ".symphony")
-	for _, pattern := range []string{
-		filepath.Join(m.StateDir, "lock*"), filepath.Join(m.StateDir, "*.lock"), filepath.Join(m.StateDir, "runs", "*", host.AliveFile),
-		filepath.Join(meta, "*.lock"), filepath.Join(meta, "projects", "*.lock"), filepath.Join(meta, "mirrors", "*.lock"),
-	} {
-		files[pattern] = nil
+	if m.Projects != nil {
+		others, otherRoots := m.Projects(ctx)
+		states = append(states, others...)
+		roots = append(roots, otherRoots...)
+	}
+	files := map[string][]tree.Span{}
+	// SQLite's writers lock these bytes of the database and of the file beside it; readers lock other bytes.
+	for _, dir := range states {
+		files[filepath.Join(dir, "state.db")] = []tree.Span{{First: 1 << 30, Last: 1<<30 + 1}}
+		files[filepath.Join(dir, "state.db-shm")] = []tree.Span{{First: 120, Last: 122}}
+		files[filepath.Join(dir, "lock*")] = nil
+		files[filepath.Join(dir, "*.lock")] = nil
+		files[filepath.Join(dir, "runs", "*", host.AliveFile)] = nil
+	}
+	for _, dir := range roots {
+		meta := filepath.Join(dir, ".symphony")
+		files[filepath.Join(meta, "*.lock")] = nil
+		files[filepath.Join(meta, "projects", "*.lock")] = nil
+		files[filepath.Join(meta, "mirrors", "*.lock")] = nil
 	}
 	if m.AccountDir != "" {
-		files[filepath.Join(m.AccountDir, "*.lock")], files[filepath.Join(m.AccountDir, "slots", "*")] = nil, nil
+		files[filepath.Join(m.AccountDir, "*.lock")] = nil
+		files[filepath.Join(m.AccountDir, "slots", "*")] = nil
 	}
 	return files
 }

@@ -99,8 +99,8 @@ func (run) RunInTerminal(context.Context, []string, []string, host.Stdio, func(c
 		"log in to that machine and work in the workspace there")
 }
 
-func (r run) Observe(ctx context.Context) (host.ObserveAnswer, error) {
-	return ask[host.ObserveAnswer](ctx, r.Client, "Observe", nothing{})
+func (r run) Observe(ctx context.Context, q host.ObserveRequest) (host.ObserveAnswer, error) {
+	return ask[host.ObserveAnswer](ctx, r.Client, "Observe", q)
 }
 
 func (r run) Kill(ctx context.Context, q host.KillRequest) (host.LeftAnswer, error) {

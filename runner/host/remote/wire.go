@@ -191,7 +191,7 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 		"Prepare": methodOf(run.Prepare), "Open": methodOf(withoutBoth(run.Open)), "Confirm": methodOf(withoutResult(run.Confirm)),
 		"Verify": methodOf(withoutBoth(run.Verify)), "Login": methodOf(run.Login), "MakeHome": methodOf(withoutResult(run.MakeHome)),
 		"RunHook": methodOf(run.RunHook), "GuardGit": methodOf(withoutResult(run.GuardGit)), "Kill": methodOf(run.Kill),
-		"RestoreGit": methodOf(withoutParameters(run.RestoreGit)), "Observe": methodOf(withoutParameters(run.Observe)),
+		"RestoreGit": methodOf(withoutParameters(run.RestoreGit)), "Observe": methodOf(run.Observe),
 		"Finish": methodOf(withoutBoth(run.Finish)), "PrepareRemoval": methodOf(run.PrepareRemoval),
 		"Remove": methodOf(withoutParameters(run.Remove)),
 		"Start":  methodOf(func(ctx context.Context, r host.StartRequest) (started, error) { return c.start(ctx, run, r) }),

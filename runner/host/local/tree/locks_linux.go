@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,59 +9,103 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// lock is a lock that was taken through an open file of a process.
+// lock is a lock or lease that was taken through an open file of a process.
 type lock struct {
 	file        fileID
-	flock       bool // of the whole file; else of some of its bytes
+	kind        lockKind
 	first, last uint64
 }
+
+type lockKind int
+
+const (
+	byteLock  lockKind = iota // of some bytes (fcntl)
+	wholeLock                 // of the whole file (flock)
+	lease                     // whoever opens the file has to wait for its holder (F_SETLEASE)
+)
 
 type fileID struct{ dev, inode uint64 }
 
 // Span is a part of a file, its last byte included.
 type Span struct{ First, Last uint64 }
 
-// LockWatch finds processes of a run that hold a lock on a file of symphony. Any process that can read a file can lock it.
+// LockWatch finds processes of a run that keep symphony from its files. Any process that can read a file can lock it,
+// and one of the same account can take a lease, for which every open waits up to 45 s.
 type LockWatch struct {
-	// Lease is inherited by the run's processes, so its lock does not count.
+	// Lease is inherited by the run's processes, so its lock does not count. Nil if there is none.
 	Lease *os.File
-	// Files are patterns (filepath.Glob). With spans, only locks on bytes within them count, otherwise only locks on the whole file (flock).
-	Files map[string][]Span
+	// Own are directories of the run, where it may take leases. Only file servers do so, and tests of such.
+	Own []string
+	// Files returns patterns (filepath.Glob). With spans, only locks on bytes within them count, otherwise only locks on
+	// the whole file (flock). It is called when a process holds a lock that was not found before.
+	Files func() map[string][]Span
 
 	harmless map[lock]bool // locks on other files that were found before
+	known    map[string]bool
+}
+
+// New reports whether the system lists a lock that it did not list at the last call. It reads one file, while Holders
+// looks at every process.
+func (w *LockWatch) New() bool {
+	list := systemLocks()
+	known := map[string]bool{}
+	found := false
+	for _, line := range list {
+		known[line] = true
+		found = found || !w.known[line]
+	}
+	w.known = known
+	return found
+}
+
+// systemLocks are the lines of /proc/locks without their numbers: "FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF".
+func systemLocks() (lines []string) {
+	text, _ := proc.Read("/proc/locks") // some containers have none
+	for line := range strings.Lines(string(text)) {
+		_, rest, _ := strings.Cut(line, ":")
+		lines = append(lines, strings.TrimSpace(rest))
+	}
+	return lines
 }
 
 // Holders returns those of the processes that hold such a lock.
 func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Process, err error) {
 	if w.harmless == nil {
-		info, err := w.Lease.Stat()
-		if err != nil {
-			return nil, fmt.Errorf("locks: %w", err)
+		w.harmless = map[lock]bool{}
+		if w.Lease != nil {
+			info, err := w.Lease.Stat()
+			if err != nil {
+				return nil, fmt.Errorf("locks: %w", err)
+			}
+			w.harmless[lock{file: idOf(info), kind: wholeLock, last: math.MaxInt64}] = true
 		}
-		w.harmless = map[lock]bool{{file: idOf(info), flock: true, last: math.MaxInt64}: true}
 	}
 	held := map[lock][]reconcile.Process{}
 	for _, p := range list {
 		for _, l := range locksOf(p.PID) {
-			if !w.harmless[l] {
-				held[l] = append(held[l], p)
+			if l.kind == lease && !l.below(p.PID, w.Own) {
+				holders = append(holders, p)
+			} else if !w.harmless[l.lock] {
+				held[l.lock] = append(held[l.lock], p)
 			}
 		}
 	}
 	if len(held) == 0 {
-		return nil, nil
+		return unique(holders), nil
 	}
 	for _, l := range locksOf(os.Getpid()) { // between fork and exec, a child still has this process's descriptors
-		delete(held, l)
+		delete(held, l.lock)
 	}
-	for pattern, spans := range w.Files {
+	for pattern, spans := range w.Files() {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			return nil, fmt.Errorf("locks: %w", err)
@@ -74,7 +119,7 @@ func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Proce
 				return nil, fmt.Errorf("locks: %w", err)
 			}
 			for l, by := range held {
-				if l.file == idOf(info) && l.within(spans) {
+				if l.on(idOf(info)) && l.within(spans) {
 					holders = append(holders, by...)
 					delete(held, l)
 				}
@@ -84,6 +129,33 @@ func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Proce
 	for l := range held {
 		w.harmless[l] = true
 	}
+	return unique(holders), nil
+}
+
+// unique returns each process once, in the order of pids.
+func unique(list []reconcile.Process) []reconcile.Process {
+	slices.SortFunc(list, func(a, b reconcile.Process) int { return cmp.Compare(a.PID, b.PID) })
+	return slices.CompactFunc(list, func(a, b reconcile.Process) bool { return a.PID == b.PID })
+}
+
+// HoldersOf lists the processes of this account that hold a lock or a lease on a file.
+func HoldersOf(path string) (holders []reconcile.Process, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("find who holds the file: %w", err)
+	}
+	entries, err := proc.Scan()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if e.PID == os.Getpid() {
+			continue
+		}
+		if slices.ContainsFunc(locksOf(e.PID), func(l heldLock) bool { return l.on(idOf(info)) }) {
+			holders = append(holders, e.Process())
+		}
+	}
 	return holders, nil
 }
 
@@ -92,17 +164,48 @@ func idOf(info fs.FileInfo) fileID {
 	return fileID{st.Dev, st.Ino}
 }
 
-func (l lock) within(spans []Span) bool {
-	if len(spans) == 0 {
-		return l.flock
-	}
-	return !l.flock && slices.ContainsFunc(spans, func(s Span) bool { return l.first <= s.Last && l.last >= s.First })
+// on reports whether a lock is that of a file. Of a process that can't be inspected, only the inode is known.
+func (l lock) on(file fileID) bool {
+	return l.file.inode == file.inode && (l.file.dev == file.dev || l.file.dev == noDevice)
 }
 
-// locksOf lists the locks of a process; none if it has ended or may not be inspected. /proc/locks lists all locks at once, but in a
-// container it omits those whose creator has ended, even if another process holds them.
-func locksOf(pid int) (locks []lock) {
-	descriptors, _ := os.ReadDir(proc.Path(pid, "fdinfo"))
+const noDevice = math.MaxUint64
+
+func (l lock) within(spans []Span) bool {
+	if len(spans) == 0 {
+		return l.kind == wholeLock
+	}
+	return l.kind == byteLock && slices.ContainsFunc(spans, func(s Span) bool { return l.first <= s.Last && l.last >= s.First })
+}
+
+// heldLock is a lock with the descriptor of the process that holds it, empty if that is not known.
+type heldLock struct {
+	lock
+	descriptor string
+}
+
+// below reports whether the file of a lock is in one of some directories. Its name counts only if it leads to the same
+// file here: a process in a namespace of its own can give any file any name.
+func (l heldLock) below(pid int, dirs []string) bool {
+	if l.descriptor == "" {
+		return false
+	}
+	path, err := os.Readlink(proc.Path(pid, "fd/") + l.descriptor)
+	if err != nil {
+		return false
+	}
+	info, err := os.Lstat(path)
+	return err == nil && l.on(idOf(info)) && slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, path) })
+}
+
+// locksOf lists the locks of a process; none if it has ended. /proc/locks lists all locks at once, but in a container it
+// omits those whose creator has ended, even if another process holds them. It is all that there is for a process that
+// has forbidden others to inspect it (PR_SET_DUMPABLE).
+func locksOf(pid int) (locks []heldLock) {
+	descriptors, err := os.ReadDir(proc.Path(pid, "fdinfo"))
+	if proc.Forbidden(err) {
+		return hiddenLocks(pid)
+	}
 	for _, d := range descriptors {
 		open := proc.Path(pid, "fd/") + d.Name()
 		path, _ := os.Readlink(open)
@@ -112,10 +215,14 @@ func locksOf(pid int) (locks []lock) {
 		info, _ := proc.Read(proc.Path(pid, "fdinfo/") + d.Name())
 		for line := range strings.Lines(string(info)) {
 			text, is := strings.CutPrefix(line, "lock:")
-			if l, ok := parseLock(text); is && ok {
+			if !is {
+				continue
+			}
+			_, text, _ = strings.Cut(text, ":") // the number
+			if l, ok := parseLock(text); ok {
 				if file, err := os.Stat(open); err == nil {
 					l.file = idOf(file)
-					locks = append(locks, l)
+					locks = append(locks, heldLock{l, d.Name()})
 				}
 			}
 		}
@@ -123,16 +230,39 @@ func locksOf(pid int) (locks []lock) {
 	return locks
 }
 
-// parseLock parses "7: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF".
+// hiddenLocks lists the locks that a process has taken itself, by /proc/locks.
+func hiddenLocks(pid int) (locks []heldLock) {
+	for _, line := range systemLocks() {
+		words := strings.Fields(line)
+		if len(words) < 5 || words[3] != strconv.Itoa(pid) {
+			continue
+		}
+		l, ok := parseLock(line)
+		inode, err := strconv.ParseUint(words[4][strings.LastIndex(words[4], ":")+1:], 10, 64)
+		if ok && err == nil {
+			l.file = fileID{noDevice, inode}
+			locks = append(locks, heldLock{lock: l})
+		}
+	}
+	return locks
+}
+
+// parseLock parses "FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF".
 func parseLock(line string) (l lock, ok bool) {
 	words := strings.Fields(line)
-	if len(words) != 8 {
+	if len(words) != 7 {
 		return l, false
 	}
-	l.flock, l.last = words[1] == "FLOCK", math.MaxInt64
-	_, err := fmt.Sscan(words[6], &l.first)
-	if words[7] != "EOF" {
-		_, lastErr := fmt.Sscan(words[7], &l.last)
+	l.last = math.MaxInt64
+	switch words[0] {
+	case "FLOCK":
+		l.kind = wholeLock
+	case "LEASE", "DELEG":
+		l.kind = lease
+	}
+	_, err := fmt.Sscan(words[5], &l.first)
+	if words[6] != "EOF" {
+		_, lastErr := fmt.Sscan(words[6], &l.last)
 		err = errors.Join(err, lastErr)
 	}
 	return l, err == nil

@@ -24,13 +24,18 @@ func init() {
 }
 
 // locker locks a file that it opens for reading, and keeps running. The kinds are whole, bytes and open (of the open file); the
-// latter two take the first byte and the number of bytes. "left" locks the whole file and leaves the lock to a child.
+// latter two take the first byte and the number of bytes. "left" locks the whole file and leaves the lock to a child,
+// "hidden" forbids others to inspect the process, and "lease" takes a lease.
 func locker(args []string) error {
 	f, err := os.Open(args[1])
 	if err != nil {
 		return err
 	}
 	switch args[0] {
+	case "lease":
+		_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
+	case "hidden":
+		err = errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_EX), unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 	case "whole", "left":
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
 	default:
@@ -56,12 +61,15 @@ func lockFile(t *testing.T, name string) string {
 
 func TestLockHolders(t *testing.T) {
 	whole, bytes, other := lockFile(t, "whole.lock"), lockFile(t, "bytes"), lockFile(t, "other")
+	own := lockFile(t, "own")
 	patterns := map[string][]Span{filepath.Dir(whole) + "/*.lock": nil, bytes: {{120, 122}}, filepath.Dir(other) + "/missing": nil}
 	lease := test.Must(os.Open(lockFile(t, "lease.lock")))
 	defer lease.Close()
 	holds := func(p reconcile.Process) bool {
 		t.Helper()
-		w := &LockWatch{Lease: lease, Files: patterns}
+		w := &LockWatch{
+			Lease: lease, Own: []string{filepath.Dir(own)}, Files: func() map[string][]Span { return patterns },
+		}
 		got := test.Must(w.Holders([]reconcile.Process{{PID: os.Getppid()}, p}))
 		return len(got) == 1 && got[0] == p
 	}
@@ -80,6 +88,10 @@ func TestLockHolders(t *testing.T) {
 		{"the bytes of a file where the whole counts", "bytes " + whole + " 0 1", false},
 		{"the whole of a file where bytes count", "whole " + bytes, false},
 		{"another file", "whole " + other, false},
+		{"the whole file, of a process that hides", "hidden " + whole, true},
+		{"another file, of a process that hides", "hidden " + other, false},
+		{"a lease of any file", "lease " + other, true},
+		{"a lease of a file of the run", "lease " + own, false},
 	} {
 		h := proctest.Start(t, nil, append([]string{"locker"}, strings.Fields(c.args)...)...)
 		p := h.Up()
@@ -118,7 +130,9 @@ func contained(args []string) error {
 			err = cmd.Wait()
 		}
 		list, listErr := proc.Descendants(os.Getpid())
-		got, lockErr := (&LockWatch{Lease: os.Stdin, Files: map[string][]Span{args[0]: map[string][]Span{"open": {{120, 122}}}[how]}}).Holders(list)
+		got, lockErr := (&LockWatch{Lease: os.Stdin, Files: func() map[string][]Span {
+			return map[string][]Span{args[0]: map[string][]Span{"open": {{120, 122}}}[how]}
+		}}).Holders(list)
 		proctest.Say(how, len(got), errors.Join(err, listErr, lockErr))
 		for _, p := range list {
 			_ = unix.Kill(p.PID, unix.SIGKILL) // it is a namespace of its own: they end with us
@@ -140,4 +154,17 @@ func TestLockHoldersInAContainer(t *testing.T) {
 	}
 	test.OK(t, err)
 	test.Equal(t, "found", strings.Join(strings.Fields(string(out)), " "), "whole 1 <nil> left 1 <nil> open 1 <nil>")
+}
+
+// A lock is new once. The processes that hold one are found by the file, whoever they are.
+func TestNewLocks(t *testing.T) {
+	path := lockFile(t, "file")
+	w := &LockWatch{}
+	h := proctest.Start(t, nil, "locker", "lease", path)
+	p := h.Up()
+	test.Equal(t, "new", w.New(), true)
+	test.Until(t, "the list stays the same", func() bool { return !w.New() })
+	got := test.Must(HoldersOf(path))
+	test.Equal(t, "holders", len(got), 1)
+	test.Equal(t, "holder", got[0].PID, p.PID)
 }

@@ -23,8 +23,15 @@ type Span struct{ First, Last uint64 }
 // LockWatch finds nothing.
 type LockWatch struct {
 	Lease *os.File
-	Files map[string][]Span
+	Own   []string
+	Files func() map[string][]Span
 }
+
+// New reports nothing.
+func (w *LockWatch) New() bool { return false }
 
 // Holders returns none.
 func (w *LockWatch) Holders([]reconcile.Process) ([]reconcile.Process, error) { return nil, nil }
+
+// HoldersOf returns none.
+func HoldersOf(string) ([]reconcile.Process, error) { return nil, nil }

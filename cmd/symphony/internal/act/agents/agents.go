@@ -99,6 +99,7 @@ func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
 func lock(ctx context.Context, dir string) (release func() error, err error) {
 	release, held, err := state.Acquire(ctx, dir, state.Holder{PID: os.Getpid(), Trigger: "agents", Since: time.Now()}, lockPatience, false)
 	if err == nil && held != nil {
+		project.NameHolder(dir, held)
 		err = reconcile.NewError("state_busy", "the state of agents is locked by "+held.String(), "try again; if it stays, end that process")
 	}
 	return release, err

@@ -44,7 +44,7 @@ func CarryOut(
 	}
 	worker := &runner.Worker{
 		Config: config, Journal: db.Journal, Requests: db.Journal, Tracker: &reconcile.TrackerAdapter{}, Free: free,
-		Machine: host.WithCrashPoints(project.NewWorkersMachine(p.StateDir, account.Dir, nil)), Account: account, Alive: alive,
+		Machine: host.WithCrashPoints(project.NewWorkersMachine(p.Env, p.StateDir, account.Dir, nil)), Account: account, Alive: alive,
 		Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Mono: proc.Monotonic,
 		Boot: run.Worker.Boot, Log: log, Redactor: redactor,
 	}

@@ -165,6 +165,7 @@ func run(ctx context.Context, p *project.Project, o Options, m *passMonitor) (r 
 	self := state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: p.Env.Now()}
 	release, holder, err := state.Acquire(ctx, p.StateDir, self, o.LockTimeout, o.Trigger == project.TriggerWorker)
 	if err != nil || release == nil {
+		project.NameHolder(p.StateDir, holder)
 		r.Holder = holder
 		return r, err
 	}

@@ -186,7 +186,7 @@ func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte
 	worker := &runner.Worker{
 		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker,
 		Forge:   project.NewForge(p, cfg, h.DB),
-		Machine: host.WithCrashPoints(project.NewWorkersMachine(p.StateDir, account.Dir, h.logins)), Account: account,
+		Machine: host.WithCrashPoints(project.NewWorkersMachine(p.Env, p.StateDir, account.Dir, h.logins)), Account: account,
 		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now,
 		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
 	}

@@ -52,15 +52,31 @@ func NewMachine(stateDir string) host.Local {
 
 // NewWorkersMachine returns the machine of a worker. accountDir has the locks that all projects of the account share. The worker shares a
 // login shell with the others that have logins, nil for no others.
-func NewWorkersMachine(stateDir, accountDir string, logins *os.File) host.Machine {
-	return local.Machine{StateDir: stateDir, AccountDir: accountDir, Logins: logins, PrepareHome: prepareHome}
+func NewWorkersMachine(w *environ.Env, stateDir, accountDir string, logins *os.File) host.Machine {
+	return local.Machine{
+		StateDir: stateDir, AccountDir: accountDir, Projects: lockedPlaces(w), Logins: logins, PrepareHome: prepareHome,
+	}
 }
 
 // NewServedMachine returns this machine for a run whose worker is on another one.
 func NewServedMachine(w *environ.Env, stateDir string) host.Local {
 	return local.Machine{
-		StateDir: stateDir, AccountDir: stateDir, PrepareHome: prepareHome,
+		StateDir: stateDir, AccountDir: stateDir, Projects: lockedPlaces(w), PrepareHome: prepareHome,
 		Account: host.Account{Home: w.Home, StateDir: stateDir, Env: host.Scrub(w.Environ)},
+	}
+}
+
+// lockedPlaces returns what finds the state directories and workspace roots of all projects of the account. What can't be
+// read is left out: the files of the others are still known.
+func lockedPlaces(w *environ.Env) func(context.Context) (stateDirs, roots []string) {
+	return func(ctx context.Context) (stateDirs, roots []string) {
+		stateDirs, _ = StateDirs(w)
+		stateDirs = append(stateDirs, AgentsDir(w))
+		for _, dir := range stateDirs {
+			known, _ := storedFiles(ctx, dir)
+			roots = append(roots, known.roots...)
+		}
+		return stateDirs, roots
 	}
 }
 

@@ -53,6 +53,7 @@ func New(w *environ.Env, path, stateDir string) *Project {
 	p := &Project{Env: w, Path: w.Absolute(path), gh: &sync.Map{}}
 	before := Stamp(p.Path)
 	p.Source, p.SourceErr = workflow.Read(p.Path)
+	p.SourceErr = nameLease(p.SourceErr, p.Path)
 	if p.Source.Path != "" {
 		p.Path = p.Source.Path
 	}
@@ -110,7 +111,8 @@ func (p *Project) ReadEnvFiles(uid int) {
 	var sharedErr, ownErr error
 	p.SharedEnv, sharedErr = workflow.ReadEnvFile(p.SharedEnvPath(), uid)
 	p.OwnEnv, ownErr = workflow.ReadEnvFile(p.EnvPath(), uid)
-	p.EnvFile, p.EnvErr = map[string]string{}, cmp.Or(sharedErr, ownErr)
+	p.EnvErr = cmp.Or(nameLease(sharedErr, p.SharedEnvPath()), nameLease(ownErr, p.EnvPath()))
+	p.EnvFile = map[string]string{}
 	maps.Copy(p.EnvFile, p.SharedEnv)
 	maps.Copy(p.EnvFile, p.OwnEnv)
 }

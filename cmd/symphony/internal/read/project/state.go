@@ -202,6 +202,7 @@ func Lock(ctx context.Context, w *environ.Env, stateDir string) (release func() 
 	me := state.Holder{Trigger: TriggerCommand, Since: w.Now()}
 	release, holder, err := state.Acquire(ctx, stateDir, me, CommandPatience, false)
 	if err == nil && holder != nil {
+		NameHolder(stateDir, holder)
 		err = LockedError(holder)
 	}
 	return release, err
@@ -209,6 +210,10 @@ func Lock(ctx context.Context, w *environ.Env, stateDir string) (release func() 
 
 // LockedError is the error of a command that could not get the project lock in time.
 func LockedError(h *state.Holder) *reconcile.Error {
+	if h.Name != "" {
+		return reconcile.NewError("locked", "the lock of the project is held by "+h.Name,
+			"a worker ends what its agent holds within 5 s: try again, or end that process")
+	}
 	return reconcile.NewError("locked", "another pass holds the lock: "+h.String(), "try again when it has ended")
 }
 

@@ -16,6 +16,10 @@ import (
 // summary.
 func Pass(w *term.Env, r pass.Result, warnings []string, errs []*reconcile.Error) {
 	if r.Holder != nil {
+		if r.Holder.Name != "" {
+			fmt.Fprintln(w.Stdout, "the lock of the project is held by "+r.Holder.Name+"; nothing was done")
+			return
+		}
 		fmt.Fprintf(w.Stdout, "another pass is running (%s); nothing to do\n", r.Holder)
 		return
 	}
