@@ -181,6 +181,13 @@ func (r *run) GuardGit(ctx context.Context, q host.GuardGitRequest) (err error) 
 			return paths.Overlap(dir, path)
 		})
 	}
+	ignored, err := git.IgnoreFile(ctx, q.Env)
+	if err != nil {
+		return err
+	}
+	if err := r.space.SetIgnored(ignored); err != nil {
+		return err
+	}
 	return r.guard.Trust(ctx, reaches, q.Env)
 }
 

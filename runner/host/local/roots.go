@@ -99,18 +99,19 @@ const hashFor = time.Minute // to hash the commits of a workspace
 
 // withClone calls use with what symphony knows of the clone in a workspace. With hashed, the objects are those that a delivery would push.
 func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use func(git.Clone) error) error {
-	origin, mirrors := workspace.OriginOf(r.Path)
-	if _, err := os.Lstat(filepath.Join(r.Path, ".git")); origin.Commit == "" || !hashed || err != nil {
-		return use(git.Clone{Origin: origin})
+	known, mirrors := workspace.CloneOf(r.Path)
+	if _, err := os.Lstat(filepath.Join(r.Path, ".git")); known.Origin.Commit == "" || !hashed || err != nil {
+		return use(known)
 	}
 	limited, cancel := context.WithTimeout(ctx, hashFor)
 	defer cancel()
 	inherit := func(f ...*os.File) []*os.File { return f }
-	m := repository.New(mirrors, host.Repository{URL: origin.URL}, []string{"PATH=" + os.Getenv("PATH")}, inherit)
-	return m.WithHashedClone(limited, r.Path, origin, func(clone git.Clone) error {
+	m := repository.New(mirrors, host.Repository{URL: known.Origin.URL}, []string{"PATH=" + os.Getenv("PATH")}, inherit)
+	return m.WithHashedClone(limited, r.Path, known.Origin, func(clone git.Clone) error {
 		if err := host.CheckCommit(clone.Commit, r.Commit); err != nil {
 			return err
 		}
+		clone.Ignored = known.Ignored
 		return use(clone)
 	})
 }
@@ -126,8 +127,8 @@ func keepEnd(ctx context.Context, path string) (*host.WorkEnd, error) {
 			return nil, err
 		}
 	}
-	origin, _ := workspace.OriginOf(path)
-	return git.KeepEnd(ctx, path, git.Clone{Origin: origin}, ends)
+	known, _ := workspace.CloneOf(path)
+	return git.KeepEnd(ctx, path, known, ends)
 }
 
 func (Machine) TryRoot(_ context.Context, r host.RootRequest) error {

@@ -42,6 +42,8 @@ type Clone struct {
 	// HEAD and the objects of the repository are read.
 	Commit  string
 	Objects []string
+	// Ignored is what IgnoreFile returned for the agent's git, so that an untracked file is one that the agent's git status names.
+	Ignored string
 }
 
 // Inspect describes the repository of dir, with its newest commits that the base does not contain, at most so many; ok is false if there is
@@ -120,7 +122,11 @@ func openToCompare(dir string, clone Clone) (*reader, bool, error) {
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	r.baseCommit, r.objectDirs = cmp.Or(clone.Origin.Base, clone.Origin.Commit), clone.Objects
+	r.baseCommit = cmp.Or(clone.Origin.Base, clone.Origin.Commit)
+	r.objectDirs = clone.Objects
+	if err := r.ignore(clone.Ignored); err != nil {
+		return nil, false, errors.Join(err, r.close())
+	}
 	if r.objectDirs != nil && r.commit != clone.Commit {
 		return nil, false, errors.Join(errors.New("HEAD has changed meanwhile: try again"), r.close())
 	}

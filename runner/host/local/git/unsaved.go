@@ -32,7 +32,7 @@ const (
 // to delete a workspace goes through this function. Repositories in the directories of alsoDeleted count as deleted with dir.
 //
 // The rule: git decides, for each repository at or below dir. A commit is saved if a reference of a remote contains it, a file if it is
-// committed without changes or ignored. The remote must be in the configuration: the guard undoes some that agents make. A remote in a
+// committed without changes or ignored, by the repository or by ignored, what IgnoreFile returned for the agent's git. The remote must be in the configuration: the guard undoes some that agents make. A remote in a
 // local directory that does not exist, or that is deleted with dir, does not count, except for the remote origin if the repository is now
 // at the address origin. Commits of HEAD (detached or not), branches, tags, stashes, other references and submodules are unsaved if no
 // remote has them, and so are modified or untracked files, including those that the index hides from git status. A repository without a
@@ -46,7 +46,7 @@ const (
 // main repository of a linked worktree is not deleted, its branches and stashes are safe.
 //
 // No program that a repository names is run, and no repository is written to.
-func Unsaved(ctx context.Context, dir, known, origin string, alsoDeleted ...string) (work string, items []string) {
+func Unsaved(ctx context.Context, dir, known, origin, ignored string, alsoDeleted ...string) (work string, items []string) {
 	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
 	defer cancel()
 	top, ok, err := resolveDir(dir)
@@ -68,7 +68,7 @@ func Unsaved(ctx context.Context, dir, known, origin string, alsoDeleted ...stri
 	})
 	judged := map[string]bool{} // git directories
 	for _, tree := range trees[:min(len(trees), maxRepositories)] {
-		r, ok, err := openToCompare(tree, Clone{})
+		r, ok, err := openToCompare(tree, Clone{Ignored: ignored})
 		if err != nil || !ok {
 			u.report(tree, "a repository that can't be read")
 			continue

@@ -108,7 +108,7 @@ func wantUnsaved(t *testing.T, plain int, cases []unsavedCase) {
 
 func unsaved(t *testing.T, dir string, also ...string) string {
 	t.Helper()
-	got, _ := Unsaved(t.Context(), dir, "", "", also...)
+	got, _ := Unsaved(t.Context(), dir, "", "", "", also...)
 	return got
 }
 
@@ -116,7 +116,7 @@ func unsaved(t *testing.T, dir string, also ...string) string {
 func TestUnsavedTakesTooLong(t *testing.T) {
 	dir := realTemp(t)
 	clone(t, filepath.Join(dir, "ws"))
-	got, _ := Unsaved(ended(t), filepath.Join(dir, "ws"), "", "")
+	got, _ := Unsaved(ended(t), filepath.Join(dir, "ws"), "", "", "")
 	test.Equal(t, "unsaved", got, "work that can't be listed within 30s")
 }
 
@@ -151,7 +151,7 @@ func TestLongNames(t *testing.T) {
 	dir := filepath.Join(realTemp(t), "ws")
 	clone(t, dir)
 	sh(t, dir, "head -c 1000000 /dev/zero | tr '\\0' x | git commit -q --allow-empty -F -")
-	_, items := Unsaved(t.Context(), dir, "", "")
+	_, items := Unsaved(t.Context(), dir, "", "", "")
 	if got := strings.Join(items, "\n"); got == "" || len(got) > 700 {
 		t.Errorf("%d bytes", len(got))
 	}
@@ -207,7 +207,7 @@ func TestUnsavedOutside(t *testing.T) {
 			t.Cleanup(func() { test.OK(t, exec.CommandContext(context.Background(), "chmod", "-R", "u+rwX", ws).Run()) })
 			known := OutsideFiles(t.Context(), ws)
 			sh(t, ws, c.script)
-			if got, _ := Unsaved(t.Context(), ws, known, ""); got != c.want && test.Unprivileged(t) {
+			if got, _ := Unsaved(t.Context(), ws, known, "", ""); got != c.want && test.Unprivileged(t) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

@@ -58,7 +58,7 @@ func TestRemoteFails(t *testing.T) {
 			} else {
 				wantFault(t, err, c.code, c.parts...)
 				p.wantRemote(main + " main")
-				if unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", ""); unsaved == "" {
+				if unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", ""); unsaved == "" {
 					t.Error("the commit counts as saved")
 				}
 			}

@@ -34,7 +34,7 @@ func TestCloneAndDeliver(t *testing.T) {
 	second := p.commit("one", "second")
 	test.Equal(t, "delivery", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: second, Base: "main", Commits: 2})
 	p.wantRemote(main+" main", second+" work/one")
-	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "")
+	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", "")
 	test.Equal(t, "unsaved after the delivery", unsaved, "")
 	if again := p.mustDeliver("one", second); again.Commits > 0 {
 		t.Errorf("once more: %+v", again)

@@ -17,7 +17,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -159,14 +158,14 @@ func (rec *Record) move(rename func(string) string) (changed bool) {
 	return rec.Project != before || rec.Origin != origin
 }
 
-// OriginOf returns what the workspace at a path was cloned from, and the directory of the mirrors; both are empty if that is not known.
-func OriginOf(path string) (origin host.Origin, mirrors string) {
+// CloneOf returns what is known of the clone in the workspace at a path, and the directory of the mirrors; both are empty if nothing is.
+func CloneOf(path string) (clone git.Clone, mirrors string) {
 	root, ok, err := FindRoot(filepath.Dir(path))
 	if err != nil || !ok {
-		return origin, ""
+		return clone, ""
 	}
 	rec, _, _ := root.Record(filepath.Base(path)) // without it git's own address and references count
-	return rec.Origin, root.MirrorsDir()
+	return git.Clone{Origin: rec.Origin, Ignored: rec.Ignored}, root.MirrorsDir()
 }
 
 // EndsDir is symphony's directory with what the workspace at a path contained at the ends of its runs.

@@ -63,6 +63,8 @@ type Record struct {
 	Outside string `json:"outside,omitempty"`
 	// Origin is the repository that the workspace was cloned from; empty if hooks have made it.
 	Origin host.Origin `json:"origin,omitzero"`
+	// Ignored is the file with the patterns that the agent's git ignores everywhere, as of the last run (see git.IgnoreFile).
+	Ignored string `json:"ignored,omitempty"`
 	// Restored: an operator has brought it back from the trash, and no run has used it since.
 	Restored bool `json:"restored,omitempty"`
 }

@@ -114,7 +114,7 @@ func (w *Workspace) keep(ctx context.Context, work string) error {
 
 // Unsaved describes and names the work in a workspace that exists nowhere else (see git.Unsaved).
 func (r *Root) Unsaved(ctx context.Context, rec Record) (work string, items []string) {
-	return git.Unsaved(ctx, filepath.Join(r.Path, rec.Key), rec.Outside, rec.Origin.URL, r.work(rec.Key))
+	return git.Unsaved(ctx, filepath.Join(r.Path, rec.Key), rec.Outside, rec.Origin.URL, rec.Ignored, r.work(rec.Key))
 }
 
 // examine returns the note for a workspace that is about to be removed.

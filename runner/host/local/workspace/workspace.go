@@ -143,7 +143,17 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 	if state == Creating {
 		origin = host.Origin{}
 	}
-	w.rec = Record{Owner: o, Key: w.Key, ID: id, State: state, Previous: w.Previous, Path: w.Path, Outside: w.rec.Outside, Origin: origin}
+	w.rec = Record{
+		Owner:    o,
+		Key:      w.Key,
+		ID:       id,
+		State:    state,
+		Previous: w.Previous,
+		Path:     w.Path,
+		Outside:  w.rec.Outside,
+		Origin:   origin,
+		Ignored:  w.rec.Ignored,
+	}
 	return w.root.writeRecord(w.rec)
 }
 
@@ -263,6 +273,15 @@ func (w *Workspace) Ready() (err error) {
 		w.rec.Outside = git.OutsideFiles(context.Background(), w.Path)
 	}
 	w.rec.State, w.rec.Previous = Prepared, nil
+	return w.root.writeRecord(w.rec)
+}
+
+// SetIgnored records which file has the patterns that the agent's git ignores everywhere (see git.IgnoreFile).
+func (w *Workspace) SetIgnored(path string) error {
+	if w.rec.Ignored == path {
+		return nil
+	}
+	w.rec.Ignored = path
 	return w.root.writeRecord(w.rec)
 }
 

@@ -1,0 +1,39 @@
+package git
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Unsaved work, the state of the repository and the agent's own git status agree on files that the account ignores everywhere.
+func TestIgnoreFile(t *testing.T) {
+	dir := realTemp(t)
+	clone(t, filepath.Join(dir, "ws"))
+	home := filepath.Join(dir, "home")
+	test.Write(t, filepath.Join(home, ".config", "git", "ignore"), ".DS_Store\n")
+	test.Write(t, filepath.Join(home, "patterns"), "__pycache__/\n")
+	test.Write(t, filepath.Join(home, "gitconfig"), "[core]\n\texcludesFile = ~/patterns\n")
+	test.Write(t, filepath.Join(dir, "ws", ".DS_Store"), "x")
+	test.Write(t, filepath.Join(dir, "ws", "__pycache__", "a.pyc"), "x")
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1"}
+	for _, c := range []struct {
+		name, setting, file, unsaved string
+	}{
+		{"git's default", "", ".config/git/ignore", "1 commit not on any remote, 1 change not committed"},
+		{"XDG_CONFIG_HOME", "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), ".config/git/ignore", "1 commit not on any remote, 1 change not committed"},
+		{"core.excludesFile", "GIT_CONFIG_GLOBAL=" + filepath.Join(home, "gitconfig"), "patterns", "1 commit not on any remote, 1 change not committed"},
+		{"no such file", "XDG_CONFIG_HOME=" + filepath.Join(home, "none"), "none/git/ignore", "1 commit not on any remote, 2 changes not committed"},
+	} {
+		ignored := test.Must(IgnoreFile(t.Context(), append(env, c.setting)))
+		test.Equal(t, c.name, ignored, filepath.Join(home, c.file))
+		work, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), "", "", ignored)
+		test.Equal(t, c.name+": unsaved work", work, c.unsaved)
+		status, _, _, err := Inspect(t.Context(), filepath.Join(dir, "ws"), Clone{Origin: host.Origin{}, Ignored: ignored}, 0)
+		test.OK(t, err)
+		test.Equal(t, c.name+": show", status.Count == 1, c.unsaved == "1 commit not on any remote, 1 change not committed")
+	}
+}
