@@ -189,10 +189,22 @@ func (j *job) gitEnv(ctx context.Context) ([]string, error) {
 
 // GitEnv returns the environment of git and gh for the remote, if env is that of a pass: that of hooks, where a login profile may
 // name an ssh agent or a credential helper, without the variables of a run. Unlike hooks they get the repository's token, which the
-// operator's credential helper may use.
+// operator's credential helper may use. Nothing that they start can ask a person and wait: see unattended.
 func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
 	with, own := c.Config, c.Repository
 	with.Secrets = slices.DeleteFunc(slices.Clone(c.Secrets), func(name string) bool { return name == own.TokenVar })
 	with.SecretValues = slices.DeleteFunc(slices.Clone(c.SecretValues), func(value string) bool { return value == own.Token })
-	return with.AfterLogin(with.HookEnv(env), profile, with.Secrets)
+	return unattended(with.AfterLogin(with.HookEnv(env), profile, with.Secrets))
+}
+
+// unattended returns an environment in which no git, ssh, gpg or credential helper waits for a person. Without a display and a terminal,
+// a dialog for a password and the pinentry of gpg fail at once, while a program of the operator that prints a password still works.
+// SSH_ASKPASS_REQUIRE stays if the operator has set it: only the operator knows that SSH_ASKPASS is such a program.
+func unattended(env []string) []string {
+	asking := []string{"DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "GIT_TERMINAL_PROMPT", "GCM_INTERACTIVE"}
+	kept := host.Scrub(env, asking...)
+	if !slices.ContainsFunc(kept, func(entry string) bool { return strings.HasPrefix(entry, "SSH_ASKPASS_REQUIRE=") }) {
+		kept = append(kept, "SSH_ASKPASS_REQUIRE=never")
+	}
+	return append(kept, "GIT_TERMINAL_PROMPT=0", "GCM_INTERACTIVE=never")
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -181,4 +182,32 @@ func TestProgramsThatHangRemoveTheirLocks(t *testing.T) {
 	defer cancel()
 	test.Equal(t, "hooks.on_attention fails", h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold}).Err != nil, true)
 	noLock(t, h.Home)
+}
+
+// git asks nobody for a password: not in a dialog, for which the operator's session has a display, and not on a terminal. A program
+// that answers without a person is still asked.
+func TestGitAsksNobody(t *testing.T) {
+	dir := t.TempDir()
+	dialog := filepath.Join(dir, "dialog")
+	test.OK(t, os.WriteFile(dialog, []byte("#!/bin/sh\n[ -z \"$DISPLAY$WAYLAND_DISPLAY\" ] && exit 1\nexec sleep 1000\n"), 0o700))
+	script := filepath.Join(dir, "script")
+	test.OK(t, os.WriteFile(script, []byte("#!/bin/sh\necho secret\n"), 0o700))
+	session := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DISPLAY=:0", "WAYLAND_DISPLAY=wayland-0", "GPG_TTY=/dev/pts/0"}
+	for name, c := range map[string]struct {
+		vars []string
+		want string
+	}{
+		"a dialog":           {[]string{"SSH_ASKPASS=" + dialog}, ""},
+		"another dialog":     {[]string{"GIT_ASKPASS=" + dialog}, ""},
+		"a terminal":         {nil, ""},
+		"the operator's own": {[]string{"GIT_ASKPASS=" + script}, "password=secret"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "git", "credential", "fill")
+		cmd.Env = (Config{}).GitEnv(append(session, c.vars...), host.LoginAnswer{})
+		cmd.Stdin = strings.NewReader("protocol=https\nhost=git.invalid\nusername=ann\n")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		out, _ := cmd.Output() // fails where it gets no password
+		test.Contains(t, name, string(out)+"\n", c.want+"\n")
+		test.Equal(t, name+": an answer", len(out) > 0, c.want != "")
+	}
 }
