@@ -230,6 +230,10 @@ func (r *reader) writableRoots(f field) {
 	roots := []string{}
 	for i, written := range r.cfg.Agent.WritableRoots {
 		f := r.item(f, i)
+		if strings.Contains(written, "://") {
+			r.invalid(f, strconv.Quote(written)+" is a URL", "write the path of the directory")
+			continue
+		}
 		path := ""
 		if written != "" {
 			path = r.path(f, written)

@@ -46,6 +46,7 @@ type Config struct {
 	OnQuestion      agent.QuestionPolicy
 	Network         bool
 	WritableRoots   []string
+	RootsAreReal    bool // WritableRoots had no links when the run began
 	TrustRepository bool
 	PassEnv         []string // variables that the agent's commands get even if their names look like those of secrets
 

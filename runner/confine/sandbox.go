@@ -23,9 +23,15 @@ import (
 // directories, and what git commit needs. A policy in the workflow is used as it is, except that a workspaceWrite without
 // writable roots gets these directories, and that its $TMPDIR is that of the commands: codex would take its own.
 func (c Config) TurnPolicy(ctx context.Context, m host.Machine, w host.Workspace) (json.RawMessage, error) {
-	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Opened: c.WritableRoots})
+	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Opened: c.WritableRoots, Resolve: c.WritableRoots})
 	if err != nil {
 		return nil, err
+	}
+	if c.RootsAreReal {
+		err := sameRoots(c.WritableRoots, facts.Resolved)
+		if err != nil {
+			return nil, err
+		}
 	}
 	if c.ProtectGit {
 		facts.GitWritable = nil
@@ -52,6 +58,18 @@ func (c Config) TurnPolicy(ctx context.Context, m host.Machine, w host.Workspace
 	}
 	policy["writableRoots"] = slices.Concat([]string{w.TmpDir, w.CacheDir}, facts.GitWritable, c.WritableRoots)
 	return json.Marshal(policy)
+}
+
+// sameRoots refuses a turn if a writable directory was replaced by a link since the run began.
+func sameRoots(roots, now []string) error {
+	for i, root := range roots {
+		if i < len(now) && now[i] == root {
+			continue
+		}
+		return reconcile.NewError("invalid_config", "agent.writable_roots: "+root+" was replaced by a link while the run went on",
+			"look who made the link, and put the directory back")
+	}
+	return nil
 }
 
 // The names of permission profiles in codex's configuration.

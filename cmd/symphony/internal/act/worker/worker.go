@@ -177,6 +177,11 @@ func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte
 		return err
 	}
 	config := project.RunnerConfig(p, cfg)
+	config.WritableRoots, err = project.WritableRoots(ctx, p, cfg)
+	if err != nil {
+		return err
+	}
+	config.RootsAreReal = h.Run.Host == ""
 	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
 	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: h.DB, Warn: func(text string) { log.Warn(text) }})
 	if err != nil {

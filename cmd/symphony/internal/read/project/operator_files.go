@@ -295,47 +295,90 @@ func inHome(home, path string) string {
 	return path
 }
 
-// writableFit refuses agent.writable_roots in which agents could change what they must not: own, and the files of other projects.
-func writableFit(ctx context.Context, p *Project, cfg *workflow.Config, own []string) error {
-	if len(cfg.Agent.WritableRoots) == 0 {
-		return nil
+// WritableRoots returns the directories of agent.writable_roots without links. It refuses those in which agents could
+// change what they must not, also through codex.turn_sandbox_policy, and those that are reached by a link of the account:
+// an agent of an MCP host may have put it there, to lead the agents of issues elsewhere. Directories on other machines
+// are returned as they are.
+func WritableRoots(ctx context.Context, p *Project, cfg *workflow.Config) ([]string, error) {
+	var real []string
+	var files []Guarded
+	for _, named := range cfg.Named() {
+		if named.Names != workflow.NamesWritable {
+			continue
+		}
+		for _, written := range named.Values {
+			if files == nil {
+				all, err := writableRules(ctx, p, cfg)
+				if err != nil {
+					return nil, err
+				}
+				files = all
+			}
+			dir, err := writableFits(p, named.Key, written, files)
+			if err != nil {
+				return nil, err
+			}
+			if len(cfg.Policy.Hosts) > 0 {
+				dir.Path = written
+			} else if err := ownLink(p, named.Key, written, dir); err != nil {
+				return nil, err
+			}
+			if named.Key == "agent.writable_roots" {
+				real = append(real, dir.Path)
+			}
+		}
 	}
+	return real, nil
+}
+
+// writableRules returns what no writable directory of a project may contain, or be in: what is guarded for all projects
+// and for this one, and the directories of symphony and codex.
+func writableRules(ctx context.Context, p *Project, cfg *workflow.Config) ([]Guarded, error) {
 	files, err := OperatorFiles(ctx, p.Env)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ours, err := OwnPlaces(p.Env)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, place := range ours {
 		files = append(files, Guarded{Place: place})
 	}
 	g := guard{ctx: ctx, env: p.Env, seen: map[string]bool{}}
-	g.add(own...)
+	g.add(p.Path, p.StateDir, OpenAccount(p, cfg.Codex.Home).Home)
 	g.addConfig(p, cfg) // before the first pass no state names the workflow
-	if g.failed != nil {
-		return g.failed
+	return append(g.list, files...), g.failed
+}
+
+// writableFits returns the place of a writable directory, unless it is, contains or is in one of files.
+func writableFits(p *Project, key, written string, files []Guarded) (paths.Place, error) {
+	dir, err := paths.Find(written)
+	if errors.Is(err, paths.ErrProc) {
+		return dir, reconcile.NewError(workflow.CodeInvalid,
+			fmt.Sprintf("%s: %s: %s leads into /proc, and from there perhaps elsewhere", p.Path, key, written), "name the directory itself")
 	}
-	files = append(g.list, files...)
-	for _, written := range cfg.Agent.WritableRoots {
-		refuse := func(what, hint string) error {
-			return reconcile.NewError("invalid_config", p.Path+": agent.writable_roots: "+written+" "+what, hint)
+	if err != nil {
+		return dir, reconcile.NewError(workflow.CodeInvalid, fmt.Sprintf("%s: %s: %v", p.Path, key, err), "name an existing directory")
+	}
+	for _, one := range files {
+		if one.Writable && dir.Same(one.Place) || !paths.Meet(dir, one.Place) {
+			continue
 		}
-		dir, err := paths.Find(written)
-		if errors.Is(err, paths.ErrProc) {
-			return refuse("leads into /proc, and from there perhaps elsewhere", "name the directory itself")
-		}
-		if err != nil {
-			return refuse("can't be resolved: "+err.Error(), "name an existing directory")
-		}
-		for _, one := range files {
-			if one.Writable && dir.Same(one.Place) || !paths.Meet(dir, one.Place) {
-				continue
-			}
-			return reconcile.NewError("invalid_config",
-				fmt.Sprintf("%s: agent.writable_roots: %s would let an agent change %s, which a pass or codex obeys", p.Path, dir.Path, one.Path),
-				"use a directory apart from workspaces, states, issues and codex homes")
+		return dir, reconcile.NewError(workflow.CodeInvalid,
+			fmt.Sprintf("%s: %s: %s would let an agent change %s, which a pass or codex obeys", p.Path, key, dir.Path, one.Path),
+			"use a directory apart from workspaces, states, issues and codex homes")
+	}
+	return dir, nil
+}
+
+// ownLink refuses a directory that is reached by a link which a process of this account has made.
+func ownLink(p *Project, key, written string, dir paths.Place) error {
+	for _, link := range dir.Links {
+		if link.MadeBy(os.Getuid()) {
+			return reconcile.NewError(workflow.CodeInvalid,
+				fmt.Sprintf("%s: %s: %s leads to %s by the symlink %s, which an agent may have made", p.Path, key, written, dir.Path, link.Path),
+				"name "+dir.Path+" itself, if that is the one")
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -101,6 +102,48 @@ func TestOperatorFiles(t *testing.T) {
 				t.Errorf("%s is guarded: %v, by %s", c.changes, guarded, by)
 			}
 		})
+	}
+}
+
+// A writable directory is refused if agents could change there what a pass obeys, or replace another writable directory.
+func TestWritableRoots(t *testing.T) {
+	t.Parallel()
+	home := test.Must(filepath.EvalSymlinks(t.TempDir()))
+	for _, name := range []string{"app", "other/cache/deep", "cache", ".config/symphony", ".codex"} {
+		test.OK(t, os.MkdirAll(filepath.Join(home, name), 0o700))
+	}
+	test.OK(t, os.Symlink("cache", filepath.Join(home, "link")))
+	w := &environ.Env{Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}, Home: home, Dir: home, Now: time.Now}
+	addProject(t, w, home, "agent: {writable_roots: [~/other/cache]}\nworkspace: {root: ~/ws}")
+	for _, c := range []struct{ config, want string }{
+		{"agent: {writable_roots: [~/cache]}", ""},
+		{"agent: {writable_roots: [~/missing/cache]}", ""},
+		{"agent: {writable_roots: [~/other/cache]}", ""}, // agents of both projects write it
+		{"agent: {writable_roots: [~/other]}", "would let an agent change DIR/other/cache"},
+		{"agent: {writable_roots: [~/other/cache/deep]}", "would let an agent change DIR/other/cache"},
+		{"agent: {writable_roots: [~/app]}", "would let an agent change DIR/app/WORKFLOW.md"},
+		{"agent: {writable_roots: [~/ws/ABC-1]}", "would let an agent change DIR/ws"},
+		{"agent: {writable_roots: [~/.config]}", "would let an agent change DIR/.config/symphony"},
+		{"agent: {writable_roots: [~/.codex/skills]}", "would let an agent change DIR/.codex"},
+		{"agent: {writable_roots: [~/.local/state/symphony/worktrees]}", "would let an agent change DIR/.local/state/symphony"},
+		{"agent: {writable_roots: [~/link/x]}", "leads to DIR/cache/x by the symlink DIR/link"},
+		{"agent: {writable_roots: [/proc/self/cwd]}", "leads into /proc"},
+		{"codex: {turn_sandbox_policy: {type: workspaceWrite, writableRoots: [DIR/app]}}", "would let an agent change DIR/app/WORKFLOW.md"},
+		{"codex: {turn_sandbox_policy: {type: workspaceWrite, writableRoots: [DIR/link]}}", "leads to DIR/cache by the symlink DIR/link"},
+		{"agent: {writable_roots: [~/cache]}\nrepository: {url: 'file://DIR/cache'}", "would let an agent change DIR/cache"},
+	} {
+		text := "---\ntracker: {kind: linear, project_slug: x-0123456789ab}\n" + c.config + "\n---\nWork.\n"
+		path := filepath.Join(home, "new", "WORKFLOW.md")
+		src := test.Must(workflow.NewSource(path, path, []byte(strings.ReplaceAll(text, "DIR", home))))
+		p := New(w, path, "")
+		cfg := test.Must(p.parseWithoutKey(src))
+		_, err := WritableRoots(t.Context(), p, cfg)
+		switch want := strings.ReplaceAll(c.want, "DIR", home); {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", c.config, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", c.config, err, want)
+		}
 	}
 }
 

@@ -311,18 +311,23 @@ func TemporaryAbove(path string, env *environ.Env) string {
 func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool) error {
 	root, folder := paths.Real(cfg.Workspace.Root), cfg.Tracker.Folder
 	if folder != "" {
-		folder = paths.Real(folder)
-		if paths.Overlap(folder, root) {
+		issues, err := paths.Find(folder)
+		if err != nil {
+			return fmt.Errorf("find the folder of the issues: %w", err)
+		}
+		workspaces, err := paths.Find(root)
+		if err != nil {
+			return fmt.Errorf("find the workspace root: %w", err)
+		}
+		folder = issues.Path
+		if paths.Meet(issues, workspaces) {
 			return reconcile.NewError("invalid_config",
 				fmt.Sprintf("%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write", p.Path, folder, root),
 				"keep the issues where agents cannot write")
 		}
 	}
-	own := []string{root, p.StateDir, OpenAccount(p, cfg.Codex.Home).Home}
-	if folder != "" {
-		own = append(own, folder)
-	}
-	if err := writableFit(ctx, p, cfg, own); err != nil {
+	_, err := WritableRoots(ctx, p, cfg)
+	if err != nil {
 		return err
 	}
 	if len(cfg.Policy.Hosts) == 0 { // otherwise workspaces are elsewhere

@@ -135,6 +135,11 @@ func openSession(ctx context.Context, w *term.Env, p *project.Project, c reconci
 	defer stopReaping()
 	takeover := project.NewTakeover(p, cfg, c.Issue, c.WorkspaceRoot, log)
 	takeover.Delivered = delivered
+	takeover.Config.WritableRoots, err = project.WritableRoots(ctx, p, cfg.ForIssue(c.Issue.Labels, ""))
+	if err != nil {
+		return 0, err
+	}
+	takeover.Config.RootsAreReal = true
 	defer func() { err = errors.Join(err, takeover.Close(ctx)) }()
 	space, err := takeover.Take(ctx)
 	if err != nil {
