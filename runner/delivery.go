@@ -62,6 +62,7 @@ func (w *workspaceStep) deliverSince(
 		w.logOutput(err)
 		return result, "", err
 	}
+	w.takeSigned(answer)
 	if answer.Commits == 0 {
 		w.Log.Info("nothing to push")
 	} else {
@@ -74,6 +75,19 @@ func (w *workspaceStep) deliverSince(
 		result.PullRequest, err = w.openPullRequest(ctx, last, env)
 	}
 	return result, answer.Commit, err
+}
+
+// takeSigned records that what was verified is now the signed copy, which has the same files.
+func (w *workspaceStep) takeSigned(answer host.DeliverAnswer) {
+	h := w.rec.get().Delivery.Handover
+	if answer.Head == "" || h == nil || h.Verification == nil || h.Verification.Commit != answer.Head {
+		return
+	}
+	handover := *h
+	verification := *h.Verification
+	verification.Commit = answer.Commit
+	handover.Verification = &verification
+	w.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &handover })
 }
 
 // wantsPullRequest reports whether a pull request is to be opened for what was pushed last. With handoff.state it is part of a handover.
@@ -164,6 +178,7 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 	head := ""
 	if delivers {
 		result, head, err = w.deliver(ctx)
+		handover = w.rec.get().Delivery.Handover
 	}
 	result.Handover = handover
 	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })

@@ -187,6 +187,8 @@ func workspaceKeys(c *Config) []Key {
 			"GitHub's API; default: https://api.github.com or https://HOST/api/v3, by the host of repository.url").then((*reader).repositoryAPI),
 		key("repository.git_name", typeString, "", &c.Repository.Name, "name of the commits' author; default: that of your git configuration"),
 		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
+		key("repository.sign", typeBool, "false", &c.Repository.Sign,
+			"sign the commits of agents with your key before they are pushed").then((*reader).sign),
 		key("repository.submodule_hosts", typeStrings, "[]", &c.Repository.SubmoduleHosts,
 			"hosts besides that of repository.url from which submodules may come, such as github.com"),
 

@@ -25,6 +25,7 @@ type Repository struct {
 	branchPattern *Prompt
 	// SubmoduleHosts are hosts besides that of URL from which submodules may come.
 	SubmoduleHosts []string
+	Sign           bool // commits are signed with the operator's key before they are pushed
 }
 
 // The values of repository.deliver.
@@ -89,6 +90,12 @@ func (r *reader) repositoryURL(f field) {
 		r.invalid(f, "contains a password or a token, which agents could read", "configure a credential helper of git instead")
 	case !gitAddress().MatchString(address), err != nil && strings.Contains(address, "://"):
 		r.invalid(f, "not an address that symphony clones from", hint)
+	}
+}
+
+func (r *reader) sign(field) {
+	if r.cfg.Repository.Sign && !r.cfg.Repository.Delivers() {
+		r.warnKey("repository.sign", "no effect, because symphony pushes no commits")
 	}
 }
 

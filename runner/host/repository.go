@@ -24,6 +24,8 @@ type Repository struct {
 	Pushes bool
 	// SubmoduleHosts are hosts besides that of URL from which submodules may come.
 	SubmoduleHosts []string
+	// Sign: commits are signed with the operator's key before they are pushed.
+	Sign bool
 }
 
 // CloneRequest asks to fill the new, empty workspace that a run holds, or to fetch into an older one. A clone checks Branch out: at its
@@ -86,8 +88,10 @@ type DeliverRequest struct {
 
 // DeliverAnswer describes what was pushed.
 type DeliverAnswer struct {
-	// Commit is HEAD, Base the name of the base.
+	// Commit is HEAD, or its signed copy. Base is the name of the base.
 	Commit, Base string
+	// Head is HEAD as the delivery has found it, if Commit is its signed copy; otherwise empty.
+	Head string
 	// Commits counts the commits of HEAD that neither Base nor Delivered contains. If there are none, nothing was pushed.
 	Commits int
 }
@@ -214,6 +218,7 @@ type BundleRequest struct {
 	BundleAnswer
 	Address     string // as in TipsRequest
 	Branch      string
+	Delivered   string // as in CloneRequest
 	Name, Email string // as in Repository
 	Env         []string
 }

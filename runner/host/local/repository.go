@@ -38,7 +38,7 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 	}
 	m := r.mirror(q.Repository, q.Env)
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", func(ctx context.Context) (host.FetchAnswer, error) {
-		answer, err := m.Fetch(ctx, r.space.Path, q.Branch)
+		answer, err := m.Fetch(ctx, r.space.Path, q.Branch, q.Delivered)
 		if err == nil {
 			err = r.recordBase(q.Repository.URL, answer.Commit)
 		}
@@ -193,7 +193,8 @@ func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer hos
 	if err := r.Verify(ctx); err != nil {
 		return answer, err
 	}
-	answer, err = r.mirror(host.Repository{URL: q.Address}, q.Env).FetchBundle(ctx, r.space.Path, q.BundleAnswer, r.file(bundleFile))
+	m := r.mirror(host.Repository{URL: q.Address}, q.Env)
+	answer, err = m.FetchBundle(ctx, r.space.Path, q.Delivered, q.BundleAnswer, r.file(bundleFile))
 	if err == nil {
 		err = r.recordBase(q.Address, answer.Commit)
 	}

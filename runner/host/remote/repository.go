@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (r run) carry(ctx context.Context, q host.CloneRequest, use func(host.Bundl
 		return answer, err
 	}
 	err = use(host.BundleRequest{
-		BundleAnswer: made, Address: m.Address(), Branch: q.Branch, Name: q.Repository.Name, Email: q.Repository.Email, Env: q.CheckoutEnv,
+		BundleAnswer: made, Address: m.Address(), Branch: q.Branch, Delivered: q.Delivered, Name: q.Repository.Name, Email: q.Repository.Email, Env: q.CheckoutEnv,
 	})
 	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeRepositoryUnavailable { // the remote is fine
 		err = &reconcile.Error{Code: codeFailed, Message: known.Message, Hint: "look at git on the host", Err: err}
@@ -112,7 +113,8 @@ func (r run) deliverTo(ctx context.Context, m host.Mirror, q host.DeliverRequest
 	bounded, cancel := context.WithTimeout(ctx, recordBound)
 	defer cancel()
 	// If this fails, the workspace is kept as unsaved, as on this machine.
-	_ = tell(bounded, r.Client, "RecordDelivered", host.DeliveredRequest{Address: m.Address(), Branch: q.Branch, Commit: answer.Commit})
+	at := cmp.Or(answer.Head, answer.Commit) // the next fetch brings the signed copies there
+	_ = tell(bounded, r.Client, "RecordDelivered", host.DeliveredRequest{Address: m.Address(), Branch: q.Branch, Commit: at})
 	return answer, nil
 }
 

@@ -202,12 +202,44 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 	if err != nil || !ok || !repo.inTree {
 		return cmp.Or(err, errUnread)
 	}
+	return repo.setReference("refs/remotes/origin/"+branch, commit)
+}
+
+// MoveHead moves the branch of a workspace, or HEAD without one, to another commit with the same tree. HEAD must be at a commit.
+func MoveHead(workspace, from, to string) error {
+	repo, ok, err := openRepository(workspace)
+	if err != nil || !ok || !repo.inTree {
+		return cmp.Or(err, errUnread)
+	}
+	r := &reader{repository: repo}
+	if err := r.readReferences(); err != nil {
+		return err
+	}
+	head, commit, err := r.headOf(repo.gitDir)
+	if err != nil {
+		return err
+	}
+	if commit != from {
+		return errors.New("HEAD has changed meanwhile")
+	}
+	branch, onBranch := strings.CutPrefix(head, "ref: ")
+	if !onBranch {
+		branch = "HEAD"
+	}
+	if onBranch && (!strings.HasPrefix(branch, "refs/heads/") || r.refs[branch] != from) {
+		return fmt.Errorf("HEAD leads to %.60q", branch)
+	}
+	return repo.setReference(branch, to)
+}
+
+// setReference writes a reference as a file. It follows no links in the repository, and replaces symbolic references.
+func (repo repository) setReference(name, content string) error {
 	dir, err := os.OpenRoot(repo.gitDir)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
-	name, temporary := "refs/remotes/origin/"+branch, "symphony-"+rand.Text() // what an agent could put there may be a pipe
+	temporary := "symphony-" + rand.Text() // what an agent could put there may be a pipe
 	if err := dir.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
@@ -219,7 +251,7 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(commit + "\n")
+	_, err = f.WriteString(content + "\n")
 	// After a power failure git would refuse an empty reference.
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = dir.Rename(temporary, name)

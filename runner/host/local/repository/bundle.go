@@ -131,8 +131,10 @@ func (m *Mirror) CloneBundle(ctx context.Context, workspace, branch string, from
 }
 
 // FetchBundle does what Fetch does with a bundle.
-func (m *Mirror) FetchBundle(ctx context.Context, workspace string, from host.BundleAnswer, bundle string) (host.FetchAnswer, error) {
-	return m.refresh(ctx, workspace, func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) })
+func (m *Mirror) FetchBundle(
+	ctx context.Context, workspace, delivered string, from host.BundleAnswer, bundle string,
+) (host.FetchAnswer, error) {
+	return m.refresh(ctx, workspace, delivered, func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) })
 }
 
 func (m writer) fetchBundle(ctx context.Context, from host.BundleAnswer, bundle string) (host.CloneAnswer, error) {

@@ -137,13 +137,13 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) 
 }
 
 // Fetch updates the mirror and the remote references of a workspace, and compares the base with HEAD. The workspace borrows the objects.
-func (m *Mirror) Fetch(ctx context.Context, workspace, branch string) (host.FetchAnswer, error) {
-	return m.refresh(ctx, workspace, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, "") })
+func (m *Mirror) Fetch(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
+	return m.refresh(ctx, workspace, delivered, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, "") })
 }
 
 // refresh does what Fetch does, given what brings the new commits into the mirror.
 func (m *Mirror) refresh(
-	ctx context.Context, workspace string, update func(writer) (host.CloneAnswer, error),
+	ctx context.Context, workspace, delivered string, update func(writer) (host.CloneAnswer, error),
 ) (answer host.FetchAnswer, err error) {
 	head, err := git.HeadOf(workspace)
 	if err == nil {
@@ -180,10 +180,29 @@ func (m *Mirror) refresh(
 	if err == nil {
 		err = set("HEAD", "ref: refs/remotes/origin/"+from.Base)
 	}
+	if err == nil && m.isCopy(ctx, head, delivered) {
+		err = git.MoveHead(workspace, head.Commit, delivered)
+		head.Commit = delivered
+	}
 	if err == nil && head.Commit != "" {
 		err = m.compare(ctx, head, &answer)
 	}
 	return answer, m.failed(host.CodeRepositoryUnavailable, "fetch into "+workspace, err)
+}
+
+// isCopy reports whether what was delivered last is a signed copy of HEAD, at which the workspace has stayed: its delivery was interrupted,
+// or it is on another machine than the one that signs.
+func (m *Mirror) isCopy(ctx context.Context, head git.Head, delivered string) bool {
+	if delivered == "" || head.Commit == "" || head.Commit == delivered {
+		return false
+	}
+	trees, err := m.output(withObjects(m.localGit(ctx, "rev-parse", head.Commit+"^{tree}", delivered+"^{tree}"), head.Objects))
+	one, other, _ := strings.Cut(trees, "\n")
+	if err != nil || one != other {
+		return false
+	}
+	contains := withObjects(m.localGit(ctx, "merge-base", "--is-ancestor", delivered, head.Commit), head.Objects)
+	return m.run(contains) != nil
 }
 
 // checkBorrower returns an error unless the mirror lends its objects to a workspace with a directory of objects.

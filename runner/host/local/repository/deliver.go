@@ -38,7 +38,11 @@ func (m *Mirror) DeliverWorkspace(
 	answer, err = m.Deliver(ctx, q, work)
 	if err == nil && answer.Commits > 0 && !q.Try {
 		// If this fails, the workspace is kept as unsaved.
-		_ = git.SetRemoteBranch(workspace, q.Branch, work.Commit)
+		_ = git.SetRemoteBranch(workspace, q.Branch, answer.Commit)
+	}
+	if err == nil && answer.Head != "" {
+		// The tree is the same. If this fails, the next delivery finds the signed commits in the mirror.
+		_ = git.MoveHead(workspace, answer.Head, answer.Commit)
 	}
 	return answer, err
 }
@@ -94,6 +98,15 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 		return answer, err
 	}
 	answer.Base = d.base
+	if m.remote.Sign && d.Commit != "" && !q.Try {
+		if err := d.sign(ctx); err != nil {
+			return answer, err
+		}
+		if answer.Commit != d.Commit {
+			answer.Head = answer.Commit
+			answer.Commit = d.Commit
+		}
+	}
 	if answer.Commits, err = d.countNew(ctx); err != nil || answer.Commits == 0 {
 		return answer, err
 	}

@@ -13,7 +13,7 @@ import (
 
 func (p *place) fetch(name string) (host.FetchAnswer, error) {
 	p.t.Helper()
-	return p.mirror().Fetch(p.t.Context(), filepath.Join(p.dir, name), "work/"+name)
+	return p.mirror().Fetch(p.t.Context(), filepath.Join(p.dir, name), "work/"+name, "")
 }
 
 // local describes everything in a work tree that a fetch must not change.
@@ -114,7 +114,7 @@ func TestFetchFails(t *testing.T) {
 	p := newPlace(t)
 	p.mustClone("one")
 	before := p.local("one") + p.sh("git -C one for-each-ref")
-	_, err := p.mirrorOf(host.Repository{URL: p.remote, Base: "gone"}).Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one")
+	_, err := p.mirrorOf(host.Repository{URL: p.remote, Base: "gone"}).Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", "")
 	wantFault(t, err, host.CodeRepositoryUnavailable, `it has no branch "gone"`)
 	p.sh("rm -r mirrors")
 	test.Must(p.fetch("one")) // makes the mirror again

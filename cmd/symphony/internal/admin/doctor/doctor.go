@@ -83,6 +83,8 @@ var checks = []check{
 	{"git", needsLogin, checkGit, "", ofRepository},
 	{"gh", needsLogin, checkGh, "", ofRepository},
 	{"repository", needsLogin, checkRepository, "", ofRepository},
+	{"commits", needsLogin, checkCommit, "", ofAgents},
+	{"signatures", needsLogin, checkSignature, "", ofRepository},
 	{"hooks", needsConfig, checkHooks, "", ofAgents},
 	{
 		"workspace root", needsConfig, checkRoot,

@@ -122,6 +122,70 @@ git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
 	return nil
 }
 
+// inScratch makes a script run in a new directory. It prints ok, or in one line what the script has said.
+func inScratch(script string) string {
+	return `set -f; d=$(mktemp -d) || exit; trap 'rm -rf "$d"' EXIT; cd "$d" || exit
+said=$({ ` + script + `; } 2>&1 </dev/null) && echo ok || echo $said`
+}
+
+// identity sets the author of commits in the repository in which a script works.
+func identity(r workflow.Repository) string {
+	script := "true"
+	if r.Name != "" {
+		script += " && git config user.name " + text.ShellQuote(r.Name)
+	}
+	if r.Email != "" {
+		script += " && git config user.email " + text.ShellQuote(r.Email)
+	}
+	return script
+}
+
+// checkCommit makes a commit in a repository of its own, as an agent would: a hook or a setting of the account may keep all agents from it.
+func checkCommit(ctx context.Context, e *environment) []finding {
+	repository := e.config.Repository
+	if repository.URL == "" || e.lacks(ctx, "git") {
+		return nil
+	}
+	said, err := e.shell(ctx, inScratch("git init -q && git config commit.gpgSign false && "+identity(repository)+
+		" && echo try > file && git add file && git commit -q -m 'try a commit'"))
+	switch {
+	case err != nil:
+		return failWith(err)
+	case said == "ok":
+		return nil
+	case noIdentity().MatchString(said):
+		return fail(host.CodeNoIdentity+": the agent's commits would have no author",
+			"set repository.git_name and repository.git_email, or user.name and user.email with git config --global")
+	}
+	return fail("git refuses a commit as an agent makes it: "+text.Short(said, mostSaid),
+		"correct the setting or the hook, which git config --show-origin --list shows")
+}
+
+const mostSaid = 300 // bytes of what git has said
+
+// noIdentity matches what git says about a commit without an author.
+var noIdentity = text.Pattern(`tell me who you are|no email was given|empty ident|identity unknown`)
+
+// checkSignature signs a commit as a delivery does, where nobody could type a passphrase.
+func checkSignature(ctx context.Context, e *environment) []finding {
+	repository := e.config.Repository
+	if !repository.Sign || !repository.Delivers() || e.lacks(ctx, "git") {
+		return nil
+	}
+	env := func() []string { return project.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
+	said, err := e.shellIn(ctx, env, "unset DISPLAY WAYLAND_DISPLAY GPG_TTY; export SSH_ASKPASS_REQUIRE=never\n"+
+		inScratch("git init -q --bare && "+identity(repository)+
+			" && git commit-tree -S -m 'try a signature' $(git hash-object -t tree -w /dev/null)"))
+	switch {
+	case err != nil:
+		return failWith(err)
+	case said == "ok":
+		return ok("git signs commits")
+	}
+	return fail("git can't sign a commit: "+text.Short(said, mostSaid),
+		"correct user.signingKey and gpg.format in your git configuration: the key must need no passphrase, or an agent must have it")
+}
+
 // repositoryHint is the next step after an answer of git ls-remote, which is empty if there is no such branch.
 func repositoryHint(repository workflow.Repository, answer string) string {
 	look := "git ls-remote " + text.ShellQuote(repository.URL)
