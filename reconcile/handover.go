@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Handover is what an agent has asked for with its tool hand_over: that symphony comments on its issue and moves it, once its commits are
@@ -40,11 +42,20 @@ type Verification struct {
 	Late   bool   `json:"late,omitempty"` // it was ended at verify.timeout_ms
 	TookMS int64  `json:"took_ms"`
 	Output string `json:"output,omitempty"` // the end of it, at most 16 KiB
+	// Runs are files that the command runs and that the work has changed since its base, such as Makefile or scripts/test.sh.
+	Runs []string `json:"runs,omitempty"`
+	// InWorkspace: the command has run in the workspace, and not in a checkout of the commit. Git ignores IgnoredCount files and
+	// directories there, of which Ignored names the first.
+	InWorkspace  bool     `json:"in_workspace,omitempty"`
+	Ignored      []string `json:"ignored,omitempty"`
+	IgnoredCount int      `json:"ignored_count,omitempty"`
+	// Offline is the setting that opens the network to the sandbox of a command that has failed without one: "agent.network: true".
+	Offline string `json:"offline,omitempty"`
 }
 
-// The exit codes of a command that can't be run: because symphony could not prepare it, by its mode, or because there is no such program.
+// The exit codes of a verification whose command can't be run: because symphony could not prepare it, by its mode, or because there is no such program.
 const (
-	exitNotPrepared   = 125
+	ExitNotPrepared   = 125
 	exitNotExecutable = 126
 	exitNotFound      = 127
 )
@@ -54,7 +65,7 @@ func (v *Verification) Passed() bool { return v != nil && v.Exit == 0 && !v.Late
 
 // Unusable reports whether the command could not be run at all.
 func (v *Verification) Unusable() bool {
-	return v != nil && !v.Late && v.Exit >= exitNotPrepared && v.Exit <= exitNotFound
+	return v != nil && !v.Late && v.Exit >= ExitNotPrepared && v.Exit <= exitNotFound
 }
 
 // String describes the result in a few words of Markdown, such as "verified 1a2b3c4d5e6f: `go test ./...`, 41s".
@@ -69,8 +80,32 @@ func (v *Verification) String() string {
 	if v.Commit != "" {
 		words += fmt.Sprintf(" %.12s", v.Commit)
 	}
+	if v.Offline != "" && !v.Passed() {
+		end += ", without network"
+	}
 	took := (time.Duration(v.TookMS) * time.Millisecond).Round(time.Second)
 	return fmt.Sprintf("%s: `%s`, %s%s", words, strings.ReplaceAll(v.Command, "`", "'"), took, end)
+}
+
+// Caveats are sentences about what the result does not prove, in Markdown. For most results there are none.
+func (v *Verification) Caveats() (sentences []string) {
+	if len(v.Runs) > 0 {
+		sentences = append(sentences, "The work changes what this command runs: "+codeList(v.Runs, len(v.Runs))+".")
+	}
+	if v.IgnoredCount > 0 {
+		sentences = append(sentences, "It ran in the workspace, with files that git ignores: "+codeList(v.Ignored, v.IgnoredCount)+".")
+	}
+	return sentences
+}
+
+// codeList lists the names of files in Markdown. count is how many there are, which may be more than the names.
+func codeList(names []string, count int) string {
+	quote := func(name string) string { return "`" + strings.ReplaceAll(text.Visible(name), "`", "'") + "`" }
+	list := strings.Join(text.Map(names, quote), ", ")
+	if more := count - len(names); more > 0 {
+		list += fmt.Sprintf(" and %d more", more)
+	}
+	return list
 }
 
 // Verification returns how verify ended last for the issue, as the run knows it; nil if it has not run.
@@ -108,7 +143,8 @@ func (h *Handover) VerifiedText(commit string) string {
 	case h.UnverifiedBy != "":
 		return "Not verified, as " + h.UnverifiedBy + " has decided."
 	case h.Verification.Passed() && (commit == "" || h.Verification.Commit == commit):
-		return "V" + strings.TrimPrefix(h.Verification.String(), "v") + "."
+		words := "V" + strings.TrimPrefix(h.Verification.String(), "v") + "."
+		return strings.Join(append([]string{words}, h.Verification.Caveats()...), " ")
 	}
 	return ""
 }

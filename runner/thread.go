@@ -77,6 +77,14 @@ func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error)
 // openThread resumes the thread of this workspace in this codex home, or starts a new one. With an error it returns the thread
 // that could not be resumed.
 func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
+	if own := t.rec.get().ThreadID; t.restarts && own != "" {
+		opened, err := t.resumeThread(ctx, own, params)
+		if opened.resumed || err != nil {
+			return opened, err
+		}
+		id, err := t.agent.session.StartThread(ctx, params)
+		return openedThread{id: id, worked: true, replaces: true}, err
+	}
 	newest, here, err := t.Journal.LastThread(ctx, t.job.run.IssueID, t.codexHome)
 	if err != nil {
 		return openedThread{}, err

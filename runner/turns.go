@@ -23,8 +23,10 @@ import (
 type turnLoop struct {
 	*job
 	ending <-chan struct{} // closed when the run must end
-	agent  *agentProcess   // nil until it is started
-	guide  *guide
+	agent  *agentProcess   // nil until it is started, and while verify runs
+	// restarts: the next start of the agent goes on with the thread of this run.
+	restarts bool
+	guide    *guide
 	// turnPermissions is the name of the permission profile of turns, "" for none.
 	turnPermissions string
 	listener        *listener
@@ -46,11 +48,7 @@ func newTurnLoop(j *job, ending <-chan struct{}) *turnLoop {
 // run starts the agent and runs turns until the issue needs no more.
 func (t *turnLoop) run(ctx context.Context, prompt string) error {
 	t.rec.phase(ctx, reconcile.LaunchingAgent)
-	err := t.host.Verify(ctx)
-	if err == nil {
-		err = t.addPermissionFlags(ctx)
-	}
-	if err != nil {
+	if err := t.host.Verify(ctx); err != nil {
 		return err
 	}
 	thread, err := t.start(ctx)
@@ -83,8 +81,29 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 			t.Log.Info("the run ends: agent.budget_per_day is used up")
 			return nil
 		}
-		input = t.guide.laterTurnText(ctx, turn+1)
+		if input, err = t.nextInput(ctx, prompt, turn+1); err != nil {
+			return err
+		}
 	}
+}
+
+// nextInput returns the text of a later turn. If verify has ended the agent, it is started again.
+func (t *turnLoop) nextInput(ctx context.Context, prompt string, turn int) (string, error) {
+	if t.agent != nil {
+		return t.guide.laterTurnText(ctx, turn), nil
+	}
+	if err := t.host.Verify(ctx); err != nil {
+		return "", err
+	}
+	thread, err := t.start(ctx)
+	if err != nil {
+		return "", err
+	}
+	t.rec.phase(ctx, reconcile.StreamingTurn)
+	if !thread.resumed {
+		return t.guide.firstTurnText(ctx, prompt, thread)
+	}
+	return t.guide.laterTurnText(ctx, turn), nil
 }
 
 // dayUsedUp reports whether agent.budget_per_day is used up. A run that begins nevertheless is one that an operator asked for.
@@ -302,13 +321,16 @@ func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args 
 	return answer
 }
 
-// verifyHandover runs verify for what the agent hands over. It reports whether the agent has to go on, with the output in its next turn.
+// verifyHandover ends the agent and runs verify for what it hands over. It reports whether the agent has to go on, with the output in its next turn.
 func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	before := t.refused
 	if h := t.job.run.Delivery.Handover; before.Round == 0 && h.Refused() && h.Verification.Round > 0 {
 		before = *h.Verification // of an earlier run
 	}
-	v, err := t.agent.verify(ctx)
+	t.agent.end(ctx) // with all processes of the turn
+	t.agent = nil
+	t.restarts = true
+	v, err := t.verify(ctx)
 	if err != nil {
 		return false, err
 	}

@@ -3,8 +3,10 @@ package runner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,42 +51,131 @@ cat "$d/old" "$d/new" | tail -n 200 | tail -c 16384
 rm -rf "$d"
 exit $code`
 
-// verify runs the workflow's verify command in the agent's sandbox, in a workspace without uncommitted changes. The command must not make
-// commits, because these would not be verified.
-func (g *agentProcess) verify(ctx context.Context) (reconcile.Verification, error) {
-	v, err := g.committed(ctx)
-	if err != nil || v.Exit != 0 {
+// verify runs the workflow's verify command for what the workspace has committed, in the agent's sandbox. No process of the run is alive
+// when it begins and when it ends, so that nothing changes what is verified meanwhile. The caller's agent must have ended.
+func (j *job) verify(ctx context.Context) (v reconcile.Verification, err error) {
+	if err := j.killAll(ctx); err != nil {
 		return v, err
 	}
-	ran, err := g.runVerify(ctx)
-	if err != nil {
-		return ran, err
+	before, branch, err := j.committed(ctx)
+	if err != nil || before.Exit != 0 {
+		return before, err
 	}
-	after, err := g.committed(ctx)
-	if ran.Commit = v.Commit; after.Commit != v.Commit {
-		ran.Exit, ran.Output = cmp.Or(ran.Exit, 1), ran.Output+"\n"+"The command has changed HEAD, from "+v.Commit+" to "+after.Commit+"."
+	v, err = j.verifyCommit(ctx, before.Commit, branch)
+	if killErr := j.killAll(ctx); err == nil {
+		err = killErr
+	}
+	if err != nil {
+		return v, err
+	}
+	v.Commit = before.Commit
+	after, _, err := j.committed(ctx)
+	if after.Commit != v.Commit {
+		v.Exit = cmp.Or(v.Exit, 1)
+		v.Output += "\nThe command has changed HEAD, from " + v.Commit + " to " + after.Commit + "."
 	}
 	crash.At("runner.verified")
-	g.note("verified", ran.String(), ran)
-	g.Log.Info(ran.String())
-	return ran, err
+	j.note("verified", v.String(), v)
+	j.Log.Info(v.String())
+	return v, err
 }
 
-// committed returns a verification that has only the commit of the workspace; a failed one if something there is not committed.
-func (j *job) committed(ctx context.Context) (v reconcile.Verification, err error) {
+// committed returns a verification that has only the commit of the workspace, and the branch that HEAD is on; a failed one if something
+// there is not committed.
+func (j *job) committed(ctx context.Context) (v reconcile.Verification, branch string, err error) {
 	found, err := j.Machine.Inspect(ctx, host.WorkspaceRequest{Path: j.space.Path})
 	if err != nil || found.Git == nil {
+		return v, "", err
+	}
+	v.At = j.Now()
+	v.Commit = text.OrEmpty(found.Git.Commit)
+	if refusal := uncommitted(found.Git); refusal != nil {
+		v.Command = "git status"
+		v.Exit = 1
+		v.Output = refusal.Error()
+	}
+	return v, text.OrEmpty(found.Git.Branch), nil
+}
+
+// verifyCommit runs the command in a checkout of a commit, or in the workspace if the workflow wants that or there is no commit.
+func (j *job) verifyCommit(ctx context.Context, commit, branch string) (v reconcile.Verification, err error) {
+	v.Command = text.Within(strings.TrimSpace(text.FirstLine(j.Config.Verify.Command)), mostCommand)
+	j.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + v.Command })
+	j.rec.flush(ctx)
+	files := commandFiles(j.Config.Verify.Command)
+	if commit == "" || j.Config.Verify.InWorkspace {
+		return j.verifyWorkspace(ctx, v, files)
+	}
+	env, err := j.checkoutEnv(ctx)
+	if err != nil {
 		return v, err
 	}
-	v.At, v.Commit = j.Now(), text.OrEmpty(found.Git.Commit)
-	if refusal := uncommitted(found.Git); refusal != nil {
-		v.Command, v.Exit, v.Output = "git status", 1, refusal.Error()
+	repository := j.Config.Repository
+	answer, err := j.host.CheckOut(ctx, host.CheckOutRequest{
+		Commit: commit, Branch: branch, Files: files, Name: repository.Name, Email: repository.Email,
+		Timeout: max(repositoryTimeout, j.Config.Hooks.Timeout), Env: env,
+	})
+	if known, ok := errors.AsType[*reconcile.Error](err); ok && !reconcile.MachineFault(known.Code) && ctx.Err() == nil {
+		v.At = j.Now()
+		v.Exit = reconcile.ExitNotPrepared
+		v.Output = j.Redactor.Text(known.Message)
+		return v, nil
 	}
+	if err != nil {
+		return v, err
+	}
+	v.Runs = answer.Changed
+	return j.runVerify(ctx, answer.Space, v)
+}
+
+// verifyWorkspace runs the command in the workspace.
+func (j *job) verifyWorkspace(ctx context.Context, v reconcile.Verification, files []string) (reconcile.Verification, error) {
+	v, err := j.runVerify(ctx, *j.space, v)
+	if err != nil {
+		return v, err
+	}
+	facts, err := j.Machine.Facts(ctx, host.FactsRequest{Path: j.space.Path, Changed: files, Ignored: namedChanges})
+	if err != nil {
+		return v, err
+	}
+	v.Runs = facts.Changed
+	v.InWorkspace = true
+	v.Ignored = facts.Ignored
+	v.IgnoredCount = facts.IgnoredCount
 	return v, nil
 }
 
-// runVerify runs the command.
-func (g *agentProcess) runVerify(ctx context.Context) (v reconcile.Verification, err error) {
+// runVerify starts an agent in a directory for the command alone, lets it run the command in its sandbox, and ends it. v has what is known
+// of the result before.
+func (j *job) runVerify(ctx context.Context, in host.Workspace, v reconcile.Verification) (reconcile.Verification, error) {
+	worker := *j.Worker
+	if in.Path != j.space.Path { // nothing of the workspace takes part, even if something in the checkout names it
+		worker.Config.Unreadable = append(slices.Clone(worker.Config.Unreadable), j.space.Path, j.space.TmpDir, j.space.CacheDir)
+	}
+	own := &job{
+		Worker: &worker, host: j.host, link: j.link, run: j.run, cancel: j.cancel, rec: j.rec, events: j.events, space: &in,
+		agentRedactor: j.agentRedactor, stderr: j.stderr, localGit: j.localGit,
+		loginProfile: j.loginProfile, loginAt: j.loginAt,
+	}
+	if err := own.addPermissionFlags(ctx); err != nil {
+		return v, err
+	}
+	options := func(g *agentProcess) agent.Options {
+		return agent.Options{Now: own.Now, OnEvent: (&listener{job: own}).follow(g)}
+	}
+	g, err := openAgent(ctx, own, options, func(g *agentProcess) error {
+		_, err := g.initialize(ctx)
+		return err
+	})
+	if err == nil {
+		v, err = g.execVerify(ctx, v)
+	}
+	g.end(context.WithoutCancel(ctx))
+	return v, err
+}
+
+// execVerify runs the command.
+func (g *agentProcess) execVerify(ctx context.Context, v reconcile.Verification) (reconcile.Verification, error) {
 	policy, err := g.Config.TurnPolicy(ctx, g.Machine, *g.space)
 	if err != nil {
 		return v, err
@@ -95,9 +186,6 @@ func (g *agentProcess) runVerify(ctx context.Context) (v reconcile.Verification,
 	}
 	maps.Copy(env, asAgents)
 	setting := g.Config.Verify
-	v.Command = text.Within(strings.TrimSpace(text.FirstLine(setting.Command)), mostCommand)
-	g.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + v.Command })
-	g.rec.flush(ctx)
 	began := g.Mono()
 	result, err := g.session.Exec(ctx, agent.ExecParams{
 		Command: []string{"bash", "-c", verifyScript, "verify", setting.Command, fmt.Sprintf("%.3f", setting.Timeout.Seconds())},
@@ -107,8 +195,14 @@ func (g *agentProcess) runVerify(ctx context.Context) (v reconcile.Verification,
 		return v, g.explain(ctx, err)
 	}
 	took := g.Mono() - began
-	v.At, v.Exit, v.TookMS, v.Late = g.Now(), result.ExitCode, took.Milliseconds(), result.ExitCode != 0 && took >= setting.Timeout
+	v.At = g.Now()
+	v.Exit = result.ExitCode
+	v.TookMS = took.Milliseconds()
+	v.Late = result.ExitCode != 0 && took >= setting.Timeout
 	v.Output = g.Redactor.Text(cmp.Or(result.Stdout, result.Stderr))
+	if !v.Passed() {
+		v.Offline = g.Config.ClosesNetwork()
+	}
 	return v, nil
 }
 
@@ -117,11 +211,11 @@ var asAgents = map[string]any{
 	"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "LC_CTYPE": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat",
 }
 
+// checksOut reports whether verify runs in checkouts.
+func (j *job) checksOut() bool { return j.Config.Verify.Command != "" && !j.Config.Verify.InWorkspace }
+
 // addPermissionFlags adds the permission profile of turns to the flags with which codex is started: verify, which is no turn, needs it.
 func (j *job) addPermissionFlags(ctx context.Context) error {
-	if j.Config.Verify.Command == "" {
-		return nil
-	}
 	policy, err := j.Config.TurnPolicy(ctx, j.Machine, *j.space)
 	if err != nil {
 		return err
@@ -140,7 +234,7 @@ func (w *workspaceStep) needsVerify(h *reconcile.Handover, commit string) bool {
 
 // verifyAgain runs verify without a turn, if it must still pass for what the agent has handed over.
 func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) error {
-	now, err := w.committed(ctx)
+	now, _, err := w.committed(ctx)
 	if err != nil {
 		return err
 	}
@@ -150,7 +244,7 @@ func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) 
 	if err := w.guardGit(ctx); err != nil {
 		return err
 	}
-	v, err := w.verifyAlone(ctx)
+	v, err := w.verify(ctx)
 	if err == nil {
 		err = w.restoreGit(ctx)
 	}
@@ -162,28 +256,6 @@ func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) 
 	w.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &next })
 	w.rec.flush(ctx)
 	return nil
-}
-
-// verifyAlone starts codex for verify only, and ends it and all that it has started.
-func (w *workspaceStep) verifyAlone(ctx context.Context) (v reconcile.Verification, err error) {
-	if err := w.addPermissionFlags(ctx); err != nil {
-		return v, err
-	}
-	options := func(g *agentProcess) agent.Options {
-		return agent.Options{Now: w.Now, OnEvent: (&listener{job: w.job}).follow(g)}
-	}
-	g, err := openAgent(ctx, w.job, options, func(g *agentProcess) error {
-		_, err := g.initialize(ctx)
-		return err
-	})
-	if err == nil {
-		v, err = g.verify(ctx)
-	}
-	g.end(context.WithoutCancel(ctx))
-	if killErr := w.killAll(ctx); err == nil {
-		err = killErr
-	}
-	return v, err
 }
 
 // notVerified is the error of a handover whose verification is missing.

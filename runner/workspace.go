@@ -85,19 +85,19 @@ func (w *workspaceStep) take(ctx context.Context) error {
 			return errors.Join(err, w.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
 		}
 	}
-	return w.host.Confirm(ctx, host.ConfirmRequest{})
+	return w.host.Confirm(ctx, host.ConfirmRequest{KeepCache: w.space.Created && w.checksOut()})
 }
 
 // repositoryTimeout bounds a clone or a push, which may have to transfer much. A longer limit of hooks counts instead.
 const repositoryTimeout = 10 * time.Minute
 
-// checkoutEnv returns the environment of git in a clone on another machine, which gets no token of this one.
-func (w *workspaceStep) checkoutEnv(ctx context.Context) ([]string, error) {
-	if w.localGit == nil {
-		return nil, nil
+// checkoutEnv returns the environment of git for a checkout on the machine of the workspace. Another machine gets no token of this one.
+func (j *job) checkoutEnv(ctx context.Context) ([]string, error) {
+	if j.localGit == nil {
+		return j.gitEnv(ctx)
 	}
-	profile, err := w.login(ctx)
-	return w.Config.AfterLogin(w.Config.HookEnv(w.Env), profile, w.Config.Secrets), err
+	profile, err := j.login(ctx)
+	return j.Config.AfterLogin(j.Config.HookEnv(j.Env), profile, j.Config.Secrets), err
 }
 
 // cloneOrFetch fills a new workspace, or updates the remote references of an older one, if the workflow names a repository.

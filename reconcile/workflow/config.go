@@ -108,6 +108,8 @@ type Verify struct {
 	Command string
 	Timeout time.Duration
 	Rounds  int
+	// InWorkspace runs the command in the workspace instead of a checkout of the commit.
+	InWorkspace bool
 }
 
 // Hooks are shell scripts, empty if there is none (specification 5.3.4).

@@ -198,11 +198,13 @@ func workspaceKeys(c *Config) []Key {
 			"the same for an agent that needs something from a person; default: handoff.state"),
 
 		key("verify.command", typeShell, "", &c.Verify.Command,
-			"has to succeed in the workspace, in the agent's sandbox, before an issue is handed over; needs handoff.state").
+			"has to succeed in a checkout of the commit, in the agent's sandbox, before an issue is handed over; needs handoff.state").
 			naming(NamesScript),
 		key("verify.timeout_ms", typeMS, "1800000", &c.Verify.Timeout, "longest time that verify.command may take").atLeast(1),
 		key("verify.rounds", typeInteger, "3", &c.Verify.Rounds,
 			"how often it may fail in a row, each time with its output as the agent's next turn; then the issue is held").atLeast(1),
+		key("verify.in_workspace", typeBool, "false", &c.Verify.InWorkspace,
+			"run verify.command in the workspace, with the files there that git ignores and the caches of the agent"),
 
 		key("feedback.state", typeString, "", &c.Feedback.State,
 			"state to which symphony moves an issue back if its pull request needs work; without it, pull requests are not watched"),

@@ -199,7 +199,8 @@ const FromTracker = "The following comes from the tracker. Each text is quoted b
 func (u Update) Text() string {
 	parts := []string{u.Rework, baseText(u.Base)}
 	if v := u.Refused; v != nil {
-		parts = append(parts, "Symphony has not handed the issue over: "+v.String()+". It runs this command for each handover. "+
+		parts = append(parts, "Symphony has not handed the issue over: "+v.String()+". It runs this command for each handover, "+
+			where(v)+". "+
 			"Correct the cause, commit, and hand the issue over again. The end of its output:", fenced(v.Output, maxOutput))
 	}
 	if u.Description != nil || len(u.Comments) > 0 {
@@ -220,6 +221,14 @@ func (u Update) Text() string {
 		}
 	}
 	return joined("\n\n", parts...)
+}
+
+// where says where verify runs.
+func where(v *reconcile.Verification) string {
+	if v.InWorkspace {
+		return "in your workspace"
+	}
+	return "in a clean checkout of the commit, without files that git ignores"
 }
 
 // MessagesText is what operators tell the agent, "" for nothing. One of an earlier run may have reached its agent before it was lost.

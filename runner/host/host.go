@@ -104,6 +104,9 @@ type Run interface {
 	// the issue begins there. Forget keeps them no longer. Both do nothing for a workspace on this machine.
 	Keep(ctx context.Context, r KeepRequest) (commit string, err error)
 	Forget(ctx context.Context, r KeepRequest) error
+	// CheckOut makes a clean copy of what the workspace has committed, in which verify.command runs. No agent can write it. It exists
+	// until Finish; its cache stays as long as the workspace.
+	CheckOut(ctx context.Context, r CheckOutRequest) (CheckOutAnswer, error)
 	// RunHook runs a script of the workflow in the workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
 	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores them. RunHook
@@ -199,7 +202,11 @@ type PrepareAnswer struct {
 }
 
 // ConfirmRequest ends the preparation.
-type ConfirmRequest struct{ Discard bool }
+type ConfirmRequest struct {
+	Discard bool
+	// KeepCache keeps what after_create has left in the cache of the agent's commands for checkouts, before an agent can change it.
+	KeepCache bool
+}
 
 // LoginRequest asks what the login profile of the account changes.
 type LoginRequest struct {
@@ -336,6 +343,10 @@ type FactsRequest struct {
 	Launch *LaunchRequest
 	// Account asks for the account of the operating system that runs have on the machine.
 	Account bool
+	// Changed asks which of these files the work has changed since its base. Ignored asks for files in the work tree that git ignores, so
+	// many at most.
+	Changed []string
+	Ignored int
 	// KeepEnd asks to keep what the workspace Path contains, so that Diff can compare it as long as the workspace exists.
 	KeepEnd bool
 }
@@ -382,7 +393,13 @@ type FactsAnswer struct {
 	Resolved  []string // in the order of Resolve; a path that does not exist is resolved as far as it does
 	Launcher  Launcher
 	Account   Account
-	End       *WorkEnd // nil without a repository
+	// Changed are those of the request's files that the work has changed.
+	Changed []string
+	// Ignored are the first files that git ignores, and IgnoredCount is the number of all. A directory that is ignored as a whole counts as
+	// one.
+	Ignored      []string
+	IgnoredCount int
+	End          *WorkEnd // nil without a repository
 }
 
 // RemovalRequest asks for the workspace of an issue to be removed.

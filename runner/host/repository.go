@@ -96,6 +96,26 @@ type DeliverAnswer struct {
 	Commits int
 }
 
+// CheckOutRequest asks for a checkout of the commit of the workspace that a run holds. No process may change the workspace meanwhile.
+type CheckOutRequest struct {
+	// Commit is HEAD as it was read, Branch the branch that it is on; empty if it is on none.
+	Commit, Branch string
+	// Files are paths in the repository, such as Makefile, of which those are asked for that the work has changed since its base.
+	Files []string
+	// Name and Email are those of Repository, for commands that commit in the checkout.
+	Name, Email string
+	Timeout     time.Duration
+	Env         []string // the operator's environment on the machine of the workspace, after the login profile
+}
+
+// CheckOutAnswer is a checkout: a repository of its own, with a clean work tree of the commit.
+type CheckOutAnswer struct {
+	// Space is the workspace with other directories: Path is the work tree, and TmpDir and CacheDir are for what runs there.
+	Space Workspace
+	// Changed are those of the files that the work has changed since its base.
+	Changed []string
+}
+
 // WorkspaceDelivery asks to deliver the workspace at Path. Its git commands are marked with RunID.
 type WorkspaceDelivery struct {
 	DeliverRequest

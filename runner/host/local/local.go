@@ -153,6 +153,11 @@ func (r *run) Confirm(_ context.Context, q host.ConfirmRequest) (err error) {
 	case q.Discard:
 		return r.space.Discard()
 	}
+	if q.KeepCache {
+		if err := r.space.KeepCache(); err != nil {
+			return err
+		}
+	}
 	return r.space.Ready()
 }
 
@@ -206,7 +211,7 @@ func (r *run) Finish(context.Context) (err error) {
 		return nil
 	}
 	if r.space != nil {
-		err = r.space.Release()
+		err = errors.Join(r.space.RemoveCheckout(context.Background()), r.space.Release())
 	}
 	err = errors.Join(err, r.tree.Close(), r.removeParts())
 	r.tree, r.procs, r.space, r.guard = nil, nil, nil, nil
@@ -274,6 +279,21 @@ func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fa
 	}
 	answer.IsBranch = r.Branch != "" && git.IsBranchName(ctx, r.Branch)
 	answer.HasBase = r.Base != "" && git.HasBranch(ctx, r.Path, r.Base)
+	if len(r.Changed) > 0 {
+		err := withClone(ctx, host.WorkspaceRequest{Path: r.Path}, true, func(clone git.Clone) (err error) {
+			answer.Changed, err = git.ChangedFiles(ctx, r.Path, clone, r.Changed)
+			return err
+		})
+		if err != nil {
+			return answer, err
+		}
+	}
+	if r.Ignored > 0 {
+		answer.Ignored, answer.IgnoredCount, err = git.Ignored(ctx, r.Path, r.Ignored)
+		if err != nil {
+			return answer, err
+		}
+	}
 	if r.GitDirs {
 		if answer.GitWritable, err = git.Writable(r.Path, r.Opened...); err != nil {
 			return answer, fmt.Errorf("git directories of %s: %w", r.Path, err)

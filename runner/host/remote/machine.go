@@ -81,6 +81,10 @@ func (r run) MakeHome(ctx context.Context, q host.HomeRequest) error {
 	return tell(ctx, r.Client, "MakeHome", q)
 }
 
+func (r run) CheckOut(ctx context.Context, q host.CheckOutRequest) (host.CheckOutAnswer, error) {
+	return ask[host.CheckOutAnswer](ctx, r.Client, "CheckOut", q)
+}
+
 func (r run) RunHook(ctx context.Context, q host.HookRequest) (host.HookAnswer, error) {
 	return ask[host.HookAnswer](ctx, r.Client, "RunHook", q)
 }

@@ -190,7 +190,8 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 
 		"Prepare": methodOf(run.Prepare), "Open": methodOf(withoutBoth(run.Open)), "Confirm": methodOf(withoutResult(run.Confirm)),
 		"Verify": methodOf(withoutBoth(run.Verify)), "Login": methodOf(run.Login), "MakeHome": methodOf(withoutResult(run.MakeHome)),
-		"RunHook": methodOf(run.RunHook), "GuardGit": methodOf(withoutResult(run.GuardGit)), "Kill": methodOf(run.Kill),
+		"CheckOut": methodOf(run.CheckOut),
+		"RunHook":  methodOf(run.RunHook), "GuardGit": methodOf(withoutResult(run.GuardGit)), "Kill": methodOf(run.Kill),
 		"RestoreGit": methodOf(withoutParameters(run.RestoreGit)), "Observe": methodOf(run.Observe),
 		"Finish": methodOf(withoutBoth(run.Finish)), "PrepareRemoval": methodOf(run.PrepareRemoval),
 		"Remove": methodOf(withoutParameters(run.Remove)),

@@ -148,7 +148,7 @@ func TestFindStack(t *testing.T) {
 		`package.json:{"scripts":{"test":"exit&&echo-no"}}`:             "npm test",
 		"pyproject.toml:[tool.ruff] requirements.txt:pytest":            `"$XDG_CACHE_HOME/venv/bin/python" -m pytest || [ $? = 5 ]`,
 		"pyproject.toml:[project] tests/test_a.py:":                     `"$XDG_CACHE_HOME/venv/bin/python" -m unittest discover -s tests || [ $? = 5 ]`,
-		"setup.py: tests/__init__.py: Cargo.toml:":                      `cargo test --offline|"$XDG_CACHE_HOME/venv/bin/python" -m unittest || [ $? = 5 ]`,
+		"setup.py: tests/__init__.py: Cargo.toml:":                      `CARGO_TARGET_DIR="$XDG_CACHE_HOME/target" cargo test --offline|"$XDG_CACHE_HOME/venv/bin/python" -m unittest || [ $? = 5 ]`,
 		"pyproject.toml:[tool.ruff]":                                    "", "mvnw: pom.xml:": `./mvnw -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`,
 	} {
 		s := testStarter(func(*answers) {})

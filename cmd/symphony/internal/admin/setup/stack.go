@@ -27,6 +27,7 @@ const (
 	runPytest = `"$XDG_CACHE_HOME/venv/bin/python" -m` + pytest + " || [ $? = 5 ]" // 5: there are no tests yet
 	pycache   = `__pycache__/\n*.egg-info/`
 	uv        = `UV_PROJECT_ENVIRONMENT="$venv" uv sync --quiet --frozen --all-extras --link-mode copy`
+	cargoTest = `CARGO_TARGET_DIR="$XDG_CACHE_HOME/target" cargo test --offline`
 	npm       = "npm ci --no-audit --no-fund --"
 	npmCache  = `npm_config_cache="$SYMPHONY_AGENT_CACHE/npm" `
 	npmTest   = " && npm test"
@@ -49,8 +50,8 @@ const (
 // with one name the first that fits counts.
 var Stacks = []Stack{
 	{"Go", []string{"go.mod"}, "go vet ./... && go test ./...", "go mod download", ""},
-	{"Rust", []string{"Cargo.lock"}, "cargo test --offline --locked", "cargo fetch --locked", "/target/"},
-	{"Rust", []string{"Cargo.toml"}, "cargo test --offline", "cargo fetch", "/target/"},
+	{"Rust", []string{"Cargo.lock"}, cargoTest + " --locked", "cargo fetch --locked", "/target/"},
+	{"Rust", []string{"Cargo.toml"}, cargoTest, "cargo fetch", "/target/"},
 	{"Java", []string{"mvnw"}, "./mvnw" + mvnTest, "./mvnw" + mvnFetch, "target/"},
 	{"Java", []string{"pom.xml"}, "mvn" + mvnTest, "mvn" + mvnFetch, "target/"},
 	{"Java", []string{"build.gradle", "build.gradle.kts"}, "", "", ""}, // Gradle needs ports

@@ -197,6 +197,12 @@ func printResults(w *term.Env, v detail.Issue) {
 	}
 	if p := v.Verification; p != nil {
 		printField(w, "verify", p.String()+", "+term.AgoText(w, now, p.At))
+		for _, sentence := range p.Caveats() {
+			printField(w, "", sentence)
+		}
+		if p.Offline != "" {
+			printField(w, "", "The sandbox had no network; "+p.Offline+" opens it.")
+		}
 		if !p.Passed() {
 			printOutput(w, p.Output)
 		}

@@ -1,0 +1,44 @@
+package local
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+	"github.com/symphony-cron/symphony/runner/host/local/repository"
+)
+
+// codeCheckout is the code of an error that the commit of a workspace can't be checked out.
+const codeCheckout = "checkout_failed"
+
+// CheckOut implements host.Run.
+func (r *run) CheckOut(ctx context.Context, q host.CheckOutRequest) (answer host.CheckOutAnswer, err error) {
+	if err := r.Verify(ctx); err != nil {
+		return answer, err
+	}
+	answer.Space, err = r.space.MakeCheckout(ctx)
+	if err != nil {
+		return answer, err
+	}
+	origin := r.space.Origin()
+	m := r.mirror(host.Repository{URL: origin.URL, Name: q.Name, Email: q.Email}, q.Env)
+	to := repository.Checkout{Dir: answer.Space.Path, Commit: q.Commit, Branch: q.Branch}
+	_, err = host.Within(ctx, q.Timeout, codeCheckout, "the checkout", func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, m.CheckOut(ctx, r.space.Path, origin, to)
+	})
+	if err != nil && ctx.Err() == nil {
+		return answer, &reconcile.Error{Code: codeCheckout, Message: "check out " + q.Commit + ": " + err.Error(), Err: err}
+	}
+	if err != nil {
+		return answer, err
+	}
+	work := git.Clone{Origin: origin}
+	if origin.Commit != "" {
+		work.Commit = q.Commit
+		work.Objects = []string{filepath.Join(answer.Space.Path, ".git", "objects"), filepath.Join(m.Path(), "objects")}
+	}
+	answer.Changed, err = git.ChangedFiles(ctx, r.space.Path, work, q.Files)
+	return answer, err
+}

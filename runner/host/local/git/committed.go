@@ -1,0 +1,94 @@
+package git
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// PackTree writes a pack of the commit of HEAD in dir, with its files and without its history. HEAD must still be commit.
+func PackTree(ctx context.Context, dir, commit string, to io.Writer) (err error) {
+	r, err := openCommitted(dir, commit)
+	if err != nil {
+		return readFailed(ctx, dir, err)
+	}
+	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
+	objects, err := r.output(r.git(ctx, "rev-list", "--objects", "--no-object-names", "--no-walk", commit))
+	if err != nil {
+		return err
+	}
+	pack := r.git(ctx, "pack-objects", "--stdout", "--quiet")
+	pack.Stdin = strings.NewReader(objects + "\n")
+	pack.Stdout = to
+	return r.run(pack)
+}
+
+// openCommitted opens the repository of dir, whose HEAD must be commit.
+func openCommitted(dir, commit string) (*reader, error) {
+	r, ok, err := openReader(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errors.New("it has no git repository")
+	}
+	if r.commit != commit {
+		return nil, errors.Join(fmt.Errorf("HEAD is no longer %s", commit), r.close())
+	}
+	return r, nil
+}
+
+// ChangedFiles returns those of some paths that HEAD has changed since the work left its base. A path names a file, not a directory.
+func ChangedFiles(ctx context.Context, dir string, clone Clone, paths []string) (changed []string, err error) {
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	r, ok, err := openToCompare(dir, clone)
+	if err != nil || !ok {
+		return nil, readFailed(ctx, dir, err)
+	}
+	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
+	from, err := r.whereWorkBegan(ctx)
+	if err != nil || r.commit == "" {
+		return nil, err
+	}
+	differing := r.git(ctx, append(diffTreeWords, "--name-only", "-z", from, r.commit, "--")...)
+	differing.Args = append(differing.Args, paths...)
+	differing.Env = append(differing.Env, "GIT_LITERAL_PATHSPECS=1")
+	named := map[string]bool{}
+	differing.Stdout = &splitWriter{each: func(path string) { named[path] = true }}
+	if err := r.run(differing); err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		if named[path] {
+			changed = append(changed, path)
+		}
+	}
+	return changed, nil
+}
+
+// Ignored lists files and directories of the work tree of dir that git ignores, at most so many, and counts all of them. A directory that is
+// ignored as a whole counts as one.
+func Ignored(ctx context.Context, dir string, most int) (names []string, count int, err error) {
+	r, ok, err := openReader(dir)
+	if err != nil || !ok {
+		return nil, 0, readFailed(ctx, dir, err)
+	}
+	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
+	list := r.git(ctx, "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
+		"--untracked-files=normal", "--ignored=traditional", "--ignore-submodules=all")
+	list.Stdout = &splitWriter{each: func(entry string) {
+		name, ignored := strings.CutPrefix(entry, "! ")
+		if !ignored {
+			return
+		}
+		count++
+		if count <= most {
+			names = append(names, name)
+		}
+	}}
+	return names, count, r.run(list)
+}

@@ -1,0 +1,114 @@
+package repository
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+// Checkout is a repository of its own in Dir, with a clean work tree of a commit. Branch is empty if HEAD is on none.
+type Checkout struct {
+	Dir, Commit, Branch string
+}
+
+// CheckOut makes a checkout of what a workspace has committed. The directory must not exist. Nothing in the workspace but the commit and
+// what it leads to takes part, and git hashes all of that. A clone of the mirror borrows the mirror's objects, and has its history and
+// branches; a checkout of another repository has only the commit.
+func (m *Mirror) CheckOut(ctx context.Context, workspace string, cloned host.Origin, to Checkout) error {
+	if err := m.fillCheckout(ctx, workspace, cloned, to); err != nil {
+		return err
+	}
+	return m.checkOutFiles(ctx, to)
+}
+
+// fillCheckout makes the repository, without files of the work tree.
+func (m *Mirror) fillCheckout(ctx context.Context, workspace string, cloned host.Origin, to Checkout) error {
+	head, err := git.HeadOf(workspace)
+	if err != nil || !m.exists() || m.checkBorrower(head.Objects) != nil {
+		return m.packInto(ctx, workspace, to)
+	}
+	return m.WithHashedClone(ctx, workspace, cloned, func(work git.Clone) error {
+		if err := host.CheckCommit(work.Commit, to.Commit); err != nil {
+			return err
+		}
+		err := m.withLock(ctx, func(writer) error { return clone{m, to.Dir, to.Branch}.copyMirror(ctx) })
+		if err != nil || len(work.Objects) == 1 {
+			return err // the mirror has all objects
+		}
+		packs := filepath.Join(to.Dir, ".git", "objects", "pack") // which is empty
+		if err := os.Remove(packs); err != nil {
+			return err
+		}
+		return os.Rename(filepath.Join(work.Objects[0], "pack"), packs)
+	})
+}
+
+// packInto makes a new repository with the commit and its files, and without its history.
+func (m *Mirror) packInto(ctx context.Context, workspace string, to Checkout) error {
+	format := "sha1"
+	if len(to.Commit) == sha256Length {
+		format = "sha256"
+	}
+	if err := files.OwnDir(filepath.Dir(m.path)); err != nil {
+		return err
+	}
+	err := m.run(m.command(ctx, m.plain(), []string{"init", "--quiet", "--template=", "--object-format=" + format, "--", to.Dir}))
+	if err != nil {
+		return err
+	}
+	pack, err := m.temporary()
+	if err != nil {
+		return err
+	}
+	defer pack.Close()
+	if err := git.PackTree(ctx, workspace, to.Commit, pack); err != nil {
+		return err
+	}
+	if _, err := pack.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	shallow := filepath.Join(to.Dir, ".git", "shallow") // its parents are missing
+	if err := os.WriteFile(shallow, []byte(to.Commit+"\n"), 0o600); err != nil {
+		return err
+	}
+	index := m.gitIn(ctx, to.Dir, m.plain(), "index-pack", "--stdin")
+	index.Env = append(index.Env, allocLimit)
+	index.Stdin = pack
+	return m.run(index)
+}
+
+// gitIn is git in a repository with a work tree.
+func (c *commands) gitIn(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
+	cmd := c.command(ctx, append(slices.Clone(env), "GIT_DIR="+filepath.Join(dir, ".git"), "GIT_WORK_TREE="+dir), args)
+	cmd.Dir = dir
+	return cmd
+}
+
+// checkOutFiles writes the files, with the operator's configuration, because that has the filters of Git LFS.
+func (m *Mirror) checkOutFiles(ctx context.Context, to Checkout) error {
+	config := [][2]string{{"remote.origin.url", m.Address()}, {"user.name", m.remote.Name}, {"user.email", m.remote.Email}}
+	for _, c := range config {
+		if c[1] == "" {
+			continue
+		}
+		if err := m.run(m.gitIn(ctx, to.Dir, m.plain(), "config", c[0], c[1])); err != nil {
+			return err
+		}
+	}
+	how := []string{"--detach", to.Commit}
+	if to.Branch != "" && git.IsBranchName(ctx, to.Branch) {
+		how = []string{"--no-track", "-B", to.Branch, to.Commit}
+	}
+	checkOut := m.gitIn(ctx, to.Dir, m.env, append([]string{"checkout", "--quiet"}, how...)...)
+	return ofSignal(ctx, m.run(checkOut))
+}
+
+// Path is the directory of the mirror, which may not exist yet.
+func (m *Mirror) Path() string { return m.path }
