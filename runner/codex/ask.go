@@ -8,14 +8,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -40,7 +37,7 @@ func kindText(r *agent.Request) string {
 	return string(r.Kind)
 }
 
-func commandRequest(p *params) agent.Request {
+func commandRequest(p *params) approval {
 	var command string
 	var words []string
 	switch {
@@ -60,20 +57,25 @@ func commandRequest(p *params) agent.Request {
 	}
 	r := newRequest(p, agent.RequestCommand, oneLine(summary, summaryLength))
 	r.Command, r.OutsideSandbox = command, true
+	targets := cwdTargets(p)
 	if more := p.AdditionalPermissions; !isEmpty(more) {
-		r.Permissions, r.Summary = more, join("with "+uncut(permissionsText(more, p.Cwd)), r.Summary)
+		files := permissionTargets(more, p.Cwd)
+		targets = append(targets, files...)
+		r.Permissions = more
+		r.Summary = join("with "+uncut(permissionsText(more, files)), r.Summary)
 	}
-	return r
+	return approval{r, targets}
 }
 
 func isEmpty(raw json.RawMessage) bool {
 	return slices.Contains([]string{"", "null", `""`, "[]", "{}"}, string(raw))
 }
 
-func permissionsRequest(p *params) agent.Request {
-	r := newRequest(p, agent.RequestPermissions, uncut(permissionsText(p.Permissions, p.Cwd)))
+func permissionsRequest(p *params) approval {
+	files := permissionTargets(p.Permissions, p.Cwd)
+	r := newRequest(p, agent.RequestPermissions, uncut(permissionsText(p.Permissions, files)))
 	r.Permissions = p.Permissions
-	return r
+	return approval{r, append(cwdTargets(p), files...)}
 }
 
 // toolInMessage finds the tool in Allow the SERVER MCP server to run tool "TOOL"?
@@ -136,16 +138,20 @@ func (p *permissions) files(found func(access, path string)) {
 	}
 }
 
-// permissionsText describes permissions. If it does not know a part of them it returns the JSON, because an approval grants all of it.
-func permissionsText(raw json.RawMessage, cwd string) string {
+// permissionsText describes permissions for files. If it does not know a part of them it returns the JSON, because an
+// approval grants all of it.
+func permissionsText(raw json.RawMessage, files []target) string {
 	asked, known := readPermissions(raw)
 	var parts []string
 	if asked.Network.Enabled {
 		parts = append(parts, "network")
 	}
+	i := 0
 	asked.files(func(access, path string) {
 		known = known && path != ""
-		if part := access + " " + path + leadsTo(within(cwd, path)); !slices.Contains(parts, part) {
+		part := access + " " + path + files[i].leadsTo()
+		i++
+		if !slices.Contains(parts, part) {
 			parts = append(parts, part)
 		}
 	})
@@ -156,110 +162,44 @@ func permissionsText(raw json.RawMessage, cwd string) string {
 }
 
 // patchRequest reads a request to change files. The changes come from the item/started of the same item.
-func patchRequest(p *params, changes []agent.FileChange, turn agent.TurnParams) agent.Request {
-	names := text.Map(changes, func(c agent.FileChange) string { return c.Kind + " " + c.Path + leadsTo(changedPaths(turn.Cwd, c)...) })
+func patchRequest(p *params, changes []agent.FileChange, turn agent.TurnParams) approval {
+	var names []string
+	var files []target
+	for _, c := range changes {
+		name := c.Kind + " " + c.Path
+		for _, t := range changeTargets(turn.Cwd, c) {
+			name += t.leadsTo()
+			files = append(files, t)
+		}
+		names = append(names, name)
+	}
+	targets := append(cwdTargets(p), files...)
 	summary := cmp.Or(strings.Join(names, ", "), "files that codex did not name")
 	if p.GrantRoot != "" {
-		summary += " (and more below " + p.GrantRoot + leadsTo(p.GrantRoot) + ")"
+		root := findTarget(accessChange, within(turn.Cwd, p.GrantRoot))
+		targets = append(targets, root)
+		summary += " (and more below " + p.GrantRoot + root.leadsTo() + ")"
 	}
 	r := newRequest(p, agent.RequestFileChange, oneLine(summary, filesLength))
 	r.Changes, r.GrantRoot = changes, p.GrantRoot
 	// Under the policy untrusted codex asks about every patch, under the others only if the sandbox would refuse it. A reason
 	// is codex's own question, such as "command failed; retry without sandbox?".
 	asksAll := string(turn.ApprovalPolicy) == `"untrusted"`
-	r.OutsideSandbox = !asksAll || p.GrantRoot != "" || p.Reason != "" || !staysInside(turn.Cwd, changes)
-	return r
-}
-
-// staysInside reports whether all paths of a patch are where the sandbox allows writes: below the directory of the turn, but
-// not in the directories that codex's sandbox keeps read-only there.
-func staysInside(root string, changes []agent.FileChange) bool {
-	for _, c := range changes {
-		for _, path := range changedPaths(root, c) {
-			rel, err := filepath.Rel(paths.Real(root), paths.Real(path))
-			top, _, _ := strings.Cut(rel, string(filepath.Separator))
-			if err != nil || !filepath.IsLocal(rel) || slices.Contains([]string{".git", ".codex", ".agents", ".aws"}, top) {
-				return false
-			}
-		}
-	}
-	return root != "" && len(changes) > 0
-}
-
-// changedPaths returns the paths of a change: the one of the file, and the one that it is moved to.
-func changedPaths(root string, c agent.FileChange) []string {
-	list := strings.Split(c.Path, movedTo)
-	for i, path := range list {
-		list[i] = within(root, path)
-	}
-	return list
-}
-
-// within returns a path that may be relative to dir. It keeps "..", which after a link is another directory.
-func within(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return dir + "/" + path
-}
-
-// leadsTo tells for each path with a symlink what it is without.
-func leadsTo(named ...string) (told string) {
-	for _, path := range named {
-		if real := paths.Real(path); real != filepath.Clean(path) {
-			told += reconcile.LeadsTo + real + ")"
-		}
-	}
-	return told
-}
-
-// places returns where an approved request takes effect, without symlinks. The agent can replace a directory by a link while an
-// operator decides.
-func places(r *agent.Request) []string {
-	list := []string{paths.Real(r.Cwd), paths.Real(r.GrantRoot)}
-	for _, c := range r.Changes {
-		list = append(list, text.Map(changedPaths(r.Cwd, c), paths.Real)...)
-	}
-	asked, _ := readPermissions(r.Permissions)
-	asked.files(func(_, path string) { list = append(list, paths.Real(within(r.Cwd, path))) })
-	return list
+	r.OutsideSandbox = !asksAll || p.GrantRoot != "" || p.Reason != "" || !staysInside(turn.Cwd, files)
+	return approval{r, targets}
 }
 
 // grantKey identifies what an approval for the session covers: the same command, or the same files, in the same places.
-func grantKey(r *agent.Request, places []string) string {
-	key := slices.Concat(places, []string{
-		string(r.Kind), r.ThreadID, r.Summary, r.Command, string(r.Permissions), strconv.FormatBool(r.OutsideSandbox),
-	})
-	for _, c := range r.Changes {
+func (a approval) grantKey() string {
+	var key []string
+	for _, t := range a.targets {
+		key = append(key, t.access, t.place.Path)
+	}
+	key = append(key, string(a.Kind), a.ThreadID, a.Summary, a.Command, string(a.Permissions), strconv.FormatBool(a.OutsideSandbox))
+	for _, c := range a.Changes {
 		key = append(key, c.Kind, c.Path)
 	}
 	return fmt.Sprintf("%q", key)
-}
-
-// replaceable returns a path of the request that may lead elsewhere after an approval: one through /proc, or, among the permissions, one in
-// a directory that the agent can write, where it can make links. It returns "" if there is none.
-func replaceable(r *agent.Request, turn agent.TurnParams) (found string) {
-	var sandbox struct{ WritableRoots []string }
-	unmarshal(turn.SandboxPolicy, &sandbox)
-	named := []string{r.Cwd, r.GrantRoot}
-	for _, c := range r.Changes {
-		named = append(named, changedPaths(r.Cwd, c)...)
-	}
-	for _, path := range named {
-		if paths.InProc(path) {
-			return path
-		}
-	}
-	asked, _ := readPermissions(r.Permissions)
-	asked.files(func(_, path string) {
-		for _, root := range append(sandbox.WritableRoots, turn.Cwd, r.Cwd) {
-			named := within(r.Cwd, path)
-			if paths.Inside(root, named) || paths.Inside(paths.Real(root), paths.Real(named)) || paths.InProc(named) {
-				found = path
-			}
-		}
-	})
-	return found
 }
 
 // questionsRequest reads item/tool/requestUserInput.

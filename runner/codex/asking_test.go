@@ -381,7 +381,7 @@ func TestPermissionsText(t *testing.T) {
 		if want == "" {
 			want = c.raw
 		}
-		test.Equal(t, c.raw, permissionsText(json.RawMessage(c.raw), "/ws"), want)
+		test.Equal(t, c.raw, permissionsText(json.RawMessage(c.raw), permissionTargets(json.RawMessage(c.raw), "/ws")), want)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
@@ -237,7 +236,8 @@ func permissionAnswers(asked json.RawMessage) answers {
 }
 
 // serveApproval answers a request for approval according to the policy, or passes it to an operator.
-func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
+func (q *requests) serveApproval(r *request, asked approval, a answers) {
+	what := asked.Request
 	line := join("approve "+kindText(&what), what.Summary)
 	if what.OutsideSandbox {
 		line += " (outside the sandbox)"
@@ -250,25 +250,26 @@ func (q *requests) serveApproval(r *request, what agent.Request, a answers) {
 		q.reply(r, agent.EventApprovalDenied, line, a.denied)
 	case agent.ApprovalAsk:
 		_, turn := q.thread.patch(r.params)
-		if path := replaceable(&what, turn); path != "" {
+		if path := asked.replaceable(turn); path != "" {
 			q.reply(r, agent.EventApprovalDenied, "denied: the agent could replace "+path+" by a link later: "+line, a.denied)
 			return
 		}
-		named, shown := what, places(&what)
-		key := grantKey(&named, shown)
+		key := asked.grantKey()
 		if _, granted := q.granted.Load(key); granted {
 			q.reply(r, agent.EventApprovalGranted, "approved for the session before: "+line, a.once)
 			return
 		}
-		if what.Cwd != "" {
-			what.Cwd = paths.Real(what.Cwd)
+		for _, t := range asked.targets {
+			if t.access == accessCwd {
+				what.Cwd = t.place.Path
+			}
 		}
 		q.ask(r, what, agent.EventApprovalRequested, line, func(d agent.Decision) (event, line string, answer object) {
 			line = kindText(&what) + ": " + what.Summary
 			switch {
 			case d.Expired:
 				return agent.EventRequestExpired, "no decision in time, denied: " + line, a.denied
-			case d.Approve && !slices.Equal(places(&named), shown):
+			case d.Approve && slices.ContainsFunc(asked.targets, target.moved):
 				return agent.EventApprovalDenied, "denied: it would take effect elsewhere now, because a link was made meanwhile: " + line, a.denied
 			case !d.Approve:
 				return agent.EventApprovalDenied, join("denied"+by(d)+": "+line, d.Reason), a.denied
@@ -315,7 +316,7 @@ func (q *requests) serveQuestions(r *request) {
 func (q *requests) serveElicitation(r *request) {
 	f, err := readForm(r.params)
 	if tool, ok := toolRequest(r.params); ok && err == nil && len(f) == 0 {
-		q.serveApproval(r, tool, toolAnswers)
+		q.serveApproval(r, approval{tool, cwdTargets(r.params)}, toolAnswers)
 		return
 	}
 	if q.o.OnQuestion != agent.QuestionAsk || err != nil {
