@@ -210,6 +210,7 @@ type Environment struct {
 	Lookup      func(name string) (string, bool) // such as os.LookupEnv; if nil there are no variables
 	Home        string                           // the account's home directory
 	Temp        string                           // the system's directory for temporary files
+	UID         int                              // the account, which the default of workspace.root names
 	KeyOptional bool                             // a missing tracker key is no error: the command does not use the tracker
 	EnvFile     string                           // the path of the environment file, for hints; this package does not read it
 	// GhToken returns the token that gh has for an API of GitHub, empty if it has none. Nil: gh is not asked.

@@ -163,7 +163,7 @@ func passKeys(c *Config) []Key {
 // workspaceKeys are the keys of workspace, repository and hooks.
 func workspaceKeys(c *Config) []Key {
 	return []Key{
-		key("workspace.root", typePath, "<temp>/symphony_workspaces", nil,
+		key("workspace.root", typePath, "<temp>/symphony_workspaces-<uid>", nil,
 			"directory of the workspaces; ~ and $NAME are expanded, a relative path starts at WORKFLOW.md").
 			naming(NamesPaths).then((*reader).root),
 		key("workspace.keep_removed_ms", typeMS, "86400000", &c.Workspace.KeepRemoved,

@@ -46,7 +46,7 @@ type Local struct {
 	Scopes      *proc.ScopeManager
 	Stays       bool          // the pass waits for the runs that it starts, so that they need not outlive its unit
 	Project     string        // the tracker's endpoint and project
-	Root        string        // the resolved workspace root
+	Root        string        // the resolved workspace root, empty if workspaces are on other machines
 	KeepRemoved time.Duration // how long removed workspaces are kept
 	OldRoots    []string      // roots that the workflow named earlier; workspaces there are removed once their issues are done
 }
@@ -222,13 +222,17 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 // Workspaces implements reconcile.Runners. The error names records that can't be read; the others are returned all the same. Old
 // roots contribute only workspaces of this project, and errors of old roots are ignored.
 func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, failed error) {
-	for i, root := range append([]string{l.Root}, l.OldRoots...) {
+	roots := l.OldRoots
+	if l.Root != "" {
+		roots = append([]string{l.Root}, roots...)
+	}
+	for _, root := range roots {
 		answer, err := l.Machine.Root(ctx, host.RootRequest{Root: root, Records: true})
-		if i == 0 {
+		if root == l.Root {
 			failed = err
 		}
 		for _, w := range answer.Workspaces {
-			if i == 0 || w.StateDir == l.StateDir {
+			if root == l.Root || w.StateDir == l.StateDir {
 				list = append(list, w.Workspace)
 			}
 		}
@@ -238,6 +242,9 @@ func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, fai
 
 // TrashDue implements reconcile.Runners.
 func (l *Local) TrashDue(now time.Time, minFree int64) (bool, error) {
+	if l.Root == "" {
+		return false, nil
+	}
 	answer, err := l.Machine.Root(context.Background(), host.RootRequest{
 		Root: l.Root, Project: l.Project, KeepRemoved: l.KeepRemoved, Trash: true, MinFree: minFree, Now: now,
 	})
@@ -246,6 +253,9 @@ func (l *Local) TrashDue(now time.Time, minFree int64) (bool, error) {
 
 // FreeBytes implements reconcile.Runners.
 func (l *Local) FreeBytes() int64 {
+	if l.Root == "" {
+		return -1
+	}
 	answer, err := l.Machine.Root(context.Background(), host.RootRequest{Root: l.Root})
 	if err != nil {
 		return -1

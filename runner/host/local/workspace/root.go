@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -44,6 +46,9 @@ func (r *Root) lock(key string) string    { return filepath.Join(r.meta(), key+"
 // OpenRoot opens the root at path, which must be absolute, and creates what is missing, private to the account. Its errors are
 // workspace_root_unusable and disk_full.
 func OpenRoot(path string) (*Root, error) {
+	if err := CheckLinks(path); err != nil {
+		return nil, err
+	}
 	if filepath.IsAbs(path) { // resolveRoot refuses others
 		if err := os.MkdirAll(path, 0o700); err != nil {
 			return nil, rootFailed(path, err)
@@ -136,6 +141,39 @@ func writable(path string) error {
 		err = unix.Access(path, unix.W_OK|unix.X_OK)
 	}
 	return err
+}
+
+// CheckLinks returns an error if a symlink on the way to a root, which need not exist, belongs to neither this account nor
+// root: in a directory that all accounts share, another one could lead the workspaces into any directory of this one.
+func CheckLinks(path string) error {
+	const mostLinks = 100
+	rest := strings.Split(filepath.Clean(path), "/")
+	at := "/"
+	for links := 0; len(rest) > 0; {
+		next := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		info, err := os.Lstat(next)
+		if err != nil || info.Mode()&os.ModeSymlink == 0 {
+			at = next // what can't be read is refused later
+			continue
+		}
+		owner := info.Sys().(*syscall.Stat_t).Uid
+		if owner != 0 && int(owner) != os.Geteuid() {
+			failed := rootFailed(path, fmt.Errorf("%s is a link of another account", next))
+			failed.Hint = "set workspace.root to a directory of your own, such as ~/symphony"
+			return failed
+		}
+		links++
+		target, err := os.Readlink(next)
+		if err != nil || links > mostLinks {
+			return rootFailed(path, cmp.Or(err, errors.New("too many links")))
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(filepath.Clean(target), "/"), rest...)
+	}
+	return nil
 }
 
 // resolveRoot resolves an existing root and checks its owner and mode.

@@ -269,3 +269,23 @@ func TestKeysAreContainedAndDistinct(t *testing.T) {
 		}
 	})
 }
+
+// In a directory that all accounts share, another one can make a link with the name of a root that does not exist yet. What
+// it leads to is not created.
+func TestLinkOfAnotherAccount(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make a link of another account")
+	}
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	target := filepath.Join(dir, "target")
+	test.OK(t, os.Symlink("target", link))
+	test.OK(t, CheckLinks(filepath.Join(link, "root")))
+	test.OK(t, os.Lchown(link, 65534, 65534))
+	for _, path := range []string{link, filepath.Join(link, "root")} {
+		_, err := OpenRoot(path)
+		wantCode(t, err, CodeRootUnusable)
+		test.Contains(t, "error", err.Error(), link+" is a link of another account")
+	}
+	test.Equal(t, "target exists", test.Exists(t, target), false)
+}

@@ -270,7 +270,7 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	}
 	defer runners.Logins.Close()
 	deps.Store = db.Store
-	r.addError(loadOldRoots(ctx, db, runners, rootErr != nil))
+	r.addError(loadOldRoots(ctx, db, runners, cfg, rootErr != nil))
 	if rootErr != nil {
 		deps.Runners = handsOff{runners}
 	}
@@ -397,7 +397,7 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 		defer db.Close()
 		_, placeErr := project.OriginalPath(ctx, p, db)
 		_, ownerErr := project.OwnerPath(ctx, p, db)
-		if err := errors.Join(placeErr, ownerErr, loadOldRoots(ctx, db, runners, true)); err != nil {
+		if err := errors.Join(placeErr, ownerErr, loadOldRoots(ctx, db, runners, cfg, true)); err != nil {
 			return r, err
 		}
 		deps.Store = db.Store
@@ -453,14 +453,19 @@ func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Re
 const rootsKept = 5
 
 // loadOldRoots gives the former workspace roots to the runners, which remove workspaces there when their issues are done. Unless
-// readOnly is set, it stores the current root.
-func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, readOnly bool) error {
+// readOnly is set, it stores the current root. If agents work elsewhere, only roots are looked at in which they have worked
+// before: another account may have the one that the workflow names here.
+func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, cfg *workflow.Config, readOnly bool) error {
 	roots, err := project.RootsOf(ctx, db)
 	if err != nil {
 		return err
 	}
+	elsewhere := len(cfg.Policy.Hosts) > 0
+	if current := project.Policy(cfg).WorkspaceRoot; elsewhere && slices.Contains(roots, current) {
+		runners.Root = current
+	}
 	runners.OldRoots = slices.DeleteFunc(slices.Clone(roots), func(r string) bool { return r == runners.Root })
-	if readOnly || len(roots) > 0 && roots[0] == runners.Root {
+	if readOnly || elsewhere || len(roots) > 0 && roots[0] == runners.Root {
 		return nil
 	}
 	roots = append([]string{runners.Root}, runners.OldRoots...)

@@ -96,8 +96,11 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 	}
 	l := &workers.Local{
 		Machine: NewMachine(p.StateDir), StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
-		Project: cfg.Policy.Project, Root: paths.Real(cfg.Workspace.Root), KeepRemoved: cfg.Workspace.KeepRemoved,
+		Project: cfg.Policy.Project, KeepRemoved: cfg.Workspace.KeepRemoved,
 		Scopes: &proc.ScopeManager{Env: p.Env.Environ},
+	}
+	if len(cfg.Policy.Hosts) == 0 { // otherwise workspaces are elsewhere
+		l.Root = paths.Real(cfg.Workspace.Root)
 	}
 	if literals := cfg.Literals(); len(literals) > 0 {
 		if l.Secret, err = json.Marshal(literals); err != nil {

@@ -173,7 +173,7 @@ func (p *Project) Environ() []string {
 // Environment resolves the values of the workflow. The variables in extra take precedence.
 func (p *Project) Environment(extra map[string]string) workflow.Environment {
 	return workflow.Environment{
-		Home: p.Env.Home, Temp: cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"), EnvFile: p.EnvPath(), GhToken: p.GhToken,
+		Home: p.Env.Home, Temp: cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"), UID: os.Getuid(), EnvFile: p.EnvPath(), GhToken: p.GhToken,
 		Lookup: func(name string) (string, bool) {
 			if v, ok := extra[name]; ok {
 				return v, true
@@ -331,6 +331,9 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 		return err
 	}
 	if len(cfg.Policy.Hosts) == 0 { // otherwise workspaces are elsewhere
+		if err := workspace.CheckLinks(cfg.Workspace.Root); err != nil {
+			return err
+		}
 		if err := claimRoot(p, cfg, root, dryRun); err != nil {
 			return err
 		}
