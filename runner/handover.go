@@ -97,10 +97,23 @@ func (t *turnLoop) checkWork(ctx context.Context) error {
 	if refusal := uncommitted(found.Git); refusal != nil {
 		return refusal
 	}
-	if ahead := found.Git.Ahead; t.Config.Repository.Deliver && ahead != nil && *ahead == 0 {
+	ahead := found.Git.Ahead
+	if t.Config.Repository.Deliver && ahead != nil && *ahead == 0 {
+		if branches := found.Git.Elsewhere; len(branches) > 0 {
+			return agenttool.Refusal("no_commit", fmt.Sprintf("HEAD (%s) has no commit of yours: they are on %s; run git merge %s, or "+
+				"git switch to it, then hand over again", headName(found.Git), strings.Join(branches, ", "), branches[0]))
+		}
 		return agenttool.Refusal("no_commit", "the branch has no commit of yours: commit the work, or say with blocked what you need")
 	}
 	return t.tryDelivery(ctx)
+}
+
+// headName returns the branch of HEAD, or its commit if it is detached.
+func headName(g *host.GitStatus) string {
+	if g.Branch != nil {
+		return *g.Branch
+	}
+	return fmt.Sprintf("detached at %.12s", text.OrEmpty(g.Commit))
 }
 
 // tryDelivery returns an error for the agent if a clone of what it hands over would lack some of its files. Another fault of a delivery is

@@ -253,6 +253,8 @@ type GuardGitRequest struct {
 type GitRestored struct {
 	// Names are settings and files: core.hooksPath, hooks/post-commit.
 	Names []string
+	// Locks are files such as .git/index.lock, which commands of git have left that were killed. They were removed.
+	Locks []string
 	// Incomplete lists, for the log, what could not be finished and will be tried again; empty if all is done.
 	Incomplete string
 	// Untrusted is the reason why no hook may run in the workspace: an agent has left something that git could run, or not everything

@@ -14,6 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
@@ -142,7 +143,7 @@ func endPrevious(ctx context.Context, space *workspace.Workspace, guard *git.Gua
 			return answer, err
 		}
 	}
-	answer.Git, err = guard.Undo(ctx)
+	answer.Git, err = tidyGit(ctx, space, guard)
 	return answer, err
 }
 
@@ -201,7 +202,18 @@ func (r *run) RestoreGit(ctx context.Context) (restored host.GitRestored, err er
 	if r.space == nil {
 		return restored, nil
 	}
-	return r.guard.Undo(ctx)
+	return tidyGit(ctx, r.space, r.guard)
+}
+
+// tidyGit restores git settings, and removes the locks that killed commands of git have left. Nothing may use the workspace.
+func tidyGit(ctx context.Context, space *workspace.Workspace, guard *git.Guard) (host.GitRestored, error) {
+	locks, err := git.RemoveLocks(space.Path)
+	if err != nil {
+		return host.GitRestored{}, files.Failed(err, "remove the locks of git in %s", space.Path)
+	}
+	restored, err := guard.Undo(ctx)
+	restored.Locks = locks
+	return restored, err
 }
 
 func (r *run) Finish(context.Context) (err error) {

@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -88,6 +89,9 @@ func Inspect(ctx context.Context, dir string, clone Clone, most int) (g host.Git
 		if g.Ahead, err = r.countBeside(ctx, base); err == nil && most > 0 {
 			commits, err = r.log(ctx, base, most)
 		}
+		if err == nil && *g.Ahead == 0 {
+			g.Elsewhere = r.elsewhere(ctx, base)
+		}
 	}
 	u := unsavedSearch{top: r.tree, origin: clone.Origin.URL, deleted: []string{r.tree}}
 	remotes, configErr := u.remotes(ctx, r)
@@ -99,6 +103,24 @@ func Inspect(ctx context.Context, dir string, clone Clone, most int) (g host.Git
 	}
 	return g, commits, true, err
 }
+
+// elsewhere lists branches with commits that neither HEAD nor the base contains, the first ones by name.
+func (r *reader) elsewhere(ctx context.Context, base string) (branches []string) {
+	for _, name := range slices.Sorted(maps.Keys(r.refs)) {
+		id := r.refs[name]
+		branch, is := strings.CutPrefix(name, "refs/heads/")
+		if !is || !objectID(id) || id == r.commit || id == base || len(branches) == mostElsewhere {
+			continue
+		}
+		own, err := r.output(r.git(ctx, "rev-list", "--max-count=1", id, "^"+r.commit, "^"+base, "--"))
+		if err == nil && own != "" {
+			branches = append(branches, branch)
+		}
+	}
+	return branches
+}
+
+const mostElsewhere = 5
 
 // Has reports whether the repository in dir, which may be a bare one, contains a commit.
 func Has(ctx context.Context, dir, commit string) bool {

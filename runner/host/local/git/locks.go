@@ -1,0 +1,46 @@
+package git
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// mostLocked is how many entries of a git directory are searched for locks.
+const mostLocked = 100_000
+
+// RemoveLocks removes the locks that git commands of an agent have left when they were killed, such as index.lock, and returns their
+// names: with them no later command of an agent could commit. Nothing may use the workspace. It follows no links.
+func RemoveLocks(workspace string) ([]string, error) {
+	repo, ok, err := openRepository(workspace)
+	if err != nil || !ok || !repo.inTree {
+		return nil, err
+	}
+	dir, err := os.OpenRoot(repo.gitDir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	var removed []string
+	seen := 0
+	err = fs.WalkDir(dir.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+		seen++
+		switch {
+		case err != nil:
+			return nil //nolint:nilerr // git reports what can't be read
+		case seen > mostLocked:
+			return fs.SkipAll
+		case entry.IsDir() && slices.Contains([]string{"objects", "hooks", "lfs"}, entry.Name()):
+			return fs.SkipDir
+		case entry.Type().IsRegular() && strings.HasSuffix(path, ".lock"):
+			if err := dir.Remove(path); err != nil {
+				return err
+			}
+			removed = append(removed, filepath.Join(".git", path))
+		}
+		return nil
+	})
+	return removed, err
+}

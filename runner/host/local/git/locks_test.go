@@ -1,0 +1,32 @@
+package git
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+func TestRemoveLocks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	outside := t.TempDir()
+	for _, name := range []string{"HEAD", "index.lock", "refs/heads/a/b.lock", "modules/m/index.lock", "objects/x.lock", "hooks/y.lock"} {
+		path := filepath.Join(dir, ".git", name)
+		test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		test.OK(t, os.WriteFile(path, nil, 0o600))
+	}
+	test.Write(t, filepath.Join(outside, "kept.lock"), "")
+	test.OK(t, os.Symlink(outside, filepath.Join(dir, ".git", "link")))
+	test.OK(t, os.Symlink(filepath.Join(outside, "kept.lock"), filepath.Join(dir, ".git", "config.lock")))
+	removed := test.Must(RemoveLocks(dir))
+	slices.Sort(removed)
+	test.Equal(t, "removed", removed, []string{".git/index.lock", ".git/modules/m/index.lock", ".git/refs/heads/a/b.lock"})
+	for _, name := range []string{".git/HEAD", ".git/objects/x.lock", ".git/hooks/y.lock"} {
+		test.Equal(t, name, test.Exists(t, filepath.Join(dir, name)), true)
+	}
+	test.Equal(t, "outside", test.Exists(t, filepath.Join(outside, "kept.lock")), true)
+	test.Must(RemoveLocks(outside))
+}
