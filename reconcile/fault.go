@@ -121,7 +121,7 @@ type fault struct {
 
 // faults lists the codes that have a class. Other codes are plain failures of a command, or of a run's issue.
 var faults = byCode(
-	fault{ClassUsage, ClassUsage, "usage not_a_terminal"},
+	fault{ClassUsage, ClassUsage, "usage not_a_terminal token_readable"},
 	fault{ClassLock, ClassLock, "locked"},
 	// As the end of a run these are the issue's: the template, for instance, may render for other issues.
 	fault{ClassWorkflow, ClassIssue, `missing_workflow_file workflow_parse_error workflow_front_matter_not_a_map invalid_config

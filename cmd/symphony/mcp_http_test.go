@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,8 +23,10 @@ import (
 // must obey without an error.
 func serveMCP(t *testing.T, s *hostScene, token string) (url string) {
 	t.Helper()
-	test.OK(t, os.WriteFile(s.path("token"), []byte(token), 0o600))
-	cmd := exec.CommandContext(context.Background(), "symphony", "serve", "--port", "0", "--project", "all", "--token-file", s.path("token"))
+	file := s.path("home/.config/symphony/web-token")
+	test.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	test.OK(t, os.WriteFile(file, []byte(token), 0o600))
+	cmd := exec.CommandContext(context.Background(), "symphony", "serve", "--port", "0", "--project", "all", "--token-file", file)
 	cmd.Dir, cmd.Env, cmd.Stderr = s.path("work"), s.env, t.Output()
 	out := bufio.NewReader(test.Must(cmd.StdoutPipe()))
 	test.OK(t, cmd.Start())

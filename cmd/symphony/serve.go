@@ -15,7 +15,9 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/urfave/cli/v2"
 )
@@ -48,7 +50,7 @@ func serverFlags(port string) []cli.Flag {
 		&cli.IntFlag{Name: "port", Usage: "serve the page and the API at port `N`; 0: any free one", DefaultText: port},
 		&cli.StringFlag{Name: "listen", Usage: "listen at `ADDRESS`: HOST, HOST:PORT or unix:PATH", DefaultText: "server.host, else 127.0.0.1"},
 		&cli.StringSliceFlag{Name: "allow-host", Usage: "allow browsers to call the server by `NAME`, such as that of a proxy; may be repeated"},
-		&cli.StringFlag{Name: "token-file", Usage: "take the server's token from `FILE`, which only you can read"},
+		&cli.StringFlag{Name: "token-file", Usage: "take the server's token from `FILE` in ~/.config/symphony, which agents can't read"},
 	}
 }
 
@@ -67,7 +69,10 @@ func serveAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
-	if link := s.Announce(func(line string) { fmt.Fprintln(w.Stdout, line) }, !w.Journal); link != "" {
+	if w.StdoutIsFile && !o.OwnToken {
+		w.Note(slog.LevelWarn, "the link is not printed into a file, which agents could read: use --token-file")
+	}
+	if link := s.Announce(func(line string) { fmt.Fprintln(w.Stdout, line) }, !w.Journal && !w.StdoutIsFile); link != "" {
 		w.PrintQR(link)
 	}
 	return errors.Join(s.Serve(c.Context), tools.Close())
@@ -102,11 +107,27 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) 
 			return o, exit.Usage("%s: --port must be a number from 0 to 65535, not %d", c.Command.Name, o.Port)
 		}
 	}
-	if c.IsSet("token-file") {
-		o.OwnToken = true
-		o.Token, err = web.ReadToken(w.Absolute(c.String("token-file")))
+	if !c.IsSet("token-file") {
+		return o, nil
 	}
+	o.OwnToken = true
+	file := w.Absolute(c.String("token-file"))
+	if err := checkTokenPlace(w, file); err != nil {
+		return o, err
+	}
+	o.Token, err = web.ReadToken(file)
 	return o, err
+}
+
+// checkTokenPlace refuses a file with the token in a directory that agents can read: whoever has the token decides what agents
+// may do.
+func checkTokenPlace(w *term.Env, file string) error {
+	hidden := project.EnvDir(w.Environment())
+	if paths.Inside(paths.Real(hidden), paths.Real(file)) {
+		return nil
+	}
+	return reconcile.NewError("token_readable", "serve: agents can read "+file+", and with its token decide what they ask for",
+		fmt.Sprintf("keep it in %s, which they can't read: mkdir -p %[1]s; mv %s %[1]s/web-token", text.ShellQuote(hidden), text.ShellQuote(file)))
 }
 
 // serverOf is the section server of the first workflow that has server.port, else of the first one. Its port is -1 without a valid
@@ -145,7 +166,7 @@ func newLoopServer(c *cli.Context, w *term.Env, projects []*project.Project) (fu
 		return nil, err
 	}
 	return func(ctx context.Context) {
-		s.Announce(func(line string) { w.Note(slog.LevelInfo, line) }, !w.Journal && w.Log == nil)
+		s.Announce(func(line string) { w.Note(slog.LevelInfo, line) }, !w.Journal && w.Log == nil && !w.StderrIsFile)
 		if err := s.Serve(ctx); err != nil {
 			w.Note(slog.LevelWarn, err.Error())
 		}

@@ -17,8 +17,9 @@ func TestRowsOnlyNarrow(t *testing.T) {
 	const reads, free = `{"type": "readOnly"}`, `{"type": "dangerFullAccess"}`
 	for _, c := range []struct{ base, row, more string }{
 		{own, reads, ""},
-		{own, `{"type": "readOnly", "networkAccess": true}`, "environment files"},
-		{own, noTmp, "environment files"},
+		{own, `{"type": "readOnly", "networkAccess": true}`, "use the network"},
+		{own, noTmp, ""},
+		{own, tmp, "write /tmp"},
 		{own, free, "leave the sandbox"},
 		{own, `{"type": "externalSandbox", "networkAccess": "restricted"}`, "leave the sandbox"},
 		{own, `{"type": "readOnly", "newMember": 1}`, "can't be compared"},
@@ -34,7 +35,7 @@ func TestRowsOnlyNarrow(t *testing.T) {
 		{roots, tmp, "write agent.writable_roots"},
 		{roots, `{"type": "workspaceWrite", "writableRoots": ["/srv/a/b"]}`, ""},
 		{roots, `{"type": "workspaceWrite", "writableRoots": ["/srv/a/../b"]}`, "write /srv/a/../b"},
-		{reads, tmp, "environment files"},
+		{reads, tmp, "write the workspace"},
 		{`{"type": "readOnly", "networkAccess": true}`, tmp, "write the workspace"},
 		{free, `{"type": "externalSandbox"}`, ""},
 		{network, free, "leave the sandbox"},

@@ -32,57 +32,44 @@ func (c *Config) widens(policy json.RawMessage) string {
 	if err != nil {
 		return "do more than codex.turn_sandbox_policy, as far as symphony can tell: " + err.Error()
 	}
-	if row.Type == "readOnly" && !row.NetworkAccess {
-		return "" // symphony's own profile for it hides secrets, too
+	than := sandboxPolicy{Type: "workspaceWrite", NetworkAccess: c.Agent.Network, ExcludeSlashTmp: true}
+	if base != nil {
+		than, err = readPolicy(base)
 	}
-	if base == nil {
-		switch row.Type {
-		case "readOnly", "workspaceWrite":
-			return "read environment files and codex's login, which only symphony's own sandbox hides"
-		}
-		return "leave the sandbox"
-	}
-	than, err := readPolicy(base)
 	if err != nil {
 		return "do more than codex.turn_sandbox_policy, as far as symphony can tell: " + err.Error()
 	}
-	if slices.Contains(noSandbox, than.Type) {
+	switch {
+	case slices.Contains(noSandbox, than.Type):
 		return ""
-	}
-	return c.morePolicy(row, than)
-}
-
-// morePolicy is widens for a policy and the codex.turn_sandbox_policy of the file, which confines.
-func (c *Config) morePolicy(row, base sandboxPolicy) string {
-	if slices.Contains(noSandbox, row.Type) {
+	case slices.Contains(noSandbox, row.Type):
 		return "leave the sandbox"
-	}
-	if row.NetworkAccess && !base.NetworkAccess {
+	case row.NetworkAccess && !than.NetworkAccess:
 		return "use the network"
-	}
-	if base.Type == "readOnly" && !base.NetworkAccess {
-		return "read environment files and codex's login, which only symphony's own sandbox hides"
-	}
-	if row.Type == "readOnly" {
+	case row.Type == "readOnly":
 		return ""
-	}
-	if base.Type == "readOnly" {
+	case than.Type == "readOnly":
 		return "write the workspace"
-	}
-	if base.ExcludeSlashTmp && !row.ExcludeSlashTmp {
+	case than.ExcludeSlashTmp && !row.ExcludeSlashTmp:
 		return "write /tmp"
 	}
-	if row.WritableRoots == nil && base.WritableRoots == nil {
+	return c.moreRoots(row.WritableRoots, than.WritableRoots)
+}
+
+// moreRoots is widens for the writable roots of two policies of the type workspaceWrite. A policy without them gets those of
+// agent.writable_roots.
+func (c *Config) moreRoots(row, base *[]string) string {
+	if row == nil && base == nil {
 		return ""
 	}
-	if row.WritableRoots == nil {
+	if row == nil {
 		return "write agent.writable_roots, which codex.turn_sandbox_policy replaces"
 	}
 	may := c.Agent.WritableRoots
-	if base.WritableRoots != nil {
-		may = *base.WritableRoots
+	if base != nil {
+		may = *base
 	}
-	for _, root := range *row.WritableRoots {
+	for _, root := range *row {
 		if !slices.ContainsFunc(may, func(dir string) bool { return paths.Inside(dir, root) }) {
 			return "write " + root
 		}

@@ -1,6 +1,7 @@
 package confine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,28 +80,15 @@ const (
 )
 
 // Profile returns the permission profile that gives a turn the rights of its policy and denies it to read Unreadable. It returns
-// nil if the policy is the workflow's own and more than readOnly, if there is nothing to deny, or if IsPattern is true of a path.
+// nil if a profile can't say what the policy allows, if there is nothing to deny, or if IsPattern is true of a path.
 func (c Config) Profile(ctx context.Context, m host.Machine, policy json.RawMessage) (map[string]any, error) {
-	var p struct {
-		WritableRoots []string `json:"writableRoots"`
-	}
-	own := c.TurnSandboxPolicy != nil
-	if own && !ReadsOnly(policy) {
+	files, describable := filesOf(policy)
+	if !describable {
 		return nil, nil
-	}
-	if err := json.Unmarshal(policy, &p); err != nil {
-		return nil, err
 	}
 	facts, err := m.Facts(ctx, host.FactsRequest{Exist: c.Unreadable}) // codex would create what is missing
 	if err != nil || len(facts.Exist) == 0 {
 		return nil, err
-	}
-	files := map[string]any{":root": "read"}
-	if !own {
-		files[":workspace_roots"] = map[string]any{".": "write"}
-	}
-	for _, dir := range p.WritableRoots {
-		files[dir] = "write"
 	}
 	for _, path := range facts.Exist {
 		files[path] = "deny"
@@ -109,6 +97,47 @@ func (c Config) Profile(ctx context.Context, m host.Machine, policy json.RawMess
 		return nil, nil
 	}
 	return map[string]any{"filesystem": files, "network": map[string]any{"enabled": networkOf(policy)}}, nil
+}
+
+// Hides reports whether a profile can take the place of a policy, so that secrets are hidden from commands.
+func Hides(policy json.RawMessage) bool {
+	_, describable := filesOf(policy)
+	return describable
+}
+
+// filesOf returns what commands may do with files under a policy, in the words of a permission profile. It returns false if
+// a profile can't say it: codex confines nothing, or the policy has a member that symphony does not know.
+func filesOf(policy json.RawMessage) (files map[string]any, describable bool) {
+	var p struct {
+		Type                string   `json:"type"`
+		NetworkAccess       bool     `json:"networkAccess"`
+		WritableRoots       []string `json:"writableRoots"`
+		ExcludeTmpdirEnvVar bool     `json:"excludeTmpdirEnvVar"` // TurnPolicy sets it
+		ExcludeSlashTmp     bool     `json:"excludeSlashTmp"`
+	}
+	decoder := json.NewDecoder(bytes.NewReader(policy))
+	decoder.DisallowUnknownFields()
+	if decoder.Decode(&p) != nil {
+		return nil, false
+	}
+	files = map[string]any{":root": "read"}
+	if p.Type == "readOnly" {
+		return files, true
+	}
+	if p.Type != "workspaceWrite" {
+		return nil, false
+	}
+	files[":workspace_roots"] = map[string]any{".": "write"}
+	for _, dir := range p.WritableRoots {
+		if !filepath.IsAbs(dir) {
+			return nil, false // codex refuses the policy
+		}
+		files[dir] = "write"
+	}
+	if !p.ExcludeSlashTmp {
+		files["/tmp"] = "write"
+	}
+	return files, true
 }
 
 // IsPattern reports whether codex would take a path of a permission profile for a pattern.

@@ -182,7 +182,7 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 	switch {
 	case found == nil:
 		return nil
-	case e.config.Codex.TurnSandboxPolicy != nil && !confine.ReadsOnly(e.config.Codex.TurnSandboxPolicy):
+	case e.config.Codex.TurnSandboxPolicy != nil && !confine.Hides(e.config.Codex.TurnSandboxPolicy):
 		return warn("agents can read "+names+", because codex.turn_sandbox_policy replaces the sandbox that denies it",
 			"remove codex.turn_sandbox_policy, or run symphony under an account of its own")
 	case e.config.Agent.OnApproval == workflow.Approve && string(e.config.Codex.ApprovalPolicy) != `"never"`:

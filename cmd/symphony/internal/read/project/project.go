@@ -128,6 +128,11 @@ func (p *Project) EnvPath() string {
 	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, filepath.Base(p.StateDir))
 }
 
+// EnvDir is the directory of the environment files of all projects, which agents can't read.
+func EnvDir(w *environ.Env) string {
+	return filepath.Dir(workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, "symphony"))
+}
+
 // Lookup finds a variable in the environment, otherwise in the environment file.
 func (p *Project) Lookup(name string) (string, bool) {
 	if v, ok := p.Env.Lookup(name); ok {

@@ -37,6 +37,8 @@ type Env struct {
 	OutputFailed   bool         // an answer could not be printed, which has been reported
 	Verbose        bool         // the command prints details that only some operators want
 	Journal        bool         // stderr goes to systemd's journal
+	StdoutIsFile   bool         // stdout goes to a regular file, which agents may be able to read
+	StderrIsFile   bool         // the same for stderr
 	Log            *slog.Logger // replaces the lines on stderr; nil without a log
 	// Printed, unless nil, is called with every document before a query selects from it, and its JSON. Tests compare it with the schemas.
 	Printed func(document any, data []byte)
@@ -56,6 +58,8 @@ func NewEnv() (*Env, error) {
 	w := &Env{Env: environ.Env{Dir: dir, Now: time.Now}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	w.Environ, w.Caller = environ.Split(os.Environ(), strings.Split(os.Getenv(environ.FromFileVar), ",")...)
 	w.Journal = isJournal(os.Getenv("JOURNAL_STREAM"), os.Stderr)
+	w.StdoutIsFile = isRegular(os.Stdout)
+	w.StderrIsFile = isRegular(os.Stderr)
 	if u, err := user.Current(); err == nil {
 		w.AccountHome = u.HomeDir
 	}
@@ -68,6 +72,12 @@ func NewEnv() (*Env, error) {
 		w.Stdout = &output{to: os.Stdout}
 	}
 	return w, nil
+}
+
+// isRegular reports whether what is written to a stream ends in a regular file.
+func isRegular(stream *os.File) bool {
+	info, err := stream.Stat()
+	return err == nil && info.Mode().IsRegular()
 }
 
 // output keeps the first error of writing, at which commands do not look.
