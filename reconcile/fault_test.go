@@ -39,7 +39,7 @@ func TestRunClass(t *testing.T) {
 
 // A code with which a run ends and which holds its issue is a fault of the issue, without a row in the table of faults.
 func TestFaultsThatHold(t *testing.T) {
-	equal(t, "codes", strings.Join(HoldCodes(), " "), "agent_policy never_starts verify_failed")
+	equal(t, "codes", strings.Join(HoldCodes(), " "), "agent_policy hand_over_refused never_starts verify_failed")
 	for _, code := range HoldCodes() {
 		equal(t, code, ClassOf(&Error{Code: code}), ClassIssue)
 		equal(t, code, RunClass(code), ClassIssue)

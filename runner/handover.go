@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/agenttool"
@@ -51,6 +52,7 @@ func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.
 		err = t.checkWork(ctx)
 	}
 	if err != nil {
+		t.countRefusal(ctx, err)
 		return agent.ToolResult{Text: t.agentRedactor.Text(agenttool.Refused("hand_over_failed", err).Text)}
 	}
 	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
@@ -61,6 +63,54 @@ func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.
 	crash.At("runner.handover.recorded")
 	t.note("handover", text.Within(text.OneLine(wish.Blocked+wish.Summary), longestNote), wish)
 	return agent.ToolResult{Text: "recorded; end your turn", Success: true}
+}
+
+// maxRefusals is how often in a row hand_over is refused for the same reason, while nothing changes, before the run ends. An agent that can't
+// commit, because a hook of git fails for example, would try until its last turn.
+const maxRefusals = 3
+
+// refusals are the last refusals of hand_over.
+type refusals struct {
+	mu       sync.Mutex
+	sentence string // that of the last one
+	content  string // the fingerprint of the workspace then
+	count    int    // how many in a row had the same two
+	end      error  // why the run ends; nil as long as it goes on
+}
+
+// countRefusal counts a refusal of hand_over, and interrupts the turn if the run has to end.
+func (t *turnLoop) countRefusal(ctx context.Context, refusal error) {
+	_, sentence := codeOf(refusal)
+	facts, err := t.Machine.Facts(ctx, host.FactsRequest{Path: t.space.Path, Fingerprint: true})
+	t.warn("state of the workspace, only the sentence of the refusal counts", err)
+	r := &t.refusals
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if sentence != r.sentence || facts.Fingerprint != r.content {
+		r.count = 0
+	}
+	r.count++
+	r.sentence = sentence
+	r.content = facts.Fingerprint
+	if r.count < maxRefusals || r.end != nil {
+		return
+	}
+	r.end = &reconcile.Error{
+		Code:    reconcile.HoldRefused,
+		Message: fmt.Sprintf("hand_over was refused %d times, and nothing has changed meanwhile: %s", r.count, sentence),
+	}
+	go func(g *agentProcess) { // the agent waits for the answer to its call first
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), interruptBound)
+		defer cancel()
+		g.warn("turn not interrupted", g.session.Interrupt(bounded))
+	}(t.agent)
+}
+
+// hopeless returns the error with which the run ends because of refusals, nil if it goes on.
+func (r *refusals) hopeless() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end
 }
 
 // readHandover reads the arguments of the tool.

@@ -31,6 +31,7 @@ type turnLoop struct {
 	turnPermissions string
 	listener        *listener
 	refused         reconcile.Verification // how verify failed last in this run; the zero value if it has not
+	refusals        refusals
 	// worked: the agent has done something in the present turn.
 	worked atomic.Bool
 	// toldNetwork: the log has a note about the closed network. Only the handler of events uses it.
@@ -63,7 +64,11 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 	insisted := t.dayUsedUp(ctx)
 	for turn, idle := 1, 0; ; turn++ {
 		t.worked.Store(false)
-		if err := t.turn(ctx, input, turn); err != nil {
+		err := t.turn(ctx, input, turn)
+		if end := t.refusals.hopeless(); end != nil && ctx.Err() == nil {
+			return end
+		}
+		if err != nil {
 			return t.agent.explain(ctx, err)
 		}
 		if idle++; t.worked.Load() {

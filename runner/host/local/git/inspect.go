@@ -334,8 +334,8 @@ const (
 )
 
 // Fingerprint returns a text that changes when the work progresses. It depends on HEAD, the index, and the work tree as `git
-// status` sees it, with the sizes and times of changed files; without a repository that git can read, on the names, sizes and
-// times of the first 200,000 files. Ignored files do not count. After 10 s the error wraps context.DeadlineExceeded.
+// status` sees it, with the contents of changed files; without a repository that git can read, on the names and contents of the first
+// 200,000 files. After 64 MiB of contents, the times of files count instead. Ignored files do not count. After 10 s the error wraps context.DeadlineExceeded.
 func Fingerprint(ctx context.Context, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
 	defer cancel()
@@ -350,7 +350,7 @@ func Fingerprint(ctx context.Context, dir string) (string, error) {
 	return print, readFailed(ctx, dir, err)
 }
 
-// gitFingerprint hashes every entry of the status, and the sizes and times of changed files. An untracked repository is one entry
+// gitFingerprint hashes every entry of the status, and the contents of changed files. An untracked repository is one entry
 // that ends with a slash: all files in it count. Without a repository the error is errUnread.
 func gitFingerprint(ctx context.Context, tree string) (print string, err error) {
 	r, ok, err := openReader(tree)
@@ -393,11 +393,12 @@ func walkFingerprint(ctx context.Context, tree string) (string, error) {
 	return fmt.Sprintf("walk:%x", w.h.Sum(nil)), err
 }
 
-// walker hashes files by names, sizes and times.
+// walker hashes files by names, modes and contents.
 type walker struct {
 	ctx  context.Context
 	h    hash.Hash
-	left int // entries
+	left int   // entries
+	read int64 // bytes of content
 }
 
 // tables adds the list of reference tables, which changes with every reference. With reftable, the file HEAD never changes.
@@ -433,7 +434,7 @@ func (w *walker) walk(root, skip string) error {
 	})
 }
 
-// file adds the mode, size and time of a file, or that it does not exist.
+// file adds the mode and the content of a file, or that it does not exist.
 func (w *walker) file(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -443,6 +444,34 @@ func (w *walker) file(path string) error {
 	case err != nil:
 		return err
 	}
-	fmt.Fprintf(w.h, "%o %d %d\x00", info.Mode(), info.Size(), info.ModTime().UnixNano())
+	fmt.Fprintf(w.h, "%o %d ", info.Mode(), info.Size())
+	if w.content(path, info) {
+		fmt.Fprint(w.h, "\x00")
+	} else {
+		fmt.Fprintf(w.h, "%d\x00", info.ModTime().UnixNano())
+	}
 	return nil
+}
+
+// hashedBytes is how much content of files a walker reads. The time of a file counts instead if that is used up: an agent that writes the
+// same again has made no progress.
+const hashedBytes = 64 << 20
+
+// content adds the content of a regular file, or the target of a link. It returns false if neither can be read, or would be too much.
+func (w *walker) content(path string, info fs.FileInfo) bool {
+	if info.Mode().Type() == fs.ModeSymlink {
+		target, err := os.Readlink(path)
+		fmt.Fprint(w.h, target)
+		return err == nil
+	}
+	if !info.Mode().IsRegular() || w.read+info.Size() > hashedBytes {
+		return false
+	}
+	content, err := files.ReadRegular(path, hashedBytes)
+	if err != nil {
+		return false
+	}
+	w.read += int64(len(content))
+	w.h.Write(content)
+	return true
 }
