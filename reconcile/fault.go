@@ -138,6 +138,8 @@ var faults = byCode(
 		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer state_outdated state_read
 		state_readonly state_replaced state_unsupported_filesystem state_write`},
 	fault{ClassMachine, ClassMachine, "repository_unavailable git_identity_missing branch_in_the_way"},
+	// As the end of a run it concerns that issue only: it blocks nothing, and is no failure either.
+	fault{ClassMachine, ClassTracker, "workspace_taken"},
 	fault{ClassMachine, ClassMachine, `host_failed host_lost host_mismatch host_system host_unreachable host_unusable
 		host_unverified host_withdrawn engine_missing`},
 	fault{ClassIssue, ClassIssue, `delivery_failed delivery_conflict delivery_incomplete invalid_branch branch_checked_out

@@ -27,7 +27,7 @@ func TestClassOf(t *testing.T) {
 func TestRunClass(t *testing.T) {
 	for code, want := range map[string]Class{
 		"disk_full": ClassMachine, CodeResourceLimit: ClassMachine, "workspace_root_unusable": ClassMachine,
-		"state_busy": ClassMachine, "state_replaced": ClassMachine, "linear_api_status": ClassTracker,
+		"workspace_taken": ClassTracker, "state_busy": ClassMachine, "state_replaced": ClassMachine, "linear_api_status": ClassTracker,
 		"missing_tracker_api_key": ClassTracker, "answer_too_large": ClassTracker, "template_render_error": ClassIssue,
 		CodeSpawnFailed: ClassIssue, CodeWorkerLost: ClassIssue, "hook_failed": ClassIssue, "workspace_failed": ClassIssue,
 		"tracker_of_tomorrow": ClassIssue, "": ClassIssue,

@@ -38,9 +38,12 @@ type Issue struct {
 	OtherPull *OtherPull `json:"-"`
 	// PullsUnread: the list of candidates does not tell whether there is one. ByIDs does.
 	PullsUnread bool `json:"-"`
-	// Malformed is the reason why a candidate cannot be worked on: its record lacks a required field. Then only ID and Identifier
+	// Malformed is the reason why a candidate cannot be worked on: its record lacks a required field. Then only ID, Identifier and State
 	// are set, as far as they could be read.
 	Malformed string `json:"-"`
+	// Unreadable is set in the stored record of an issue at work: why the tracker's record could not be read at the last look, such as
+	// "TASK-1.md:3: did not find expected key". The other fields are those of the last record that could.
+	Unreadable string `json:"unreadable,omitempty"`
 }
 
 // PullRequest is the newest pull request of an issue's branch, as the tracker describes it.

@@ -13,9 +13,13 @@ func (p *planner) refresh() {
 			continue
 		}
 		issue, visible := p.s.Tracker.ByID[c.IssueID]
+		if issue.Malformed != "" && p.s.Policy.Terminal(issue.State) {
+			issue = lastReadable(*c, issue) // its state is enough to end the work on it
+		}
 		reason, message := p.s.Policy.StopReason(issue, visible)
 		switch {
 		case issue.Malformed != "": // nothing else is known of it: a run goes on, and none starts
+			p.noteUnreadable(*c, issue)
 			p.eligible[c.IssueID] = c.Status == Waiting && !p.s.undelivered(*c)
 		case reason == "":
 			p.stillActive(p.renew(*c, issue), issue)
@@ -38,6 +42,30 @@ func (p *planner) refresh() {
 			}
 		}
 	}
+}
+
+// lastReadable returns the last record of an issue that could be read, in the state of one that could not.
+func lastReadable(c Claim, now Issue) Issue {
+	issue := c.Issue
+	issue.State = now.State
+	issue.Unreadable = now.Malformed
+	return issue
+}
+
+// noteUnreadable records why the record of an issue at work can't be read, and reports it in each pass while a run or a hold goes on. A
+// waiting claim is reported when it is not started.
+func (p *planner) noteUnreadable(c Claim, issue Issue) {
+	if c.Issue.Unreadable != issue.Malformed {
+		c.Issue.Unreadable = issue.Malformed
+		p.update(p.put(c))
+	}
+	if c.Status == Waiting {
+		return
+	}
+	p.plan.Waits = append(p.plan.Waits, Skip{
+		IssueID: c.IssueID, Identifier: c.Identifier, Title: c.Issue.Title, Labels: c.Issue.Labels,
+		Reason: SkipUnreadable, Message: "the tracker's record can't be read: " + issue.Malformed,
+	})
 }
 
 // handoffGrace is how long a run may continue after its own agent has moved the issue, to complete the turn and report tokens.

@@ -343,6 +343,7 @@ type Skip struct {
 const (
 	SkipBlockedBy     = "blocked_by"
 	SkipMalformed     = "malformed"
+	SkipUnreadable    = "unreadable" // the record of an issue that is running or held; its work goes on as before
 	SkipElsewhere     = "elsewhere"
 	SkipNoSlot        = "no_slot"
 	SkipNoSlotInState = "no_slot_in_state"

@@ -81,7 +81,10 @@ type activeRun struct {
 func (a *activeRun) work(ctx context.Context) error {
 	switch a.run.Kind {
 	case reconcile.CleanupRun:
-		_, err := a.workspace.cleanUp(ctx, false)
+		unsaved, err := a.workspace.cleanUp(ctx, false)
+		if err == nil && unsaved != "" {
+			return runEnd{reconcile.Succeeded, reconcile.SkipUnsavedWork, unsaved}
+		}
 		return err
 	case reconcile.DeliveryRun:
 		return a.workspace.redeliver(ctx)

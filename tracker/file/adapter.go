@@ -115,7 +115,8 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 		case (r == nil || r.fault != nil) && all.unreadable != nil:
 			return nil, false, all.unreadable
 		case r != nil && r.fault != nil:
-			found[id], complete = reconcile.Issue{ID: id, Identifier: id, Malformed: r.fault()}, false
+			found[id] = reconcile.Issue{ID: id, Identifier: id, State: r.statusSeen, Malformed: r.fault()}
+			complete = false
 		case r == nil && all.nameless() != nil:
 			found[id], complete = reconcile.Issue{ID: id, Identifier: id, Malformed: "no file has this id, and " + all.nameless().fault()}, false
 		case r == nil || r.issue.ID != id:

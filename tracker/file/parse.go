@@ -25,6 +25,7 @@ type record struct {
 	comments     []comment
 	state        *yaml.Node
 	fault        func() string // returns why it is no issue, with file and line; nil for an issue. The call is slow
+	statusSeen   string        // the status in a file that is no issue, as far as a line has it
 	nameless     bool          // a file without an id, because it is empty or ends too early: it may belong to any issue
 }
 
@@ -90,6 +91,11 @@ func (t *tracker) parse(name string, content []byte) *record {
 	}
 	if fault == nil {
 		return r
+	}
+	if closed {
+		if m := statusLine().FindSubmatch(content[front.start:front.end]); m != nil {
+			r.statusSeen = strings.Trim(string(m[1]), `'" `)
+		}
 	}
 	if m := idLine().FindSubmatch(content); m != nil {
 		r.issue = identity(strings.Trim(string(m[1]), `'" `))
@@ -169,6 +175,9 @@ var colonInValue = text.Pattern(`^(\w+):[ \t]+[^\s"'|>\[{].*:(?:[ \t]|$)`)
 
 // idLine finds the id in front matter that cannot be read.
 var idLine = text.Pattern(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)
+
+// statusLine finds the status in front matter that cannot be read.
+var statusLine = text.Pattern(`(?m)^(?:status|state):[ \t]*(\S.*?)[ \t]*(?:[ \t]#.*)?\r?$`)
 
 // fill sets what the front matter and the body contain. body is where the last line of the front matter begins.
 func (r *record) fill(f fields, content []byte, body int) {

@@ -155,10 +155,27 @@ func Key(identifier string) string {
 	return fmt.Sprintf("%s-%x", plain[:min(len(plain), maxKey-suffixSize)], sum[:8])
 }
 
+// checkOwner returns an error if the workspace at path belongs to another issue or project than o. Inside one project, the tracker has
+// given an identifier to a second issue: no fault of that issue.
+func (r Record) checkOwner(path string, o Owner) error {
+	if r.IssueID == o.IssueID && r.Project == o.Project {
+		return nil
+	}
+	code := CodeForeign
+	hint := "give each project its own workspace.root, or remove that workspace first"
+	if r.Project == o.Project {
+		code = CodeTaken
+		hint = "the tracker has given this identifier to another issue before: symphony prune removes the workspace of the first one"
+	}
+	return reconcile.NewError(code, fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
+		path, r.Identifier, r.IssueID, r.Project, r.StateDir), hint)
+}
+
 // The codes of this package's errors. Every error is a *reconcile.Error or wraps that of a context.
 const (
 	CodeInvalidCwd      = "invalid_workspace_cwd"
 	CodeForeign         = "workspace_foreign"
+	CodeTaken           = "workspace_taken"
 	CodeBusy            = reconcile.CodeWorkspaceBusy
 	CodeExists          = "workspace_exists"
 	CodeHookFailed      = "hook_failed"

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -67,10 +66,8 @@ func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 		Codex: host.Dirs{Tmp: own("codex", "tmp"), Cache: own("codex", "cache")},
 	}}
 	w.rec, found, err = r.Record(key)
-	if err == nil && found && (w.rec.IssueID != o.IssueID || w.rec.Project != o.Project) {
-		err = reconcile.NewError(CodeForeign, fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
-			path, w.rec.Identifier, w.rec.IssueID, w.rec.Project, w.rec.StateDir),
-			"give each project its own workspace.root, or remove that workspace first")
+	if err == nil && found {
+		err = w.rec.checkOwner(path, o)
 	}
 	if err == nil {
 		w.info, err = lookAt(path)

@@ -67,9 +67,9 @@ func TestForeignWorkspaceIsLeftAlone(t *testing.T) {
 	before := wantRecord(t, r, "A", Prepared, "r1")
 	issue, project := owner("A", "r2"), owner("A", "r2")
 	issue.IssueID, project.Project = "other", "https://tracker.example other"
-	for _, o := range []Owner{issue, project} {
-		wantCode(t, test.Err(r.Acquire(t.Context(), o)), CodeForeign)
-		wantCode(t, test.Err(remove(t.Context(), r, o, noHook(t))), CodeForeign)
+	for code, o := range map[string]Owner{CodeTaken: issue, CodeForeign: project} {
+		wantCode(t, test.Err(r.Acquire(t.Context(), o)), code)
+		wantCode(t, test.Err(remove(t.Context(), r, o, noHook(t))), code)
 	}
 	test.Equal(t, "id", wantRecord(t, r, "A", Prepared, "r1").ID, before.ID)
 	wantExist(t, true, filepath.Join(w.Path, "work"))

@@ -129,3 +129,16 @@ func TestLoopReportsInMeasure(t *testing.T) {
 		test.Equal(t, fmt.Sprint(pass.err), strings.Join(kinds, " "), pass.pings)
 	}
 }
+
+// TestKeptIsNotRemoved checks that a pass says of a workspace with unsaved work that it is kept, once, and not that it was removed.
+func TestKeptIsNotRemoved(t *testing.T) {
+	a := reconcile.Applied{Action: reconcile.Action{
+		IssueID: "1", Reason: string(reconcile.Succeeded), Message: "unsaved_work: 1 commit not on any remote", Change: &reconcile.Change{},
+	}}
+	a.RunKind = reconcile.CleanupRun
+	const kept = "kept the workspace of WEB-1, which has unsaved work; symphony ps --all shows which"
+	test.Equal(t, "the sentence", (narrator{}).settled(a, "WEB-1"), kept)
+	var r Result
+	r.Skips = []reconcile.Skip{{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipUnsavedWork}}
+	test.Equal(t, "the sentence beside that of the skip", (narrator{Result: r}).settled(a, "WEB-1"), "")
+}

@@ -166,6 +166,8 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 	switch {
 	case a.RunKind == reconcile.CleanupRun && a.IssueID == "" && ok:
 		return "deleted removed workspaces, whose time in the trash was over"
+	case a.RunKind == reconcile.CleanupRun && ok && a.Message != "":
+		return n.kept(a.IssueID, subject)
 	case a.RunKind == reconcile.CleanupRun && ok:
 		return "removed the workspace of " + subject
 	case a.RunKind == reconcile.CleanupRun:
@@ -176,6 +178,15 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 		return "could not deliver the commits of " + subject + why + next
 	}
 	return "the run of " + subject + " " + words.Endings[reconcile.Outcome(a.Reason)] + why + next
+}
+
+// kept is the sentence for a workspace that was not removed because of unsaved work, empty if the reasons for which issues wait say so.
+func (n narrator) kept(issueID, subject string) string {
+	said := func(s reconcile.Skip) bool { return s.IssueID == issueID && s.Reason == reconcile.SkipUnsavedWork }
+	if slices.ContainsFunc(n.Skips, said) {
+		return ""
+	}
+	return "kept the workspace of " + subject + ", which has unsaved work; symphony ps --all shows which"
 }
 
 // mostNamed is how many issues a sentence names, and mostGroups how many sentences explain why issues wait.
@@ -230,6 +241,8 @@ func (g waitingGroup) text() string {
 		return "skipped " + names + ": " + one("it lacks the ", "they lack the ") + g.Subject
 	case reconcile.SkipAssignee:
 		return "skipped " + names + ": " + one("it is not assigned to ", "they are not assigned to ") + g.Subject
+	case reconcile.SkipUnreadable:
+		return names + ": " + g.Message + "; until it is corrected, only its state is obeyed, if that is final"
 	case reconcile.SkipMalformed, reconcile.SkipPullRequest:
 		return "skipped " + names + ": " + g.Message
 	case reconcile.SkipUnsavedWork:

@@ -64,6 +64,9 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 			}
 		}
 	}
+	if r.claim != nil && r.claim.Issue.Unreadable != "" {
+		v.Why.Message = view.UnreadableText + r.claim.Issue.Unreadable + "; " + v.Why.Message
+	}
 	if len(v.Commands) > 0 {
 		v.Next = r.atPass("the next pass applies the command " + v.Commands[0])
 	}

@@ -27,10 +27,11 @@ type IssueHead struct {
 	IssueURL   *string `json:"issue_url"`
 	Title      string  `json:"title"` // empty where it is not known
 	labels     []string
+	unreadable string // why the tracker's record can't be read; empty if it can
 }
 
 func (f *Facts) headOf(c reconcile.Claim) IssueHead {
-	return IssueHead{f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.Issue.Labels}
+	return IssueHead{f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.Issue.Labels, c.Issue.Unreadable}
 }
 
 // RunningRow is a claim whose run is not settled.

@@ -49,7 +49,7 @@ func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile
 
 // KeptRow takes title and address from the issue's last run.
 func (f *Facts) KeptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
-	head := IssueHead{f.Name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, last.Issue.Labels}
+	head := IssueHead{f.Name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, last.Issue.Labels, ""}
 	return KeptRow{head, w.Where(), w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
 }
 

@@ -36,6 +36,8 @@ type Row struct {
 	place  int      // in the queue for a slot
 	paused bool
 	found  string // more text in which a search looks
+	// unreadable is why the tracker's record can't be read; empty if it can.
+	unreadable string
 }
 
 // Label is the status as people read it. An issue that waits while the project is paused is paused.
@@ -144,9 +146,15 @@ func (v Overview) complete(list []Row) []Row {
 	for i := range list {
 		list[i].Project, list[i].PullRequest = v.Project.Name, text.OrNull(pulls[list[i].IssueID])
 		list[i].paused = v.Paused && list[i].Status == reconcile.StatusWaiting
+		if why := list[i].unreadable; why != "" {
+			list[i].Text = UnreadableText + why + "; " + list[i].Text
+		}
 	}
 	return list
 }
+
+// UnreadableText begins the text of a row whose issue has a record in the tracker that can't be read.
+const UnreadableText = "the tracker's record can't be read: "
 
 // HeldNextText begins the text of a row whose issue is held when its run has ended.
 const HeldNextText = "held after this run"
@@ -155,7 +163,7 @@ const HeldNextText = "held after this run"
 func (h IssueHead) row(status Status, at *time.Time, text string, detail any) Row {
 	return Row{
 		Status: status, IssueID: h.IssueID, Identifier: h.Identifier, Title: h.Title, URL: h.IssueURL, At: at, Text: text, Detail: detail,
-		Labels: h.labels,
+		Labels: h.labels, unreadable: h.unreadable,
 	}
 }
 

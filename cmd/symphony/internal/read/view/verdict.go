@@ -104,8 +104,15 @@ func (v Overview) Verdict() Verdict {
 		add(LevelNeedsPerson, text.Plural(n, "request")+" to answer", "")
 	}
 	counts := map[Status]int{}
+	unreadable := 0
 	for _, r := range v.Rows {
 		counts[r.Status]++
+		if r.unreadable != "" {
+			unreadable++
+		}
+	}
+	if unreadable > 0 {
+		add(LevelNeedsPerson, text.Plural(unreadable, "unreadable record"), "")
 	}
 	for _, s := range []Status{reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept} {
 		if counts[s] > 0 {

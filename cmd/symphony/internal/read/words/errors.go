@@ -84,6 +84,8 @@ var runErrors = []RunError{
 		"for good: `symphony retry --host-is-gone ISSUE`"},
 	{"host_died, host_ended, host_failed, host_mismatch, host_unverified, host_withdrawn", "nothing to do: the run is ended on its host, " +
 		"and tried again; `symphony logs ISSUE --worker` shows what happened"},
+	{"workspace_taken", "remove the workspace of the first issue with `symphony prune ISSUE`: the tracker has given its identifier to " +
+		"another issue. No failure is counted"},
 	{"workspace_foreign", "give each project its own `workspace.root`: the directory belongs to another issue or project"},
 	{"invalid_workspace_cwd", "move away the file or directory in the place of the workspace"},
 	{"workspace_untrusted", "remove what the message names, or make it readable: git could run it in hooks, outside the sandbox; then " +
