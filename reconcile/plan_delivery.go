@@ -23,9 +23,16 @@ func (p *planner) deliveries() {
 		}
 		asked := p.asked[c.IssueID] // a pause does not concern an operator's command
 		due := (asked || c.Status == Waiting) && p.s.undelivered(*c) && !c.DueAt.After(p.s.Now)
-		blocked := p.s.Now.Before(p.s.RemoteBlocks[c.Delivery.runsOn()].NextTry)
-		waits := p.removing[c.IssueID] || p.unverifiedHost(c.IssueID) != "" || !asked && blocked
-		if due && !waits && (asked || free > 0 && !p.s.Paused) {
+		if !due {
+			continue
+		}
+		wait := p.s.deliveryWait(*c, p.unverifiedHost(c.IssueID), p.s.Now)
+		if wait.Reason == SkipUnverified || wait.Reason == SkipBlocked && !asked {
+			skip := Skip{IssueID: c.IssueID, Identifier: c.Identifier, Reason: wait.Reason, Message: wait.Message + "; " + wait.Ends}
+			p.plan.Waits = append(p.plan.Waits, skip)
+			continue
+		}
+		if !p.removing[c.IssueID] && (asked || free > 0 && !p.s.Paused) {
 			free--
 			p.deliver(*c)
 		}

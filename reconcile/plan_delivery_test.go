@@ -197,7 +197,8 @@ func TestDeliveryFromHost(t *testing.T) {
 				s.edit(row.edit)
 			}
 			got, want := "", ""
-			for _, a := range Compute(delivers(s).Snapshot).Actions {
+			plan := Compute(delivers(s).Snapshot)
+			for _, a := range plan.Actions {
 				if a.Kind == ActDeliver {
 					got = a.Change.Insert.Host + " " + a.Change.Insert.WorkspaceRoot
 				}
@@ -206,6 +207,13 @@ func TestDeliveryFromHost(t *testing.T) {
 				want = row.host + " " + row.root
 			}
 			equal(t, "delivery", got, want)
+			told := ""
+			reasons := map[string]string{"the host is blocked": SkipBlocked, "the last run may still be at work": SkipUnverified}
+			for _, skip := range plan.Waits {
+				told += skip.Reason
+			}
+			equal(t, "what the plan waits for", told, reasons[row.rule])
+			equal(t, "what views say", s.DeliveryWait(s.Claims[0], noon).Reason, reasons[row.rule])
 		})
 	}
 	ended := newScene().hosted().running(one, func(_ *Claim, r *Run) {

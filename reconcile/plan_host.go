@@ -85,6 +85,48 @@ func (p *planner) unverifiedHost(issueID string) string {
 	return ""
 }
 
+// DeliveryWait is why a delivery waits for the host that has the commits, and what ends that.
+type DeliveryWait struct {
+	Host, Reason string // Reason is SkipUnverified or SkipBlocked; empty if the delivery does not wait for a host
+	Message      string // such as "its commits wait for near: host_unreachable: no route to host"
+	Ends         string
+	Until        time.Time // when the host is tried again; zero if that is not a matter of time
+}
+
+// DeliveryWait returns what the delivery of a claim waits for; the zero value if it does not wait for a host.
+func (s *State) DeliveryWait(c Claim, now time.Time) DeliveryWait {
+	if c.Status != Waiting || !c.Delivery.Due {
+		return DeliveryWait{}
+	}
+	at := slices.IndexFunc(s.Runs, func(r Run) bool { return r.IssueID == c.IssueID && r.Remote == RemoteBegun })
+	if at < 0 {
+		return s.deliveryWait(c, "", now)
+	}
+	return s.deliveryWait(c, s.Runs[at].Host, now)
+}
+
+// deliveryWait is DeliveryWait, given the host on which an earlier run may still be at work.
+func (s *State) deliveryWait(c Claim, unverified string, now time.Time) DeliveryWait {
+	if unverified != "" {
+		return DeliveryWait{
+			Host: unverified, Reason: SkipUnverified,
+			Message: "its commits wait for " + unverified + ", where its last run may still be at work",
+			Ends: "the host's answer ends the wait; if the host is gone for good: symphony retry --host-is-gone " +
+				c.Identifier,
+		}
+	}
+	host := c.Delivery.runsOn()
+	b := s.RemoteBlocks[host]
+	if !now.Before(b.NextTry) {
+		return DeliveryWait{}
+	}
+	return DeliveryWait{
+		Host: host, Reason: SkipBlocked, Until: b.NextTry,
+		Message: "its commits wait for " + host + ": " + b.Code + ": " + strings.TrimPrefix(b.Message, host+": "),
+		Ends:    "a pass tries the host again; symphony deliver " + c.Identifier + " tries now",
+	}
+}
+
 // remoteWorkspace returns the newest workspace of the issue on a host that may still be used; one without a host if there is none.
 func (s *Snapshot) remoteWorkspace(issueID string) (newest Workspace) {
 	for _, w := range s.RemoteWorkspaces {

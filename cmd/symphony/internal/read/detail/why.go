@@ -94,6 +94,12 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	case dead:
 		v.Why = Why{"worker_lost", "the worker of its run has died, and no pass has run since"}
 		settles()
+	case run.Remote == reconcile.RemoteBegun && run.Phase == reconcile.EndingThere:
+		v.Why = Why{"worker_lost", "its worker has ended, and another one ends the run on " + run.Host}
+		v.Next = Next{Message: "once " + run.Host + " has confirmed the end, a pass decides what follows; " +
+			"if the host is gone for good: symphony retry --host-is-gone " + r.identifier}
+	case run.Lost(r.Now) > 0:
+		r.explainLostLink(v, run)
 	case run.StopReason != "":
 		v.Why = Why{"stopping", "its run is stopping (" + run.StopReason + ")"}
 	case run.Kind == reconcile.DeliveryRun:
@@ -107,6 +113,23 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	default:
 		v.Why = Why{"running", activityOf(run) + held}
 	}
+}
+
+// explainLostLink says since when nothing was heard of the host of a run, and what follows from that.
+func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
+	silence := text.Duration(run.Lost(r.Now))
+	v.Why = Why{"link_lost", "nothing was heard of " + run.Host + " for " + silence + "; its agent may go on there"}
+	v.Next = Next{Message: "the run goes on once " + run.Host + " answers"}
+	if r.Config == nil {
+		return
+	}
+	after := r.Config.Policy.LostAfter
+	follows := "the issue is held (" + reconcile.HoldHostLost + ")"
+	if r.Config.Policy.RestartLost {
+		follows = "the issue starts on another host"
+	}
+	v.Next.Message += fmt.Sprintf("; after %s of silence the host ends it, and after %s %s",
+		text.Duration(after), text.Duration(2*after), follows)
 }
 
 // activityOf is what a run does now.
@@ -186,6 +209,9 @@ func heldText(c reconcile.Claim) string {
 // whyNotRunning explains a waiting claim by its last run until it is due; then, as an issue without a claim, by the planner.
 func (r *issueReader) whyNotRunning(f forecast) Why {
 	c, now := r.claim, !r.due().After(r.Now)
+	if wait := r.deliveryWait(); wait.Reason != "" {
+		return Why{wait.Reason, wait.Message}
+	}
 	switch {
 	case now && r.ConfigErr != nil:
 		fault := exit.From(r.ConfigErr)
@@ -218,6 +244,14 @@ func (r *issueReader) undelivered() bool {
 	return r.claim != nil && r.claim.Delivery.Due && (r.claim.Delivery.Handover != nil || r.Config != nil && r.Config.Repository.Delivers())
 }
 
+// deliveryWait is what the delivery of the issue waits for; the zero value if it does not wait for a host.
+func (r *issueReader) deliveryWait() reconcile.DeliveryWait {
+	if !r.undelivered() {
+		return reconcile.DeliveryWait{}
+	}
+	return r.Recorded.DeliveryWait(*r.claim, r.Now)
+}
+
 // trackerFault returns the fault of the tracker that keeps the issue waiting, nil for none. A delivery does not need the tracker.
 func (r *issueReader) trackerFault() *reconcile.Block {
 	if r.undelivered() {
@@ -232,7 +266,10 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 	if r.due().After(r.Now) {
 		pass = "the first pass after it is due"
 	}
+	wait := r.deliveryWait()
 	switch {
+	case r.ConfigErr == nil && wait.Reason != "":
+		return Next{Message: wait.Ends, At: text.OrNull(wait.Until.UTC())}
 	case r.ConfigErr != nil:
 		return Next{Message: "correct the workflow: " + exit.From(r.ConfigErr).Message}
 	case r.trackerFault() != nil && r.source != SourceTracker:

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
@@ -114,6 +115,7 @@ type RetryingRow struct {
 	WorkspacePath *string `json:"workspace_path"`
 
 	Claim reconcile.Claim `json:"-"`
+	wait  reconcile.DeliveryWait
 }
 
 // HeldRow is a claim that waits for an operator or for a change of the issue.
@@ -209,9 +211,15 @@ func (f *Facts) Claims() Claims {
 			v.Running = append(v.Running, row)
 		case reconcile.Waiting:
 			code, message := c.Fault()
+			reason := ErrorText(code, message)
+			wait := f.Recorded.DeliveryWait(c, f.Now)
+			if wait.Reason != "" {
+				reason = new(strings.TrimPrefix(text.OrEmpty(reason)+"; "+wait.Message+"; "+wait.Ends, "; "))
+			}
 			at := f.lastPlaces[c.IssueID]
 			v.Retrying = append(v.Retrying, RetryingRow{
-				f.headOf(c), max(c.Attempt, 1), c.DueAt, ErrorText(code, message), c.Kind, text.OrNull(at.Host), text.OrNull(at.Path), c,
+				f.headOf(c), max(c.Attempt, 1), c.DueAt, reason, c.Kind, text.OrNull(at.Host), text.OrNull(at.Path), c,
+				wait,
 			})
 		case reconcile.Held:
 			v.Held = append(v.Held, f.heldRow(c))

@@ -183,6 +183,8 @@ func (v Overview) retryingRow(r RetryingRow) Row {
 	why := cmp.Or(Plain(text.OrEmpty(r.Error)), words.Waits[r.Kind].Short)
 	row := r.row(r.Claim.IssueStatus(false, v.obstacle != ""), &r.DueAt, why, r)
 	switch {
+	case r.wait.Reason != "":
+		row.Text = r.wait.Message + "; " + r.wait.Ends
 	case row.Status == reconcile.StatusUndelivered:
 		row.At, row.Text = text.OrNull(r.Claim.Delivery.FailedAt), r.Claim.Delivery.Message
 	case r.Kind == reconcile.NoSlot:

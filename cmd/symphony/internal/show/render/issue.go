@@ -373,7 +373,7 @@ func printWorkspace(w *term.Env, p *detail.WorkspaceRow) {
 	switch {
 	case !p.Exists:
 		path += " (removed)"
-	case p.Git == nil && p.Error == nil:
+	case p.Git == nil && p.Error == nil && p.Host == nil: // on a host it was not looked for
 		path += " (no git repository)"
 	}
 	printField(w, "workspace", path)
