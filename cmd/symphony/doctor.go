@@ -15,8 +15,8 @@ func doctorCommand(w *term.Env) *cli.Command {
 summary. Each check that depends on the environment runs twice: in yours, and in that of cron, which has only HOME, USER,
 LOGNAME, SHELL, PATH=/usr/bin:/bin, the environment file, and the variables that bash -lc adds.
 
-It changes nothing: it starts codex and tries its sandbox in a folder that it removes. Without a WORKFLOW.md it checks
-only the machine: codex and its login, git, the sandbox, the schedule.
+It changes nothing: it starts codex and tries its sandbox in a folder that it removes. --engine also runs a trial job.
+Without a WORKFLOW.md it checks only the machine: codex and its login, git, the sandbox, the schedule.
 
 Exit code 0: no check fails; 1: a check fails; 3: WORKFLOW.md or the key is wrong.
 
@@ -25,10 +25,11 @@ Example:
     symphony doctor -w ~/web-shop/WORKFLOW.md
     symphony doctor --json --jq '.[] | select(.status == "fail").message'`,
 		Flags: workflowFlags(jsonFlags[doctor.JSON](
+			&cli.BoolFlag{Name: "engine", Usage: "also run a trial job of worker.engine, and make and remove a workspace in worker.root there"},
 			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "print all findings, each on a line of its own"})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			named := c.IsSet("workflow") || c.NArg() > 0 || w.Getenv("SYMPHONY_WORKFLOW") != ""
-			return doctor.Examine(c.Context, w, p, doctor.Options{StateDir: c.String("state-dir"), Named: named, Verbose: c.Bool("v")})
+			return doctor.Examine(c.Context, w, p, doctor.Options{StateDir: c.String("state-dir"), Named: named, Verbose: c.Bool("v"), Engine: c.Bool("engine")})
 		}),
 	}
 }

@@ -184,21 +184,50 @@ func gridEngineCmd(ts *testscript.TestScript, neg bool, args []string) {
 	run("hosts.sh")
 	ts.Defer(func() { run("sge/down") })
 	run("sge.sh")
-	_, shown, found := strings.Cut(string(test.Must(os.ReadFile(filepath.Join(moduleRoot, "docs", "hosts.md")))), "\nGrid Engine ")
+	useWorkerKeys(ts, "worker:\n  engine:\n    kind: command\n"+documentedEngine(ts, "\nGrid Engine "))
+}
+
+// documentedEngine returns the first example in docs/hosts.md after some words.
+func documentedEngine(ts *testscript.TestScript, after string) string {
+	text, err := os.ReadFile(filepath.Join(moduleRoot, "docs", "hosts.md"))
+	ts.Check(err)
+	_, shown, found := strings.Cut(string(text), after)
 	_, shown, _ = strings.Cut(shown, "```yaml\n")
 	shown, _, closed := strings.Cut(shown, "```\n")
 	if !found || !closed {
-		ts.Fatalf("docs/hosts.md has no example for Grid Engine")
+		ts.Fatalf("docs/hosts.md has no example after %q", after)
 	}
+	return shown
+}
+
+// useWorkerKeys adds the section worker to the workflow of a script.
+func useWorkerKeys(ts *testscript.TestScript, keys string) {
 	path := ts.MkAbs("WORKFLOW.md")
-	text := strings.Replace(ts.ReadFile(path), "workspace:\n", "worker:\n  engine:\n    kind: command\n"+shown+"workspace:\n", 1)
+	text := strings.Replace(ts.ReadFile(path), "workspace:\n", keys+"workspace:\n", 1)
 	ts.Check(os.WriteFile(path, []byte(text), 0o600))
+}
+
+// containerEngineCmd starts a real engine of containers, which ends with the script, and makes the workflow use it as docs/hosts.md says:
+// container-engine docker|podman
+func containerEngineCmd(ts *testscript.TestScript, neg bool, args []string) {
+	run := func(script string) {
+		ts.Check(runFile(ts.MkAbs("."), append(scriptEnv(ts), "ENGINE="+args[0]), script))
+	}
+	ts.Defer(func() {
+		if _, err := os.Stat(ts.MkAbs("containers/down")); err == nil {
+			run("containers/down")
+		}
+	})
+	run("containers.sh")
+	setVar(ts, "PATH", ts.MkAbs("bin")+":"+ts.Getenv("PATH"))
+	useWorkerKeys(ts, strings.ReplaceAll(documentedEngine(ts, "\n## Any other engine"), "docker", args[0]))
 }
 
 // systemCommands returns the commands that need linux.
 func systemCommands() map[string]scriptCommand {
 	return map[string]scriptCommand{
-		"fill DIR PAGES": fillCmd, "freeze PATTERN": freezeCmd, "grid-engine": gridEngineCmd, "kept": keptCmd,
+		"container-engine docker|podman": containerEngineCmd,
+		"fill DIR PAGES":                 fillCmd, "freeze PATTERN": freezeCmd, "grid-engine": gridEngineCmd, "kept": keptCmd,
 		"nothing-lost [OUTCOME...]": nothingLostCmd, "slurm-cluster": slurmClusterCmd, "small-disk DIR KILOBYTES": smallDiskCmd,
 		"terminal COLUMNS COMMAND [ARG...]": terminalCmd, "thaw": thawCmd, "typed LINE/LINE... COMMAND [ARG...]": typedCmd,
 	}

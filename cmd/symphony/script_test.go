@@ -190,6 +190,7 @@ func commands() map[string]scriptCommand {
 
 // condition evaluates a condition: [all]: SYMPHONY_TEST is set; [root]; [mount]: file systems can be mounted; [freezer]: processes can be
 // frozen; [unshare]: namespaces can be created; [sshd]: an ssh server can be started; [slurm], [sge]: its daemons are installed;
+// [docker], [podman]: it is installed, and this process may run containers;
 // [tmux], [bash], [zsh], [fish], [gh], [python3]: the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
@@ -215,6 +216,10 @@ func condition(name string) (bool, error) {
 		_, err := exec.LookPath("sge_qmaster")
 		_, missing := exec.LookPath("sge_execd")
 		return err == nil && missing == nil, nil
+	case "docker":
+		return canRunContainers("dockerd"), nil
+	case "podman":
+		return canRunContainers("podman"), nil
 	case "tmux":
 		return hasTmux(), nil
 	case "bash", "zsh", "fish", "gh", "python3":
@@ -222,6 +227,13 @@ func condition(name string) (bool, error) {
 		return err == nil, nil
 	}
 	return false, fmt.Errorf("unknown condition %q", name)
+}
+
+// canRunContainers reports whether a daemon or program for containers is installed, and this process may mount what it needs.
+func canRunContainers(program string) bool {
+	_, missing := exec.LookPath(program)
+	_, noRunc := exec.LookPath("runc")
+	return missing == nil && noRunc == nil && os.Geteuid() == 0 && canMount()
 }
 
 // stage is the state that the commands of one script share.
@@ -343,6 +355,7 @@ func commonFiles() map[string]string {
 		"hosts.sh":      made("hosts.sh"),
 		"slurm.sh":      made("slurm.sh"),
 		"engine.sh":     made("engine.sh"),
+		"containers.sh": made("containers.sh"),
 		"sge.sh":        made("sge.sh"),
 		"told": `# Prints the text of turn $1 of the only thread.
 cat codex-home/threads/*.json | tr -d '\n' | sed 's/"prompt": *"/\n@/g' | grep '^@' | tail -n +2 | sed -n "$1p" | sed 's/^@//; s/", *"answer.*//; s/\\n/\n/g'

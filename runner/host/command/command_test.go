@@ -150,12 +150,15 @@ func TestExamples(t *testing.T) {
 		esac`
 	}
 	for _, c := range []struct{ program, prints, want string }{
-		{"docker", "echo running Up 3 seconds", "running"},
-		{"docker", "echo exited Exited '(137)' 2 minutes ago", "ended Exited (137) 2 minutes ago"},
-		{"docker", "echo created Created", "pending created"},
-		{"docker", "echo paused Up 3 seconds '(Paused)'", "unknown paused Up 3 seconds (Paused)"},
-		{"docker", "true", "ended removed"},
-		{"docker", "exit 1", "error"},
+		{"docker", "echo running exit code 0", "running"},
+		{"docker", "echo paused exit code 0", "running"},
+		{"docker", "echo exited exit code 137", "ended exit code 137"},
+		{"docker", "echo created exit code 0", "pending created"},
+		{"docker", "echo removing exit code 0", "error"},
+		{"docker", `echo "Error: No such object: symphony-1" >&2; exit 1`, "ended removed"},
+		{"docker", `echo 'Error: inspecting object: no such object: "symphony-1"' >&2; exit 125`, "ended removed"}, // podman
+		{"docker", "echo Cannot connect to the Docker daemon >&2; exit 1", "error"},
+		{"docker", "true", "error"},
 		{"kubectl", "echo 1/", "running"},
 		{"kubectl", "echo 0/Failed", "ended Failed"},
 		{"kubectl", "echo /Complete", "ended Complete"},

@@ -72,6 +72,7 @@ var checks = []check{
 	{"tracker", needsKey, checkTracker, "", ofProject},
 	{"clock", needsKey, checkClock, "", ofProject},
 	{"hosts", needsConfig, checkHosts, "", ofProject},
+	{"engine", needsConfig, checkEngine, "", ofProject},
 	{"login shell", needsCodex, checkLoginShell, "", ofRepository},
 	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program", ofAgents},
 	{"codex login", needsAgent, checkLogin, "", ofAgents},
@@ -115,12 +116,15 @@ type Options struct {
 	// Named is set if the caller has named a workflow. Otherwise, if the workflow is missing, doctor checks the machine alone.
 	Named   bool
 	Verbose bool
+	// Engine: the engine of worker.engine starts a trial job.
+	Engine bool
 }
 
 // Examine runs all checks at once, so that one that hangs delays no other, and prints their findings: first what is fine, in the
 // order of the checks, then what needs attention, what fails, and a summary.
 func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
 	called := newEnvironment(ctx, asCalled, p, o.Named, nil)
+	called.tryEngine = o.Engine
 	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, o.StateDir), o.Named, called)
 	secrets := agent.NewRedactor(slices.Concat(called.secrets(), scheduled.secrets()))
 	for _, e := range []*environment{called, scheduled} {

@@ -38,7 +38,9 @@ type environment struct {
 	config *workflow.Config // with or without a key; nil if the workflow can't be read
 	// machine is set if there is no workflow; config then has the defaults.
 	machine bool
-	other   *environment // that of the caller, for the one of the schedule
+	// tryEngine: a trial job is asked for.
+	tryEngine bool
+	other     *environment // that of the caller, for the one of the schedule
 
 	// All checks share one login shell, one codex and one answer of the tracker.
 	login   func() loginShell

@@ -466,6 +466,25 @@ func checkHosts(ctx context.Context, e *environment) []finding {
 	return slices.Concat(list...)
 }
 
+// checkEngine runs a trial job, if that was asked for.
+func checkEngine(ctx context.Context, e *environment) []finding {
+	if !e.tryEngine {
+		return nil
+	}
+	hosts := e.config.Policy.Hosts
+	if len(hosts) != 1 || !workflow.IsEngine(hosts[0]) {
+		return fail("--engine: the workflow names no engine that starts jobs", "set worker.engine.kind, or leave --engine out")
+	}
+	began := time.Now()
+	root, err := project.TryEngine(ctx, e.p, hosts[0])
+	if err != nil {
+		known := exit.From(err)
+		return fail("trial job: "+known.Error(), known.Hint)
+	}
+	return ok("a trial job was started, reached and ended within %v; it could make a workspace in %s",
+		time.Since(began).Round(100*time.Millisecond), root)
+}
+
 func (e *environment) checkHost(ctx context.Context, name string) []finding {
 	a, err := project.AskHost(ctx, e.p, name)
 	own := strings.HasPrefix(e.config.Codex.Command, "codex ") // another program may be a codex, too

@@ -103,9 +103,11 @@ const NameOnHostsKey = "name_on_hosts"
 // nameOnHosts returns the name of the project on hosts: the stored one, or else one that differs from those of other projects and of
 // other machines.
 func nameOnHosts(ctx context.Context, p *Project, db *state.DB) (string, error) {
-	stored, found, err := db.Meta(ctx, NameOnHostsKey)
-	if err != nil || found {
-		return stored, err
+	if db != nil { // a project that has not run yet has none
+		stored, found, err := db.Meta(ctx, NameOnHostsKey)
+		if err != nil || found {
+			return stored, err
+		}
 	}
 	machine, err := os.ReadFile("/etc/machine-id")
 	if errors.Is(err, fs.ErrNotExist) || len(machine) == 0 {
