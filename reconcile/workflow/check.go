@@ -102,9 +102,17 @@ func (c *checker) nodes(list []render.Node) {
 	}
 }
 
+// inlineComment matches the beginning of Liquid's comment in one tag, {% # … %}, which the library does not know.
+var inlineComment = text.Pattern(`\{%-?\s*#`)
+
 // text finds tags that are not closed on their line. The library treats them as text.
 func (c *checker) text(n *render.TextNode) {
 	for i, line := range strings.Split(n.Source, "\n") {
+		if inlineComment().MatchString(line) {
+			c.report(n.SourceLoc.LineNo+i, "{%% # … %%} is not known here, and is treated as text: "+
+				"write {%% comment %%} … {%% endcomment %%}")
+			continue
+		}
 		for open, shut := range map[string]string{"{{": "}}", "{%": "%}"} {
 			if strings.Contains(line, open) {
 				c.report(n.SourceLoc.LineNo+i, "%s is not closed by %s on the same line, and is treated as text", open, shut)

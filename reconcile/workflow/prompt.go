@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,8 +48,13 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 		}
 	}()
 	open := parser.Token{} // the comment or raw text that the token is in
+	var counted strings.Builder
 	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
 		isTag := token.Type == parser.TagTokenType
+		counted.WriteString(token.Source)
+		if open.Name == "" && isTag && (token.Name == "for" || token.Name == "tablerow") {
+			counted.WriteString(stepAfter(token))
+		}
 		switch {
 		case open.Name != "":
 			if isTag && token.Name == "end"+open.Name {
@@ -71,7 +77,8 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	// These tags read files that the template names.
 	engine.UnregisterTag("include")
 	engine.UnregisterTag("render")
-	template, bad := engine.ParseTemplateLocation([]byte(body), file, firstLine)
+	engine.RegisterTag(stepTag, countStep)
+	template, bad := engine.ParseTemplateLocation([]byte(counted.String()), file, firstLine)
 	if bad != nil {
 		return nil, fault(CodeTemplateParse, file, max(bad.LineNumber(), firstLine), liquidMessage(bad), templateHint)
 	}
@@ -80,6 +87,35 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	c.nodes([]render.Node{template.GetRoot()})
 	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
 	return &Prompt{file: file, template: template, problems: c.problems, lists: c.lists}, nil
+}
+
+// maxSteps bounds the passes through loops of one rendering. A million take less than a second.
+const maxSteps = 1_000_000
+
+const (
+	stepTag = "symphony_step"  // put at the beginning of each loop
+	stepVar = "symphony_steps" // a *int in the variables
+)
+
+// stepAfter returns the tag that counts the passes through the loop that a token begins. It trims blanks as the token does.
+func stepAfter(loop parser.Token) string {
+	if strings.HasSuffix(loop.Source, "-%}") {
+		return "{%- " + stepTag + " -%}"
+	}
+	return "{% " + stepTag + " %}"
+}
+
+// countStep renders the tag.
+func countStep(c render.Context) (string, error) {
+	steps, is := c.Get(stepVar).(*int)
+	if !is {
+		return "", errors.New("a template can't set " + stepVar)
+	}
+	*steps++
+	if *steps > maxSteps {
+		return "", fmt.Errorf("the loops of the template take more than %d steps", maxSteps)
+	}
+	return "", nil
 }
 
 const templateHint = "the prompt is a Liquid template: check {{ … }} and {% … %}, or put {% raw %} around text that is none"
@@ -165,7 +201,7 @@ func bindings(issue reconcile.Issue, attempt int) map[string]any {
 		vars["assignee_id"] = issue.Assignee.ID
 	}
 	// Liquid has two names for nil, of which the library knows one.
-	root := map[string]any{"issue": vars, "attempt": nil, "null": nil}
+	root := map[string]any{"issue": vars, "attempt": nil, "null": nil, stepVar: new(int)}
 	if attempt > 0 {
 		root["attempt"] = attempt
 	}

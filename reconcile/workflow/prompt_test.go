@@ -185,3 +185,21 @@ func FuzzPrompt(f *testing.F) {
 		}
 	})
 }
+
+// A template that would loop for days ends with an error.
+func TestTemplateSteps(t *testing.T) {
+	for _, body := range []string{
+		"{% for i in (1..2000000) %}{% endfor %}",
+		"{% for i in (1..2000) -%} {% for j in (1..2000) %}{% continue %}{% endfor %}{% endfor %}",
+	} {
+		p, err := ParsePrompt(body, "WORKFLOW.md", 1)
+		test.OK(t, err)
+		_, err = p.Render(reconcile.Issue{}, 0)
+		if err == nil || !strings.Contains(err.Error(), "take more than 1000000 steps") {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+	p, err := ParsePrompt("{%- for i in (1..3) -%} {{ i }} {%- endfor %}", "WORKFLOW.md", 1)
+	test.OK(t, err)
+	test.Equal(t, "blanks", test.Must(p.Render(reconcile.Issue{}, 0)), "123")
+}

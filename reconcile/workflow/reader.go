@@ -260,12 +260,20 @@ func (r *report) result(secrets ...Secret) ([]Warning, error) {
 
 // path returns the absolute path of a value. It is empty if the path is invalid, which is reported.
 func (r *values) path(f field, value string) string {
+	if elsewhere().MatchString(strings.TrimSpace(value)) {
+		r.invalid(f, strconv.Quote(value)+" is the address of something, or a path of another system",
+			"write a path of this machine, such as ~/symphony")
+		return ""
+	}
 	path, err := r.env.expandPath(strings.TrimSpace(value), filepath.Dir(r.src.Path))
 	if err != nil {
 		r.invalid(f, err.Error(), "")
 	}
 	return path
 }
+
+// elsewhere matches what would otherwise be a relative path: file:///srv, D:/work, C:\work.
+var elsewhere = text.Pattern(`^(?:[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z]:[/\\])`)
 
 // item returns the field with the line of an item of its list.
 func (r *frontMatter) item(f field, i int) field {
