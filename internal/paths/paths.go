@@ -18,19 +18,14 @@ func Overlap(a, b string) bool { return Inside(a, b) || Inside(b, a) }
 
 // Real resolves the symlinks of a path, also those that lead to nothing yet. What does not exist counts as a directory. Links in /proc
 // stay, because they may lead to another mount namespace, where the same path is another file.
+//
+// It is for paths that are shown, recorded or passed on. Who has to know whether one directory is in another asks Find.
 func Real(path string) string {
-	real, _ := resolve(path)
-	return real
-}
-
-// resolve is Real. kept is set if it met a link in /proc.
-func resolve(path string) (real string, kept bool) {
-	const most = 255 // links; more are a circle
 	if !filepath.IsAbs(path) {
-		return path, false
+		return path
 	}
 	links := 0
-	real = "/"
+	real := "/"
 	for rest := strings.Split(path, "/"); len(rest) > 0; {
 		name := rest[0]
 		rest = rest[1:]
@@ -43,8 +38,7 @@ func resolve(path string) (real string, kept bool) {
 		}
 		next := filepath.Join(real, name)
 		target, err := os.Readlink(next)
-		if err != nil || links == most || Inside("/proc", next) {
-			kept = kept || err == nil
+		if err != nil || links == mostLinks || Inside("/proc", next) {
 			real = next
 			continue
 		}
@@ -53,14 +47,7 @@ func resolve(path string) (real string, kept bool) {
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
-	return real, kept
-}
-
-// InProc reports whether a path is in /proc, or leads through a link there. Real does not follow such a link, so the path may be that of
-// any directory.
-func InProc(path string) bool {
-	real, kept := resolve(path)
-	return kept || Inside("/proc", real)
+	return real
 }
 
 // SameDir reports whether two paths lead to the same directory. Either may contain symlinks.

@@ -138,6 +138,20 @@ func (p Place) last() step {
 // Meet reports whether one of two places is the other or inside it.
 func Meet(a, b Place) bool { return a.Inside(b) || b.Inside(a) }
 
+// Reaches reports whether who can write a directory can decide what a path leads to: the path is the directory or inside
+// it, or leads through a link there. A path that can't be found counts as one of these.
+func Reaches(dir, path string) bool {
+	from, err := Find(dir)
+	if err != nil {
+		return true
+	}
+	to, err := Find(path)
+	if err != nil {
+		return true
+	}
+	return to.Inside(from) || slices.ContainsFunc(to.Links, func(link Place) bool { return link.Inside(from) })
+}
+
 // walk is on its way along a path, with a descriptor of each directory that it has come through.
 type walk struct {
 	steps []step

@@ -67,6 +67,8 @@ func TestPlaces(t *testing.T) {
 	test.OK(t, os.WriteFile(dir+"/a/file", nil, 0o600))
 	test.OK(t, os.Link(dir+"/a/file", dir+"/ab/same"))
 	test.OK(t, os.Symlink("a", dir+"/link"))
+	test.OK(t, os.Symlink("../ab", dir+"/a/out"))
+	test.OK(t, os.Symlink("circle", dir+"/circle"))
 	for _, c := range []struct{ path, in, want string }{
 		{"a", "a", "."},
 		{"a/b", "a", "b"},
@@ -86,6 +88,11 @@ func TestPlaces(t *testing.T) {
 		test.Equal(t, c.path+" is inside "+c.in, place.Inside(in), c.want != "")
 		test.Equal(t, c.path+" is "+c.in, place.Same(in), c.want == ".")
 		test.Equal(t, c.path+" meets "+c.in, paths.Meet(in, place), c.want != "" || in.Inside(place))
+	}
+	for path, want := range map[string]bool{
+		"a": true, "a/b": true, "link/b": true, "a/out/x": true, "ab": false, "a/../ab": false, "circle": true, "": false,
+	} {
+		test.Equal(t, "a reaches "+path, paths.Reaches(dir+"/link", dir+"/"+path), want)
 	}
 	test.Equal(t, "nothing is inside", paths.Place{}.Inside(paths.Place{}), false)
 	here := test.Must(paths.Find(dir + "/link"))

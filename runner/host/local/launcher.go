@@ -112,7 +112,7 @@ func (l launch) file(name string, depth int) (found host.Launcher) {
 	if err != nil {
 		return found // the shell will report it
 	}
-	inside := func(dir string) bool { return paths.Inside(paths.Real(dir), real) || paths.Inside(dir, name) }
+	inside := func(dir string) bool { return dir != "" && paths.Reaches(dir, name) } // doctor has no root
 	switch {
 	case slices.ContainsFunc(l.Writable, inside):
 		return host.Launcher{Program: name, Files: []string{real}}

@@ -181,10 +181,8 @@ func (r *run) GuardGit(ctx context.Context, q host.GuardGitRequest) (err error) 
 		return err
 	}
 	reaches := func(path string) bool {
-		path = paths.Real(path)
 		return q.Anywhere || slices.ContainsFunc(q.Writable, func(dir string) bool {
-			dir = paths.Real(dir)
-			return paths.Overlap(dir, path)
+			return paths.Reaches(dir, path) || paths.Reaches(path, dir)
 		})
 	}
 	ignored, err := git.IgnoreFile(ctx, q.Env)

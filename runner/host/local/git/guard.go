@@ -148,7 +148,7 @@ func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 		s.Dirs = []string{filepath.Join(tree, ".git")} // the agent may create one
 		return err
 	}
-	writable := func(dir string) bool { return paths.Inside(tree, dir) || reaches(dir) }
+	writable := func(dir string) bool { return paths.Reaches(tree, dir) || reaches(dir) }
 	if repo.linked || writable(repo.gitDir) {
 		s.Dirs = append(s.Dirs, repo.gitDir)
 	}

@@ -349,8 +349,8 @@ func (g *Guard) treeHooks(
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
 		}
-		under := func(dir string) bool { return paths.Inside(dir, path) }
-		guarded := slices.ContainsFunc(s.Dirs, func(dir string) bool { return under(filepath.Join(dir, "hooks")) })
+		under := func(dir string) bool { return paths.Reaches(dir, path) }
+		guarded := slices.ContainsFunc(s.Dirs, func(dir string) bool { return paths.Inside(filepath.Join(dir, "hooks"), path) })
 		return !guarded && (under(g.Tree) || slices.ContainsFunc(g.Temp, under) || reaches(path))
 	}
 	// The setting as git sees it in hooks, with the account's configuration. Reading it runs no program.

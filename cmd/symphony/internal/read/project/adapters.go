@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -187,14 +188,22 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	return c
 }
 
-// SecretFiles are the directory of the environment files of all projects, those to which links there lead, and codex's login.
+// SecretFiles are the directories of the environment files of all projects, also those that a schedule reads, the files to
+// which links there lead, and codex's login.
 func SecretFiles(p *Project, account *state.Account) []string {
-	dir := paths.Real(filepath.Dir(p.EnvPath()))
-	list := []string{dir, paths.Real(filepath.Join(account.Home, "auth.json"))}
-	entries, _ := os.ReadDir(dir) // it need not exist
-	for _, e := range entries {
-		if real := paths.Real(filepath.Join(dir, e.Name())); !paths.Inside(dir, real) {
+	list := []string{paths.Real(filepath.Join(account.Home, "auth.json"))}
+	add := func(path string) {
+		real := paths.Real(path)
+		if !slices.ContainsFunc(list, func(dir string) bool { return paths.Inside(dir, real) }) {
 			list = append(list, real)
+		}
+	}
+	for _, own := range worlds(p.Env) {
+		dir := filepath.Dir(workflow.EnvFilePath(own.Getenv("XDG_CONFIG_HOME"), own.Home, "symphony"))
+		add(dir)
+		entries, _ := os.ReadDir(dir) // it need not exist
+		for _, e := range entries {
+			add(filepath.Join(dir, e.Name()))
 		}
 	}
 	return list

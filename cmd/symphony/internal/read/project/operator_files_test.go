@@ -177,6 +177,8 @@ func TestOperatorFilesOfASchedule(t *testing.T) {
 			by := slices.ContainsFunc(list, func(one Guarded) bool { return place.Inside(one.Place) })
 			test.Equal(t, c.name+": "+name+" is guarded", by, true)
 		}
+		secrets := SecretFiles(New(w, filepath.Join(base, "WORKFLOW.md"), ""), state.NewAccount("", home, home))
+		test.Equal(t, c.name+": environment files are secrets", slices.Contains(secrets, filepath.Join(home, ".config/symphony")), true)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"time"
@@ -93,17 +94,26 @@ func directory(a agents.Agent, dir string) (string, error) {
 		return "", nil
 	}
 	const hint = "give the absolute path of an existing directory"
-	resolved, err := filepath.EvalSymlinks(dir)
-	switch {
-	case !filepath.IsAbs(dir):
-		err = reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), hint)
-	case err != nil:
-		err = reconcile.NewError(agents.CodeInvalid, "cwd: "+err.Error(), hint)
-	case resolved != a.WorkspacePath && !paths.Inside(a.WorkspacePath, resolved):
-		err = reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("cwd %s is not in %s, where agent %s works", dir, a.WorkspacePath, a.Identifier),
-			"spawn an agent in that directory")
+	if !filepath.IsAbs(dir) {
+		return "", reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), hint)
 	}
-	return resolved, err
+	place, err := paths.Find(dir)
+	if err == nil && !place.Exists {
+		err = &fs.PathError{Op: "find", Path: dir, Err: fs.ErrNotExist}
+	}
+	if err != nil {
+		return "", reconcile.NewError(agents.CodeInvalid, "cwd: "+err.Error(), hint)
+	}
+	space, err := paths.Find(a.WorkspacePath)
+	if err != nil {
+		return "", fmt.Errorf("find the directory of agent %s: %w", a.Identifier, err)
+	}
+	below := place.Below(space)
+	if len(below) == 0 {
+		return "", reconcile.NewError(agents.CodeInvalid,
+			fmt.Sprintf("cwd %s is not in %s, where agent %s works", dir, a.WorkspacePath, a.Identifier), "spawn an agent in that directory")
+	}
+	return filepath.Join(a.WorkspacePath, below[0]), nil
 }
 
 func approvalPolicy(word string) (json.RawMessage, error) {
