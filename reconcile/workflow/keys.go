@@ -189,6 +189,8 @@ func workspaceKeys(c *Config) []Key {
 		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
 		key("repository.sign", typeBool, "false", &c.Repository.Sign,
 			"sign the commits of agents with your key before they are pushed").then((*reader).sign),
+		key("repository.submodules", typeBool, "false", &c.Repository.Submodules,
+			"set up submodules, and theirs, in new workspaces"),
 		key("repository.submodule_hosts", typeStrings, "[]", &c.Repository.SubmoduleHosts,
 			"hosts besides that of repository.url from which submodules may come, such as github.com"),
 

@@ -25,6 +25,7 @@ type Repository struct {
 	branchPattern *Prompt
 	// SubmoduleHosts are hosts besides that of URL from which submodules may come.
 	SubmoduleHosts []string
+	Submodules     bool // clones have submodules
 	Sign           bool // commits are signed with the operator's key before they are pushed
 }
 

@@ -139,4 +139,7 @@ func (r *reader) onHosts() {
 	if c.Codex.Inherit {
 		r.fail(CodeUnsupportedKey, r.field("codex.inherit"), unbuilt, "remove the key")
 	}
+	if c.Repository.Submodules {
+		r.fail(CodeUnsupportedKey, r.field("repository.submodules"), unbuilt, "fetch them in hooks.after_create")
+	}
 }

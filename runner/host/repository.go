@@ -24,6 +24,8 @@ type Repository struct {
 	Pushes bool
 	// SubmoduleHosts are hosts besides that of URL from which submodules may come.
 	SubmoduleHosts []string
+	// Submodules: clones have the submodules of the commit that is checked out, and theirs.
+	Submodules bool
 	// Sign: commits are signed with the operator's key before they are pushed.
 	Sign bool
 }

@@ -133,6 +133,9 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) 
 	in(c.plain(), "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/"+from.Base)
 	// With the operator's configuration, because it has the filters of Git LFS.
 	in(c.env, "checkout", "--quiet", "--no-track", "-B", c.branch, from.Commit)
+	if err == nil && c.remote.Submodules {
+		err = c.addSubmodules(ctx, c.workspace, filepath.Join(c.workspace, ".git"), from.Commit, 0)
+	}
 	return c.failed(host.CodeRepositoryUnavailable, "check out "+c.branch, err)
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -77,6 +79,93 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 		"let the submodule stay at a commit that is there; only a person can push to that repository")
 }
 
+// deepestSubmodule is how deep submodules may be in one another.
+const deepestSubmodule = 5
+
+// addSubmodules fills the submodules of a work tree, whose commit is in the mirror, and theirs. The
+// repository of each is in the git directory of the one that has it, as git submodule makes it. git
+// submodule itself does not run, because an agent may have written .gitmodules.
+func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit string, depth int) error {
+	var out bytes.Buffer
+	cmd := m.localGit(ctx, "ls-tree", "-r", "-z", "--full-tree", commit)
+	cmd.Stdout = &out
+	if err := m.run(cmd); err != nil {
+		return err
+	}
+	var list []submodule
+	for entry := range strings.SplitSeq(out.String(), "\x00") {
+		about, at, _ := strings.Cut(entry, "\t")
+		if words := strings.Fields(about); len(words) == 3 && words[0] == "160000" {
+			list = append(list, submodule{path: at, commit: words[2]})
+		}
+	}
+	list, err := m.withModules(ctx, commit, list)
+	if err != nil {
+		return err
+	}
+	if len(list) > mostSubmodules || len(list) > 0 && depth == deepestSubmodule {
+		return fmt.Errorf("there are too many submodules: at most %d, and %d deep", mostSubmodules, deepestSubmodule)
+	}
+	for _, s := range list {
+		if s.url == "" { // a clone of git's leaves it empty, too
+			continue
+		}
+		if err := m.addSubmodule(ctx, tree, gitDir, s, depth); err != nil {
+			return fmt.Errorf("the submodule %s: %w", text.Visible(text.Within(s.path, maxShown)), err)
+		}
+	}
+	return nil
+}
+
+// addSubmodule fills one submodule.
+func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submodule, depth int) error {
+	address, err := m.addressOf(s.url)
+	if err != nil {
+		return err
+	}
+	if !filepath.IsLocal(s.name) || strings.HasPrefix(s.name, "-") {
+		return errors.New("its name is no path")
+	}
+	tree, err = filepath.EvalSymlinks(tree)
+	if err != nil {
+		return err
+	}
+	at := filepath.Join(tree, s.path)
+	if real, err := filepath.EvalSymlinks(at); err != nil || real != at { // git has made an empty directory
+		return errors.New("its path leads through a link")
+	}
+	from := m.mirrorOf(address)
+	err = from.withLock(ctx, func(w writer) error {
+		_, err := w.update(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	own := filepath.Join(gitDir, "modules", s.name)
+	if err := os.MkdirAll(filepath.Dir(own), 0o755); err != nil {
+		return err
+	}
+	env := append(m.plain(), "GIT_ALLOW_PROTOCOL=file")
+	inOwn := append(m.plain(), "GIT_DIR="+own, "GIT_WORK_TREE="+at)
+	steps := []*exec.Cmd{
+		m.command(ctx, env, []string{
+			"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--separate-git-dir=" + own, "--", from.path, at,
+		}),
+		m.command(ctx, inOwn, []string{"config", "remote.origin.url", from.Address()}),
+		m.command(ctx, inOwn, []string{"config", "commit.gpgSign", "false"}),
+		m.command(ctx, append(slices.Clone(m.env), "GIT_DIR="+own, "GIT_WORK_TREE="+at),
+			[]string{"checkout", "--quiet", "--detach", s.commit}),
+		m.command(ctx, append(m.plain(), "GIT_DIR="+gitDir), []string{"config", "submodule." + s.name + ".url", from.Address()}),
+	}
+	for _, step := range steps {
+		if err := m.run(step); err != nil {
+			return err
+		}
+	}
+	return from.addSubmodules(ctx, at, own, s.commit, depth+1)
+}
+
 // maxShown is how many bytes of a path or an address of an agent a message has.
 const maxShown = 200
 
@@ -144,7 +233,8 @@ func (m *Mirror) mirrorOf(address string) *Mirror {
 		protocol = "file"
 	}
 	env := append(slices.Clone(m.env), "GIT_ALLOW_PROTOCOL="+protocol)
-	return New(filepath.Dir(m.path), host.Repository{URL: address}, env, m.inherit)
+	of := host.Repository{URL: address, SubmoduleHosts: m.remote.SubmoduleHosts}
+	return New(filepath.Dir(m.path), of, env, m.inherit)
 }
 
 // addressOf returns the address of a submodule. An agent may have written it, and git reaches it

@@ -6,6 +6,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // What is pushed is complete: a clone with its submodules has all files, or nothing is pushed.
@@ -46,6 +47,41 @@ func TestIncompleteCommits(t *testing.T) {
 	p.mustClone("six")
 	p.commit("six", "work")
 	p.mustDeliver("six", "")
+}
+
+// A clone has the submodules of its commit, and theirs, if the workflow wants that.
+func TestCloneWithSubmodules(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.sh(`for m in inner lib; do git init -q --bare -b main $m.git; git clone -q $m.git $m 2>/dev/null
+			(cd $m; git checkout -q -b main; echo $m > $m; git add .; git commit -qm $m; git push -q origin main); done
+		alias sub='git -c protocol.file.allow=always submodule add -q'
+		cd lib; sub ../inner.git deep; git commit -qm deep; git push -q origin main
+		cd ../person; sub ../lib.git vendor/lib; git commit -qm lib; git push -q origin main`)
+	clone := func(name string) error {
+		p.sh("mkdir " + name)
+		m := p.mirrorOf(host.Repository{URL: p.remote, Submodules: true, Pushes: true})
+		return test.Err(m.Clone(t.Context(), filepath.Join(p.dir, name), "work/"+name, ""))
+	}
+	test.OK(t, clone("one"))
+	test.Equal(t, "files", p.sh("cd one; cat vendor/lib/lib vendor/lib/deep/inner; git status --porcelain"), "lib\ninner")
+	test.Equal(t, "status", p.sh("cd one; git submodule status --recursive | cut -c1 | sort -u"), "")
+	test.Equal(t, "origin", p.sh("git -C one/vendor/lib config remote.origin.url"), p.dir+"/lib.git")
+	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", "")
+	test.Equal(t, "unsaved", unsaved, "")
+	p.commit("one", "work")
+	p.mustDeliver("one", "")
+
+	// What an agent may have written in .gitmodules reaches nothing else.
+	for name, change := range map[string]string{
+		"elsewhere": "git config -f .gitmodules submodule.vendor/lib.url " + t.TempDir(),
+		"outside":   "git config -f .gitmodules --rename-section submodule.vendor/lib submodule.../../../out",
+		"command":   "git config -f .gitmodules submodule.vendor/lib.url 'ext::touch ran'",
+	} {
+		p.sh("cd person; " + change + "; git commit -qam " + name + "; git push -q origin main")
+		wantFault(t, clone(name), host.CodeRepositoryUnavailable, "the submodule vendor/lib: ")
+		p.sh("cd person; git reset -q --hard HEAD^; git push -qf origin main")
+	}
 }
 
 func TestAddressOfSubmodule(t *testing.T) {

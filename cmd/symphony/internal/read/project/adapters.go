@@ -147,7 +147,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Repository: host.Repository{
 				URL: cfg.Repository.URL, Base: cfg.Repository.Base, Name: cfg.Repository.Name, Email: cfg.Repository.Email,
 				Pushes: cfg.Repository.Delivers(), SubmoduleHosts: cfg.Repository.SubmoduleHosts,
-				Sign: cfg.Repository.Sign,
+				Submodules: cfg.Repository.Submodules, Sign: cfg.Repository.Sign,
 			},
 			Branch: cfg.Repository, Deliver: cfg.Repository.Delivers(), Token: cfg.Repository.Token.Reveal(), TokenVar: cfg.Repository.TokenVar,
 		},
