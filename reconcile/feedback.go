@@ -27,7 +27,11 @@ type Watch struct {
 	Claim      ClaimStatus `json:"-"` // the status of the issue's claim; empty if there is none
 	Blocked    bool        `json:"-"` // its agent waits for a person, whose review is the only cause then
 
+	// Renamed is the present address, if the repository of Delivered.PullRequest has another name or owner now. Saving the watch stores it.
+	Renamed string `json:"-"`
+
 	Pull     Pull          `json:"pull"` // as it was read last
+	Pushed   Pushed        `json:"pushed,omitzero"`
 	Rounds   int           `json:"rounds,omitempty"`
 	Handled  []string      `json:"told,omitempty"` // the causes that bring the issue back no more: each does so once
 	Failures KnownFailures `json:"failures,omitzero"`
@@ -42,6 +46,13 @@ type Watch struct {
 	Seen     []Observation `json:"seen,omitempty"`    // what has happened to the pull request, the oldest first
 	Held     string        `json:"held,omitempty"`    // the reason for which the issue was held; empty if it was not, or is not any more
 	Ended    bool          `json:"ended,omitempty"`   // nothing more is expected of the pull request
+}
+
+// Pushed is the newest commit of the pull request if someone else has pushed it than symphony.
+type Pushed struct {
+	Commit string `json:"commit"`
+	On     string `json:"on"`               // what symphony had pushed last
+	Builds bool   `json:"builds,omitempty"` // Commit contains On; otherwise the branch was replaced
 }
 
 // KnownFailures are the failed checks of a commit that bring the issue back no more, by their names: it has come back for those in Told,
@@ -149,7 +160,7 @@ const (
 // that is late does not hold the others back.
 func (w *Watch) Failed(f Feedback, now time.Time) []Check {
 	c := w.Pull.Checks
-	if !f.Checks || w.Blocked || c.Commit != w.Delivered.Commit {
+	if !f.Checks || w.Blocked || c.Commit != w.Pull.Head || !w.Ours() {
 		return nil
 	}
 	if w.pending() && !w.late(now) {
@@ -285,8 +296,29 @@ func (f Feedback) listensTo(r Review) bool {
 
 func (w *Watch) handled(cause string) bool { return slices.Contains(w.Handled, cause) }
 
-// Ours reports whether the newest commit of the pull request is the one that symphony has pushed last.
-func (w *Watch) Ours() bool { return w.Pull.Head == w.Delivered.Commit }
+// Ours reports whether the newest commit of the pull request is the one that symphony has pushed last, or builds on it: what people push there
+// is part of the work.
+func (w *Watch) Ours() bool {
+	return w.Pull.Head == w.Delivered.Commit || w.pushKnown() && w.Pushed.Builds
+}
+
+func (w *Watch) pushKnown() bool {
+	return w.Pushed.Commit == w.Pull.Head && w.Pushed.On == w.Delivered.Commit
+}
+
+// UnknownPush reports whether someone else has pushed the newest commit, and it is not known whether that builds on the one of symphony.
+func (w *Watch) UnknownPush() bool {
+	return w.Pull.State == pullOpen && w.Pull.Head != w.Delivered.Commit && !w.pushKnown()
+}
+
+// Is reports whether a pull request that was read is the one that symphony has opened. Where it was read before, the forge's id tells, which
+// stays if the repository gets another name or owner. Otherwise the address tells, or else the branch and its commit.
+func (w *Watch) Is(p Pull) bool {
+	if w.Pull.ID != "" {
+		return w.Pull.ID == p.ID
+	}
+	return strings.EqualFold(w.Delivered.PullRequest, p.URL) || w.Delivered.Branch == p.Branch && w.Delivered.Commit == p.Head
+}
 
 // Causes returns what brings the issue back now; nil for nothing. failed are the failed checks that are the pull request's own.
 func (w *Watch) Causes(f Feedback, failed []Check, now time.Time) *Rework {
@@ -400,6 +432,24 @@ func (w *Watch) BeginRound(r *Rework) {
 		w.Handled = append(w.Handled, "conflict "+r.Commit)
 	}
 	w.Handled = w.Handled[max(0, len(w.Handled)-mostHandled):]
+}
+
+// TakeBack undoes the last BeginRound: its causes count again. The issue has not been moved yet, and someone has pushed meanwhile.
+func (w *Watch) TakeBack() {
+	r := w.Rework
+	w.Rework = nil
+	w.Rounds--
+	w.History = w.History[:max(0, len(w.History)-1)]
+	causes := []string{"conflict " + r.Commit}
+	for _, v := range r.Reviews {
+		causes = append(causes, "review "+v.ID)
+	}
+	w.Handled = slices.DeleteFunc(w.Handled, func(cause string) bool { return slices.Contains(causes, cause) })
+	if w.Failures.Commit == r.Commit {
+		w.Failures.Told = slices.DeleteFunc(w.Failures.Told, func(name string) bool {
+			return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == name })
+		})
+	}
 }
 
 // Summary describes the pull request in the words of views. How its checks are is the forge's sum, which also counts those that are not

@@ -42,6 +42,19 @@ func TestCauses(t *testing.T) {
 			w.Pull.Head, w.Pull.Mergeable, w.Pull.Reviews = "b", pullConflicts, []Review{review("1", reviewChanges)}
 			w.Pull.Checks = Checks{Commit: "b", List: []Check{check("lint", CheckFailure)}}
 		}, ""},
+		{"of a person's commit on top", func(w *Watch, _ *Feedback) {
+			w.Pull.Head, w.Pushed = "b", Pushed{Commit: "b", On: "a", Builds: true}
+			w.Pull.Reviews = []Review{review("1", reviewChanges)}
+			w.Pull.Checks = Checks{Commit: "b", List: []Check{check("lint", CheckFailure)}}
+		}, "lint failed; kim asks for changes"},
+		{"of a person's commit instead", func(w *Watch, _ *Feedback) {
+			w.Pull.Head, w.Pushed = "b", Pushed{Commit: "b", On: "a"}
+			w.Pull.Reviews = []Review{review("1", reviewChanges)}
+		}, ""},
+		{"of a person's commit on an older one", func(w *Watch, _ *Feedback) {
+			w.Pull.Head, w.Pushed = "b", Pushed{Commit: "b", On: "0", Builds: true}
+			w.Pull.Reviews = []Review{review("1", reviewChanges)}
+		}, ""},
 		{"not wanted", func(w *Watch, f *Feedback) {
 			f.Checks, f.Reviews, f.Conflicts = false, false, false
 			w.Pull.Mergeable, w.Pull.Reviews = pullConflicts, []Review{review("1", reviewChanges)}
@@ -175,7 +188,36 @@ func TestLate(t *testing.T) {
 	equal(t, "with another base", late(hour), " false true 1")
 	p.Base, p.Head = "main", "b"
 	w.Update(p, f, hour)
-	equal(t, "of the next commit", late(hour), " false false 1")
+	equal(t, "of the next commit", late(hour), " false false 0")
+}
+
+// TestTakeBack checks that causes count again if someone has pushed before the issue was moved.
+func TestTakeBack(t *testing.T) {
+	f := Feedback{Checks: true, Reviews: true, Conflicts: true, Rounds: 3}
+	w := &Watch{Delivered: Delivered{Commit: "a"}, Handled: []string{"review 0"}}
+	w.Pull = Pull{
+		Head: "a", Mergeable: pullConflicts, Checks: Checks{Commit: "a", List: []Check{{Name: "lint", State: CheckFailure}}},
+		Reviews: []Review{{ID: "1", Author: "kim", Writer: true, State: reviewChanges}},
+	}
+	causes := func() string { return fmt.Sprint(w.Causes(f, w.Failed(f, noon), noon)) }
+	all := causes()
+	w.BeginRound(w.Causes(f, w.Failed(f, noon), noon))
+	equal(t, "after the round has begun", causes(), "<nil>")
+	w.TakeBack()
+	equal(t, "taken back", causes(), all)
+	equal(t, "the rest", fmt.Sprint(w.Rounds, w.History, w.Handled), "0 [] [review 0]")
+}
+
+// TestIs checks by what a pull request is known.
+func TestIs(t *testing.T) {
+	w := &Watch{Delivered: Delivered{PullRequest: "https://f/team/Shop/pull/1", Branch: "b", Commit: "a"}}
+	is := func(p Pull) string { return fmt.Sprint(w.Is(p)) }
+	equal(t, "by its address", is(Pull{ID: "x", URL: "https://f/team/shop/pull/1"}), "true")
+	equal(t, "by its branch and commit", is(Pull{ID: "x", URL: "https://f/team/store/pull/1", Branch: "b", Head: "a"}), "true")
+	equal(t, "another one", is(Pull{ID: "x", URL: "https://f/team/store/pull/1", Branch: "b", Head: "c"}), "false")
+	w.Pull.ID = "x"
+	equal(t, "by its id", is(Pull{ID: "x", URL: "https://f/team/store/pull/1"}), "true")
+	equal(t, "another id", is(Pull{ID: "y", URL: "https://f/team/shop/pull/1", Branch: "b", Head: "a"}), "false")
 }
 
 // TestCrowd checks that what strangers write does not push out what a person with the right to push has asked for.

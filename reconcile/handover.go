@@ -214,6 +214,8 @@ type Delivered struct {
 	At     time.Time `json:"at"`
 	// PullRequest is the address of the pull request with the commit, empty if there is none or it is not known yet.
 	PullRequest string `json:"pull_request"`
+	// PullID is its Pull.ID, where that is known. It is not stored here, but tells RecordDelivered that only the address is another one.
+	PullID string `json:"-"`
 }
 
 // failed returns the delivery after one more failure.

@@ -107,6 +107,13 @@ func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Deli
 		Branch: last.Branch, Commit: last.Commit, Base: w.Config.Repository.Base,
 		Title: w.Redactor.Text(pullRequestTitle(run.Issue)), Body: w.Redactor.Text(body),
 	}
+	if w.Journal != nil {
+		watch, _, err := w.Journal.Watch(ctx, w.run.IssueID)
+		if err != nil {
+			return "", err
+		}
+		request.Known = watch.Pull.ID
+	}
 	crash.At("forge.Open.before")
 	answer, err := host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the pull request",
 		func(ctx context.Context) (opened reconcile.OpenedPull, err error) {
@@ -130,6 +137,7 @@ func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Deli
 	w.Log.Info("pull request", "url", answer.URL, "opened", answer.Opened, "by", answer.By)
 	w.rec.keepLinks([]reconcile.Link{{Kind: linkPullRequest, URL: answer.URL}})
 	last.PullRequest = answer.URL
+	last.PullID = answer.ID
 	return answer.URL, w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
 }
 

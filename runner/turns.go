@@ -171,6 +171,7 @@ func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 		case err != nil && wish.Blocked == "":
 			t.Log.Info("the work has changed since the agent handed it over") // it is told when it does so again
 			t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
+		case t.mustMerge(ctx, *wish):
 		case wish.NeedsVerify(""):
 			if more, err := t.verifyHandover(ctx, *wish); !more || err != nil {
 				return false, err
@@ -193,6 +194,23 @@ func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 		return false, nil // usually it was handed over: the run succeeds
 	}
 	return turn < t.Config.MaxTurns, err
+}
+
+// mustMerge reports whether others have pushed to the branch while the agent worked. It learns that in its next turn, and hands over again:
+// without a merge nothing could be pushed.
+func (t *turnLoop) mustMerge(ctx context.Context, wish reconcile.Handover) bool {
+	if wish.Blocked != "" {
+		return false
+	}
+	pushed, err := t.pushedMeanwhile(ctx)
+	t.warn("it is not known whether others have pushed to the branch", err)
+	if pushed == nil {
+		return false
+	}
+	t.Log.Info("others have pushed to the branch meanwhile", "commit", pushed.Commit, "why", pushed.Why)
+	t.base.Pushed = pushed
+	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
+	return true
 }
 
 // turn runs one turn and waits for its end.

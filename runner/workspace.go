@@ -100,6 +100,40 @@ func (j *job) checkoutEnv(ctx context.Context) ([]string, error) {
 	return j.Config.AfterLogin(j.Config.HookEnv(j.Env), profile, j.Config.Secrets), err
 }
 
+// cloneRequest is the request to clone or to fetch.
+func (j *job) cloneRequest(ctx context.Context, branch string, last reconcile.Delivered) (host.CloneRequest, error) {
+	env, err := j.gitEnv(ctx)
+	if err != nil {
+		return host.CloneRequest{}, err
+	}
+	checkout, err := j.checkoutEnv(ctx)
+	return host.CloneRequest{
+		Repository: j.Config.Repository.Repository, Branch: branch, Delivered: last.Commit,
+		Timeout: max(repositoryTimeout, j.Config.Hooks.Timeout), Env: env, CheckoutEnv: checkout,
+	}, err
+}
+
+// pushedMeanwhile returns what others have pushed to the branch of the issue, if the workspace does not have it; nil for nothing. Before the
+// first delivery there is no such branch.
+func (j *job) pushedMeanwhile(ctx context.Context) (*host.Pushed, error) {
+	if j.Journal == nil || !j.Config.Repository.Deliver {
+		return nil, nil
+	}
+	last, _, err := j.Journal.Delivered(ctx, j.run.IssueID)
+	if err != nil || last.Branch == "" || last.URL != j.Config.Repository.URL {
+		return nil, err
+	}
+	q, err := j.cloneRequest(ctx, last.Branch, last)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := j.host.Fetch(ctx, q)
+	if err != nil || answer.Pushed == nil || answer.Pushed.Taken {
+		return nil, err
+	}
+	return answer.Pushed, nil
+}
+
 // cloneOrFetch fills a new workspace, or updates the remote references of an older one, if the workflow names a repository.
 func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	repository := w.Config.Repository
@@ -110,23 +144,18 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	env, err := w.gitEnv(ctx)
+	q, err := w.cloneRequest(ctx, branch, last)
 	if err != nil {
 		return err
-	}
-	checkout, err := w.checkoutEnv(ctx)
-	if err != nil {
-		return err
-	}
-	q := host.CloneRequest{
-		Repository: repository.Repository, Branch: branch, Delivered: last.Commit,
-		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env, CheckoutEnv: checkout,
 	}
 	if !w.space.Created {
 		answer, err := w.host.Fetch(ctx, q)
 		w.logOutput(err)
 		if err == nil {
 			w.base = answer
+			if p := answer.Pushed; p != nil {
+				w.Log.Info("others have pushed to the branch", "commit", p.Commit, "commits", p.Total, "taken", p.Taken, "why", p.Why)
+			}
 			w.Log.Info("repository fetched", "base", answer.Base, "commit", answer.Commit, "behind", answer.Behind)
 		}
 		return err

@@ -39,6 +39,14 @@ func (c *conn) Watch(ctx context.Context, issueID string) (reconcile.Watch, bool
 }
 
 func saveWatch(t tx, w reconcile.Watch) error {
+	if w.Renamed != "" {
+		err := t.run(`UPDATE deliveries SET pull_request = ? WHERE issue_id = ? AND pull_request = ?`,
+			w.Renamed, w.IssueID, w.Delivered.PullRequest)
+		if err != nil {
+			return err
+		}
+		w.Delivered.PullRequest = w.Renamed
+	}
 	return t.run(`INSERT OR REPLACE INTO watches (issue_id, pull_request, ended, watch) VALUES (?, ?, ?, ?)`,
 		w.IssueID, w.Delivered.PullRequest, w.Ended, jsonOf(&w))
 }

@@ -42,4 +42,20 @@ func TestWatches(t *testing.T) {
 	test.Equal(t, "another one", addresses(), []string{"id p/2 "})
 	w, _, err = db.Watch(ctx, "id") // the branch may get its first one again
 	test.Equal(t, "what is told once for all", []any{w.Handled, w.Rounds, err}, []any{[]string{"conflict 1"}, 0, nil})
+
+	// The repository gets another name: a pass finds that out, or a worker. What is known stays known.
+	w.Ended = false
+	w.Pull.ID = "PR_1"
+	w.BeginRound(&reconcile.Rework{Round: 1, Rounds: 3, At: epoch, Commit: "2", Conflict: true})
+	w.Renamed = "q/2"
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Watch: &w}))
+	test.Equal(t, "found out by a pass", addresses(), []string{"id q/2 it conflicts with its base"})
+	delivered.PullRequest = "r/2"
+	delivered.PullID = "PR_1"
+	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
+	test.Equal(t, "found out by a worker", addresses(), []string{"id r/2 it conflicts with its base"})
+	delivered.PullRequest = "r/3"
+	delivered.PullID = "PR_2"
+	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
+	test.Equal(t, "a new one", addresses(), []string{"id r/3 "})
 }

@@ -308,10 +308,18 @@ func (c *conn) Delivered(ctx context.Context, issueID string) (reconcile.Deliver
 // RecordDelivered stores what a run has pushed for its issue. It does so even if the worker has lost the run, because a later
 // delivery must know what is on the branch.
 func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error {
-	return j.update(ctx, "record what was delivered", full, statement(
-		`INSERT INTO deliveries (issue_id, `+deliveredColumns+`) VALUES (?, `+marks(deliveredColumns)+`)
-		ON CONFLICT (issue_id) DO UPDATE SET url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
-		base = excluded.base, at = excluded.at, pull_request = excluded.pull_request`, append([]any{issueID}, deliveredFields(&d)...)...))
+	return j.update(ctx, "record what was delivered", full, func(t tx) error {
+		err := t.run(`INSERT INTO deliveries (issue_id, `+deliveredColumns+`) VALUES (?, `+marks(deliveredColumns)+`)
+			ON CONFLICT (issue_id) DO UPDATE SET url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
+			base = excluded.base, at = excluded.at, pull_request = excluded.pull_request`,
+			append([]any{issueID}, deliveredFields(&d)...)...)
+		if err != nil || d.PullID == "" {
+			return err
+		}
+		// What is known of the pull request stays known if only its address is another one.
+		return t.run(`UPDATE watches SET pull_request = ? WHERE issue_id = ? AND watch ->> '$.pull.id' = ?`,
+			d.PullRequest, issueID, d.PullID)
+	})
 }
 
 // metaRemoteBlock begins the keys of the blocks of hosts. Their names follow.

@@ -60,7 +60,7 @@ func Adapter(o Options) (*reconcile.Forge, error) {
 	api, err := githubapi.Connect(service, o.Options, o.Memory)
 	h := hub{api, o}
 	return &reconcile.Forge{
-		Open: h.open, Number: h.number, Read: h.read, ReadChecks: h.readChecks, ReadRequired: h.readRequired, ReadLog: h.readLog, Rerun: h.rerun, Comment: h.comment,
+		Open: h.open, Number: h.number, Read: h.read, ReadChecks: h.readChecks, ReadRequired: h.readRequired, BuildsOn: h.buildsOn, ReadLog: h.readLog, Rerun: h.rerun, Comment: h.comment,
 	}, err
 }
 
@@ -115,13 +115,13 @@ func (h hub) gone(right, message string) error {
 	return h.explain(&reconcile.Error{Code: "forge_graphql_errors", Message: h.Scrub(message), Err: reconcile.ErrGone}, right)
 }
 
-func (h hub) number(address string) int {
+func (h hub) number(address string) (number int, here bool) {
 	path, digits, _ := strings.Cut(address, "/pull/")
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 1 || !strings.HasSuffix(strings.ToLower(path), "/"+strings.ToLower(h.o.Repository)) {
-		return 0
+	if err != nil || n < 1 {
+		return 0, false
 	}
-	return n
+	return n, strings.HasSuffix(strings.ToLower(path), "/"+strings.ToLower(h.o.Repository))
 }
 
 // query sends a GraphQL query about the repository, for which the token needs a right, and returns the repository's fields. A field is null
@@ -155,9 +155,16 @@ func decode[T any](h hub, what string, raw json.RawMessage) (v T, err error) {
 // open implements reconcile.Forge. It asks for the pull requests of the branch first.
 func (h hub) open(ctx context.Context, n reconcile.NewPull) (opened reconcile.OpenedPull, err error) {
 	opened.By = h.o.By
+	var refusal error
 	for range 2 {
-		if opened.URL, err = h.find(ctx, n.Branch, n.Commit); opened.URL != "" || err != nil {
+		found, err := h.find(ctx, n)
+		if err != nil {
 			return opened, err
+		}
+		if found.URL != "" {
+			opened.URL = found.URL
+			opened.ID = found.ID
+			return opened, nil
 		}
 		if n.Base == "" { // its name may be another one by now than when the work began
 			repository, err := send[struct {
@@ -169,6 +176,7 @@ func (h hub) open(ctx context.Context, n reconcile.NewPull) (opened reconcile.Op
 		}
 		made, wrong := send[struct {
 			URL string `json:"html_url"`
+			ID  string `json:"node_id"`
 		}](ctx, h, http.MethodPost, "/pulls", map[string]string{"title": n.Title, "body": n.Body, "head": n.Branch, "base": n.Base})
 		refused := func(reason string) bool {
 			return errors.Is(wrong, reconcile.ErrRejected) && strings.Contains(wrong.Error(), reason)
@@ -179,12 +187,14 @@ func (h hub) open(ctx context.Context, n reconcile.NewPull) (opened reconcile.Op
 		case refused("head invalid"):
 			return opened, errors.Join(wrong, reconcile.ErrNoBranch)
 		case !refused("pull request already exists"): // or else another has just opened it, so the list contains it now
-			opened.URL, opened.Opened = made.URL, wrong == nil
+			opened.URL = made.URL
+			opened.ID = made.ID
+			opened.Opened = wrong == nil
 			return opened, wrong
 		}
-		err = wrong
+		refusal = wrong
 	}
-	return opened, err
+	return opened, refusal
 }
 
 // send sends a request for which the token may write pull requests, and decodes the answer.
@@ -196,29 +206,49 @@ func send[T any](ctx context.Context, h hub, method, path string, body any) (v T
 	return githubapi.Decode[T](h.Client.Client, "JSON of GitHub", a.Body)
 }
 
-// find returns the open pull request of a branch, or else the newest that was merged or closed when the branch was at the commit.
-func (h hub) find(ctx context.Context, branch, commit string) (found string, err error) {
-	fields, err := h.query(ctx, writePulls, document("branch"), map[string]any{"branch": branch})
+// found is a pull request of a branch.
+type found struct {
+	ID      string `json:"id"`
+	URL     string `json:"url"`
+	State   string `json:"state"`
+	Branch  string `json:"headRefName"`
+	Base    string `json:"baseRefName"`
+	Commit  string `json:"headRefOid"`        // the last one while it was open
+	Foreign bool   `json:"isCrossRepository"` // the branch is in a fork
+}
+
+// find returns the open pull request of a branch: of several the known one, or else the newest with the wanted base, or else the newest. If
+// none is open, it returns the newest that was merged or closed when the branch was at the commit.
+func (h hub) find(ctx context.Context, n reconcile.NewPull) (best found, err error) {
+	fields, err := h.query(ctx, writePulls, document("branch"), map[string]any{"branch": n.Branch})
 	if err != nil {
-		return "", err
+		return best, err
 	}
-	all, err := decode[transport.List[struct {
-		URL     string `json:"url"`
-		State   string `json:"state"`
-		Branch  string `json:"headRefName"`
-		Commit  string `json:"headRefOid"` // the last one while it was open
-		Foreign bool   `json:"isCrossRepository"`
-	}]](h, "list of pull requests", fields["pullRequests"])
-	for _, p := range all.Nodes {
+	all, err := decode[transport.List[found]](h, "list of pull requests", fields["pullRequests"])
+	if err != nil {
+		return best, err
+	}
+	rank := func(p found) int {
 		switch {
-		case p.Foreign || p.Branch != branch:
-		case p.State == "OPEN":
-			return p.URL, nil
-		case p.Commit == commit && found == "":
-			found = p.URL
+		case p.Foreign || p.Branch != n.Branch:
+			return 0
+		case p.State != "OPEN" && p.Commit == n.Commit:
+			return 1
+		case p.State != "OPEN":
+			return 0
+		case n.Known != "" && p.ID == n.Known:
+			return 4
+		case n.Base != "" && p.Base == n.Base:
+			return 3
+		}
+		return 2
+	}
+	for _, p := range all.Nodes {
+		if rank(p) > rank(best) {
+			best = p
 		}
 	}
-	return found, err
+	return best, nil
 }
 
 func (h hub) comment(ctx context.Context, number int, marker, body string) error {

@@ -106,7 +106,10 @@ func TestOpen(t *testing.T) {
 	want := func(want reconcile.OpenedPull) {
 		t.Helper()
 		want.By = "$TEAM_TOKEN"
-		test.Equal(t, "answer", test.Must(p.Open(t.Context(), request)), want)
+		answer := test.Must(p.Open(t.Context(), request))
+		test.Equal(t, "it has an id", answer.ID != "", want.URL != "")
+		want.ID = answer.ID
+		test.Equal(t, "answer", answer, want)
 	}
 	const first, second = "https://github.com/team/repo/pull/1", "https://github.com/team/repo/pull/2"
 	want(reconcile.OpenedPull{URL: first, Opened: true})
@@ -201,14 +204,39 @@ func TestForgeFailures(t *testing.T) {
 	wantError(t, test.Err(p.Open(t.Context(), reconcile.NewPull{})), "forge_api_request", "connection refused")
 }
 
+// A branch may have several open pull requests, with other bases. The one that the issue has had stays its own.
+func TestOneOfSeveral(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	for _, base := range []string{"release", "main", "other"} {
+		test.Must(p.AddPull(githubtest.Pull{Title: "T", Branch: "work", Base: base, Commit: "c0"}))
+	}
+	open := func(base, known string) string {
+		opened := test.Must(p.Open(t.Context(), reconcile.NewPull{Branch: "work", Commit: "c0", Base: base, Known: known}))
+		return strings.TrimPrefix(opened.URL, "https://github.com/team/repo/pull/")
+	}
+	pulls := test.Must(p.Read(t.Context(), []int{1, 2, 3}))
+	test.Equal(t, "the newest", open("", ""), "3")
+	test.Equal(t, "with the wanted base", open("main", ""), "2")
+	test.Equal(t, "the known one", open("main", pulls[1].ID), "1")
+	test.OK(t, p.End(t.Context(), 1))
+	test.Equal(t, "the known one was closed", open("main", pulls[1].ID), "2")
+}
+
 func TestNumber(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	for address, want := range map[string]int{
-		"https://github.com/team/repo/pull/12": 12, "https://ghe.example.com/Team/Repo/pull/1": 1, "https://github.com/team/repo/pull/12/files": 0,
-		"https://github.com/team/other/pull/12": 0, "https://github.com/team/repo/issues/12": 0, "https://github.com/team/repo/pull/-1": 0, "": 0,
+	for address, want := range map[string]string{
+		"https://github.com/team/repo/pull/12":       "12 true",
+		"https://ghe.example.com/Team/Repo/pull/1":   "1 true",
+		"https://github.com/team/former/pull/12":     "12 false",
+		"https://github.com/team/repo/pull/12/files": "0 false",
+		"https://github.com/team/repo/issues/12":     "0 false",
+		"https://github.com/team/repo/pull/-1":       "0 false",
+		"":                                           "0 false",
 	} {
-		test.Equal(t, address, p.Number(address), want)
+		number, here := p.Number(address)
+		test.Equal(t, address, fmt.Sprint(number, here), want)
 	}
 }
 

@@ -315,6 +315,27 @@ func shortList(list []reconcile.Check, cut bool) ([]reconcile.Check, bool) {
 	return list[:reconcile.MaxChecks], cut || weight(missing[0]) < len(weights)
 }
 
+// buildsOn implements reconcile.Forge.
+func (h hub) buildsOn(ctx context.Context, number int, commit string) (bool, error) {
+	fields, err := h.query(ctx, readPulls, document("commits"), map[string]any{"number": number})
+	if err != nil {
+		return false, err
+	}
+	p, err := decode[*pull](h, "pull request", fields["pullRequest"])
+	if err != nil {
+		return false, err
+	}
+	if p == nil {
+		return false, h.gone(readPulls, fmt.Sprint("there is no pull request ", number))
+	}
+	for _, c := range p.Commits.Nodes {
+		if c.Commit.OID == commit {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // readRequired implements reconcile.Forge. Classic protections and rulesets both require checks.
 func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
 	fields, err := h.query(ctx, readPulls, document("required"), map[string]any{"number": number})

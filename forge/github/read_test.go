@@ -42,7 +42,7 @@ func TestReadPulls(t *testing.T) {
 	p.Push("work", "c0")
 	p.add(func(pull *githubtest.Pull) { pull.Draft = true })
 	want := reconcile.Pull{
-		Number: 1, URL: "https://github.com/team/repo/pull/1", State: "open", Draft: true, Branch: "work", Head: "c0", Base: "main",
+		ID: p.one().ID, Number: 1, URL: "https://github.com/team/repo/pull/1", State: "open", Draft: true, Branch: "work", Head: "c0", Base: "main",
 		Mergeable: "mergeable", Checks: reconcile.Checks{Commit: "c0"},
 	}
 	test.Equal(t, "a draft", p.one(), want)

@@ -186,7 +186,9 @@ type Update struct {
 	Messages    []reconcile.Message // what operators tell the agent, the oldest first
 	// Refused is how verify has failed for what the agent has handed over; nil if it has not, or the thread knows it.
 	Refused *reconcile.Verification
-	Base    host.FetchAnswer // the base of the repository; the zero value if the thread has seen it
+	// Pushed is what others have pushed to the branch; nil for nothing, or if this run has been told.
+	Pushed *host.Pushed
+	Base   host.FetchAnswer // the base of the repository; the zero value if the thread has seen it
 	// Rework is what the issue's pull request has come back for, as text; empty if it has not.
 	Rework string
 }
@@ -197,7 +199,7 @@ const FromTracker = "The following comes from the tracker. Each text is quoted b
 
 // Text returns the update as text, "" if there is nothing new.
 func (u Update) Text() string {
-	parts := []string{u.Rework, baseText(u.Base)}
+	parts := []string{u.Rework, pushedText(u.Pushed), baseText(u.Base)}
 	if v := u.Refused; v != nil {
 		parts = append(parts, "Symphony has not handed the issue over: "+v.String()+". It runs this command for each handover, "+
 			where(v)+". "+
@@ -240,6 +242,40 @@ func MessagesText(list []reconcile.Message) string {
 		}
 		return head + ":\n\n" + fenced(m.Text, reconcile.MaxMessage)
 	})...)
+}
+
+// pushedText tells what others have pushed to the branch, and whether the workspace has it. Names are quoted, because they come from outside.
+func pushedText(p *host.Pushed) string {
+	if p == nil {
+		return ""
+	}
+	parts := []string{fmt.Sprintf("Others have pushed %s to your branch since your last delivery. They are part of the work.",
+		text.Plural(p.Total, "commit"))}
+	if p.Taken {
+		parts = append(parts, "Your workspace has them already: it is at them, or after them. Build on them.")
+	} else {
+		parts = append(parts, fmt.Sprintf("Your workspace does not have them, because %s. Merge commit %.40s (git merge %.40s) before you "+
+			"hand over; otherwise nothing can be pushed.", quoted(p.Why), quoted(p.Commit), quoted(p.Commit)))
+	}
+	lines := ""
+	for _, c := range p.Commits[:min(len(p.Commits), host.MaxPushed)] {
+		lines += fmt.Sprintf("\n- %q by %q", text.Within(text.OneLine(c.Subject), maxFileName), text.Within(text.OneLine(c.Author), maxAuthor))
+	}
+	if more := p.Total - len(p.Commits); more > 0 {
+		lines += fmt.Sprintf("\n- and %d more", more)
+	}
+	files := ""
+	for _, name := range p.Files[:min(len(p.Files), host.MaxPushed)] {
+		files += fmt.Sprintf("\n- %q", text.Short(name, maxFileName))
+	}
+	if more := p.FileCount - len(p.Files); more > 0 {
+		files += fmt.Sprintf("\n- and %d more", more)
+	}
+	parts = append(parts, "The commits:\n"+lines)
+	if files != "" {
+		parts = append(parts, "Files that they change:\n"+files)
+	}
+	return strings.Join(parts, "\n\n")
 }
 
 // baseText tells how far the base is ahead of HEAD, and what a merge would do. Names are quoted, because they come from outside.

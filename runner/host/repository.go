@@ -51,6 +51,9 @@ type CloneAnswer struct {
 	Base, Commit string
 	BaseCommit   string // that of Base
 	Kept         string // the commit that was kept of the issue before; empty for none
+	// Pushed is the commit of Branch on the remote, if others have pushed it on top of Delivered; empty if not.
+	// Then Branch and Delivered are those of the request.
+	Pushed, Branch, Delivered string
 }
 
 // KeepRequest names the issue whose commits Run.Keep keeps.
@@ -72,7 +75,27 @@ type FetchAnswer struct {
 	Clean        bool     // a merge would cause no conflict
 	Files        int      // number of files in which it would. If it is 0, and Clean is not set, that is not known.
 	Conflicts    []string // the names of the first of them
+	Pushed       *Pushed  // what others have pushed to the branch of the workspace; nil for nothing
 }
+
+// MaxPushed is how many commits and how many files a Pushed names at most.
+const MaxPushed = 20
+
+// Pushed is what others have pushed to the branch since symphony delivered last, such as a commit of a person.
+type Pushed struct {
+	Commit    string // the newest one
+	Total     int    // number of commits that neither the last delivery nor the base contains
+	Commits   []PushedCommit
+	FileCount int // number of files that differ from the last delivery
+	Files     []string
+	// Taken: HEAD of the workspace contains Commit. Otherwise Why says why not: "the workspace has commits that
+	// were not pushed".
+	Taken bool
+	Why   string
+}
+
+// PushedCommit is one commit.
+type PushedCommit struct{ Author, Subject string }
 
 // DeliverRequest asks to push HEAD of the workspace that a run holds to Branch. No process may change the workspace meanwhile.
 type DeliverRequest struct {

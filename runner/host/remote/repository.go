@@ -34,6 +34,13 @@ func (r run) Fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, 
 			return err
 		})
 		answer.Base, answer.Commit = from.Base, from.BaseCommit // whatever the host says
+		switch {
+		case from.Pushed == "":
+			answer.Pushed = nil
+		case answer.Pushed != nil:
+			answer.Pushed.Commit = from.Pushed
+			answer.Pushed.Why = text.Visible(text.Within(answer.Pushed.Why, maxText))
+		}
 		return answer, err
 	})
 }

@@ -349,9 +349,26 @@ func (x *execution) pullNode(r *repository, p *pull) node {
 		"state": state, "isDraft": p.Draft, "isCrossRepository": p.Foreign, "reviewDecision": orNull(p.Review), "createdAt": p.issue.CreatedAt,
 		"headRefName": p.Branch, "headRefOid": p.Commit, "baseRefName": p.Base, "mergeable": resolver(mergeable),
 		"comments": connection(comments),
-		"commits":  connection{{"id": nodeID("PRC", p.issue.ID), "commit": x.commitNode(p.Commit, p.Checks)}}, "reviews": reviews,
+		"commits":  resolver(func(args map[string]any) any { return x.commitNodes(p, args) }), "reviews": reviews,
 		"latestOpinionatedReviews": resolver(opinions), "baseRef": x.baseNode(p),
 	}
+}
+
+// commitNodes are the commits of a pull request, the oldest first. Without a Remote only the newest is known.
+func (x *execution) commitNodes(p *pull, args map[string]any) connection {
+	ids := []string{p.Commit}
+	if x.remote != "" && number(args["last"]) > 1 {
+		ids = strings.Fields(x.git(x.r.Context(), "rev-list", "--reverse", p.Commit, "^refs/heads/"+p.Base))
+	}
+	list := connection{}
+	for _, id := range ids {
+		state := ""
+		if id == p.Commit {
+			state = p.Checks
+		}
+		list = append(list, node{"id": nodeID("PRC", p.issue.ID) + id, "commit": x.commitNode(id, state)})
+	}
+	return list
 }
 
 // baseNode is the base of a pull request with the checks that it requires: the first by a classic protection, the others by a ruleset.

@@ -170,6 +170,7 @@ func exists(path string) bool {
 // references by name.
 type Head struct {
 	Commit, Objects string
+	Branch          string // the branch that HEAD names; empty if it names a commit
 	References      map[string]string
 }
 
@@ -191,7 +192,11 @@ func HeadOf(workspace string) (h Head, err error) {
 		return h, err
 	}
 	h.Objects, h.References = filepath.Join(repo.common, "objects"), r.refs
-	_, h.Commit, err = r.headOf(repo.gitDir)
+	content, commit, err := r.headOf(repo.gitDir)
+	h.Commit = commit
+	if branch, named := strings.CutPrefix(content, "ref: refs/heads/"); named {
+		h.Branch = branch
+	}
 	return h, err
 }
 
@@ -203,6 +208,19 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 		return cmp.Or(err, errUnread)
 	}
 	return repo.setReference("refs/remotes/origin/"+branch, commit)
+}
+
+// MoveBranch moves the branch of a workspace to a commit, whose files the work tree has. index is git's index of these files. The index comes
+// first: if only that is there, git shows the files of the commit as staged.
+func MoveBranch(workspace, branch, commit string, index []byte) error {
+	repo, ok, err := openRepository(workspace)
+	if err != nil || !ok || !repo.inTree {
+		return cmp.Or(err, errUnread)
+	}
+	if err := repo.replace("index", index); err != nil {
+		return fmt.Errorf("write the index of %s: %w", workspace, err)
+	}
+	return repo.setReference("refs/heads/"+branch, commit)
 }
 
 // MoveHead moves the branch of a workspace, or HEAD without one, to another commit with the same tree. HEAD must be at a commit.
@@ -234,6 +252,11 @@ func MoveHead(workspace, from, to string) error {
 
 // setReference writes a reference as a file. It follows no links in the repository, and replaces symbolic references.
 func (repo repository) setReference(name, content string) error {
+	return repo.replace(name, []byte(content+"\n"))
+}
+
+// replace replaces a file in the git directory. It follows no links there.
+func (repo repository) replace(name string, content []byte) error {
 	dir, err := os.OpenRoot(repo.gitDir)
 	if err != nil {
 		return err
@@ -251,7 +274,7 @@ func (repo repository) setReference(name, content string) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(content + "\n")
+	_, err = f.Write(content)
 	// After a power failure git would refuse an empty reference.
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = dir.Rename(temporary, name)

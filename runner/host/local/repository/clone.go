@@ -70,6 +70,11 @@ func (m writer) fetch(ctx context.Context, branch, delivered string) (answer hos
 	if delivered != "" && at != "" && m.contains(ctx, at, delivered) && !m.contains(ctx, base, at) {
 		answer.Commit = at
 	}
+	answer.Pushed = m.pushedByOthers(ctx, branch, base, delivered)
+	if answer.Pushed != "" {
+		answer.Branch = branch
+		answer.Delivered = delivered
+	}
 	return answer, nil
 }
 
@@ -140,8 +145,9 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) 
 }
 
 // Fetch updates the mirror and the remote references of a workspace, and compares the base with HEAD. The workspace borrows the objects.
+// What others have pushed on top of the delivered commit of a branch is brought into the workspace, where that is possible.
 func (m *Mirror) Fetch(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
-	return m.refresh(ctx, workspace, delivered, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, "") })
+	return m.refresh(ctx, workspace, delivered, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) })
 }
 
 // refresh does what Fetch does, given what brings the new commits into the mirror.
@@ -186,6 +192,12 @@ func (m *Mirror) refresh(
 	if err == nil && m.isCopy(ctx, head, delivered) {
 		err = git.MoveHead(workspace, head.Commit, delivered)
 		head.Commit = delivered
+	}
+	if err == nil && head.Commit != "" && from.Pushed != "" {
+		answer.Pushed, err = m.takePushed(ctx, workspace, head, from)
+		if err == nil && answer.Pushed.Taken {
+			head, err = git.HeadOf(workspace)
+		}
 	}
 	if err == nil && head.Commit != "" {
 		err = m.compare(ctx, head, &answer)

@@ -247,7 +247,7 @@ func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 		return 0, nil
 	}
 	args := []string{"rev-list", "--count", d.Commit, "^refs/heads/" + d.base}
-	if d.attempted(ctx, d.last) {
+	if d.attempted(ctx, d.branch, d.last) {
 		args = append(args, "^"+d.last)
 	}
 	out, err := d.output(d.localGit(ctx, append(args, "--")...))
@@ -290,7 +290,7 @@ func (d *delivery) replaceable(ctx context.Context, at string) bool {
 	switch {
 	case at == "": // the branch was deleted, for instance after it was merged
 		return true
-	case d.last == "" && !d.attempted(ctx, at): // it was there before the first delivery: an agent can build on any branch
+	case d.last == "" && !d.attempted(ctx, d.branch, at): // it was there before the first delivery: an agent can build on any branch
 		return false
 	case d.contains(ctx, "refs/heads/"+d.base, at), d.contains(ctx, d.last, at): // someone has made the branch, or moved it back
 		return false
@@ -307,8 +307,8 @@ func (d *delivery) record(ctx context.Context, reference string) error {
 }
 
 // attempted reports whether a commit may have been pushed to the branch from here.
-func (d *delivery) attempted(ctx context.Context, commit string) bool {
-	return d.run(d.localGit(ctx, "show-ref", "--verify", "--quiet", attempts+d.branch+"/"+commit)) == nil
+func (m *Mirror) attempted(ctx context.Context, branch, commit string) bool {
+	return m.run(m.localGit(ctx, "show-ref", "--verify", "--quiet", attempts+branch+"/"+commit)) == nil
 }
 
 func (d *delivery) conflict(at string) error {

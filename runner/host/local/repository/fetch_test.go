@@ -182,3 +182,97 @@ func TestFetchIntoHostileWorkspace(t *testing.T) {
 		})
 	}
 }
+
+// What others push on top of the last delivery comes into the workspace, if nothing of the agent is in its way. In no case is anything of
+// either side lost.
+func TestFetchPushed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, before string // what the agent has left in the workspace after the delivery
+		push         string // what a person does on the branch
+		why          string // why the workspace does not have it; "taken", or empty if nothing is told
+		commits      string
+	}{
+		{"a suggestion", "echo note > untracked", "echo better > file; git commit -qam suggestion", "taken", "suggestion by a"},
+		{
+			"files come and go", "true", "mkdir d; echo n > d/new; git rm -q old; chmod +x file; git add .; git commit -qm change",
+			"taken", "change by a",
+		},
+		{
+			"the base merged", "true", "git checkout -q main; echo base > base; git add .; git commit -qm base; git push -q origin main; " +
+				"git checkout -q -; git merge -q --no-edit main", "taken", "Merge branch 'main' into HEAD by a",
+		},
+		{
+			"a commit of the agent", "echo mine > mine; git add .; git commit -qm mine", "echo better > file; git commit -qam suggestion",
+			"the workspace has commits that were not pushed", "suggestion by a",
+		},
+		{
+			"a change of the agent", "echo mine >> file", "echo better > file; git commit -qam suggestion",
+			"files in the workspace have changes that are not committed", "suggestion by a",
+		},
+		{
+			"a staged change", "echo mine >> old; git add old; git show HEAD:old > old", "echo better > file; git commit -qam suggestion",
+			"files in the workspace have changes that are not committed", "suggestion by a",
+		},
+		{
+			"an untracked file in the way", "echo mine > new", "echo theirs > new; git add .; git commit -qm new",
+			"git can't update the files: error: Untracked working tree file 'new' would be overwritten by merge.", "new by a",
+		},
+		{
+			"another branch", "git checkout -q -b aside", "echo better > file; git commit -qam suggestion", "the workspace is on another branch",
+			"suggestion by a",
+		},
+		{"merged by the agent", "git pull -q ../remote.git work/one", "echo better > file; git commit -qam suggestion", "taken", "suggestion by a"},
+		{"replaced", "true", "git commit -q --amend --allow-empty -m theirs", "", ""},
+		{"nothing", "true", "true", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.sh("cd person; echo old > old; git add .; git commit -qm old; git push -q origin main")
+			p.mustClone("one")
+			delivered := p.commit("one", "first")
+			p.mustDeliver("one", "")
+			push := "cd person; git fetch -q; git checkout -q --detach origin/work/one; " + c.push + "; git push -qf origin HEAD:work/one; git rev-parse HEAD"
+			pushed := ""
+			if strings.HasPrefix(c.before, "git pull") {
+				pushed = p.sh(push)
+				p.sh("cd one; " + c.before)
+			} else {
+				p.sh("cd one; " + c.before)
+				pushed = p.sh(push)
+			}
+			before := p.local("one")
+			fetch := func() *host.Pushed {
+				return test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered)).Pushed
+			}
+			got := fetch()
+			if c.why == "" {
+				test.Equal(t, "told", got == nil, true)
+				test.Equal(t, "workspace", p.local("one"), before)
+				return
+			}
+			why := got.Why
+			if got.Taken {
+				why = "taken"
+			}
+			test.Equal(t, "answer", []string{why, got.Commit, got.Commits[len(got.Commits)-1].Subject + " by " + got.Commits[len(got.Commits)-1].Author},
+				[]string{c.why, pushed, c.commits})
+			if !got.Taken {
+				test.Equal(t, "workspace", p.local("one"), before)
+				return
+			}
+			test.Equal(t, "commit", p.sh("cd one; git rev-parse HEAD"), pushed)
+			untracked := ""
+			if c.before == "echo note > untracked" {
+				untracked = "?? untracked"
+			}
+			test.Equal(t, "status", p.sh("cd one; git status --porcelain; git fsck --no-dangling 2>&1 | grep -v notice || true"), untracked)
+			test.Equal(t, "files", p.sh("cd one; git ls-files | xargs sha256sum"), p.sh("cd person; git ls-files | xargs sha256sum"))
+			test.Equal(t, "told again until it is delivered", fetch().Taken, true)
+			next := p.commit("one", "second")
+			test.Equal(t, "delivered", p.mustDeliver("one", delivered).Commit, next)
+			test.Equal(t, "nothing of others", fetch() == nil, true)
+		})
+	}
+}

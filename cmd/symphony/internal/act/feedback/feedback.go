@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -53,64 +52,106 @@ func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	if err != nil {
 		return []error{err}
 	}
-	byNumber := map[int]*reconcile.Watch{}
+	list := make([]*followed, len(watches))
+	var numbers []int
 	for i := range watches {
-		if n := forge.Number(watches[i].Delivered.PullRequest); n != 0 {
-			byNumber[n] = &watches[i]
+		f := &followed{Watch: &watches[i], stored: string(text.JSON(watches[i]))}
+		f.number, f.here = forge.Number(f.Delivered.PullRequest)
+		list[i] = f
+		if f.number != 0 && !slices.Contains(numbers, f.number) {
+			numbers = append(numbers, f.number)
 		}
 	}
-	pulls, err := forge.Read(ctx, slices.Sorted(maps.Keys(byNumber)))
+	slices.Sort(numbers)
+	pulls, err := forge.Read(ctx, numbers)
 	if err != nil {
 		return []error{err}
 	}
-	return append(d.follow(ctx, forge, byNumber, pulls), d.show(ctx, watches))
+	return append(d.follow(ctx, forge, list, pulls), d.show(ctx, list))
+}
+
+// followed is a pull request during a pass.
+type followed struct {
+	*reconcile.Watch
+	number int
+	here   bool   // its address is in the repository
+	stored string // the watch as it is stored
+	read   bool   // it was read in this pass
+	asks   bool   // something may have to be done
 }
 
 // follow does what follows from the present states of pull requests. It reads the issues of those that ask for something at once.
 func (d Watcher) follow(
-	ctx context.Context, forge *reconcile.Forge, byNumber map[int]*reconcile.Watch, pulls map[int]reconcile.Pull,
+	ctx context.Context, forge *reconcile.Forge, list []*followed, pulls map[int]reconcile.Pull,
 ) (errs []error) {
-	before, asking := map[int]string{}, []string{}
-	for number, w := range byNumber {
-		before[number] = string(text.JSON(w))
-		pull, exists := pulls[number]
+	var asking []string
+	for _, f := range list {
+		pull, exists := pulls[f.number]
 		if !exists {
-			w.Ended = true
+			f.Ended = f.here
 			continue
 		}
-		if w.Update(pull, d.Feedback, d.Now()); w.Claim == reconcile.Running { // only for show: the worker may write it now
-			before[number] = string(text.JSON(w))
+		if !f.Is(pull) { // it is of another repository, which has one with the same number
+			continue
 		}
-		if w.Claim == "" && w.Held != "" { // an operator has ended the hold
-			w.Ended = w.Held == reconcile.HoldPullClosed && pull.State == reconcile.PullClosed
-			w.Held, w.Rounds = "", 0
-		}
-		errs = append(errs, exit.About("pull request "+w.Pull.URL, d.readRequired(ctx, forge, w)))
-		if w.Asks(d.Feedback, d.Now()) {
-			asking = append(asking, w.IssueID)
+		f.read = true
+		errs = append(errs, exit.About("pull request "+pull.URL, d.update(ctx, forge, f, pull)))
+		if f.Asks(d.Feedback, d.Now()) {
+			f.asks = true
+			asking = append(asking, f.IssueID)
 		}
 	}
 	var issues map[string]reconcile.Issue
 	if len(asking) > 0 {
 		var err error
-		if issues, err = d.Tracker.ByIDs(ctx, asking); err != nil {
-			return []error{err}
+		issues, err = d.Tracker.ByIDs(ctx, asking)
+		if err != nil {
+			return append(errs, err)
 		}
 	}
-	for number, w := range byNumber {
-		if slices.Contains(asking, w.IssueID) {
-			errs = append(errs, exit.About("pull request "+w.Pull.URL, d.act(ctx, forge, w, issues[w.IssueID])))
+	for _, f := range list {
+		if f.asks {
+			errs = append(errs, exit.About("pull request "+f.Pull.URL, d.act(ctx, forge, f.Watch, issues[f.IssueID])))
 		}
-		if string(text.JSON(w)) != before[number] {
-			errs = append(errs, d.save(ctx, w))
+		if string(text.JSON(f.Watch)) != f.stored {
+			errs = append(errs, d.save(ctx, f.Watch))
 		}
 	}
 	return errs
 }
 
+// update takes over what was read of a pull request, and reads what else is needed about it.
+func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f *followed, pull reconcile.Pull) error {
+	f.Update(pull, d.Feedback, d.Now())
+	if f.Claim == reconcile.Running { // only for show: the worker may write it now
+		f.stored = string(text.JSON(f.Watch))
+		return nil
+	}
+	if !f.here {
+		f.Renamed = pull.URL
+		f.stored = ""
+	}
+	if f.Claim == "" && f.Held != "" { // an operator has ended the hold
+		f.Ended = f.Held == reconcile.HoldPullClosed && pull.State == reconcile.PullClosed
+		f.Held = ""
+		f.Rounds = 0
+	}
+	if f.Claim != "" {
+		return nil
+	}
+	if f.UnknownPush() {
+		builds, err := forge.BuildsOn(ctx, pull.Number, f.Delivered.Commit)
+		if err != nil {
+			return err
+		}
+		f.Pushed = reconcile.Pushed{Commit: pull.Head, On: f.Delivered.Commit, Builds: builds}
+	}
+	return d.readRequired(ctx, forge, f.Watch)
+}
+
 // readRequired finds out which checks the base requires, if they are late. Then one that has never begun can be named.
 func (d Watcher) readRequired(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
-	if w.Claim != "" || !w.WantsRequired(d.Now()) {
+	if !w.WantsRequired(d.Now()) {
 		return nil
 	}
 	names, err := forge.ReadRequired(ctx, w.Pull.Number)
@@ -121,11 +162,11 @@ func (d Watcher) readRequired(ctx context.Context, forge *reconcile.Forge, w *re
 	return nil
 }
 
-// show stores the pull requests for views, which also show those that the tracker describes.
-func (d Watcher) show(ctx context.Context, watches []reconcile.Watch) error {
-	read := text.Filter(watches, func(w reconcile.Watch) bool { return w.Pull.Number != 0 })
-	return d.DB.Store.SavePullRequests(ctx, d.Now(), text.Map(read, func(w reconcile.Watch) reconcile.Issue {
-		return reconcile.Issue{ID: w.IssueID, Identifier: w.Identifier, PullRequest: w.Pull.Summary()}
+// show stores the pull requests that were read for views, which also show those that the tracker describes.
+func (d Watcher) show(ctx context.Context, list []*followed) error {
+	read := text.Filter(list, func(f *followed) bool { return f.read })
+	return d.DB.Store.SavePullRequests(ctx, d.Now(), text.Map(read, func(f *followed) reconcile.Issue {
+		return reconcile.Issue{ID: f.IssueID, Identifier: f.Identifier, PullRequest: f.Pull.Summary()}
 	}))
 }
 
@@ -147,10 +188,13 @@ func (d Watcher) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.W
 			crash.At("feedback.returned")
 		}
 		return d.hold(ctx, w, issue, reconcile.HoldPullClosed, "its pull request was closed without a merge")
-	case w.Rework != nil && !w.Rework.Moved && w.Ours(): // this was interrupted
+	case w.Rework != nil && !w.Rework.Moved && w.Pull.Head == w.Rework.Commit: // this was interrupted
 		return d.bringBack(ctx, w, issue)
 	case w.Rework != nil && cameBack: // it waits for an agent
-	case w.Rework != nil: // a person has handed it over, or has pushed
+	case w.Rework != nil && !w.Rework.Moved: // so was this, and someone has pushed meanwhile
+		w.TakeBack()
+		return d.look(ctx, forge, w, issue)
+	case w.Rework != nil: // a person has handed it over
 		w.Rework = nil
 	default:
 		return d.look(ctx, forge, w, issue)

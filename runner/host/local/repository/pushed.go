@@ -1,0 +1,167 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/files"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+// pushedByOthers returns the commit of a branch on the remote, if someone else has pushed it on top of what
+// was delivered last; empty if not.
+func (m writer) pushedByOthers(ctx context.Context, branch, base, delivered string) string {
+	at := m.commitOf(ctx, branch)
+	if delivered == "" || at == "" || at == delivered || m.attempted(ctx, branch, at) {
+		return ""
+	}
+	if !m.contains(ctx, at, delivered) || m.contains(ctx, base, at) {
+		return ""
+	}
+	return at
+}
+
+// takePushed brings what others have pushed to the branch of a workspace into the workspace, and describes it.
+// That is possible if the agent has committed nothing since, and has changed no file of the repository.
+func (m *Mirror) takePushed(ctx context.Context, workspace string, head git.Head, from host.CloneAnswer) (*host.Pushed, error) {
+	p := &host.Pushed{Commit: from.Pushed}
+	if err := m.describePushed(ctx, from, p); err != nil {
+		return nil, err
+	}
+	contains := withObjects(m.localGit(ctx, "merge-base", "--is-ancestor", from.Pushed, head.Commit), head.Objects)
+	if m.run(contains) == nil {
+		p.Taken = true // by an earlier run, or by the agent
+		return p, nil
+	}
+	switch {
+	case head.Branch != from.Branch:
+		p.Why = "the workspace is on another branch"
+	case !m.contains(ctx, from.Pushed, head.Commit):
+		p.Why = "the workspace has commits that were not pushed"
+	default:
+		why, err := m.fastForward(ctx, workspace, head, from)
+		if err != nil {
+			return nil, err
+		}
+		p.Why = why
+		p.Taken = why == ""
+	}
+	return p, nil
+}
+
+// describePushed lists the commits and the files that others have changed since the last delivery.
+func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *host.Pushed) error {
+	since := []string{from.Pushed, "^" + from.Delivered, "^" + from.BaseCommit, "--"}
+	count, err := m.output(m.localGit(ctx, append([]string{"rev-list", "--count"}, since...)...))
+	if err != nil {
+		return err
+	}
+	if p.Total, err = strconv.Atoi(count); err != nil {
+		return err
+	}
+	list := []string{"log", "-z", "--format=%an%x01%s", "--max-count=" + strconv.Itoa(host.MaxPushed)}
+	out, err := m.output(m.localGit(ctx, append(list, since...)...))
+	if err != nil {
+		return err
+	}
+	for _, entry := range strings.Split(out, "\x00") {
+		author, subject, found := strings.Cut(entry, "\x01")
+		if found {
+			p.Commits = append(p.Commits, host.PushedCommit{Author: author, Subject: subject})
+		}
+	}
+	slices.Reverse(p.Commits)
+	names, err := m.output(m.localGit(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", from.Delivered, from.Pushed, "--"))
+	if err != nil {
+		return err
+	}
+	if names != "" {
+		list := strings.Split(strings.TrimSuffix(names, "\x00"), "\x00")
+		p.FileCount = len(list)
+		p.Files = list[:min(len(list), host.MaxPushed)]
+	}
+	return nil
+}
+
+// fastForward moves the workspace and its branch to a commit that contains HEAD. It returns why that is not
+// possible, empty if it was done. Git works with a repository that no agent can write: neither settings nor
+// hooks of the workspace take part.
+func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Head, from host.CloneAnswer) (why string, err error) {
+	status, _, ok, err := git.Inspect(ctx, workspace, git.Clone{}, 0)
+	if err != nil || !ok {
+		return "its files could not be compared with HEAD", nil //nolint:nilerr // the agent is told, and can merge
+	}
+	changed := slices.ContainsFunc(status.Changed, func(c host.GitChange) bool { return c.Status != "?" })
+	if changed || status.Count > len(status.Changed) {
+		return "files in the workspace have changes that are not committed", nil
+	}
+	scratch, err := os.MkdirTemp(filepath.Dir(m.path), incomingPrefix)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	w := workTree{Mirror: m, dir: workspace, scratch: scratch}
+	if err := w.create(len(from.Pushed) == sha256Length); err != nil {
+		return "", err
+	}
+	if err := m.run(w.git(ctx, "read-tree", head.Commit)); err != nil {
+		return "", err
+	}
+	_ = m.run(w.git(ctx, "update-index", "-q", "--refresh")) // it fails if a file differs, and so does the next one
+	if err := m.run(w.git(ctx, "read-tree", "-m", "-u", head.Commit, from.Pushed)); err != nil {
+		// Git looks before it writes. If it has failed later, for instance at a filter, the files go back.
+		back := m.run(w.git(ctx, "read-tree", "--reset", "-u", head.Commit))
+		return "git can't update the files: " + files.LastLine([]byte(errors.Join(err, back).Error())), nil
+	}
+	index, err := files.ReadRegular(filepath.Join(scratch, "index"), maxIndex)
+	if err != nil {
+		return "", err
+	}
+	return "", git.MoveBranch(workspace, from.Branch, from.Pushed, index)
+}
+
+const maxIndex = 512 << 20 // bytes
+
+// workTree is a work tree with a git directory of its own below the mirrors, which reads the mirror's objects.
+type workTree struct {
+	*Mirror
+	dir, scratch string
+}
+
+// create writes the git directory. Git LFS asks for the address of the remote.
+func (w workTree) create(sha256 bool) error {
+	for _, dir := range []string{"objects/info", "refs"} {
+		if err := os.MkdirAll(filepath.Join(w.scratch, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	config := strings.Replace(configOf(sha256), "bare = true", "bare = false", 1)
+	config += fmt.Sprintf("[remote \"origin\"]\n\turl = %q\n", w.Address())
+	content := map[string]string{
+		"config": config, "HEAD": "ref: refs/heads/main\n",
+		"objects/info/alternates": git.Quoted(filepath.Join(w.path, "objects")) + "\n",
+	}
+	for name, text := range content {
+		if err := os.WriteFile(filepath.Join(w.scratch, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// git is git with the operator's configuration, because that has the filters of Git LFS.
+func (w workTree) git(ctx context.Context, args ...string) *exec.Cmd {
+	env := text.Filter(w.env, func(entry string) bool { return !strings.HasPrefix(entry, "GIT_INDEX_FILE=") })
+	cmd := w.command(ctx, append(env, "GIT_DIR="+w.scratch, "GIT_WORK_TREE="+w.dir), args)
+	cmd.Dir = w.dir
+	return cmd
+}
