@@ -23,11 +23,11 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// Limits for commands that an operator waits for.
-const (
-	inspectFor = 5 * time.Second
-	diffFor    = time.Minute
-)
+// diffFor is how long a diff may take, for which an operator waits.
+const diffFor = time.Minute
+
+// inspectFor is how long one description of a repository may take. Tests that wait for another bound raise it.
+var inspectFor = 5 * time.Second
 
 const (
 	maxListed = 200       // changed files

@@ -424,11 +424,12 @@ func TestOpenTreeDoesNotMarkThisProcess(t *testing.T) {
 func TestFindDuringExec(t *testing.T) {
 	const again = `exec sh -c "$0" "$0"`
 	cmd := exec.Command("sh", "-c", again, again)
-	cmd.Env = append(os.Environ(), host.RunMark+"=execs")
+	id := fmt.Sprintf("execs-%d", os.Getpid()) // the same test may run elsewhere on this machine
+	cmd.Env = append(os.Environ(), host.RunMark+"="+id)
 	test.OK(t, cmd.Start())
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 	for range 500 {
-		found, err := Find(Owner{RunID: "execs"})
+		found, err := Find(Owner{RunID: id})
 		if err != nil || len(found) != 1 {
 			t.Fatal(found, err)
 		}
