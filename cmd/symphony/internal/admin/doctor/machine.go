@@ -495,6 +495,9 @@ func (e *environment) checkHost(ctx context.Context, name string) []finding {
 		return fail(known.Error(), known.Hint)
 	case workflow.IsEngine(name):
 		return ok("%s answers within %v; what its machines have was not examined", name, a.Latency.Round(100*time.Millisecond))
+	case a.NoRoot != "":
+		return fail(fmt.Sprintf("%s: worker.root can't be made or written: %s", name, a.NoRoot),
+			"correct worker.root, or the directory there")
 	case own && a.Codex == "":
 		return fail(name+": a login shell does not find codex", "install it there: npm install -g @openai/codex; then run codex login there")
 	case own && strings.HasPrefix(a.Login, "Not logged in"):

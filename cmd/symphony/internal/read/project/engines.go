@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/sshname"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -191,7 +192,9 @@ func Visit(
 // Author if git does not know an author of commits there.
 type HostAnswer struct {
 	Codex, Login, Git, Author string
-	Latency                   time.Duration // of the connection and the answer
+	// NoRoot is the directory because of which worker.root can't be made or written there; empty if it can.
+	NoRoot  string
+	Latency time.Duration // of the connection and the answer
 }
 
 // aboutHost prints the lines of HostAnswer.
@@ -199,7 +202,17 @@ const aboutHost = `v() { bash -lc "$1" 2>/dev/null </dev/null | tail -n 1; }
 echo "codex $(v 'codex --version')"
 echo "login $(bash -lc 'codex login status' 2>&1 </dev/null | tail -n 1)"
 echo "git $(v 'git --version')"
-echo "author $(v 'git var GIT_COMMITTER_IDENT')"`
+echo "author $(v 'git var GIT_COMMITTER_IDENT')"
+while [ ! -e "$root" ]; do root=$(dirname "$root"); done
+[ -d "$root" ] && [ -w "$root" ] || echo "no_root $root"`
+
+// rootAssignment sets the variable root in a shell of a host.
+func rootAssignment(root string) string {
+	if rest, found := strings.CutPrefix(root, "~/"); found {
+		return `root="$HOME"/` + text.ShellWord(rest) + "\n"
+	}
+	return "root=" + text.ShellWord(root) + "\n"
+}
 
 // AskHost asks a host about itself. It changes nothing there. An engine answers only for itself: to see a machine, a job would have to run.
 func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, err error) {
@@ -214,7 +227,12 @@ func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, er
 	if err != nil {
 		return a, err
 	}
-	lines, err := ssh.Engine{Host: to, Run: &engine.Run{Env: p.Environ(), ProgramFor: programFor}}.Ask(ctx, aboutHost)
+	cfg, err := p.ConfigWithoutKey()
+	if err != nil {
+		return a, err
+	}
+	script := rootAssignment(cfg.Policy.RemoteRoot) + aboutHost
+	lines, err := ssh.Engine{Host: to, Run: &engine.Run{Env: p.Environ(), ProgramFor: programFor}}.Ask(ctx, script)
 	a.Latency = time.Since(began)
 	said := map[string]string{}
 	for _, line := range lines {
@@ -223,6 +241,7 @@ func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, er
 	}
 	a.Codex, a.Git = strings.TrimPrefix(said["codex"], "codex-cli "), strings.TrimPrefix(said["git"], "git version ")
 	a.Login, a.Author = said["login"], said["author"]
+	a.NoRoot = said["no_root"]
 	return a, err
 }
 
