@@ -45,6 +45,7 @@ Its agents continue when it ends; the next host finds them with list_agents.
 			},
 			&cli.BoolFlag{Name: "events", Usage: "send codex/event notifications even to a host that has not asked for them"},
 			&cli.BoolFlag{Name: "ephemeral", Usage: "end the agents of this server when it ends"},
+			dirFlag(),
 			&cli.BoolFlag{Name: "deliver", Usage: "permit deliver_changes to push to the origin of the repository of a worktree"},
 			&cli.BoolFlag{Name: "allow-full-access", Usage: "permit conversations without a sandbox (danger-full-access)"},
 		),
@@ -67,11 +68,18 @@ Its agents continue when it ends; the next host finds them with list_agents.
 	}
 }
 
+// dirFlag is the flag by which an operator permits agents in more directories.
+func dirFlag() cli.Flag {
+	return &cli.StringSliceFlag{
+		Name: "dir", Usage: "permit agents in `DIR`, too, beside the directory of the server and what the host has opened; may be repeated",
+	}
+}
+
 func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 	o = mcpserver.Options{
 		CallTimeout: c.Duration("call-timeout"), ApprovalTimeout: c.Duration("approval-timeout"), IdleTimeout: c.Duration("idle-timeout"),
 		Ephemeral: c.Bool("ephemeral"), FullAccess: c.Bool("allow-full-access"), Events: c.Bool("events"),
-		Deliver: c.Bool("deliver"),
+		Deliver: c.Bool("deliver"), Dirs: c.StringSlice("dir"),
 	}
 	if o.CallTimeout <= 0 || o.ApprovalTimeout <= 0 || o.IdleTimeout < 0 {
 		return o, exit.Usage("mcp: --call-timeout and --approval-timeout must be more than 0, --idle-timeout at least 0")

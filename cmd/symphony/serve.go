@@ -38,6 +38,7 @@ running commands.
 
 ` + exampleText("symphony serve", "symphony serve --port 0 ~/web-shop/WORKFLOW.md ~/api/WORKFLOW.md", "symphony serve --project all"),
 		Flags: workflowFlags(append(serverFlags(fmt.Sprintf("server.port, else %d", web.DefaultPort)),
+			dirFlag(),
 			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
 		)...),
 		Action: func(c *cli.Context) error { return serveAction(c, w) },
@@ -63,7 +64,7 @@ func serveAction(c *cli.Context, w *term.Env) error {
 	if err != nil {
 		return err
 	}
-	tools := mcpserver.NewHTTP(w.Environment(), w.Stderr, servedTools(projects))
+	tools := mcpserver.NewHTTP(w.Environment(), w.Stderr, servedTools(projects, c.StringSlice("dir")))
 	o.MCP = tools
 	s, err := web.New(c.Context, w.Environment(), o)
 	if err != nil {
@@ -79,9 +80,10 @@ func serveAction(c *cli.Context, w *term.Env) error {
 }
 
 // servedTools are the options of symphony mcp by default. With a single project its issues can be operated, too.
-func servedTools(projects []*project.Project) mcpserver.Options {
+func servedTools(projects []*project.Project, dirs []string) mcpserver.Options {
 	o := mcpserver.Options{
 		CallTimeout: agents.DefaultCallTimeout, ApprovalTimeout: agents.DefaultApprovalTimeout, IdleTimeout: agents.DefaultIdleTimeout,
+		Dirs: dirs,
 	}
 	if len(projects) == 1 {
 		o.Project = projects[0]

@@ -46,6 +46,8 @@ type Settings struct {
 	ApprovalTimeout time.Duration `json:"approvalTimeout"`
 	CallTimeout     time.Duration `json:"callTimeout"`
 	IdleTimeout     time.Duration `json:"idleTimeout"` // 0: never
+	// Permit refuses a directory in which the operator has not permitted agents. Nil permits all.
+	Permit func(dir paths.Place) error `json:"-"`
 	// Host is the process with which the agent ends; nil if it outlives its host.
 	Host *reconcile.Handle `json:"host,omitempty"`
 }
@@ -76,6 +78,10 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 		return err
 	}
 	if s.Worktree != nil {
+		err = s.permit(place)
+		if err != nil {
+			return err
+		}
 		return s.placeWorktree(ctx, a.p)
 	}
 	known, err := a.DB.Clients.FreeAgents(ctx)
@@ -101,7 +107,17 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 		return err
 	}
 	_, err = guarded(ctx, a.p.Env, place)
-	return err
+	if err != nil {
+		return err
+	}
+	return s.permit(place)
+}
+
+func (s *Settings) permit(dir paths.Place) error {
+	if s.Permit == nil {
+		return nil
+	}
+	return s.Permit(dir)
 }
 
 // outsideOthers refuses a directory that is a part of symphony, of codex, of a repository's git directory, or of an issue's workspace.

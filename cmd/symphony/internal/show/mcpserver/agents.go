@@ -12,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
@@ -138,6 +139,7 @@ func (s starter) startIn(ctx context.Context, p Place) (agents.Agent, error) {
 func (s starter) start(ctx context.Context, settings agents.Settings) (agents.Agent, error) {
 	settings.Codex, settings.AutoApprove, settings.Host = s.env.Getenv("CODEX_BIN"), s.autoApprove, s.self
 	settings.ApprovalTimeout, settings.CallTimeout = s.options.ApprovalTimeout, s.options.CallTimeout
+	settings.Permit = func(dir paths.Place) error { return s.permit(ctx, dir) }
 	return s.agents.Spawn(ctx, settings)
 }
 

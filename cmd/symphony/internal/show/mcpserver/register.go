@@ -102,6 +102,7 @@ func (t *tools) call(next mcp.MethodHandler) mcp.MethodHandler {
 		if !ok {
 			return next(ctx, method, req)
 		}
+		ctx = context.WithValue(ctx, sessionKey{}, call.Session)
 		ctx, cancel := context.WithTimeout(ctx, t.timeout)
 		defer cancel()
 		given := call.Params.Arguments
