@@ -43,7 +43,8 @@ func TestPlacesInBindMounts(t *testing.T) {
 		{"srv", "home", ""},
 		{"home/app", "covered", ""},
 	} {
-		place, in := test.Must(paths.Find(dir+"/"+c.path)), test.Must(paths.Find(dir+"/"+c.in))
+		place := test.Must(paths.Find(dir + "/" + c.path))
+		in := test.Must(paths.Find(dir + "/" + c.in))
 		test.Equal(t, c.path+" below "+c.in, strings.Join(place.Below(in), " "), c.want)
 	}
 	names := test.Must(paths.Find(dir + "/mnt/sub")).Names()

@@ -83,7 +83,8 @@ func TestPlaces(t *testing.T) {
 		{"a/none", "ab/none", ""},
 		{"ab/same", "a/file", "."}, // two names of one file
 	} {
-		place, in := test.Must(paths.Find(dir+"/"+c.path)), test.Must(paths.Find(dir+"/"+c.in))
+		place := test.Must(paths.Find(dir + "/" + c.path))
+		in := test.Must(paths.Find(dir + "/" + c.in))
 		test.Equal(t, c.path+" below "+c.in, strings.Join(place.Below(in), " "), c.want)
 		test.Equal(t, c.path+" is inside "+c.in, place.Inside(in), c.want != "")
 		test.Equal(t, c.path+" is "+c.in, place.Same(in), c.want == ".")
