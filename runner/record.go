@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -81,10 +83,22 @@ func (r *record) store(ctx context.Context) error {
 		r.cancel(errNotOurs)
 		return nil
 	}
+	if err != nil && r.stateDeleted() {
+		r.Log.Error("the state directory was deleted: the run ends, its workspace stays", "directory", r.StateDir)
+		r.cancel(errNotOurs)
+		return err
+	}
 	if reason != "" { // possibly together with an error of the write
 		r.cancel(canceled("stopped", reason))
 	}
 	return err
+}
+
+// stateDeleted reports whether the project's state directory no longer exists. A database that is gone alone can be restored
+// while the worker goes on; without the directory no pass will ever know of the run.
+func (r *record) stateDeleted() bool {
+	_, err := os.Lstat(r.StateDir)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // markBegun stores that something may be at work on the host of the run. It comes before anything happens there.
