@@ -63,6 +63,7 @@ func (w *workspaceStep) deliverSince(
 		return result, "", err
 	}
 	w.takeSigned(answer)
+	w.changesWorkflow = answer.ChangesWorkflow
 	if answer.Commits == 0 {
 		w.Log.Info("nothing to push")
 	} else {
@@ -102,7 +103,7 @@ const pullRequestTimeout = 2 * time.Minute
 // openPullRequest opens a pull request for what was delivered, unless there is one, and stores its address.
 func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Delivered, env []string) (address string, err error) {
 	run := w.rec.get()
-	body := pullRequestBody(run.Issue, run.Delivery.Handover.VerifiedText(last.Commit))
+	body := pullRequestBody(run.Issue, run.Delivery.Handover.VerifiedText(last.Commit), w.workflowText())
 	request := reconcile.NewPull{
 		Branch: last.Branch, Commit: last.Commit, Base: w.Config.Repository.Base,
 		Title: w.Redactor.Text(pullRequestTitle(run.Issue)), Body: w.Redactor.Text(body),
@@ -152,14 +153,29 @@ func pullRequestTitle(issue reconcile.Issue) string {
 	return string(title)
 }
 
+// workflowText warns of work that changes the WORKFLOW.md of its own project; empty for other work.
+func (w *workspaceStep) workflowText() string {
+	if !w.changesWorkflow {
+		return ""
+	}
+	return "The work changes `" + strings.ReplaceAll(text.Visible(w.Config.Repository.Workflow), "`", "'") +
+		"`, which says what symphony runs for this project, outside the sandbox, too. Review that change before you merge it."
+}
+
 // pullRequestBody contains nothing from outside but the address of the issue, without characters that have a meaning in Markdown.
-func pullRequestBody(issue reconcile.Issue, verified string) string {
+func pullRequestBody(issue reconcile.Issue, sentences ...string) string {
 	body := "Opened by symphony"
 	u, err := url.Parse(text.OrEmpty(issue.URL))
 	if err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && !strings.ContainsAny(u.String(), "<>()[]`\\\"") {
 		body += " for <" + u.String() + ">"
 	}
-	return strings.TrimSpace(body + ".\n\n" + verified)
+	body += "."
+	for _, sentence := range sentences {
+		if sentence != "" {
+			body += "\n\n" + sentence
+		}
+	}
+	return body
 }
 
 // deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the agent has asked for it. A failure does not change

@@ -269,12 +269,12 @@ func (w *workspaceStep) postHandover(ctx context.Context, h reconcile.Handover, 
 			return nil
 		}
 	}
-	_, err := w.Tracker.Post(ctx, w.run.IssueID, w.Redactor.Text(handoverText(h, last))+"\n\n"+mark)
+	_, err := w.Tracker.Post(ctx, w.run.IssueID, w.Redactor.Text(handoverText(h, last, w.workflowText()))+"\n\n"+mark)
 	return err
 }
 
 // handoverText is the comment about a handover.
-func handoverText(h reconcile.Handover, last reconcile.Delivered) string {
+func handoverText(h reconcile.Handover, last reconcile.Delivered, warning string) string {
 	if h.Blocked != "" {
 		return "**Blocked**" + quotation(h.Blocked)
 	}
@@ -287,6 +287,9 @@ func handoverText(h reconcile.Handover, last reconcile.Delivered) string {
 	}
 	if verified := h.VerifiedText(last.Commit); verified != "" {
 		words += "\n\n" + verified
+	}
+	if warning != "" {
+		words += "\n\n" + warning
 	}
 	return words + quotation(h.Summary)
 }
@@ -327,7 +330,11 @@ func (w *workspaceStep) answerRework(ctx context.Context, h reconcile.Handover, 
 		words = "answered without a new commit after"
 	}
 	mark := fmt.Sprintf("%srework %s %d -->", reconcile.CommentMarker, w.run.IssueID, r.At.Unix())
-	body := fmt.Sprintf("**Rework %d of %d** %s `%.12s`", r.Round, r.Rounds, words, last.Commit) + quotation(said) + "\n\n" + mark
+	body := fmt.Sprintf("**Rework %d of %d** %s `%.12s`", r.Round, r.Rounds, words, last.Commit)
+	if warning := w.workflowText(); warning != "" {
+		body += "\n\n" + warning
+	}
+	body += quotation(said) + "\n\n" + mark
 	if err := forge.Comment(ctx, r.Number, mark, w.Redactor.Text(body)); err != nil && !errors.Is(err, reconcile.ErrGone) {
 		return err
 	}

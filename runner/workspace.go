@@ -26,8 +26,10 @@ type workspaceStep struct {
 	before string
 	// untrusted is why no hook may run in the workspace, nil if hooks may run.
 	untrusted error
-	delivered reconcile.Delivered // what was pushed last for the issue, if there is no Journal
-	cloned    host.CloneAnswer    // of a new workspace
+	// changesWorkflow: the delivered commits change the WORKFLOW.md of their own project.
+	changesWorkflow bool
+	delivered       reconcile.Delivered // what was pushed last for the issue, if there is no Journal
+	cloned          host.CloneAnswer    // of a new workspace
 }
 
 // prepare takes the workspace and runs the hooks that precede an agent.

@@ -28,6 +28,8 @@ type Repository struct {
 	Submodules bool
 	// Sign: commits are signed with the operator's key before they are pushed.
 	Sign bool
+	// Workflow is the path in it of the WORKFLOW.md that the project obeys; empty if that is in no repository.
+	Workflow string
 }
 
 // CloneRequest asks to fill the new, empty workspace that a run holds, or to fetch into an older one. A clone checks Branch out: at its
@@ -119,6 +121,8 @@ type DeliverAnswer struct {
 	Head string
 	// Commits counts the commits of HEAD that neither Base nor Delivered contains. If there are none, nothing was pushed.
 	Commits int
+	// ChangesWorkflow: what is on the branch, and not on Base, changes Workflow of the repository.
+	ChangesWorkflow bool
 }
 
 // CheckOutRequest asks for a checkout of the commit of the workspace that a run holds. No process may change the workspace meanwhile.

@@ -107,6 +107,9 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 			answer.Commit = d.Commit
 		}
 	}
+	if answer.ChangesWorkflow, err = d.changesWorkflow(ctx); err != nil {
+		return answer, err
+	}
 	if answer.Commits, err = d.countNew(ctx); err != nil || answer.Commits == 0 {
 		return answer, err
 	}
@@ -120,6 +123,20 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 	crash.At("repository.deliver.pushed")
 	_ = d.record(ctx, "refs/heads/"+d.branch) // as a fetch would; if this fails, the next one does it
 	return answer, nil
+}
+
+// changesWorkflow reports whether the commit changes the WORKFLOW.md of its own project, compared with where it left the base.
+func (d *delivery) changesWorkflow(ctx context.Context) (bool, error) {
+	if d.Commit == "" || d.remote.Workflow == "" {
+		return false, nil
+	}
+	diff := d.localGit(ctx, "diff", "--name-only", "--no-renames", "refs/heads/"+d.base+"..."+d.Commit, "--", ":(literal)"+d.remote.Workflow)
+	names, err := d.output(diff)
+	if err != nil { // no common history: all of the work is new
+		diff = d.localGit(ctx, "ls-tree", "--name-only", d.Commit, "--", d.remote.Workflow)
+		names, err = d.output(diff)
+	}
+	return names != "", d.failed(host.CodeDeliveryFailed, "look for changes of "+d.remote.Workflow, err)
 }
 
 // mustContain returns an error unless the remote has the commit of another address from which the workspace was cloned: else that was

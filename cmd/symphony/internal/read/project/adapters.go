@@ -135,6 +135,22 @@ func Secrets(p *Project, cfg *workflow.Config) []string {
 	return append(secrets, tracker.Secrets...)
 }
 
+// pathInRepository returns the path of a file in the repository of the operator that it lies in; empty if it lies in none.
+func pathInRepository(file string) string {
+	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			name, err := filepath.Rel(dir, file)
+			if err != nil {
+				return ""
+			}
+			return filepath.ToSlash(name)
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
+}
+
 // RunnerConfig returns the configuration of a worker.
 func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	c := runner.Config{
@@ -147,7 +163,7 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 			Repository: host.Repository{
 				URL: cfg.Repository.URL, Base: cfg.Repository.Base, Name: cfg.Repository.Name, Email: cfg.Repository.Email,
 				Pushes: cfg.Repository.Delivers(), SubmoduleHosts: cfg.Repository.SubmoduleHosts,
-				Submodules: cfg.Repository.Submodules, Sign: cfg.Repository.Sign,
+				Submodules: cfg.Repository.Submodules, Sign: cfg.Repository.Sign, Workflow: pathInRepository(p.Path),
 			},
 			Branch: cfg.Repository, Deliver: cfg.Repository.Delivers(), Token: cfg.Repository.Token.Reveal(), TokenVar: cfg.Repository.TokenVar,
 		},
