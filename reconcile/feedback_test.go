@@ -170,6 +170,7 @@ func TestLate(t *testing.T) {
 	p := Pull{Head: "a", State: pullOpen, Base: "main", Checks: Checks{Commit: "a", List: []Check{
 		{Name: "CI / unit", State: CheckFailure}, {Name: "license", State: CheckPending},
 	}}}
+	equal(t, "without a look", w.WaitsFor(noon), "")
 	late := func(now time.Time) string {
 		name, since := w.Late(now)
 		return fmt.Sprint(name, " ", !since.IsZero(), " ", w.WantsRequired(now), " ", len(w.Failed(f, now)))
@@ -181,8 +182,10 @@ func TestLate(t *testing.T) {
 	p.Checks.List = p.Checks.List[:1]
 	w.Update(p, f, hour)
 	equal(t, "it has ended", late(hour), " false true 1")
+	equal(t, "waits for", w.WaitsFor(hour), "a review")
 	w.Required = Required{At: hour, Base: "main", Names: []string{"sign", "unit"}}
 	equal(t, "one that never began", late(hour), "sign true false 1")
+	equal(t, "waits for it", strings.HasPrefix(w.WaitsFor(hour), `the check "sign", which has not reported since `), true)
 	p.Base = "release"
 	w.Update(p, f, hour)
 	equal(t, "with another base", late(hour), " false true 1")

@@ -42,6 +42,8 @@ type Issue struct {
 	Verification *reconcile.Verification `json:"verification"`
 	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
 	PullRequest *state.PullRequest `json:"pull_request"`
+	// WaitsFor is what the watched pull request waits for; null if none is watched.
+	WaitsFor *string `json:"pull_request_waits_for"`
 	// Links are the pages that the agents named in the runs listed here, such as pull requests.
 	Links     []reconcile.Link  `json:"links"`
 	Workspace *WorkspaceRow     `json:"workspace"`
@@ -315,6 +317,11 @@ func (r *issueReader) readOutside(ctx context.Context, v *Issue) error {
 		v.PullRequest = &p
 	}
 	errs[2] = err
+	watch, _, err := r.DB.Watch(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	v.WaitsFor = text.OrNull(watch.WaitsFor(v.GeneratedAt))
 	delivered, found, err := r.DB.Views.Delivered(ctx, r.id)
 	if errs[3] = err; found {
 		v.Delivered = &delivered

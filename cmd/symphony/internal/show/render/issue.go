@@ -192,6 +192,9 @@ func printResults(w *term.Env, v detail.Issue) {
 	case d != nil && d.PullRequest != "":
 		printField(w, "pull request", d.PullRequest)
 	}
+	if v.WaitsFor != nil {
+		printField(w, "waits for", *v.WaitsFor)
+	}
 	if d != nil {
 		printField(w, "delivered", fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, now, d.At)))
 	}
