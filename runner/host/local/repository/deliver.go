@@ -147,7 +147,8 @@ func (d *delivery) mustContain(ctx context.Context) error {
 		return nil
 	}
 	has := func() bool { // not an empty commit
-		out, err := d.output(d.localGit(ctx, "for-each-ref", "--count=1", "--contains="+cloned.Commit))
+		out, err := d.output(d.localGit(ctx, "for-each-ref", "--count=1", "--contains="+cloned.Commit,
+			"refs/heads", "refs/tags"))
 		return err == nil && out != ""
 	}
 	if d.exists() && d.renewConfig() == nil && has() {
