@@ -61,6 +61,8 @@ type Options struct {
 	ProjectSlug string
 	// Assignee: read the assignees of issues, which a workflow may ask for.
 	Assignee bool
+	// ProjectDescription: read the descriptions of the issues' projects, for which a prompt may ask.
+	ProjectDescription bool
 	// ReadOnly makes the agent's tool refuse mutations.
 	ReadOnly bool
 }
@@ -109,12 +111,20 @@ func connect(o Options) (c *Client, err error) {
 		return nil, err
 	}
 	if o.Assignee {
-		c.fields = strings.Replace(c.fields, "{\n", "{\n  ...AssigneeFields\n", 1) + document("assignee")
+		c.addFields("AssigneeFields", "assignee")
+	}
+	if o.ProjectDescription {
+		c.addFields("ProjectDescriptionFields", "project_description")
 	}
 	if !strings.HasPrefix(c.Key, "lin_oauth_") { // Linear refuses personal keys with "Bearer", and OAuth tokens without it
 		c.Authorization = c.Key
 	}
 	return c, nil
+}
+
+// addFields adds a fragment of the file name to the fields of an issue.
+func (c *Client) addFields(fragment, name string) {
+	c.fields = strings.Replace(c.fields, "{\n", "{\n  ..."+fragment+"\n", 1) + document(name)
 }
 
 // send posts one GraphQL request and reads the answer, of at most limit bytes, or 64 MiB if that is 0.

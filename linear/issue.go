@@ -47,7 +47,8 @@ type wireIssue struct {
 	UpdatedAt   field[string]        `json:"updatedAt"`
 	State       field[wireStateName] `json:"state"`
 	Project     field[struct {
-		SlugID string `json:"slugId"`
+		SlugID      string        `json:"slugId"`
+		Description field[string] `json:"description"` // asked for only if a prompt names it
 	}] `json:"project"`
 	Assignee  field[wireAssignee]       `json:"assignee"`
 	Labels    field[list[wireName]]     `json:"labels"`
@@ -86,6 +87,7 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 	for name, wrong := range map[string]bool{
 		"description": w.Description.wrong, "branchName": w.BranchName.wrong, "url": w.URL.wrong,
 		"labels": w.Labels.wrong, "assignee": w.Assignee.wrong,
+		"project description": text.OrEmpty(w.Project.value).Description.wrong,
 	} {
 		if wrong {
 			c.warn(identifier, name)
@@ -105,6 +107,7 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 		Assignee: (*reconcile.Assignee)(w.Assignee.value), Project: text.OrEmpty(w.Project.value).SlugID,
 		CreatedAt: text.Time(text.OrEmpty(w.CreatedAt.value)), UpdatedAt: text.Time(text.OrEmpty(w.UpdatedAt.value)),
 	}
+	issue.ProjectDescription = text.OrNull(text.OrEmpty(text.OrEmpty(w.Project.value).Description.value)) // Linear has "" for none
 	issue.Elsewhere = !slices.Contains(c.slugIDs(), issue.Project)
 	return issue, nil
 }

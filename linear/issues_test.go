@@ -190,6 +190,26 @@ func TestNormalisationOfUnusualValues(t *testing.T) {
 	}
 }
 
+// The description of the issue's project is read if a prompt names it, of candidates and by id.
+func TestProjectDescription(t *testing.T) {
+	s := seeded(t, lineartest.Seed{Projects: []lineartest.SeedProject{
+		{Name: "Demo", SlugID: "demo", Description: "A shop with one shelf."}, {Name: "Second", SlugID: "second"},
+	}})
+	inProject := add(t, s, lineartest.Issue{}).ID
+	undescribed := add(t, s, lineartest.Issue{Project: "second"}).ID
+	without := add(t, s, lineartest.Issue{Project: "none"}).ID
+	asking := newClient(t, s, func(o *linear.Options) { o.ProjectDescription = true })
+	candidates := test.Must(asking.Candidates(t.Context(), []string{"Todo"}))
+	found := test.Must(asking.ByIDs(t.Context(), []string{inProject, undescribed, without}))
+	unasked := test.Must(newClient(t, s).ByIDs(t.Context(), []string{inProject}))
+	const text = "A shop with one shelf."
+	test.Equal(t, "of a candidate", candidates[0].ProjectDescription, new(text))
+	test.Equal(t, "by id", found[inProject].ProjectDescription, new(text))
+	test.Equal(t, "of a project without one", found[undescribed].ProjectDescription, nil)
+	test.Equal(t, "without a project", found[without].ProjectDescription, nil)
+	test.Equal(t, "not asked for", unasked[inProject].ProjectDescription, nil)
+}
+
 func TestByIdentifier(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	want := add(t, s, lineartest.Issue{Identifier: "ABC-7", Labels: []string{"Bug"}})

@@ -25,8 +25,11 @@ type Issue struct {
 	CreatedAt   *time.Time   `json:"created_at"`
 	UpdatedAt   *time.Time   `json:"updated_at"`
 
-	Assignee      *Assignee  `json:"assignee"`            // nil for an unassigned issue
-	Project       string     `json:"project"`             // the slug id of the issue's project, empty if it has none
+	Assignee *Assignee `json:"assignee"` // nil for an unassigned issue
+	Project  string    `json:"project"`  // the slug id of the issue's project, empty if it has none
+	// ProjectDescription is the short description of that project; nil where the tracker has none or was not asked for it.
+	ProjectDescription *string `json:"project_description,omitempty"`
+
 	Elsewhere     bool       `json:"elsewhere,omitempty"` // the issue is no longer in the project of the workflow
 	Archived      bool       `json:"archived"`            // ByIDs returns archived issues, too
 	LastCommentAt *time.Time `json:"last_comment_at"`     // the time of the newest comment; nil if there is none or it was not read

@@ -267,7 +267,9 @@ const markName = "SYMPHONY_TEST_MARK"
 // setupScript gives each script its own home, Linear and agent. A process that is left at the end fails the script.
 func setupScript(env *testscript.Env) error {
 	server := lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
-	seed := lineartest.Seed{Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}, {Name: "Second", SlugID: "second"}}}
+	seed := lineartest.Seed{Projects: []lineartest.SeedProject{
+		{Name: "Demo", SlugID: "demo", Description: "A shop with one shelf."}, {Name: "Second", SlugID: "second"},
+	}}
 	seed.Users = []lineartest.SeedUser{
 		{Name: "Robin Doe", Email: "robin@example.com"}, {Name: "Kim Poe", Email: "kim@example.com"}, {Name: "Eve Roe", Email: "eve@example.com"},
 	}

@@ -55,7 +55,7 @@ func (w *workspace) stateObject(t *SeedTeam, n int) object {
 
 func (w *workspace) projectObject(p SeedProject) object {
 	return entity("Project", projectID(p.SlugID), w.created, w.created, object{
-		"name": p.Name, "slugId": p.SlugID, "url": baseURL + "project/" + slugify(p.Name) + "-" + p.SlugID,
+		"name": p.Name, "slugId": p.SlugID, "description": p.Description, "url": baseURL + "project/" + slugify(p.Name) + "-" + p.SlugID,
 		"teams": func() any {
 			list := connection{}
 			for n := range w.Teams {

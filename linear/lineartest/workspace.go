@@ -37,6 +37,7 @@ type SeedState struct{ Name, Type string }
 // SeedProject is a project. Without teams it belongs to all teams.
 type SeedProject struct {
 	Name, SlugID string
+	Description  string // at most 255 characters
 	Teams        []string
 }
 

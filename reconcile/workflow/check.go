@@ -49,7 +49,7 @@ func object(names ...string) *shape {
 
 func issueShape() *shape {
 	s := object("id", "identifier", "title", "description", "priority", "state", "branch_name", "url", "created_at", "updated_at",
-		"assignee_id", "dispatchable")
+		"assignee_id", "project_description", "dispatchable")
 	s.fields["native_ref"] = anything // depends on the tracker
 	s.fields["labels"] = &shape{items: plain}
 	s.fields["blocked_by"] = &shape{items: object("id", "identifier", "state")}

@@ -171,26 +171,27 @@ func (p *Prompt) explain(err liquid.SourceError) string {
 }
 
 // bindings returns the variables of a template (specification 4.1.1 and 5.4). All keys exist, and unknown values are nil.
-// assignee_id is not in the specification, but symphony's first implementation has it.
+// assignee_id is not in the specification, but symphony's first implementation has it. Neither is project_description.
 func bindings(issue reconcile.Issue, attempt int) map[string]any {
 	blockers := text.Map(issue.BlockedBy, func(b reconcile.BlockerRef) any {
 		return map[string]any{"id": orNil(b.ID), "identifier": orNil(b.Identifier), "state": orNil(b.State)}
 	})
 	vars := map[string]any{
-		"id":          issue.ID,
-		"identifier":  issue.Identifier,
-		"title":       issue.Title,
-		"description": orNil(issue.Description),
-		"priority":    orNil(issue.Priority),
-		"state":       issue.State,
-		"branch_name": orNil(issue.BranchName),
-		"url":         orNil(issue.URL),
-		"labels":      text.Map(issue.Labels, func(l string) any { return l }),
-		"blocked_by":  blockers,
-		"created_at":  timeOrNil(issue.CreatedAt),
-		"updated_at":  timeOrNil(issue.UpdatedAt),
-		"assignee_id": nil,
-		"native_ref":  nil,
+		"id":                  issue.ID,
+		"identifier":          issue.Identifier,
+		"title":               issue.Title,
+		"description":         orNil(issue.Description),
+		"priority":            orNil(issue.Priority),
+		"state":               issue.State,
+		"branch_name":         orNil(issue.BranchName),
+		"url":                 orNil(issue.URL),
+		"labels":              text.Map(issue.Labels, func(l string) any { return l }),
+		"blocked_by":          blockers,
+		"created_at":          timeOrNil(issue.CreatedAt),
+		"updated_at":          timeOrNil(issue.UpdatedAt),
+		"assignee_id":         nil,
+		"native_ref":          nil,
+		"project_description": orNil(issue.ProjectDescription),
 		// A run exists only for a dispatched issue.
 		"dispatchable": true,
 	}

@@ -30,6 +30,8 @@ func bareIssue() reconcile.Issue {
 // A known value that is null renders as nothing, and an unknown name is an error wherever it is evaluated. fails is a part of the error.
 func TestRender(t *testing.T) {
 	bare, full := bareIssue(), fullIssue()
+	described := bareIssue()
+	described.ProjectDescription = new("A shop.")
 	tests := []struct {
 		name, template string
 		issue          reconcile.Issue
@@ -40,6 +42,8 @@ func TestRender(t *testing.T) {
 			name: "fields", issue: full, template: "{{ issue.id }} {{ issue.identifier }} {{ issue.priority }} {{ issue.state }} {{ issue.branch_name }} {{ issue.url }} {{ issue.assignee_id }}",
 			want: "id-1 ABC-1 2 Todo ann/abc-1 https://linear.app/x user-1",
 		},
+		{name: "description of the project", issue: described, template: "{{ issue.project_description }}", want: "A shop."},
+		{name: "no description", issue: bare, template: "[{{ issue.project_description }}]{% unless issue.project_description %}none{% endunless %}", want: "[]none"},
 		{name: "no second rendering, no escaping", issue: full, template: "{{ issue.title }}", want: "Fix {{ issue.id }} & <b>"},
 		{name: "times", issue: full, template: "{{ issue.created_at }} {{ issue.updated_at | date: '%Y' }}", want: "2026-01-02T02:04:05.678Z 2026"},
 		{name: "lists", issue: full, template: "{{ issue.labels | join: ', ' }}|{{ issue.labels.size }}|{% if issue.labels contains 'bug' %}yes{% endif %}", want: "bug, ready|2|yes"},

@@ -38,6 +38,7 @@ type tracker struct {
 	always           string   // a terminal state, whatever the file lists, unless it is an active one; empty for none
 	keyVars          []string // the variables that contain the key if the file names none
 	needsKey         bool
+	describes        bool   // issues belong to projects with descriptions: prompts have issue.project_description
 	ofGitHub         bool   // the key is GitHub's: gh may have it, and it opens pull requests
 	assigneeVar      string // contains the assignee if the file names none; empty for none
 	// orders: blocked issues in the first active state wait, too. The specification names only Todo.
@@ -127,4 +128,22 @@ func (r trackerReader) agentRoots(issues string) []string {
 		r.warn(r.field("agent.on_approval"), "approved commands run outside the sandbox: "+everywhere)
 	}
 	return roots
+}
+
+// NamesProjectDescription reports whether a template may use issue.project_description, which a tracker then has to be asked for.
+func NamesProjectDescription(template string) bool {
+	return strings.Contains(template, "project_description")
+}
+
+// projectDescription warns about each line of the prompt that names issue.project_description, if the tracker has no such text.
+func (r *reader) projectDescription() {
+	if r.tracker.name == "" || r.tracker.describes {
+		return
+	}
+	for i, line := range strings.Split(r.src.Body, "\n") {
+		if NamesProjectDescription(line) {
+			r.warn(field{line: r.src.bodyLine + i},
+				"issue.project_description is always null with kind: "+r.tracker.name)
+		}
+	}
 }

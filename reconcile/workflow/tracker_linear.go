@@ -14,7 +14,7 @@ const (
 var linearTracker = tracker{
 	name: "linear", title: "Linear", endpoint: "https://api.linear.app/graphql",
 	active: []string{"Todo", "In Progress"}, terminal: []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
-	keyVars: []string{APIKeyVar}, needsKey: true, assigneeVar: AssigneeVar,
+	keyVars: []string{APIKeyVar}, needsKey: true, describes: true, assigneeVar: AssigneeVar,
 	keys: linearKeys,
 }
 

@@ -75,7 +75,8 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 	case "linear":
 		return linear.Adapter(linear.Options{
 			Options: connection, ProjectSlug: t.ProjectSlug, ReadOnly: readOnly,
-			Assignee: cfg.Policy.Assignee != "" || strings.Contains(p.Source.Body, "assignee"),
+			Assignee:           cfg.Policy.Assignee != "" || strings.Contains(p.Source.Body, "assignee"),
+			ProjectDescription: workflow.NamesProjectDescription(p.Source.Body),
 		})
 	}
 	return nil, reconcile.NewError(workflow.CodeTrackerKind, fmt.Sprintf("no adapter for tracker.kind %q", t.Kind), "correct tracker.kind")
