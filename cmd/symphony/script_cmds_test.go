@@ -535,6 +535,9 @@ func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 		if err != nil || !d.Type().IsRegular() {
 			return nil // not a file, or a worker has just removed it
 		}
+		if filepath.Dir(path) == ts.Getenv("INSTALLED") {
+			return nil // the program of the tests, which contains this text
+		}
 		for _, except := range args {
 			if path == ts.MkAbs(except) || strings.HasPrefix(path, ts.MkAbs(except)+"/") {
 				return nil

@@ -321,8 +321,10 @@ func setupScript(env *testscript.Env) error {
 		"LINEAR_API_KEY":     server.Key(), "LINEAR_ENDPOINT": server.Endpoint(), "LINEAR_URL": strings.TrimSuffix(server.Endpoint(), "/graphql"),
 		"GITHUB_API": set.github.URL(), "GITHUB_TEST_TOKEN": set.github.Tokens[0],
 		"GOGC": "off", "GOMEMLIMIT": "256MiB", // see TestMain; package variables are allocated before it
-		"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1",
-		"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.com", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.com",
+		"GIT_CONFIG_NOSYSTEM": "1",
+		// Not /dev/null: "git config --global" of a script would replace the device.
+		"GIT_CONFIG_GLOBAL": filepath.Join(env.WorkDir, ".gitconfig"),
+		"GIT_AUTHOR_NAME":   "A", "GIT_AUTHOR_EMAIL": "a@example.com", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.com",
 	} {
 		env.Setenv(k, v)
 	}
