@@ -203,8 +203,11 @@ type verified struct {
 // ByIDs implements reconcile.Tracker.
 func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	found, err := v.t.ByIDs(ctx, ids)
-	if err != nil || len(ids) == 0 {
-		return found, err
+	if err != nil {
+		return found, v.explain(err)
+	}
+	if len(ids) == 0 {
+		return found, nil
 	}
 	shown := showsProject(found)
 	if shown && !v.hasOwnNames() {
@@ -246,7 +249,7 @@ func (v *verified) confirmProject(ctx context.Context) error {
 func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	issues, err := v.t.Candidates(ctx, states)
 	if err != nil {
-		return nil, err
+		return nil, v.explain(err)
 	}
 	if len(issues) > 0 && !v.hasOwnNames() {
 		return issues, nil
@@ -264,6 +267,26 @@ func (v *verified) hasOwnNames() bool {
 	usual := workflow.UsualStates(v.cfg.Tracker.Kind)
 	own := text.Filter(v.cfg.Tracker.NamedStates, func(state string) bool { return !slices.Contains(usual, state) })
 	return len(own)+len(n.Labels)+len(n.Operators) > 0 || n.Assignee != ""
+}
+
+// explain adds to the error of a project that does not exist which key of which workflow names it. It returns other errors as they are.
+func (v *verified) explain(err error) error {
+	if !isNoProject(err) {
+		return err
+	}
+	known, _ := errors.AsType[*reconcile.Error](err)
+	own := *known
+	if !strings.HasPrefix(own.Message, "tracker.") { // it names no key
+		own.Message = v.cfg.Tracker.PlaceKey + ": " + own.Message
+	}
+	own.Message = v.path + ": " + own.Message
+	return &own
+}
+
+// isNoProject reports whether an error of the tracker says that the workflow's project does not exist.
+func isNoProject(err error) bool {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	return ok && known.Code == "tracker_project_not_found"
 }
 
 func (v *verified) verify(ctx context.Context) error {
@@ -290,17 +313,12 @@ func (v *verified) check(ctx context.Context) error {
 	}
 	warn := func(text string) { v.warn(v.path + ": " + text) }
 	found, err := v.t.Verify(ctx, n)
-	var known *reconcile.Error
 	switch {
 	case errors.Is(err, reconcile.ErrRejected): // the check is advisory
 		v.unchecked, names = true, refusedCheck+names
 		warn("the tracker refused to check the project, states and labels: " + err.Error())
-	case errors.As(err, &known) && known.Code == "tracker_project_not_found":
-		if !strings.HasPrefix(known.Message, "tracker.") { // it names no key
-			known.Message = v.cfg.Tracker.PlaceKey + ": " + known.Message
-		}
-		known.Message = v.path + ": " + known.Message
-		return err
+	case isNoProject(err):
+		return v.explain(err)
 	case err != nil: // the next pass tries again
 		v.unchecked = true
 		warn("project, states and labels are not checked: " + err.Error())
