@@ -259,7 +259,7 @@ func TestReplyIsNoGuidance(t *testing.T) {
 func TestHolds(t *testing.T) {
 	db := newState(t)
 	fill(t, db)
-	want := Hold{IssueID: issueOf(4).ID, Reason: reconcile.HoldMaxFailures, CommentAt: epoch}
+	want := Hold{IssueID: issueOf(4).ID, Reason: reconcile.HoldMaxFailures, CommentAt: epoch, Since: epoch}
 	test.Equal(t, "holds", test.Must(db.Store.Holds(ctx)), []Hold{want})
 	want.CommentAt = epoch.Add(time.Hour)
 	test.OK(t, db.Store.KeepHold(ctx, want))
