@@ -205,15 +205,22 @@ func (m *Mirror) refresh(
 	return answer, m.failed(host.CodeRepositoryUnavailable, "fetch into "+workspace, err)
 }
 
-// isCopy reports whether what was delivered last is a signed copy of HEAD, at which the workspace has stayed: its delivery was interrupted,
-// or it is on another machine than the one that signs.
+// isCopy reports whether what was delivered last is a signed copy of HEAD, at which the workspace has
+// stayed: its delivery was interrupted, or it is on another machine than the one that signs. A copy has
+// all of its original but the parents and the signature. A commit that only has the same files is the
+// agent's own, for example its work in fewer commits or with another message.
 func (m *Mirror) isCopy(ctx context.Context, head git.Head, delivered string) bool {
 	if delivered == "" || head.Commit == "" || head.Commit == delivered {
 		return false
 	}
-	trees, err := m.output(withObjects(m.localGit(ctx, "rev-parse", head.Commit+"^{tree}", delivered+"^{tree}"), head.Objects))
-	one, other, _ := strings.Cut(trees, "\n")
-	if err != nil || one != other {
+	const fields = "--format=%T%n%an <%ae> %at%n%cn <%ce> %ct%n%B"
+	show := m.localGit(ctx, "log", "-z", "--no-walk=unsorted", fields, head.Commit, delivered, "--")
+	shown, err := m.output(withObjects(show, head.Objects))
+	if err != nil {
+		return false
+	}
+	one, other, _ := strings.Cut(strings.TrimSuffix(shown, "\x00"), "\x00")
+	if strings.TrimSpace(one) != strings.TrimSpace(other) {
 		return false
 	}
 	contains := withObjects(m.localGit(ctx, "merge-base", "--is-ancestor", delivered, head.Commit), head.Objects)

@@ -276,3 +276,17 @@ func TestFetchPushed(t *testing.T) {
 		})
 	}
 }
+
+// An agent makes one commit of those that were delivered, and words it anew. The files are the same, but the
+// commit is its own: a fetch leaves it.
+func TestFetchLeavesRewrittenCommits(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	p.commit("one", "first")
+	p.commit("one", "second")
+	delivered := p.mustDeliver("one", "").Commit
+	own := p.sh("cd one; git reset -q --soft main; git commit -q -m 'both in one'; git rev-parse HEAD")
+	test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
+	test.Equal(t, "HEAD", p.sh("git -C one rev-parse HEAD"), own)
+}
