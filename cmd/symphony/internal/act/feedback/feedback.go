@@ -272,12 +272,18 @@ func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile
 	crash.At("feedback.rerun")
 	for _, run := range runs {
 		err := forge.Rerun(ctx, run)
-		if known, is := errors.AsType[*reconcile.Error](err); is && reconcile.EndsByItself(known.Code, known.Status) {
-			w.ForgetReruns(runs) // the next look tries again
+		if err == nil {
+			continue
 		}
-		if err != nil {
+		known, is := errors.AsType[*reconcile.Error](err)
+		if !is || !reconcile.EndsByItself(known.Code, known.Status) {
 			return err
 		}
+		w.ForgetReruns(runs) // the next look tries again
+		if saveErr := d.save(ctx, w); saveErr != nil {
+			return errors.Join(err, saveErr)
+		}
+		return err
 	}
 	crash.At("feedback.reran")
 	w.RerunAt = d.Now()
