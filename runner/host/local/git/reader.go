@@ -339,6 +339,9 @@ type splitWriter struct {
 	rest []byte
 }
 
+// EachEntry returns a writer for what git prints with -z. It calls each for every entry, without its zero byte.
+func EachEntry(each func(string)) io.Writer { return &splitWriter{each: each} }
+
 func (s *splitWriter) Write(b []byte) (int, error) {
 	s.rest = append(s.rest, b...)
 	for {

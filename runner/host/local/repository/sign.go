@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // signedRefs is the directory of references to signed commits, by the commits of which they are copies.
@@ -101,7 +101,7 @@ func (d *delivery) signedCopies(ctx context.Context) (map[string]string, error) 
 func (d *delivery) signOne(ctx context.Context, original string, copies map[string]string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
-	var raw bytes.Buffer
+	var raw git.Answer
 	read := d.localGit(ctx, "cat-file", "commit", original)
 	read.Stdout = &raw
 	if err := d.run(read); err != nil {

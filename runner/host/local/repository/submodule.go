@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // submodule is a path of a commit at which git keeps the commit of another repository. Its files
@@ -37,8 +37,7 @@ func (d *delivery) checkSubmodules(ctx context.Context) error {
 		return d.failed(host.CodeDeliveryFailed, "list the submodules", err)
 	}
 	if len(list) > mostSubmodules {
-		return incomplete(fmt.Sprintf("the commits change %d submodules, and at most %d are examined", len(list), mostSubmodules),
-			"deliver fewer of them at once")
+		return incomplete(fmt.Sprintf("the commits change more than %d submodules", mostSubmodules), "deliver fewer of them at once")
 	}
 	for _, s := range list {
 		if err := d.checkSubmodule(ctx, s); err != nil {
@@ -86,18 +85,17 @@ const deepestSubmodule = 5
 // repository of each is in the git directory of the one that has it, as git submodule makes it. git
 // submodule itself does not run, because an agent may have written .gitmodules.
 func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit string, depth int) error {
-	var out bytes.Buffer
-	cmd := m.localGit(ctx, "ls-tree", "-r", "-z", "--full-tree", commit)
-	cmd.Stdout = &out
-	if err := m.run(cmd); err != nil {
-		return err
-	}
 	var list []submodule
-	for entry := range strings.SplitSeq(out.String(), "\x00") {
+	cmd := m.localGit(ctx, "ls-tree", "-r", "-z", "--full-tree", commit)
+	cmd.Stdout = git.EachEntry(func(entry string) {
 		about, at, _ := strings.Cut(entry, "\t")
-		if words := strings.Fields(about); len(words) == 3 && words[0] == "160000" {
+		words := strings.Fields(about) // 160000 commit ID
+		if len(words) == 3 && words[0] == "160000" && len(list) <= mostSubmodules {
 			list = append(list, submodule{path: at, commit: words[2]})
 		}
+	})
+	if err := m.run(cmd); err != nil {
+		return err
 	}
 	list, err := m.withModules(ctx, commit, list)
 	if err != nil {
@@ -173,21 +171,24 @@ func incomplete(message, hint string) error {
 	return reconcile.NewError(host.CodeIncomplete, message, hint)
 }
 
-// changedSubmodules lists the submodules of the commit that the base does not have at the same commit.
+// changedSubmodules lists the submodules of the commit that the base does not have at the same commit, and one
+// more than are examined at most.
 func (d *delivery) changedSubmodules(ctx context.Context) (list []submodule, err error) {
-	var out bytes.Buffer
 	cmd := d.localGit(ctx, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames",
 		"refs/heads/"+d.base, d.Commit, "--")
-	cmd.Stdout = &out
+	var change []string // the fields before a path: :000000 160000 OLD NEW A
+	cmd.Stdout = git.EachEntry(func(entry string) {
+		if change == nil {
+			change = strings.Fields(entry)
+			return
+		}
+		if len(change) == 5 && change[1] == "160000" && len(list) <= mostSubmodules {
+			list = append(list, submodule{path: entry, commit: change[3]})
+		}
+		change = nil
+	})
 	if err := d.run(cmd); err != nil {
 		return nil, err
-	}
-	fields := strings.Split(out.String(), "\x00")
-	for i := 0; i+1 < len(fields); i += 2 {
-		words := strings.Fields(fields[i]) // :000000 160000 OLD NEW A
-		if len(words) == 5 && words[1] == "160000" {
-			list = append(list, submodule{path: fields[i+1], commit: words[3]})
-		}
 	}
 	if len(list) == 0 {
 		return nil, nil
