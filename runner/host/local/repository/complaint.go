@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -18,6 +19,7 @@ type complaint struct {
 	remote   []string // the lines of the remote, without "remote:"
 	local    []string // the other lines
 	rejected string   // why the remote has refused a reference, such as "pre-receive hook declined"
+	status   string   // with which an HTTP server has refused the request, such as "HTTP 403"
 	lines    []string // all of them
 }
 
@@ -33,6 +35,7 @@ func complaintOf(output string, hide func(string) string) complaint {
 		c.lines = append(c.lines, line)
 		said, remote := strings.CutPrefix(line, "remote:")
 		rejection := rejectedRef().FindStringSubmatch(line)
+		status := httpStatus().FindStringSubmatch(line)
 		switch {
 		case remote:
 			c.remote = append(c.remote, strings.TrimSpace(said))
@@ -41,6 +44,9 @@ func complaintOf(output string, hide func(string) string) complaint {
 		default:
 			c.local = append(c.local, line)
 		}
+		if status != nil && !remote {
+			c.status = "HTTP " + status[1]
+		}
 	}
 	return c
 }
@@ -48,15 +54,19 @@ func complaintOf(output string, hide func(string) string) complaint {
 // rejectedRef matches git's line for a reference that was not updated, as " ! [remote rejected] main -> main (hook declined)".
 var rejectedRef = text.Pattern(`^! \[(?:remote )?rejected\].* -> \S+ \((.*)\)$`)
 
+// httpStatus matches git's line for an answer of an HTTP server, of which the lines of the remote are the text.
+var httpStatus = text.Pattern(`^fatal: unable to access .*: The requested URL returned error: (\d+)`)
+
 // all returns everything in one line.
 func (c complaint) all() string { return text.Short(strings.Join(c.lines, "; "), maxOutput) }
 
 // reason returns one sentence: what the remote has against the push or the request, otherwise what git or ssh could not do.
 func (c complaint) reason() string {
 	said := reasonOfRemote(c.remote)
+	refused := cmp.Or(c.rejected, c.status)
 	switch {
-	case said != "" && c.rejected != "":
-		said = "remote: " + said + " (" + c.rejected + ")"
+	case said != "" && refused != "":
+		said = "remote: " + said + " (" + refused + ")"
 	case said != "":
 		said = "remote: " + said
 	case c.rejected != "":

@@ -44,6 +44,14 @@ func TestReason(t *testing.T) {
 				"fatal: Could not read from remote repository.\n",
 			"remote: You are not allowed to push code to this project.",
 		},
+		{
+			"remote: busy\nfatal: unable to access 'https://h/app.git/': The requested URL returned error: 503\n",
+			"remote: busy (HTTP 503)",
+		},
+		{
+			"fatal: unable to access 'https://h/app.git/': The requested URL returned error: 404\n",
+			"fatal: unable to access 'https://h/app.git/': The requested URL returned error: 404",
+		},
 		{" ! [rejected]        1a2b -> w (stale info)\nhint: Updates were rejected\n", "the remote refused the push: stale info"},
 		{
 			"** Authorized users only **\ngit@host: Permission denied (publickey).\nfatal: Could not read from remote repository.\n\n" +
