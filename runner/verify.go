@@ -110,10 +110,13 @@ func (j *job) verifyCommit(ctx context.Context, commit, branch string) (v reconc
 	if err != nil {
 		return v, err
 	}
-	repository := j.Config.Repository
 	answer, err := j.host.CheckOut(ctx, host.CheckOutRequest{
-		Commit: commit, Branch: branch, Files: files, Name: repository.Name, Email: repository.Email,
-		Timeout: max(repositoryTimeout, j.Config.Hooks.Timeout), Env: env,
+		Commit:     commit,
+		Branch:     branch,
+		Files:      files,
+		Repository: j.Config.Repository.Repository,
+		Timeout:    max(repositoryTimeout, j.Config.Hooks.Timeout),
+		Env:        env,
 	})
 	if known, ok := errors.AsType[*reconcile.Error](err); ok && !reconcile.MachineFault(known.Code) && ctx.Err() == nil {
 		v.At = j.Now()

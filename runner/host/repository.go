@@ -131,10 +131,11 @@ type CheckOutRequest struct {
 	Commit, Branch string
 	// Files are paths in the repository, such as Makefile, of which those are asked for that the work has changed since its base.
 	Files []string
-	// Name and Email are those of Repository, for commands that commit in the checkout.
-	Name, Email string
-	Timeout     time.Duration
-	Env         []string // the operator's environment on the machine of the workspace, after the login profile
+	// Repository is what the workflow says of the repository: who commits in the checkout, and whether it has submodules. The URL
+	// is the one that the workspace was cloned from.
+	Repository Repository
+	Timeout    time.Duration
+	Env        []string // the operator's environment on the machine of the workspace, after the login profile
 }
 
 // CheckOutAnswer is a checkout: a repository of its own, with a clean work tree of the commit.

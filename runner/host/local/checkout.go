@@ -23,7 +23,9 @@ func (r *run) CheckOut(ctx context.Context, q host.CheckOutRequest) (answer host
 		return answer, err
 	}
 	origin := r.space.Origin()
-	m := r.mirror(host.Repository{URL: origin.URL, Name: q.Name, Email: q.Email}, q.Env)
+	from := q.Repository
+	from.URL = origin.URL
+	m := r.mirror(from, q.Env)
 	to := repository.Checkout{Dir: answer.Space.Path, Commit: q.Commit, Branch: q.Branch}
 	_, err = host.Within(ctx, q.Timeout, codeCheckout, "the checkout", func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, m.CheckOut(ctx, r.space.Path, origin, to)

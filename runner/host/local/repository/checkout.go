@@ -107,7 +107,14 @@ func (m *Mirror) checkOutFiles(ctx context.Context, to Checkout) error {
 		how = []string{"--no-track", "-B", to.Branch, to.Commit}
 	}
 	checkOut := m.gitIn(ctx, to.Dir, m.env, append([]string{"checkout", "--quiet"}, how...)...)
-	return ofSignal(ctx, m.run(checkOut))
+	if err := m.run(checkOut); err != nil {
+		return ofSignal(ctx, err)
+	}
+	if !m.remote.Submodules {
+		return nil
+	}
+	gitDir := filepath.Join(to.Dir, ".git")
+	return m.addSubmodules(ctx, to.Dir, gitDir, to.Commit, filepath.Join(gitDir, "objects"), 0)
 }
 
 // Path is the directory of the mirror, which may not exist yet.

@@ -139,7 +139,7 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) 
 	// With the operator's configuration, because it has the filters of Git LFS.
 	in(c.env, "checkout", "--quiet", "--no-track", "-B", c.branch, from.Commit)
 	if err == nil && c.remote.Submodules {
-		err = c.addSubmodules(ctx, c.workspace, filepath.Join(c.workspace, ".git"), from.Commit, 0)
+		err = c.addSubmodules(ctx, c.workspace, filepath.Join(c.workspace, ".git"), from.Commit, "", 0)
 	}
 	return c.failed(host.CodeRepositoryUnavailable, "check out "+c.branch, err)
 }

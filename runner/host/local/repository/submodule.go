@@ -81,12 +81,13 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 // deepestSubmodule is how deep submodules may be in one another.
 const deepestSubmodule = 5
 
-// addSubmodules fills the submodules of a work tree, whose commit is in the mirror, and theirs. The
-// repository of each is in the git directory of the one that has it, as git submodule makes it. git
-// submodule itself does not run, because an agent may have written .gitmodules.
-func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit string, depth int) error {
+// addSubmodules fills the submodules of a work tree, and theirs. The commit is in the mirror, or among
+// the objects in another directory, unless that is empty. The repository of each is in the git
+// directory of the one that has it, as git submodule makes it. git submodule itself does not run,
+// because an agent may have written .gitmodules.
+func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit, objects string, depth int) error {
 	var list []submodule
-	cmd := m.localGit(ctx, "ls-tree", "-r", "-z", "--full-tree", commit)
+	cmd := withObjects(m.localGit(ctx, "ls-tree", "-r", "-z", "--full-tree", commit), objects)
 	cmd.Stdout = git.EachEntry(func(entry string) {
 		about, at, _ := strings.Cut(entry, "\t")
 		words := strings.Fields(about) // 160000 commit ID
@@ -97,7 +98,7 @@ func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit string,
 	if err := m.run(cmd); err != nil {
 		return err
 	}
-	list, err := m.withModules(ctx, commit, list)
+	list, err := m.withModules(ctx, commit, objects, list)
 	if err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submod
 			return err
 		}
 	}
-	return from.addSubmodules(ctx, at, own, s.commit, depth+1)
+	return from.addSubmodules(ctx, at, own, s.commit, "", depth+1)
 }
 
 // maxShown is how many bytes of a path or an address of an agent a message has.
@@ -193,16 +194,17 @@ func (d *delivery) changedSubmodules(ctx context.Context) (list []submodule, err
 	if len(list) == 0 {
 		return nil, nil
 	}
-	return d.withModules(ctx, d.Commit, list)
+	return d.withModules(ctx, d.Commit, "", list)
 }
 
-// withModules adds what .gitmodules of a commit says of submodules.
-func (m *Mirror) withModules(ctx context.Context, commit string, list []submodule) ([]submodule, error) {
+// withModules adds what .gitmodules of a commit says of submodules. See addSubmodules for objects.
+func (m *Mirror) withModules(ctx context.Context, commit, objects string, list []submodule) ([]submodule, error) {
 	file := commit + ":.gitmodules"
-	if m.run(m.localGit(ctx, "cat-file", "-e", file)) != nil {
+	if m.run(withObjects(m.localGit(ctx, "cat-file", "-e", file), objects)) != nil {
 		return list, nil // there is none
 	}
 	cmd := m.localGit(ctx, "config", "--blob", file, "--no-includes", "-z", "--get-regexp", `^submodule\..*\.(path|url)$`)
+	cmd = withObjects(cmd, objects)
 	cmd.Env = append(cmd.Env, allocLimit)
 	out, err := m.output(cmd)
 	if err != nil {

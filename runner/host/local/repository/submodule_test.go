@@ -70,6 +70,11 @@ func TestCloneWithSubmodules(t *testing.T) {
 	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", "")
 	test.Equal(t, "unsaved", unsaved, "")
 	p.commit("one", "work")
+	m := p.mirrorOf(host.Repository{URL: p.remote, Submodules: true, Pushes: true})
+	checkout := Checkout{Dir: filepath.Join(p.dir, "checkout"), Commit: p.sh("git -C one rev-parse HEAD"), Branch: "work/one"}
+	origin := host.Origin{URL: p.remote, Base: p.sh("git -C one rev-parse HEAD^"), Commit: p.sh("git -C one rev-parse HEAD^")}
+	test.OK(t, m.CheckOut(t.Context(), filepath.Join(p.dir, "one"), origin, checkout))
+	test.Equal(t, "a checkout", p.sh("cd checkout; cat vendor/lib/lib vendor/lib/deep/inner; git status --porcelain"), "lib\ninner")
 	p.mustDeliver("one", "")
 
 	// What an agent may have written in .gitmodules reaches nothing else.
