@@ -108,20 +108,53 @@ func (g operatorsGit) addSettings(ctx context.Context, o *host.Obeyed, dir strin
 	parts := strings.Split(out, "\x00")
 	for i := 0; i+1 < len(parts); i += 2 {
 		origin, isFile := strings.CutPrefix(parts[i], "file:")
-		name, value, _ := strings.Cut(parts[i+1], "\n")
-		o.Settings = append(o.Settings, value)
-		if !isFile {
-			continue
+		if isFile {
+			origin = absolute(dir, origin)
+			o.Paths = append(o.Paths, origin)
 		}
-		origin = absolute(dir, origin)
-		o.Paths = append(o.Paths, origin)
-		name = strings.ToLower(name)
-		switch {
-		case strings.HasPrefix(name, "include") && strings.HasSuffix(name, ".path"):
-			o.Paths = append(o.Paths, absolute(filepath.Dir(origin), g.expand(value)))
-		case name == "core.hookspath":
-			o.Paths = append(o.Paths, absolute(dir, g.expand(value)))
+		g.addSetting(ctx, o, obeyedSetting{dir: dir, origin: origin, text: parts[i+1]})
+	}
+}
+
+// obeyedSetting is a setting as git config lists it.
+type obeyedSetting struct {
+	dir    string // the directory in which git works
+	origin string // the file that has it
+	text   string // the name and the value, in two lines
+	depth  int    // how many files that name one another lead to it
+}
+
+// mostIncludes is how deep files with settings may include one another. Git allows as many.
+const mostIncludes = 10
+
+// addSetting adds the value of a setting, and the directories and files with more settings that it names.
+func (g operatorsGit) addSetting(ctx context.Context, o *host.Obeyed, s obeyedSetting) {
+	name, value, _ := strings.Cut(s.text, "\n")
+	o.Settings = append(o.Settings, value)
+	name = strings.ToLower(name)
+	switch {
+	case strings.HasPrefix(name, "include") && strings.HasSuffix(name, ".path"):
+		file := absolute(filepath.Dir(s.origin), g.expand(value))
+		o.Paths = append(o.Paths, file)
+		if s.depth > 0 || strings.HasPrefix(name, "includeif.") {
+			g.addIncluded(ctx, o, s, file)
 		}
+	case name == "core.hookspath", name == "init.templatedir":
+		o.Paths = append(o.Paths, absolute(s.dir, g.expand(value)))
+	}
+}
+
+// addIncluded adds the settings of a file whether or not its condition is true in this directory: it may be in another one.
+func (g operatorsGit) addIncluded(ctx context.Context, o *host.Obeyed, by obeyedSetting, file string) {
+	if by.depth == mostIncludes || !exists(file) {
+		return
+	}
+	out, ok := g.answer(ctx, "/", "config", "--file", file, "--list", "-z")
+	if !ok {
+		return
+	}
+	for text := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
+		g.addSetting(ctx, o, obeyedSetting{dir: by.dir, origin: file, text: text, depth: by.depth + 1})
 	}
 }
 

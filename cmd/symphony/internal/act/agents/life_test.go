@@ -321,6 +321,24 @@ func TestWhereAndWhenAgentsStart(t *testing.T) {
 	r.refuses("nested_workflow", "inside run run-1")(nested.Spawn(ctx, nested.settings("a")))
 }
 
+// Another agent may put a link in the place of the directory of an ended agent. It keeps no agent from being started elsewhere.
+func TestDirectoryOfAnEndedAgentIsALink(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	ended := r.settings("ended")
+	ended.Cwd = filepath.Join(r.dir, "sub")
+	test.OK(t, os.Mkdir(ended.Cwd, 0o700))
+	test.Must(r.Spawn(t.Context(), ended))
+	test.OK(t, r.Kill(t.Context(), "ended"))
+	for id, target := range map[string]string{"circle": "sub", "proc": "/proc/self/root"} {
+		test.OK(t, os.RemoveAll(ended.Cwd))
+		test.OK(t, os.Symlink(target, ended.Cwd))
+		next := r.settings(id)
+		next.Cwd = t.TempDir()
+		test.Must(r.Spawn(t.Context(), next))
+	}
+}
+
 func TestSettingsAreChecked(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -253,6 +253,34 @@ func TestRealAgentAroundRepositories(t *testing.T) {
 	test.Equal(t, "what the agent did", did(strings.Join(requests[len(requests)-1].Outputs, "\n")), "main/fine tree/fine")
 }
 
+// TestRealAgentBesideProjects checks with the real codex that an agent in a directory without a project makes none there, and can't write
+// the programs and settings of the account that are in its directory.
+func TestRealAgentBesideProjects(t *testing.T) {
+	r, _, s := newRealRig(t)
+	settings := filepath.Join(r.env.Home, ".config")
+	for _, dir := range []string{filepath.Join(r.dir, "bin"), filepath.Join(r.dir, "fish"), settings} {
+		test.OK(t, os.MkdirAll(dir, 0o700))
+	}
+	test.OK(t, os.Symlink(filepath.Join(r.dir, "fish"), filepath.Join(settings, "fish")))
+	test.OK(t, os.Symlink("/", filepath.Join(r.env.Home, ".root"))) // it forbids nothing
+	for i, entry := range r.env.Environ {
+		if value, is := strings.CutPrefix(entry, "PATH="); is {
+			r.env.Environ[i] = "PATH=" + filepath.Join(r.dir, "bin") + ":" + value
+		}
+	}
+	test.OK(t, r.Close())
+	r.reopen()
+	test.Must(r.Spawn(t.Context(), s))
+	r.converse("a")
+	const tries = `for f in WORKFLOW.md bin/git fish/config.fish fine; do (echo "#" >> $f) 2>/dev/null && echo yes $f; done
+	for f in bin fish; do mv $f gone 2>/dev/null && echo yes moved $f; done; true`
+	r.call("a", reconcile.Call{ID: "e", Verb: reconcile.CallExec}, runner.ExecCall{Command: []string{"sh", "-c", tries}})
+	var out agent.ExecResult
+	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
+	test.Equal(t, "what the agent did", did(out.Stdout), "fine")
+	test.Equal(t, "codex has left a workflow", exists(filepath.Join(r.dir, "WORKFLOW.md")), false)
+}
+
 // In a worktree an agent of the real codex can commit, and write neither the operator's repository nor the mirror.
 func TestRealAgentInAWorktree(t *testing.T) {
 	r, model, s := newRealRig(t)

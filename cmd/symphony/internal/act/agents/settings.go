@@ -90,6 +90,9 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	}
 	for _, run := range known {
 		theirs, err := paths.Find(run.WorkspacePath)
+		if err != nil && run.Outcome != "" {
+			continue // a circle of links is there now, or one into /proc: no directory in which there are other links
+		}
 		if err != nil {
 			return fmt.Errorf("find the directory of agent %s: %w", run.Identifier, err)
 		}
@@ -149,8 +152,9 @@ func outsideOthers(ctx context.Context, p *project.Project, dir paths.Place) err
 	return nil
 }
 
-// guarded returns what is below the directory of an agent and belongs to the operators of projects, by names below that directory without
-// symlinks, and the file HEAD that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the
+// guarded returns what is below the directory of an agent and belongs to the operators of projects, or is a directory from which the
+// account's programs are started, by names below that directory without symlinks. It adds the WORKFLOW.md of the directory, and the file HEAD
+// that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the
 // directory is within such a thing, or if the sandbox could not protect one.
 func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, error) {
 	files, err := project.OperatorFiles(ctx, w)
@@ -163,8 +167,24 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 			"choose another directory")
 	}
 	var list []string
+	worktrees, err := paths.Find(project.WorktreesDir(w))
+	if err != nil {
+		return nil, fmt.Errorf("find the worktrees: %w", err)
+	}
+	if !dir.Inside(worktrees) { // a workflow in a worktree is never obeyed
+		list = append(list, filepath.Join(dir.Path, "WORKFLOW.md"))
+	}
 	if !project.Exists(filepath.Join(dir.Path, ".git")) {
 		list = append(list, filepath.Join(dir.Path, "HEAD"))
+	}
+	obeyed, err := project.ObeyedPlaces(w)
+	if err != nil {
+		return nil, err
+	}
+	for _, place := range obeyed {
+		if !dir.Inside(place) {
+			files = append(files, project.Guarded{Place: place})
+		}
 	}
 	for _, one := range files {
 		if dir.Inside(one.Place) {
@@ -175,8 +195,9 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 		for _, link := range one.Links {
 			if link.Inside(dir) {
 				return nil, reconcile.NewError(CodeInvalid,
-					fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project", dir.Path, link.Path),
-					"name the file itself in the project, or choose another directory")
+					fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project, or to programs",
+						dir.Path, link.Path),
+					"name the file itself in the project or in PATH, or choose another directory")
 			}
 		}
 		for _, name := range one.Below(dir) {

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type Guarded struct {
 // account's own settings of shells and ssh. If a workflow can't be read, its whole directory is guarded. A state that
 // can't be read is an error.
 func OperatorFiles(ctx context.Context, w *environ.Env) ([]Guarded, error) {
-	g := guard{ctx: ctx, seen: map[string]bool{}}
+	g := guard{ctx: ctx, seen: map[string]bool{}, searched: map[string]bool{}}
 	for _, own := range worlds(w) {
 		g.env = own
 		g.addAccount()
@@ -65,6 +66,36 @@ func OwnPlaces(w *environ.Env) ([]paths.Place, error) {
 	return text.Map(g.list, func(one Guarded) paths.Place { return one.Place }), g.failed
 }
 
+// ObeyedPlaces are the directories of PATH, from which programs are started, and the directories to which hidden links in
+// the home directory and links in ~/.config lead, as those of dotfiles do: programs obey what is there. No agent beside
+// the projects may write them. Some need not exist.
+func ObeyedPlaces(w *environ.Env) ([]paths.Place, error) {
+	g := guard{seen: map[string]bool{}}
+	g.add(filepath.SplitList(w.Getenv("PATH"))...)
+	for _, own := range worlds(w) {
+		g.add(linksIn(own.Home, ".")...)
+		g.add(linksIn(filepath.Join(own.Home, ".config"), "")...)
+	}
+	home, err := paths.Find(w.Home)
+	if err != nil {
+		return nil, fmt.Errorf("find the home directory: %w", err)
+	}
+	list := text.Map(g.list, func(one Guarded) paths.Place { return one.Place })
+	leadsAround := func(place paths.Place) bool { return home.Inside(place) } // such as ~/.root, which is /
+	return slices.DeleteFunc(list, leadsAround), g.failed
+}
+
+// linksIn returns the symlinks in a directory whose names begin with a prefix. The directory need not exist.
+func linksIn(dir, prefix string) (links []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Type() == os.ModeSymlink && strings.HasPrefix(e.Name(), prefix) {
+			links = append(links, filepath.Join(dir, e.Name()))
+		}
+	}
+	return links
+}
+
 // worlds are the environments in which passes of the account may run: the caller's; the same without its own
 // directories for state and settings; and what cron has, with the home directory of the password database.
 func worlds(w *environ.Env) []*environ.Env {
@@ -87,11 +118,13 @@ func worlds(w *environ.Env) []*environ.Env {
 
 // guard collects what is guarded in one environment after the other.
 type guard struct {
-	ctx    context.Context
-	env    *environ.Env
-	list   []Guarded
-	seen   map[string]bool // paths that were added
-	failed error
+	ctx  context.Context
+	env  *environ.Env
+	list []Guarded
+	seen map[string]bool // paths that were added
+	// searched are files in which the names of others were looked for.
+	searched map[string]bool
+	failed   error
 }
 
 func (g *guard) add(names ...string) { g.addAs(false, names) }
@@ -134,9 +167,52 @@ func (g *guard) addAccount() {
 		path := filepath.Join(g.env.Home, name)
 		if _, err := os.Lstat(path); err == nil {
 			g.add(path)
+			g.addNamedIn(p, path, 0)
 		}
 	}
+	g.addNamedIn(p, filepath.Join(g.env.Home, ".ssh", "config"), 0)
 	g.addGit(p, "")
+	g.addVariables(p)
+}
+
+// programVars are variables by which bash, git and ssh are told what to run or which settings to obey.
+var programVars = strings.Fields(`BASH_ENV ENV GIT_ASKPASS GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXTERNAL_DIFF
+	GIT_PROXY_COMMAND GIT_SSH GIT_SSH_COMMAND GIT_TEMPLATE_DIR SSH_ASKPASS`)
+
+// addVariables adds what variables of the caller and of the environment files name.
+func (g *guard) addVariables(p *Project) {
+	for _, name := range programVars {
+		value, _ := p.Lookup(name)
+		g.add(p.filesIn("", value)...)
+	}
+	if dir, _ := p.Lookup("GIT_TEMPLATE_DIR"); dir != "" {
+		g.add(dir)
+	}
+}
+
+const (
+	maxProfile  = 1 << 20 // bytes of a file that is searched for the names of others
+	mostSources = 5       // how deep such files may name one another
+)
+
+// addNamedIn adds the files that a shell's profile or ssh's settings name, as ". ~/dotfiles/aliases" does, and what those
+// in the home directory name in turn.
+func (g *guard) addNamedIn(p *Project, path string, depth int) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxProfile || g.searched[path] {
+		return
+	}
+	g.searched[path] = true
+	content, err := os.ReadFile(path)
+	if err != nil || bytes.IndexByte(content, 0) >= 0 {
+		return // the shell can't read it either, or it is a program
+	}
+	for _, named := range p.filesIn("", string(content)) {
+		g.add(named)
+		if depth < mostSources && paths.Inside(g.env.Home, named) {
+			g.addNamedIn(p, named, depth+1)
+		}
+	}
 }
 
 // addGit adds what git obeys with an address.
@@ -166,6 +242,7 @@ func (g *guard) addProject(stateDir string) error {
 	}
 	p := New(g.env, stored.workflow, stateDir)
 	g.add(p.Path, p.EnvPath(), p.SharedEnvPath())
+	g.addVariables(p)
 	if stored.lastGood != "" { // which passes obey until the present one is valid
 		src, err := workflow.NewSource(p.Path, p.Path, []byte(stored.lastGood))
 		if err == nil {

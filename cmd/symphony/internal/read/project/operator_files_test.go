@@ -71,6 +71,12 @@ func TestOperatorFiles(t *testing.T) {
 		{"what they include", "git config --global include.path '~/dot/more'", "", "dot/more", true},
 		{"a credential helper", "touch helper; git config --global credential.helper '!~/helper'", "", "helper", true},
 		{"the login profile in dotfiles", "mkdir dot; touch dot/profile; ln -s dot/profile .profile", "", "dot/profile", true},
+		{"git's template for new repositories", "mkdir tpl; git config --global init.templateDir '~/tpl'", "", "tpl/hooks/post-checkout", true},
+		{"what a file with a condition names", "mkdir dot; touch helper; git config -f dot/more credential.helper '!~/helper'; git config --global 'includeIf.gitdir:~/work/.path' '~/dot/more'", "", "helper", true},
+		{"what such a file includes", "mkdir dot; git config -f dot/more include.path last; git config --global 'includeIf.hasconfig:remote.*.url:x.path' '~/dot/more'", "", "dot/last", true},
+		{"a file that the login profile reads", "mkdir dot; touch dot/aliases; echo '. ~/dot/aliases' > .profile", "", "dot/aliases", true},
+		{"a program that ssh starts", "mkdir .ssh; touch proxy.sh; echo 'ProxyCommand ~/proxy.sh %h' > .ssh/config", "", "proxy.sh", true},
+		{"variables of the environment file", "mkdir -p .config/symphony; touch ssh_config; echo \"GIT_SSH_COMMAND=ssh -F $HOME/ssh_config\" > .config/symphony/symphony.env; chmod 600 .config/symphony/symphony.env", "polling: {interval_ms: 1000}", "ssh_config", true},
 
 		{"the last valid workflow", "touch hook.sh", "last good", "hook.sh", true},
 		{"all beside a workflow that can't be read", "", "agent: [", "app/fine", true},

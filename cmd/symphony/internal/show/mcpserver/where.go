@@ -9,6 +9,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -105,6 +106,15 @@ func (s starter) never(dir paths.Place) (why string, err error) {
 	for _, program := range filepath.SplitList(s.env.Getenv("PATH")) {
 		if filepath.IsAbs(program) && s.isIn(dir, []string{program}) {
 			return program + " is in PATH, and programs are started from there", nil
+		}
+	}
+	obeyed, err := project.ObeyedPlaces(s.env)
+	if err != nil {
+		return "", err
+	}
+	for _, place := range obeyed {
+		if dir.Inside(place) {
+			return "a hidden link in the home directory leads to " + place.Path + ", where programs keep what they obey", nil
 		}
 	}
 	return "", nil
