@@ -115,8 +115,8 @@ func (j *job) cloneRequest(ctx context.Context, branch string, last reconcile.De
 	}, err
 }
 
-// pushedMeanwhile returns what others have pushed to the branch of the issue, if the workspace does not have it; nil for nothing. Before the
-// first delivery there is no such branch.
+// pushedMeanwhile returns what others have pushed to the branch of the issue, if the workspace does not have it; nil
+// for nothing. Before the first delivery there is no such branch. Programs of the agent may be at work.
 func (j *job) pushedMeanwhile(ctx context.Context) (*host.Pushed, error) {
 	if j.Journal == nil || !j.Config.Repository.Deliver {
 		return nil, nil
@@ -129,6 +129,7 @@ func (j *job) pushedMeanwhile(ctx context.Context) (*host.Pushed, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.Look = true
 	answer, err := j.host.Fetch(ctx, q)
 	if err != nil || answer.Pushed == nil || answer.Pushed.Taken {
 		return nil, err

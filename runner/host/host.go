@@ -95,8 +95,10 @@ type Run interface {
 	Login(ctx context.Context, r LoginRequest) (LoginAnswer, error)
 	// MakeHome makes the codex home of agents. It shares the login of the operator's.
 	MakeHome(ctx context.Context, r HomeRequest) error
-	// Clone fills a new workspace with a clone of the repository. Fetch updates the remote references of a workspace that was cloned
-	// before, and nothing else in it. Deliver pushes its commits. No program or setting of the workspace takes part in them.
+	// Clone fills a new workspace with a clone of the repository. Fetch updates the remote references of a workspace that
+	// was cloned before, and moves its branch to what others have pushed there, if nothing of the agent is in the way; no
+	// process may be at work in it, unless CloneRequest.Look is set. Deliver pushes its commits. No program or setting of
+	// the workspace takes part in them.
 	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
 	Fetch(ctx context.Context, r CloneRequest) (FetchAnswer, error)
 	Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error)

@@ -37,6 +37,8 @@ type Repository struct {
 type CloneRequest struct {
 	Repository        Repository
 	Branch, Delivered string
+	// Look: an agent is at work in the workspace. A fetch then changes nothing there but its remote references.
+	Look bool
 	// Issue is the id of the issue, whose kept commit (Run.Keep) a clone begins at, unless Base, the branch on the remote or Delivered
 	// contains it. Without an id a clone keeps nothing.
 	Issue   string
@@ -269,6 +271,7 @@ type BundleRequest struct {
 	Address     string // as in TipsRequest
 	Branch      string
 	Delivered   string // as in CloneRequest
+	Look        bool   // as in CloneRequest
 	Name, Email string // as in Repository
 	Env         []string
 }

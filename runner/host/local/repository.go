@@ -38,7 +38,11 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 	}
 	m := r.mirror(q.Repository, q.Env)
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", func(ctx context.Context) (host.FetchAnswer, error) {
-		answer, err := m.Fetch(ctx, r.space.Path, q.Branch, q.Delivered)
+		fetch := m.Fetch
+		if q.Look {
+			fetch = m.Look
+		}
+		answer, err := fetch(ctx, r.space.Path, q.Branch, q.Delivered)
 		if err == nil {
 			err = r.recordBase(q.Repository.URL, answer.Commit)
 		}
@@ -194,7 +198,7 @@ func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer hos
 		return answer, err
 	}
 	m := r.mirror(host.Repository{URL: q.Address}, q.Env)
-	answer, err = m.FetchBundle(ctx, r.space.Path, q.Delivered, q.BundleAnswer, r.file(bundleFile))
+	answer, err = m.FetchBundle(ctx, r.space.Path, q, r.file(bundleFile))
 	if err == nil {
 		err = r.recordBase(q.Address, answer.Commit)
 	}

@@ -60,7 +60,8 @@ func (r run) carry(ctx context.Context, q host.CloneRequest, use func(host.Bundl
 		return answer, err
 	}
 	err = use(host.BundleRequest{
-		BundleAnswer: made, Address: m.Address(), Branch: q.Branch, Delivered: q.Delivered, Name: q.Repository.Name, Email: q.Repository.Email, Env: q.CheckoutEnv,
+		BundleAnswer: made, Address: m.Address(), Branch: q.Branch, Delivered: q.Delivered, Look: q.Look,
+		Name: q.Repository.Name, Email: q.Repository.Email, Env: q.CheckoutEnv,
 	})
 	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeRepositoryUnavailable { // the remote is fine
 		err = &reconcile.Error{Code: codeFailed, Message: known.Message, Hint: "look at git on the host", Err: err}

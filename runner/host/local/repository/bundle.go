@@ -130,11 +130,13 @@ func (m *Mirror) CloneBundle(ctx context.Context, workspace, branch string, from
 	return err
 }
 
-// FetchBundle does what Fetch does with a bundle.
+// FetchBundle does what Fetch does with a bundle, or what Look does.
 func (m *Mirror) FetchBundle(
-	ctx context.Context, workspace, delivered string, from host.BundleAnswer, bundle string,
+	ctx context.Context, workspace string, q host.BundleRequest, bundle string,
 ) (host.FetchAnswer, error) {
-	return m.refresh(ctx, workspace, delivered, func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) })
+	return m.refresh(ctx, workspace, q.Delivered, q.Look, func(w writer) (host.CloneAnswer, error) {
+		return w.fetchBundle(ctx, q.BundleAnswer, bundle)
+	})
 }
 
 func (m writer) fetchBundle(ctx context.Context, from host.BundleAnswer, bundle string) (host.CloneAnswer, error) {

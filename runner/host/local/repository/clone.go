@@ -147,12 +147,21 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) 
 // Fetch updates the mirror and the remote references of a workspace, and compares the base with HEAD. The workspace borrows the objects.
 // What others have pushed on top of the delivered commit of a branch is brought into the workspace, where that is possible.
 func (m *Mirror) Fetch(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
-	return m.refresh(ctx, workspace, delivered, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) })
+	return m.refresh(ctx, workspace, delivered, false, func(w writer) (host.CloneAnswer, error) {
+		return w.fetch(ctx, branch, delivered)
+	})
 }
 
-// refresh does what Fetch does, given what brings the new commits into the mirror.
+// Look does what Fetch does while an agent is at work in the workspace: only remote references change there.
+func (m *Mirror) Look(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
+	return m.refresh(ctx, workspace, delivered, true, func(w writer) (host.CloneAnswer, error) {
+		return w.fetch(ctx, branch, delivered)
+	})
+}
+
+// refresh does what Fetch does, or with look what Look does, given what brings the new commits into the mirror.
 func (m *Mirror) refresh(
-	ctx context.Context, workspace, delivered string, update func(writer) (host.CloneAnswer, error),
+	ctx context.Context, workspace, delivered string, look bool, update func(writer) (host.CloneAnswer, error),
 ) (answer host.FetchAnswer, err error) {
 	head, err := git.HeadOf(workspace)
 	if err == nil {
@@ -189,12 +198,12 @@ func (m *Mirror) refresh(
 	if err == nil {
 		err = set("HEAD", "ref: refs/remotes/origin/"+from.Base)
 	}
-	if err == nil && m.isCopy(ctx, head, delivered) {
+	if err == nil && !look && m.isCopy(ctx, head, delivered) {
 		err = git.MoveHead(workspace, head.Commit, delivered)
 		head.Commit = delivered
 	}
 	if err == nil && head.Commit != "" && from.Pushed != "" {
-		answer.Pushed, err = m.takePushed(ctx, workspace, head, from)
+		answer.Pushed, err = m.takePushed(ctx, workspace, head, from, look)
 		if err == nil && answer.Pushed.Taken {
 			head, err = git.HeadOf(workspace)
 		}

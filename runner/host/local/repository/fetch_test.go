@@ -277,6 +277,23 @@ func TestFetchPushed(t *testing.T) {
 	}
 }
 
+// While an agent is at work, nobody writes into its workspace: it is told what others have pushed.
+func TestLook(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	delivered := p.commit("one", "first")
+	p.mustDeliver("one", "")
+	pushed := p.sh(`cd person; git fetch -q; git checkout -q --detach origin/work/one; echo better > file
+		git commit -qam suggestion; git push -q origin HEAD:work/one; git rev-parse HEAD`)
+	before := p.local("one")
+	answer := test.Must(p.mirror().Look(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
+	test.Equal(t, "told", []any{answer.Pushed.Commit, answer.Pushed.Taken}, []any{pushed, false})
+	test.Equal(t, "workspace", p.local("one"), before)
+	test.Equal(t, "remote reference", p.sh("git -C one rev-parse origin/work/one"), pushed)
+	p.sh("git -C one merge -q --ff-only " + pushed)
+}
+
 // An agent makes one commit of those that were delivered, and words it anew. The files are the same, but the
 // commit is its own: a fetch leaves it.
 func TestFetchLeavesRewrittenCommits(t *testing.T) {

@@ -31,8 +31,11 @@ func (m writer) pushedByOthers(ctx context.Context, branch, base, delivered stri
 }
 
 // takePushed brings what others have pushed to the branch of a workspace into the workspace, and describes it.
-// That is possible if the agent has committed nothing since, and has changed no file of the repository.
-func (m *Mirror) takePushed(ctx context.Context, workspace string, head git.Head, from host.CloneAnswer) (*host.Pushed, error) {
+// That is possible if the agent has committed nothing since, and has changed no file of the repository. With look
+// an agent is at work there, which could put links in the way of git: nothing is brought.
+func (m *Mirror) takePushed(
+	ctx context.Context, workspace string, head git.Head, from host.CloneAnswer, look bool,
+) (*host.Pushed, error) {
 	p := &host.Pushed{Commit: from.Pushed}
 	if err := m.describePushed(ctx, from, p); err != nil {
 		return nil, err
@@ -47,6 +50,8 @@ func (m *Mirror) takePushed(ctx context.Context, workspace string, head git.Head
 		p.Why = "the workspace is on another branch"
 	case !m.contains(ctx, from.Pushed, head.Commit):
 		p.Why = "the workspace has commits that were not pushed"
+	case look:
+		p.Why = "they came while you were at work"
 	default:
 		why, err := m.fastForward(ctx, workspace, head, from)
 		if err != nil {
