@@ -376,7 +376,7 @@ func (x *execution) baseNode(p *pull) node {
 	protection, rules := node(nil), connection{}
 	for i, name := range p.Required {
 		if i == 0 {
-			protection = node{"requiredStatusCheckContexts": []string{name}}
+			protection = node{"requiredStatusCheckContexts": []any{name}}
 			continue
 		}
 		rules = append(rules, node{"id": fmt.Sprint("RR_", i), "parameters": node{
