@@ -36,7 +36,7 @@ func (r *run) CheckOut(ctx context.Context, q host.CheckOutRequest) (answer host
 	if err != nil {
 		return answer, err
 	}
-	work := git.Clone{Origin: origin}
+	work := git.Clone{Origin: origin, Began: r.space.Began()}
 	if origin.Commit != "" {
 		work.Commit = q.Commit
 		work.Objects = []string{filepath.Join(answer.Space.Path, ".git", "objects"), filepath.Join(m.Path(), "objects")}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"strings"
 )
 
@@ -50,8 +51,11 @@ func ChangedFiles(ctx context.Context, dir string, clone Clone, paths []string) 
 		return nil, readFailed(ctx, dir, err)
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
-	from, err := r.whereWorkBegan(ctx)
-	if err != nil || r.commit == "" {
+	if r.commit == "" {
+		return nil, nil
+	}
+	from, err := r.workFrom(ctx, clone.Began)
+	if err != nil {
 		return nil, err
 	}
 	differing := r.git(ctx, append(diffTreeWords, "--name-only", "-z", from, r.commit, "--")...)
@@ -68,6 +72,38 @@ func ChangedFiles(ctx context.Context, dir string, clone Clone, paths []string) 
 		}
 	}
 	return changed, nil
+}
+
+// workFrom is whereWorkBegan for a repository that hooks have made, too: there the branches of the remote say nothing,
+// because the agent can move them. If the agent has removed the commit where its work began, all files are its work.
+func (r *reader) workFrom(ctx context.Context, began string) (string, error) {
+	if r.baseCommit != "" || began == "" {
+		return r.whereWorkBegan(ctx)
+	}
+	_, err := r.output(r.git(ctx, "cat-file", "-e", began+"^{tree}"))
+	if err == nil {
+		return began, nil
+	}
+	if _, missing := errors.AsType[*exec.ExitError](err); !missing {
+		return "", err
+	}
+	if len(r.commit) == len(emptyTree256) {
+		return emptyTree256, nil
+	}
+	return emptyTree, nil
+}
+
+// Began returns the commit of HEAD in dir, or the empty tree if there is none.
+func Began(dir string) string {
+	r, ok, err := openReader(dir)
+	if err != nil || !ok {
+		return emptyTree
+	}
+	commit := r.commit
+	if r.close() != nil || commit == "" {
+		return emptyTree
+	}
+	return commit
 }
 
 // Ignored lists files and directories of the work tree of dir that git ignores, at most so many, and counts all of them. A directory that is

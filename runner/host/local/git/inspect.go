@@ -43,6 +43,8 @@ type Clone struct {
 	// HEAD and the objects of the repository are read.
 	Commit  string
 	Objects []string
+	// Began is what Began returned before the first agent. It counts if there is no Origin.
+	Began string
 	// Ignored is what IgnoreFile returned for the agent's git, so that an untracked file is one that the agent's git status names.
 	Ignored string
 }

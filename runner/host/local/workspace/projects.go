@@ -165,7 +165,7 @@ func CloneOf(path string) (clone git.Clone, mirrors string) {
 		return clone, ""
 	}
 	rec, _, _ := root.Record(filepath.Base(path)) // without it git's own address and references count
-	return git.Clone{Origin: rec.Origin, Ignored: rec.Ignored}, root.MirrorsDir()
+	return git.Clone{Origin: rec.Origin, Began: rec.Began, Ignored: rec.Ignored}, root.MirrorsDir()
 }
 
 // EndsDir is symphony's directory with what the workspace at a path contained at the ends of its runs.

@@ -63,6 +63,9 @@ type Record struct {
 	Outside string `json:"outside,omitempty"`
 	// Origin is the repository that the workspace was cloned from; empty if hooks have made it.
 	Origin host.Origin `json:"origin,omitzero"`
+	// Began is the commit where the work began, as after_create has left it (see git.Began). Agents can move every branch of
+	// their repository, also those of the remote. It is empty if the workspace is older than this field.
+	Began string `json:"began,omitempty"`
 	// Ignored is the file with the patterns that the agent's git ignores everywhere, as of the last run (see git.IgnoreFile).
 	Ignored string `json:"ignored,omitempty"`
 	// Restored: an operator has brought it back from the trash, and no run has used it since.

@@ -149,6 +149,7 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 		Path:     w.Path,
 		Outside:  w.rec.Outside,
 		Origin:   origin,
+		Began:    w.rec.Began,
 		Ignored:  w.rec.Ignored,
 	}
 	return w.root.writeRecord(w.rec)
@@ -156,6 +157,9 @@ func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 
 // Origin returns the repository that the workspace was cloned from.
 func (w *Workspace) Origin() host.Origin { return w.rec.Origin }
+
+// Began returns the commit where the work began (see git.Began).
+func (w *Workspace) Began() string { return w.rec.Began }
 
 // SetOrigin records the repository that the workspace was cloned from.
 func (w *Workspace) SetOrigin(o host.Origin) error {
@@ -268,6 +272,7 @@ func (w *Workspace) Ready() (err error) {
 	}
 	if w.rec.State == Creating {
 		w.rec.Outside = git.OutsideFiles(context.Background(), w.Path)
+		w.rec.Began = git.Began(w.Path)
 	}
 	w.rec.State, w.rec.Previous = Prepared, nil
 	return w.root.writeRecord(w.rec)
