@@ -14,7 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
-	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/repository"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
@@ -203,14 +202,15 @@ func (r *run) RestoreGit(ctx context.Context) (restored host.GitRestored, err er
 	return tidyGit(ctx, r.space, r.guard)
 }
 
-// tidyGit restores git settings, and removes the locks that killed commands of git have left. Nothing may use the workspace.
+// tidyGit restores git settings, and removes the locks that killed commands of git have left. Nothing may use the
+// workspace. If an agent has made a repository in which no locks can be looked for, its settings are restored all the same.
 func tidyGit(ctx context.Context, space *workspace.Workspace, guard *git.Guard) (host.GitRestored, error) {
-	locks, err := git.RemoveLocks(space.Path)
-	if err != nil {
-		return host.GitRestored{}, files.Failed(err, "remove the locks of git in %s", space.Path)
-	}
+	locks, locksErr := git.RemoveLocks(space.Path)
 	restored, err := guard.Undo(ctx)
 	restored.Locks = locks
+	if locksErr != nil && restored.Incomplete == "" {
+		restored.Incomplete = "locks that commands of git have left may be in the workspace: " + locksErr.Error()
+	}
 	return restored, err
 }
 

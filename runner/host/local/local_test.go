@@ -2,6 +2,7 @@ package local
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -44,4 +45,32 @@ func TestObserveAtOnce(t *testing.T) {
 	}
 	test.OK(t, run.Finish(t.Context()))
 	test.Must(run.Observe(t.Context(), host.ObserveRequest{}))
+}
+
+// What an agent has put in the place of a file of git keeps no later run from its workspace.
+func TestBrokenRepositoryIsTidied(t *testing.T) {
+	ctx := t.Context()
+	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
+	machine := Machine{StateDir: filepath.Join(dir, "state")}
+	prepare := func(id string) (host.Run, host.PrepareAnswer) {
+		t.Helper()
+		test.OK(t, os.MkdirAll(host.RunDir(machine.StateDir, id), 0o700))
+		run := machine.Run(id)
+		issue := host.Issue{ID: "1", Identifier: "A-1", Project: "p", StateDir: machine.StateDir}
+		answer, err := run.Prepare(ctx, host.PrepareRequest{Root: filepath.Join(dir, "ws"), Issue: issue})
+		test.OK(t, err)
+		return run, answer
+	}
+	run, answer := prepare("r1")
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}
+	initialize := exec.CommandContext(ctx, "git", "init", "-q", answer.Workspace.Path)
+	initialize.Env = env
+	test.OK(t, initialize.Run())
+	test.OK(t, run.Confirm(ctx, host.ConfirmRequest{}))
+	test.OK(t, run.GuardGit(ctx, host.GuardGitRequest{Env: env}))
+	test.OK(t, os.Mkdir(filepath.Join(answer.Workspace.Path, ".git", "commondir"), 0o700))
+	test.Must(run.RestoreGit(ctx))
+	test.OK(t, run.Finish(ctx))
+	run, _ = prepare("r2")
+	test.OK(t, run.Finish(ctx))
 }
