@@ -114,21 +114,21 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) 
 	}
 	o.OwnToken = true
 	file := w.Absolute(c.String("token-file"))
-	if err := checkTokenPlace(w, file); err != nil {
+	if err := checkTokenPlace(w, c.Command.Name, file); err != nil {
 		return o, err
 	}
 	o.Token, err = web.ReadToken(file)
 	return o, err
 }
 
-// checkTokenPlace refuses a file with the token in a directory that agents can read: whoever has the token decides what agents
-// may do.
-func checkTokenPlace(w *term.Env, file string) error {
+// checkTokenPlace refuses the file with the token of a command in a directory that agents can read: whoever has the token
+// decides what agents may do.
+func checkTokenPlace(w *term.Env, command, file string) error {
 	hidden := project.EnvDir(w.Environment())
 	if paths.Inside(paths.Real(hidden), paths.Real(file)) {
 		return nil
 	}
-	return reconcile.NewError("token_readable", "serve: agents can read "+file+", and with its token decide what they ask for",
+	return reconcile.NewError("token_readable", command+": agents can read "+file+", and with its token decide what they ask for",
 		fmt.Sprintf("keep it in %s, which they can't read: mkdir -p %[1]s; mv %s %[1]s/web-token", text.ShellQuote(hidden), text.ShellQuote(file)))
 }
 

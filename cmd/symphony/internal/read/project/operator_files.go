@@ -100,7 +100,7 @@ func linksIn(dir, prefix string) (links []string) {
 // directories for state and settings; and what cron has, with the home directory of the password database.
 func worlds(w *environ.Env) []*environ.Env {
 	list := []*environ.Env{w}
-	for _, home := range []string{w.Home, w.AccountHome} {
+	for _, home := range slices.Compact([]string{w.Home, w.AccountHome}) {
 		if home == "" {
 			continue
 		}

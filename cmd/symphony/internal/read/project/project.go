@@ -111,7 +111,10 @@ func (p *Project) ReadEnvFiles(uid int) {
 	var sharedErr, ownErr error
 	p.SharedEnv, sharedErr = workflow.ReadEnvFile(p.SharedEnvPath(), uid)
 	p.OwnEnv, ownErr = workflow.ReadEnvFile(p.EnvPath(), uid)
-	p.EnvErr = cmp.Or(nameLease(sharedErr, p.SharedEnvPath()), nameLease(ownErr, p.EnvPath()))
+	p.EnvErr = nameLease(sharedErr, p.SharedEnvPath())
+	if p.EnvErr == nil {
+		p.EnvErr = nameLease(ownErr, p.EnvPath())
+	}
 	p.EnvFile = map[string]string{}
 	maps.Copy(p.EnvFile, p.SharedEnv)
 	maps.Copy(p.EnvFile, p.OwnEnv)
