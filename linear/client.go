@@ -39,12 +39,12 @@ var service = transport.Service{
 	Header: map[string]string{"Accept": "application/json"},
 	Secret: "Linear API key", Word: "key", BlankKeys: true,
 	SetKey:        "set LINEAR_API_KEY, or tracker.api_key to the $VARIABLE that holds it",
-	CheckKey:      "check the Linear API key: it must be valid, not revoked, and its user must see the project",
+	CheckKey:      "check the Linear API key: it must be valid, not revoked, and its user must see the project or team",
 	CheckEndpoint: "leave it out to use " + DefaultEndpoint,
 	Redirected:    "the endpoint redirects, and the key is not sent elsewhere",
 	Strange:       "see the message: a proxy may have changed the request or the answer, or Linear's API has changed",
 	TooLarge:      ": ask for fewer fields, or for fewer entries at a time (first: 20, after: the last endCursor)",
-	Endless:       "linear_missing_end_cursor", Narrow: "narrow tracker.active_states or move old issues out of the project",
+	Endless:       "linear_missing_end_cursor", Narrow: "narrow tracker.active_states or move old issues elsewhere",
 	Limited: "Linear's allowance is used up", Separate: "key",
 }
 
@@ -59,6 +59,9 @@ type Options struct {
 	transport.Options // Key is a personal API key, or an OAuth token that starts with lin_oauth_
 	// ProjectSlug is the project's slug id, or its URL, which ends in the slug id.
 	ProjectSlug string
+	// Team is the key of a team, such as WEB. Without ProjectSlug its issues are read, with a project or without. With ProjectSlug
+	// those of the project that are the team's.
+	Team string
 	// Assignee: read the assignees of issues, which a workflow may ask for.
 	Assignee bool
 	// ProjectDescription: read the descriptions of the issues' projects, for which a prompt may ask.
@@ -67,23 +70,29 @@ type Options struct {
 	ReadOnly bool
 }
 
-// Client sends requests to Linear for one project. It is safe for concurrent use.
+// Client sends requests to Linear for one project or team. It is safe for concurrent use.
 type Client struct {
 	*transport.Client
 	fields string // the fragments of the fields of an issue
+	team   string // the key of the team whose issues are read; empty for those of every team
 
 	mu     sync.Mutex
-	slugs  []string // the possible slug ids of the project, the most likely first
+	slugs  []string // the possible slug ids of the project, the most likely first; none for issues with and without a project
 	budget reconcile.Budget
 }
 
-// New returns a client for a project. It checks the options, and sends nothing.
+// New returns a client for a project or a team. It checks the options, and sends nothing.
 func New(o Options) (*Client, error) {
 	c, err := connect(o)
 	if err != nil {
 		return nil, err
 	}
-	if c.slugs, err = projectSlugs(o.ProjectSlug); err != nil {
+	c.team = strings.ToUpper(strings.TrimSpace(o.Team))
+	if c.team != "" && o.ProjectSlug == "" {
+		return c, nil
+	}
+	c.slugs, err = projectSlugs(o.ProjectSlug)
+	if err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -168,7 +177,7 @@ func check[T any](c *Client, a transport.Answer) (transport.Envelope[T], error) 
 	return env, nil
 }
 
-// slugIDs returns the possible slug ids of the project, the most likely first.
+// slugIDs returns the possible slug ids of the project, the most likely first; none for a team.
 func (c *Client) slugIDs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,9 +16,21 @@ import (
 	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
-func TestConformance(t *testing.T) { trackertest.Run(t, newBackend) }
+func TestConformance(t *testing.T) {
+	trackertest.Run(t, func(t *testing.T) *trackertest.Backend {
+		return newBackend(t, linear.Options{ProjectSlug: "demo"}, lineartest.Issue{Title: "Of no project", Project: "none"})
+	})
+}
 
-func newBackend(t *testing.T) *trackertest.Backend {
+// A team is a tracker as a project is.
+func TestTeamConformance(t *testing.T) {
+	trackertest.Run(t, func(t *testing.T) *trackertest.Backend {
+		return newBackend(t, linear.Options{Team: "ABC"}, lineartest.Issue{Title: "Of another team", Team: "OPS"})
+	})
+}
+
+// newBackend returns a tracker of the project or team of options. elsewhere is an issue that is not in it.
+func newBackend(t *testing.T, options linear.Options, elsewhere lineartest.Issue) *trackertest.Backend {
 	var clock atomic.Pointer[time.Time] // nil: the time is now
 	s := startLinear(t, lineartest.Config{Now: func() time.Time {
 		if at := clock.Load(); at != nil {
@@ -26,7 +38,9 @@ func newBackend(t *testing.T) *trackertest.Backend {
 		}
 		return time.Now()
 	}})
-	options := linear.Options{Options: transport.Options{Endpoint: s.Endpoint(), Key: s.Key()}, ProjectSlug: "demo", Assignee: true}
+	test.OK(t, s.Load(lineartest.Seed{Teams: []lineartest.SeedTeam{{Key: "ABC", Name: "Alphabet"}, {Key: "OPS", Name: "Operations"}}}))
+	options.Options = transport.Options{Endpoint: s.Endpoint(), Key: s.Key()}
+	options.Assignee = true
 	readOnly := options
 	readOnly.ReadOnly = true
 	b := &trackertest.Backend{
@@ -42,6 +56,7 @@ func newBackend(t *testing.T) *trackertest.Backend {
 		test.Must(s.Comment(id, author, text))
 	}
 	arrangeLinear(s, b)
+	b.Elsewhere = test.Must(s.AddIssue(elsewhere)).ID
 	callLinear(s, b)
 	return b
 }
@@ -60,7 +75,6 @@ func arrangeLinear(s *lineartest.Server, b *trackertest.Backend) {
 	}
 	b.Remove = func(t testing.TB, id string) { test.OK(t, s.Remove(id)) }
 	b.Archive = func(t testing.TB, id string) { edit(t, id, func(i *lineartest.Issue) { i.Archived = true }) }
-	b.Elsewhere = test.Must(s.AddIssue(lineartest.Issue{Title: "Of no project", Project: "none"})).ID
 	b.Malform = func(t testing.TB, id string) string {
 		test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailMalformed, Field: "title", Issue: id, Times: 2}))
 		return id

@@ -108,8 +108,18 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 		CreatedAt: text.Time(text.OrEmpty(w.CreatedAt.value)), UpdatedAt: text.Time(text.OrEmpty(w.UpdatedAt.value)),
 	}
 	issue.ProjectDescription = text.OrNull(text.OrEmpty(text.OrEmpty(w.Project.value).Description.value)) // Linear has "" for none
-	issue.Elsewhere = !slices.Contains(c.slugIDs(), issue.Project)
+	issue.Elsewhere = !c.has(issue)
 	return issue, nil
+}
+
+// has reports whether an issue is in the client's project and team. Linear gives an issue a new identifier when it moves to another
+// team: WEB-12 becomes OPS-3.
+func (c *Client) has(issue reconcile.Issue) bool {
+	if c.team != "" && !strings.HasPrefix(strings.ToUpper(issue.Identifier), c.team+"-") {
+		return false
+	}
+	slugs := c.slugIDs()
+	return len(slugs) == 0 || slices.Contains(slugs, issue.Project)
 }
 
 // fault returns why a record is no issue; empty if it is one.

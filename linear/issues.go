@@ -23,17 +23,27 @@ const (
 	innerPage    = 100 // labels or relations in a further page of one issue
 )
 
-// Candidates implements reconcile.Tracker: the project's issues in the given states, newest first. Without states no request is made.
+// Candidates implements reconcile.Tracker: the issues of the project or team in the given states, newest first. Without states no
+// request is made.
 func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	names := spellings(states)
 	if len(names) == 0 {
 		return []reconcile.Issue{}, nil
 	}
+	slugs := c.slugIDs()
+	if len(slugs) == 0 {
+		issues, _, err := c.candidates(ctx, document("team_candidates"), map[string]any{"team": c.team, "stateNames": names})
+		if err != nil {
+			return nil, err
+		}
+		return issues, nil
+	}
 	var issues []reconcile.Issue
-	for _, slug := range c.slugIDs() {
+	for _, slug := range slugs {
 		var found bool
 		var err error
-		if issues, found, err = c.candidates(ctx, slug, names); err != nil {
+		issues, found, err = c.candidates(ctx, document("candidates"), map[string]any{"projectSlug": slug, "stateNames": names})
+		if err != nil {
 			return nil, err
 		}
 		if found {
@@ -44,11 +54,12 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	return issues, nil
 }
 
-func (c *Client) candidates(ctx context.Context, slug string, states []string) (issues []reconcile.Issue, found bool, err error) {
-	vars := map[string]any{"projectSlug": slug, "stateNames": states, "first": pageSize}
+// candidates reads all pages of a query for candidates. found reports whether it has led to an issue, of whichever team.
+func (c *Client) candidates(ctx context.Context, query string, vars map[string]any) (issues []reconcile.Issue, found bool, err error) {
+	vars["first"] = pageSize
 	issues = []reconcile.Issue{}
 	seen := map[string]bool{} // an issue that changes between two requests may be on both pages
-	err = c.eachIssue(ctx, "candidates", document("candidates")+c.fields, vars, func(w *wireIssue) error {
+	err = c.eachIssue(ctx, "candidates", query+c.fields, vars, func(w *wireIssue) error {
 		found = true
 		issue, err := c.issue(ctx, w)
 		if m := (*malformed)(nil); errors.As(err, &m) {
@@ -57,7 +68,8 @@ func (c *Client) candidates(ctx context.Context, slug string, states []string) (
 		} else if err != nil {
 			return err
 		}
-		if !seen[issue.ID] {
+		ofOtherTeam := c.team != "" && issue.Elsewhere // the query asks for a project
+		if !seen[issue.ID] && !ofOtherTeam {
 			seen[issue.ID] = true
 			issues = append(issues, issue)
 		}

@@ -3,6 +3,7 @@ package linear_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -208,6 +209,46 @@ func TestProjectDescription(t *testing.T) {
 	test.Equal(t, "of a project without one", found[undescribed].ProjectDescription, nil)
 	test.Equal(t, "without a project", found[without].ProjectDescription, nil)
 	test.Equal(t, "not asked for", unasked[inProject].ProjectDescription, nil)
+}
+
+// A team has its issues of every project and of none. With a project it has only those of the project.
+func TestIssuesOfATeam(t *testing.T) {
+	s := seeded(t, lineartest.Seed{
+		Teams:    []lineartest.SeedTeam{{Key: "WEB", Name: "Web"}, {Key: "OPS", Name: "Operations"}},
+		Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}, {Name: "Second", SlugID: "second"}},
+	})
+	ids := map[string]string{}
+	for identifier, project := range map[string]string{"WEB-1": "demo", "WEB-2": "none", "WEB-3": "second", "OPS-1": "demo", "OPS-2": "none"} {
+		ids[identifier] = add(t, s, lineartest.Issue{Identifier: identifier, Project: project}).ID
+	}
+	for name, tc := range map[string]struct{ team, project, want string }{
+		"team":             {"WEB", "", "WEB-1 WEB-2 WEB-3"},
+		"in lower case":    {"web", "", "WEB-1 WEB-2 WEB-3"},
+		"another team":     {"OPS", "", "OPS-1 OPS-2"},
+		"project":          {"", "demo", "OPS-1 WEB-1"},
+		"team and project": {"WEB", "demo", "WEB-1"},
+		"none of both":     {"OPS", "second", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, s, func(o *linear.Options) {
+				o.Team = tc.team
+				o.ProjectSlug = tc.project
+			})
+			var candidates, here []string
+			for _, i := range test.Must(c.Candidates(t.Context(), []string{"todo"})) {
+				candidates = append(candidates, i.Identifier)
+			}
+			for _, i := range test.Must(c.ByIDs(t.Context(), slices.Collect(maps.Values(ids)))) {
+				if !i.Elsewhere {
+					here = append(here, i.Identifier)
+				}
+			}
+			slices.Sort(candidates)
+			slices.Sort(here)
+			test.Equal(t, "candidates", strings.Join(candidates, " "), tc.want)
+			test.Equal(t, "by id", strings.Join(here, " "), tc.want)
+		})
+	}
 }
 
 func TestByIdentifier(t *testing.T) {

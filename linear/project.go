@@ -3,6 +3,7 @@ package linear
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -18,23 +19,51 @@ const (
 	maxProjects = 500 // listed to choose from; other projects can be entered
 )
 
-// wireProject is the answer to the query for one project and the names in a workflow.
-type wireProject struct {
+// wireNames are the answers about the names in a workflow.
+type wireNames struct {
 	Viewer struct {
 		wireUser
 		ID string `json:"id"`
 	} `json:"viewer"`
+	StatesAsked list[wireName] `json:"statesAsked"`
+	LabelsAsked list[wireName] `json:"labelsAsked"`
+	IssueLabels list[wireName] `json:"issueLabels"`
+	Users       list[wireUser] `json:"users"`
+}
+
+// wireProject is the answer to the query for one project and the names in a workflow.
+type wireProject struct {
+	wireNames
 	Named list[struct {
 		reconcile.TrackerProject
 		Teams list[struct {
 			States list[wireName] `json:"states"`
 		}] `json:"teams"`
 	}] `json:"named"`
-	Projects    list[reconcile.TrackerProject] `json:"projects"`
-	StatesAsked list[wireName]                 `json:"statesAsked"`
-	LabelsAsked list[wireName]                 `json:"labelsAsked"`
-	IssueLabels list[wireName]                 `json:"issueLabels"`
-	Users       list[wireUser]                 `json:"users"`
+	Projects list[reconcile.TrackerProject] `json:"projects"`
+}
+
+// wireTeam is the answer to the query for one team and the names in a workflow.
+type wireTeam struct {
+	wireNames
+	Named list[struct {
+		ID     string         `json:"id"`
+		Name   string         `json:"name"`
+		Key    string         `json:"key"`
+		States list[wireName] `json:"states"`
+	}] `json:"named"`
+	Teams list[struct {
+		Name string `json:"name"`
+		Key  string `json:"key"`
+	}] `json:"teams"`
+}
+
+// place is a project or a team, with what Linear knows of the names in a workflow.
+type place struct {
+	reconcile.TrackerProject
+	states []wireName // of the team, or of the teams of the project
+	cut    bool       // there are more states, which were not read
+	names  wireNames
 }
 
 // Setup returns what init needs to connect a project to Linear.
@@ -55,7 +84,7 @@ func Setup() reconcile.TrackerSetup {
 
 // account lists the projects that are visible to the key's user.
 func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) {
-	found := reconcile.TrackerAccount{Project: c.board}
+	found := reconcile.TrackerAccount{Project: c.projectBoard, Team: c.teamBoard}
 	seen := map[string]bool{} // a project that changes between two requests may be on both pages
 	vars := map[string]any{"first": projectPage}
 	err := transport.Pages(c.Client, "projects", vars, func() (page list[reconcile.TrackerProject], err error) {
@@ -82,18 +111,57 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 
 // project reads a project and looks up names. The error has the code tracker_project_not_found if no project has one of the slug
 // ids; its hint lists similar ones.
-func (c *Client) project(ctx context.Context, slugs []string, withStates bool, names reconcile.TrackerNames) (*wireProject, error) {
-	states, labels := text.Unique(names.States), text.Unique(names.Labels)
-	data, err := ask[wireProject](ctx, c, document("project"), map[string]any{
-		"slugs":      slugs,
-		"withStates": withStates, "states": anyOf(states),
+func (c *Client) project(ctx context.Context, slugs []string, names reconcile.TrackerNames) (place, error) {
+	vars := namesAsked(names)
+	vars["slugs"] = slugs
+	data, err := ask[wireProject](ctx, c, document("project", "names_asked"), vars)
+	if err != nil {
+		return place{}, err
+	}
+	if len(data.Named.Nodes) == 0 {
+		words := strings.ReplaceAll(slugs[len(slugs)-1], "-", " ")
+		return place{}, c.noPlace("project", "slug id", []string{slugs[0], words}, data.Projects.Nodes)
+	}
+	node := data.Named.Nodes[0]
+	found := place{TrackerProject: node.TrackerProject, cut: node.Teams.PageInfo.HasNextPage, names: data.wireNames}
+	for _, team := range node.Teams.Nodes {
+		found.states = append(found.states, team.States.Nodes...)
+		found.cut = found.cut || team.States.PageInfo.HasNextPage
+	}
+	return found, nil
+}
+
+// teamPlace reads a team, given its key, and looks up names. The error is that of project.
+func (c *Client) teamPlace(ctx context.Context, key string, names reconcile.TrackerNames) (place, error) {
+	vars := namesAsked(names)
+	vars["key"] = key
+	data, err := ask[wireTeam](ctx, c, document("team", "names_asked"), vars)
+	if err != nil {
+		return place{}, err
+	}
+	if len(data.Named.Nodes) == 0 {
+		var existing []reconcile.TrackerProject
+		for _, t := range data.Teams.Nodes {
+			existing = append(existing, reconcile.TrackerProject{Slug: t.Key, Name: t.Name})
+		}
+		return place{}, c.noPlace("team", "key", []string{key}, existing)
+	}
+	node := data.Named.Nodes[0]
+	return place{
+		TrackerProject: reconcile.TrackerProject{ID: node.ID, Name: node.Name, Slug: node.Key},
+		states:         node.States.Nodes, cut: node.States.PageInfo.HasNextPage, names: data.wireNames,
+	}, nil
+}
+
+// namesAsked returns the variables of the fragment NamesAsked.
+func namesAsked(names reconcile.TrackerNames) map[string]any {
+	states := text.Unique(names.States)
+	labels := text.Unique(names.Labels)
+	return map[string]any{
+		"withStates": len(states) > 0, "states": anyOf(states),
 		"withLabels": len(labels) > 0, "labels": anyOf(labels),
 		"withUsers": names.Assignee != "", "users": userFilter(names.Assignee),
-	})
-	if err == nil && len(data.Named.Nodes) == 0 {
-		err = c.projectMissing(slugs, data.Projects.Nodes)
 	}
-	return data, err
 }
 
 // stateTypes are Linear's types of states in the order in which a team's board shows them.
@@ -104,84 +172,127 @@ var stateKinds = map[string]reconcile.StateKind{
 	"completed": reconcile.StateEnded, "canceled": reconcile.StateEnded, "duplicate": reconcile.StateEnded,
 }
 
-// board reads one project, given its slug id or URL.
-func (c *Client) board(ctx context.Context, slug, label string) (reconcile.TrackerBoard, error) {
-	var board reconcile.TrackerBoard
+// projectBoard reads one project, given its slug id or URL.
+func (c *Client) projectBoard(ctx context.Context, slug, label string) (reconcile.TrackerBoard, error) {
 	slugs, err := projectSlugs(slug)
 	if err != nil {
-		return board, err
+		return reconcile.TrackerBoard{}, err
 	}
-	data, err := c.project(ctx, slugs, true, reconcile.TrackerNames{Labels: []string{label}})
+	found, err := c.project(ctx, slugs, boardNames(label))
 	if err != nil {
-		return board, err
+		return reconcile.TrackerBoard{}, err
 	}
-	node := data.Named.Nodes[0]
-	board.TrackerProject, board.HasLabel = node.TrackerProject, len(data.LabelsAsked.Nodes) > 0
-	board.Setting = setting(node.TrackerProject)
-	var states []wireName
-	for _, team := range node.Teams.Nodes {
-		states = append(states, team.States.Nodes...)
+	board := found.board()
+	board.Setting = setting(found.TrackerProject)
+	return board, nil
+}
+
+// teamBoard reads one team, given its key.
+func (c *Client) teamBoard(ctx context.Context, key, label string) (reconcile.TrackerBoard, error) {
+	found, err := c.teamPlace(ctx, strings.ToUpper(strings.TrimSpace(key)), boardNames(label))
+	if err != nil {
+		return reconcile.TrackerBoard{}, err
 	}
+	board := found.board()
+	board.Setting = found.Slug
+	return board, nil
+}
+
+// boardNames are the names to look up for a board: a label, and a state, so that the states are read.
+func boardNames(label string) reconcile.TrackerNames {
+	return reconcile.TrackerNames{States: []string{"Todo"}, Labels: []string{label}}
+}
+
+// board returns what init needs to know, without the setting.
+func (p place) board() reconcile.TrackerBoard {
+	board := reconcile.TrackerBoard{TrackerProject: p.TrackerProject, HasLabel: len(p.names.LabelsAsked.Nodes) > 0}
 	// A position orders the states of one type only.
-	slices.SortStableFunc(states, func(x, y wireName) int {
+	slices.SortStableFunc(p.states, func(x, y wireName) int {
 		return cmp.Or(slices.Index(stateTypes, x.Type)-slices.Index(stateTypes, y.Type), cmp.Compare(x.Position, y.Position))
 	})
-	for _, s := range states {
+	for _, s := range p.states {
 		if _, has := board.State(s.Name); !has {
 			board.States = append(board.States, reconcile.TrackerState{Name: s.Name, Kind: stateKinds[s.Type]})
 		}
 	}
-	return board, nil
+	return board
 }
 
-// Verify looks up, in one request, the names that a workflow uses.
+// Verify looks up the names that a workflow uses, in one request for the project and one for the team.
 func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
-	slugs := c.slugIDs()
-	if names.Assignee = strings.TrimSpace(names.Assignee); strings.EqualFold(names.Assignee, "me") {
+	names.Assignee = strings.TrimSpace(names.Assignee)
+	if strings.EqualFold(names.Assignee, "me") {
 		names.Assignee = ""
 	}
-	data, err := c.project(ctx, slugs, len(text.Unique(names.States)) > 0, names)
+	in, err := c.verifyPlace(ctx, names)
 	if err != nil {
 		return reconcile.TrackerFindings{}, err
 	}
+	viewer := in.names.Viewer
 	found := reconcile.TrackerFindings{
-		Project: data.Named.Nodes[0].TrackerProject, User: data.Viewer.Name, States: data.unknownStates(text.Unique(names.States)),
-		Labels: transport.Unknown(text.Unique(names.Labels), namesOf(data.LabelsAsked), namesOf(data.IssueLabels)),
+		Project: in.TrackerProject, User: viewer.Name, States: in.unknownStates(text.Unique(names.States)),
+		Labels: transport.Unknown(text.Unique(names.Labels), namesOf(in.names.LabelsAsked), namesOf(in.names.IssueLabels)),
 	}
-	if names.Assignee != "" && len(data.Users.Nodes) == 0 {
-		found.Assignee = &reconcile.UnknownName{Name: names.Assignee, Nearest: text.Nearest(names.Assignee, []string{data.Viewer.Email})}
+	if names.Assignee != "" && len(in.names.Users.Nodes) == 0 {
+		found.Assignee = &reconcile.UnknownName{Name: names.Assignee, Nearest: text.Nearest(names.Assignee, []string{viewer.Email})}
 	}
 	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
-		return reconcile.SameUser(name, data.Viewer.ID, data.Viewer.Email)
+		return reconcile.SameUser(name, viewer.ID, viewer.Email)
 	})
-	if slices.Contains(slugs, found.Project.Slug) {
-		c.settleSlug(found.Project.Slug)
-	}
 	return found, nil
+}
+
+// verifyPlace reads the project and the team. With both it returns the project with the states of the team.
+func (c *Client) verifyPlace(ctx context.Context, names reconcile.TrackerNames) (place, error) {
+	slugs := c.slugIDs()
+	var project, team place
+	var err error
+	if len(slugs) > 0 {
+		project, err = c.project(ctx, slugs, names)
+		if err != nil {
+			return place{}, err
+		}
+		if slices.Contains(slugs, project.Slug) {
+			c.settleSlug(project.Slug)
+		}
+	}
+	if c.team == "" {
+		return project, nil
+	}
+	team, err = c.teamPlace(ctx, c.team, names)
+	known, isKnown := errors.AsType[*reconcile.Error](err)
+	if isKnown && known.Code == "tracker_project_not_found" {
+		known.Message = "tracker.team: " + known.Message
+	}
+	if err != nil || len(slugs) == 0 {
+		return team, err
+	}
+	project.states = team.states
+	project.cut = team.cut
+	return project, nil
 }
 
 func namesOf(all list[wireName]) []string {
 	return text.Map(all.Nodes, func(one wireName) string { return one.Name })
 }
 
-// unknownStates returns the states that no team of the project has. If not all of the teams' states were read, a state that
-// exists anywhere in the workspace counts as known.
-func (p *wireProject) unknownStates(asked []string) []reconcile.UnknownName {
-	teams := p.Named.Nodes[0].Teams
+// unknownStates returns the states that the place does not have. If not all of its states were read, a state that exists anywhere in
+// the workspace counts as known.
+func (p place) unknownStates(asked []string) []reconcile.UnknownName {
 	var existing []string
-	cut := teams.PageInfo.HasNextPage
-	for _, team := range teams.Nodes {
-		existing = append(existing, namesOf(team.States)...)
-		cut = cut || team.States.PageInfo.HasNextPage
+	for _, state := range p.states {
+		existing = append(existing, state.Name)
 	}
-	if cut {
-		existing = append(existing, namesOf(p.StatesAsked)...)
+	anywhere := namesOf(p.names.StatesAsked)
+	if p.cut {
+		existing = append(existing, anywhere...)
 	}
-	return transport.Unknown(asked, existing, append(existing, namesOf(p.StatesAsked)...))
+	return transport.Unknown(asked, existing, slices.Concat(existing, anywhere))
 }
 
-// projectMissing returns the error for a project that does not exist. Its hint lists similar projects, or else the latest ones.
-func (c *Client) projectMissing(slugs []string, existing []reconcile.TrackerProject) error {
+// noPlace returns the error for a project or team (what) that does not exist. asked are the spellings of the slug id or key (called)
+// that was asked for. Its hint lists similar ones, or else the latest ones.
+func (c *Client) noPlace(what, called string, asked []string, existing []reconcile.TrackerProject) error {
 	var all []string
 	label := map[string]string{}
 	for _, p := range existing {
@@ -190,19 +301,22 @@ func (c *Client) projectMissing(slugs []string, existing []reconcile.TrackerProj
 			label[key] = fmt.Sprintf("%s (%s)", p.Slug, p.Name)
 		}
 	}
-	words := strings.ReplaceAll(slugs[len(slugs)-1], "-", " ")
-	near := append(text.Nearest(slugs[0], all), text.Nearest(words, all)...)
+	var near []string
+	for _, name := range asked {
+		near = append(near, text.Nearest(name, all)...)
+	}
 	hint := "did you mean one of these: "
 	if len(near) == 0 {
-		near, hint = all, "projects that the key can see: "
+		near = all
+		hint = what + "s that the key can see: "
 	}
 	shown := text.Unique(text.Map(near, func(n string) string { return label[n] }))
 	hint += strings.Join(shown[:min(5, len(shown))], ", ")
 	if len(shown) == 0 {
-		hint = "the user of the key can see no project: check the key"
+		hint = "the user of the key can see no " + what + ": check the key"
 	}
 	return reconcile.NewError("tracker_project_not_found",
-		c.Scrub(fmt.Sprintf("Linear has no project with the slug id %q", slugs[0])), c.Scrub(hint))
+		c.Scrub(fmt.Sprintf("Linear has no %s with the %s %q", what, called, asked[0])), c.Scrub(hint))
 }
 
 // anyOf returns a filter for names that ignores case; nil for no names.

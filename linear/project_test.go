@@ -75,6 +75,19 @@ func TestProjectsRefusedKey(t *testing.T) {
 	wantCode(t, test.Err(connect(t, s.Endpoint(), " ")), "missing_tracker_api_key")
 }
 
+// init asks for a team as for a project.
+func TestTeam(t *testing.T) {
+	s := startLinear(t, lineartest.Config{})
+	a := test.Must(connect(t, s.Endpoint(), s.Key()))
+	got := test.Must(a.Team(t.Context(), " abc ", "bug"))
+	test.Equal(t, "setting", got.Setting, "ABC")
+	test.Equal(t, "name", got.Name, "Alphabet")
+	test.Equal(t, "label", got.HasLabel, true)
+	test.Equal(t, "first state", got.States[0].Name, "Backlog")
+	e := wantCode(t, test.Err(a.Team(t.Context(), "ABD", "bug")), "tracker_project_not_found")
+	test.Equal(t, "message", e.Message, `Linear has no team with the key "ABD"`)
+}
+
 // The states of all teams are in the order of a board, without duplicate names.
 func TestProject(t *testing.T) {
 	seed := lineartest.Seed{
@@ -137,6 +150,35 @@ func TestVerify(t *testing.T) {
 	}
 	test.Equal(t, "read", got, want)
 	test.Equal(t, "unknown state", got.States[0].String(), `"In Progres" (did you mean "In Progress"?)`)
+}
+
+// The states are those of the team, whether or not there is a project.
+func TestVerifyTeam(t *testing.T) {
+	s := seeded(t, lineartest.Seed{
+		Teams: []lineartest.SeedTeam{
+			{Key: "WEB", Name: "Web"},
+			{Key: "OPS", Name: "Operations", States: []lineartest.SeedState{{Name: "Waiting", Type: "unstarted"}}},
+		},
+		Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}},
+	})
+	names := reconcile.TrackerNames{States: []string{"Waiting", "Todo"}, Labels: []string{"Featur"}}
+	for _, tc := range []struct{ project, place string }{{"", "Operations"}, {"demo", "Demo"}} {
+		client := func(team string) *linear.Client {
+			return newClient(t, s, func(o *linear.Options) {
+				o.Team = team
+				o.ProjectSlug = tc.project
+			})
+		}
+		got := test.Must(client("ops").Verify(t.Context(), names))
+		test.Equal(t, "place", got.Project.Name, tc.place)
+		test.Equal(t, "user", got.User, "Robin Doe")
+		test.Equal(t, "unknown states", got.States, []reconcile.UnknownName{{Name: "Todo", Nearest: []string{"Todo"}}})
+		test.Equal(t, "unknown labels", len(got.Labels), 1)
+
+		e := wantCode(t, test.Err(client("WEX").Verify(t.Context(), names)), "tracker_project_not_found")
+		test.Equal(t, "a team that does not exist", e.Message, `tracker.team: Linear has no team with the key "WEX"`)
+		test.Equal(t, "hint", e.Hint, "did you mean one of these: WEB (Web)")
+	}
 }
 
 // An operator whose key symphony uses can't answer: his comments can't be told from those of agents.

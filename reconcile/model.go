@@ -30,7 +30,7 @@ type Issue struct {
 	// ProjectDescription is the short description of that project; nil where the tracker has none or was not asked for it.
 	ProjectDescription *string `json:"project_description,omitempty"`
 
-	Elsewhere     bool       `json:"elsewhere,omitempty"` // the issue is no longer in the project of the workflow
+	Elsewhere     bool       `json:"elsewhere,omitempty"` // the issue is no longer in the project or team of the workflow
 	Archived      bool       `json:"archived"`            // ByIDs returns archived issues, too
 	LastCommentAt *time.Time `json:"last_comment_at"`     // the time of the newest comment; nil if there is none or it was not read
 	// NativeRef are the tracker's own references to the issue, for prompts.

@@ -95,7 +95,7 @@ func (p Policy) StopReason(issue Issue, visible bool) (reason, message string) {
 	case p.Terminal(issue.State):
 		return StopTerminal, "is " + issue.State
 	case issue.Elsewhere:
-		return StopMoved, "it is now in another project"
+		return StopMoved, "it is now in another project or team"
 	case issue.Archived:
 		return StopInactive, MessageArchived
 	case !p.Active(issue.State):

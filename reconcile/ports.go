@@ -163,11 +163,11 @@ type TrackerFindings struct {
 	OwnOperators   []string      // the operators whose comments can't be told from those of agents
 }
 
-// TrackerProject identifies a project.
+// TrackerProject identifies a project, or a team.
 type TrackerProject struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	Slug string `json:"slugId"` // a value of tracker.project_slug
+	Slug string `json:"slugId"` // a value of tracker.project_slug; of a team its key, a value of tracker.team
 	URL  string `json:"url"`
 }
 
@@ -236,6 +236,8 @@ type TrackerAccount struct {
 	Projects []TrackerProject // the most recently changed first; 500 at most
 	// Project reads a project, given its slug or URL, and checks whether a label exists.
 	Project func(ctx context.Context, slug, label string) (TrackerBoard, error)
+	// Team reads a team, given its key, as Project does. Nil for a tracker without teams.
+	Team func(ctx context.Context, key, label string) (TrackerBoard, error)
 }
 
 // NewIssue is an issue that is made, in the first active state if State is empty.
@@ -247,10 +249,10 @@ type NewIssue struct {
 	Taken func(identifier string) (bool, error)
 }
 
-// TrackerBoard is what init needs to know about a project.
+// TrackerBoard is what init needs to know about a project or team.
 type TrackerBoard struct {
 	TrackerProject
-	Setting  string         // the value to write as tracker.project_slug: the URL if it ends in the slug, otherwise the slug
+	Setting  string         // the value to write as tracker.project_slug: the URL if it ends in the slug, otherwise the slug; of a team its key
 	States   []TrackerState // in the order in which an issue passes through them, without duplicate names
 	HasLabel bool
 }

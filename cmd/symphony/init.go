@@ -23,6 +23,7 @@ func initFlags() []cli.Flag {
 		&cli.StringFlag{Name: "key-file", Usage: "read the key of Linear or the token of GitHub from `FILE`; - is stdin"},
 		&cli.StringFlag{Name: "project", Usage: "address (`URL`) or slug id of the Linear project; " +
 			"OWNER/NAME of the repository with the issues on GitHub"},
+		&cli.StringFlag{Name: "team", Usage: "the `KEY` of a Linear team, such as WEB, in place of a project"},
 		&cli.StringFlag{Name: "repository", Usage: "`URL` of the git repository, or the directory of a local one"},
 		&cli.StringFlag{Name: "active-states", Usage: "agents work on issues in these `STATES`, separated by commas", DefaultText: proposed},
 		&cli.StringFlag{Name: "review-state", Usage: "an issue that its agent hands over is moved to this `STATE`", DefaultText: proposed},
@@ -67,7 +68,7 @@ Examples:
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return setup.Run(c.Context, w, p, setup.Options{
 				Tracker: c.String("tracker"), Path: c.String("path"), Example: c.String("example"), KeyFile: c.String("key-file"),
-				Project: c.String("project"), Repository: c.String("repository"),
+				Project: c.String("project"), Team: c.String("team"), Repository: c.String("repository"),
 				ActiveStates: c.String("active-states"), ReviewState: c.String("review-state"), Label: c.String("label"),
 				Root: c.String("root"), Endpoint: c.String("endpoint"), StateDirSet: c.String("state-dir") != "",
 			})

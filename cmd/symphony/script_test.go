@@ -273,6 +273,7 @@ func setupScript(env *testscript.Env) error {
 	seed.Users = []lineartest.SeedUser{
 		{Name: "Robin Doe", Email: "robin@example.com"}, {Name: "Kim Poe", Email: "kim@example.com"}, {Name: "Eve Roe", Email: "eve@example.com"},
 	}
+	seed.Teams = []lineartest.SeedTeam{{Key: "ABC", Name: "Alphabet"}, {Key: "OPS", Name: "Operations"}}
 	if err := server.Load(seed); err != nil {
 		return err
 	}

@@ -90,6 +90,12 @@ func (w *workspace) root(name string, args map[string]any) any {
 		return connection(text.Map(w.issues, w.issueObject))
 	case "projects":
 		return connection(text.Map(w.Projects, w.projectObject))
+	case "teams":
+		list := connection{}
+		for n := range w.Teams {
+			list = append(list, w.teamObject(&w.Teams[n]))
+		}
+		return list
 	case "users":
 		return connection(text.Map(w.Users, w.userObject))
 	case "workflowStates":

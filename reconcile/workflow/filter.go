@@ -13,12 +13,12 @@ var filterWords = map[string]string{
 	"label": "tracker.required_labels", "labels": "tracker.required_labels", "tags": "tracker.required_labels",
 	"state": "tracker.active_states", "states": "tracker.active_states", "statuses": "tracker.active_states",
 	"assignee": "tracker.assignee", "assignees": "tracker.assignee",
-	"team": "", "teams": "",
+	"team": "tracker.team", "teams": "tracker.team",
 	"filter": "", "filters": "", "query": "", "jql": "", "exclude": "", "include": "", "milestone": "", "cycle": "", "epic": "",
 }
 
 // filterKeys are the keys that choose issues, for the hint of a filter without a counterpart.
-const filterKeys = "tracker.project_slug, tracker.active_states, tracker.required_labels and tracker.assignee"
+const filterKeys = "tracker.project_slug, tracker.team, tracker.active_states, tracker.required_labels and tracker.assignee"
 
 // refuseFilter reports an unknown key that chooses issues in another program, or is a misspelled one of symphony. It reports false for
 // other keys. Below an unknown section it looks at all keys.

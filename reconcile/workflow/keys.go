@@ -18,6 +18,7 @@ type Key struct {
 
 	engines []string             // the kinds of engines that have the key; nil for all
 	same    string               // the key of which this is another name
+	chooses bool                 // it chooses issues: without effect it is an error
 	names   Naming               // how its value names files
 	min     int64                // the smallest allowed number
 	to      any                  // a pointer to the value in the configuration, whose type selects how the value is read
@@ -41,6 +42,12 @@ func (k Key) thenTracker(after func(trackerReader, field)) Key {
 // of restricts the key to some kinds of trackers.
 func (k Key) of(kinds ...string) Key {
 	k.Kinds = kinds
+	return k
+}
+
+// choosing marks a key that chooses issues. Where it has no effect it is an error, because agents would work on other issues, too.
+func (k Key) choosing() Key {
+	k.chooses = true
 	return k
 }
 
@@ -109,7 +116,11 @@ func trackerKeys(c *Config) []Key {
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
 			"the key, or better $NAME, a variable that contains it").thenTracker(trackerReader.apiKey),
 		key("tracker.project_slug", typeString, "", &c.Tracker.ProjectSlug,
-			"slug or URL of the project, or $NAME; required").of("linear").thenTracker(trackerReader.project),
+			"slug or URL of the project, or $NAME; required unless tracker.team is given").of("linear").
+			thenTracker(trackerReader.project),
+		key("tracker.team", typeString, "", &c.Tracker.Team,
+			"key of a team, such as WEB: agents work only on its issues; without tracker.project_slug on those of every project "+
+				"and of none").of("linear").choosing().thenTracker(trackerReader.team),
 		key("tracker.active_states", typeStrings, "[Todo, In Progress]", &c.Policy.ActiveStates,
 			"states in which agents work on an issue").thenTracker(trackerReader.activeStates),
 		key("tracker.terminal_states", typeStrings, "[Closed, Cancelled, Canceled, Duplicate, Done]", &c.Policy.TerminalStates,

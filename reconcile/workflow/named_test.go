@@ -10,7 +10,7 @@ import (
 
 // texts are the keys with a free text that names no file of this machine. A key that names one has naming in its row instead.
 var texts = []string{
-	"tracker.kind", "tracker.api_key", "tracker.project_slug", "tracker.assignee", "tracker.operators", // of the tracker
+	"tracker.kind", "tracker.api_key", "tracker.project_slug", "tracker.team", "tracker.assignee", "tracker.operators", // of the tracker
 	"tracker.active_states", "tracker.terminal_states", "tracker.required_labels", "tracker.provider.states",
 	"tracker.provider.verbs", "tracker.provider.repo", "tracker.provider.repos", "tracker.provider.state_labels",
 	"tracker.provider.status_field", "tracker.provider.priority_labels",

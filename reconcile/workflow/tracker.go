@@ -17,6 +17,7 @@ type Tracker struct {
 	Endpoint    string
 	APIKey      Secret   // empty only if Environment.KeyOptional allows it
 	ProjectSlug string   // as written; the slug of a URL
+	Team        string   // the key of a team of Linear, in upper case: only its issues; empty for those of every team
 	NamedStates []string // the states that the file names, without the defaults
 	CAFile      string
 	ToolScope   string
@@ -28,6 +29,17 @@ type Tracker struct {
 	GitHub       GitHub
 	Command      []string // the program that is the tracker, with its arguments; only of the kind command
 	Verbs        []string // its optional verbs
+}
+
+// Within says in words where the issues are: "project shop-1a2b3c4d5e6f", "team WEB", or both.
+func (t Tracker) Within() string {
+	switch {
+	case t.Team == "":
+		return "project " + t.Place
+	case t.ProjectSlug == "":
+		return "team " + t.Team
+	}
+	return "project " + t.Place + " and team " + t.Team
 }
 
 // tracker defines the keys below tracker for one kind of tracker.

@@ -2,7 +2,10 @@ package workflow
 
 import (
 	"net/url"
+	"strconv"
 	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // The variables of Linear.
@@ -25,8 +28,12 @@ func linearKeys(c *Config) []Key {
 	}
 }
 
-// project reads the slug, which may be in a variable or in the URL of the project's page.
+// project reads the slug, which may be in a variable or in the URL of the project's page. Without it tracker.team says where the issues
+// are.
 func (r trackerReader) project(f field) {
+	if f.node == nil && r.field("tracker.team").node != nil {
+		return
+	}
 	const hint = "the slug is the part after /project/ in the project's URL; the whole URL works too"
 	slug := &r.cfg.Tracker.ProjectSlug
 	if name, isVar := reference(*slug); isVar {
@@ -51,9 +58,30 @@ func (r trackerReader) project(f field) {
 	case *slug == "" && f.node != nil:
 		r.fail(CodeMissingProject, f, "empty", hint)
 	case *slug == "":
-		r.fail(CodeMissingProject, f, "missing", hint)
+		r.fail(CodeMissingProject, f, "missing", hint+"; for the issues of a team write tracker.team")
 	case strings.ContainsFunc(*slug, blank):
 		r.invalid(f, "a slug contains no blanks or control characters", hint)
 	}
 	r.place(f, *slug, r.cfg.Tracker.Endpoint+" "+*slug)
+}
+
+var keyOfTeam = text.Pattern(`^[A-Za-z0-9]+$`)
+
+// team reads the key of a team. It is part of the identity of the project, because the team decides which issues are taken.
+func (r trackerReader) team(f field) {
+	if f.node == nil {
+		return
+	}
+	t := &r.cfg.Tracker
+	if !keyOfTeam().MatchString(t.Team) {
+		r.invalid(f, strconv.Quote(t.Team)+" is not the key of a team",
+			"write what stands before the number in the identifiers of its issues, such as WEB for WEB-12")
+		return
+	}
+	t.Team = strings.ToUpper(t.Team)
+	if t.ProjectSlug == "" {
+		r.place(f, t.Team, t.Endpoint+" team "+t.Team)
+		return
+	}
+	r.cfg.Policy.Project += " team " + t.Team
 }

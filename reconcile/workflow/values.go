@@ -256,6 +256,9 @@ func (r *reader) unused() {
 		case applies(k), slices.ContainsFunc(r.keys, same):
 		case k.engines != nil:
 			r.warnKey(k.Name, "no effect without worker.engine.kind "+strings.Join(k.engines, " or "))
+		case k.chooses && r.fields[k.Name].node != nil && r.tracker.name != "":
+			r.invalid(r.fields[k.Name], "no effect with kind: "+r.tracker.name+
+				": without this filter agents would work on every issue in an active state", "remove it")
 		case r.tracker.name != "":
 			r.warnKey(k.Name, "no effect with kind: "+r.tracker.name)
 		}

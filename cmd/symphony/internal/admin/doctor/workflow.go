@@ -154,8 +154,14 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	}
 	found := answer.found
 	place := "the project " + found.Project.Name
+	if t.Team != "" && t.ProjectSlug == "" {
+		place = "the team " + found.Project.Name
+	}
 	if found.Project.Slug != found.Project.Name {
 		place += " (" + found.Project.Slug + ")"
+	}
+	if t.Team != "" && t.ProjectSlug != "" {
+		place += " and the team " + t.Team
 	}
 	list := ok("%s answers %s for %s", t.Endpoint, found.User, place)
 	switch {

@@ -39,8 +39,8 @@ var ExampleNames = []string{"branch", pullRequestExample, reviewExample}
 
 // answers fill in an example.
 type answers struct {
-	Tracker, Path, Example, Endpoint, Project, Repository, Base, Root, Review string
-	Active, Terminal, Labels                                                  []string
+	Tracker, Path, Example, Endpoint, Project, Team, Repository, Base, Root, Review string
+	Active, Terminal, Labels                                                        []string
 	// Waiting and Begun are the active states of issues that wait and of issues that have been begun; empty for none.
 	Waiting, Begun string
 	// Stacks are those of the repository. The first one is verified.

@@ -16,7 +16,8 @@ import (
 var linearKind = kind{
 	name: "linear", check: (*starter).checkLinear,
 	help: `With --tracker linear it asks for the Linear key on a terminal, checks it, lists the projects, and proposes the rest.
-Without a terminal it needs --project, --repository, and a key: from --key-file, from the environment file, or from
+With --team it takes the issues of a team, of every project and of none.
+Without a terminal it needs --project or --team, --repository, and a key: from --key-file, from the environment file, or from
 LINEAR_API_KEY. It stores the key in the environment file, mode 0600.`,
 	suits: func(s *starter, _ context.Context) bool {
 		key, _ := s.p.Lookup(workflow.APIKeyVar)
@@ -30,7 +31,10 @@ func (s *starter) checkLinear() error {
 	if err := s.checkKeyFile(); err != nil {
 		return err
 	}
-	err := s.missing([2]string{"--project", s.options.Project}, [2]string{"--repository", s.options.Repository},
+	if s.options.Project != "" && s.options.Team != "" {
+		return exit.Usage("init: --project and --team: give one of them, and write the other key into WORKFLOW.md afterwards")
+	}
+	err := s.missing([2]string{"--project or --team", s.options.Project + s.options.Team}, [2]string{"--repository", s.options.Repository},
 		[2]string{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.keys.known())})
 	if err != nil && s.options.Tracker == "" {
 		return exit.Usage("%s for Linear; --tracker github and --tracker file need less", exit.From(err).Message)
@@ -41,8 +45,13 @@ func (s *starter) checkLinear() error {
 // listed is how many projects are shown at once. The operator narrows a longer list down by a part of the name.
 const listed = 20
 
-// findProject reads the project that a flag names or the operator chooses.
+// findProject reads the project or team that a flag names, or the project that the operator chooses.
 func (s *starter) findProject(ctx context.Context) (err error) {
+	if s.options.Team != "" {
+		s.project, err = s.account.Team(ctx, s.options.Team, s.answers.Labels[0])
+		s.answers.Team = s.project.Setting
+		return err
+	}
 	slug := s.options.Project
 	if slug == "" {
 		if slug, err = s.chooseProject(ctx); err != nil {
@@ -65,7 +74,7 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	all := s.account.Projects
 	if len(all) == 0 {
 		return "", reconcile.NewError("tracker_project_not_found", "the user of the key can see no project",
-			"create one in "+s.tracker.Name+", or use another key")
+			"create one in "+s.tracker.Name+", use another key, or take the issues of a team with --team")
 	}
 	for shown := all; ; {
 		for i, p := range shown[:min(listed, len(shown))] {
@@ -111,8 +120,16 @@ func matchingProjects(all []reconcile.TrackerProject, text string) (matching []r
 }
 
 func (s *starter) linearSummary() (lines []string, more JSON) {
+	more = JSON{EnvironmentFile: s.keys.path(s.key), LabelExists: &s.project.HasLabel}
+	what := "project"
+	if s.answers.Team == "" {
+		more.ProjectSlug = s.project.Slug
+	} else {
+		more.Team = s.answers.Team
+		what = "team"
+	}
 	return []string{
-		"wrote " + s.p.Path + ", for the project " + s.project.Name, "the key is in " + s.keys.path(s.key), "",
+		"wrote " + s.p.Path + ", for the " + what + " " + s.project.Name, "the key is in " + s.keys.path(s.key), "",
 		s.labelTask(s.tracker.Name),
-	}, JSON{EnvironmentFile: s.keys.path(s.key), ProjectSlug: s.project.Slug, LabelExists: &s.project.HasLabel}
+	}, more
 }

@@ -27,7 +27,7 @@ const DefaultLabel = "symphony"
 
 // Options are the flags of init, empty if they were not given.
 type Options struct {
-	Tracker, Path, Example, KeyFile, Project, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
+	Tracker, Path, Example, KeyFile, Project, Team, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
 	// StateDirSet: the command named a state directory, and later commands must name it, too.
 	StateDirSet bool
 }
@@ -57,6 +57,7 @@ type JSON struct {
 	Path            string `json:"path,omitempty"`
 	EnvironmentFile string `json:"environment_file,omitempty"`
 	ProjectSlug     string `json:"project_slug,omitempty"` // of Linear
+	Team            string `json:"team,omitempty"`         // of Linear, its key
 	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub
 	LabelExists     *bool  `json:"label_exists,omitempty"` // the tracker has the label that agents need
 	// Verify is verify.command, if init knows how the repository is tested.
@@ -155,6 +156,9 @@ func (s *starter) check(ctx context.Context) error {
 	if err := s.setValue(ctx, what, "--tracker", s.options.Tracker, s.proposeTracker(ctx), s.setTracker); err != nil {
 		return err
 	}
+	if s.options.Team != "" && s.kind.name != linearKind.name {
+		return exit.Usage("init: --team works only with --tracker linear")
+	}
 	label := strings.TrimSpace(s.options.Label)
 	if s.keys.names != nil {
 		if s.options.Path != "" {
@@ -182,6 +186,9 @@ func (s *starter) proposeTracker(ctx context.Context) string {
 	}
 	if s.options.Path != "" || exists(filepath.Join(filepath.Dir(s.p.Path), backlogPath)) {
 		return fileKind.name
+	}
+	if s.options.Team != "" {
+		return linearKind.name
 	}
 	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.suits == nil || k.suits(s, ctx) })].name
 }

@@ -30,10 +30,12 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	policy := project.Policy(r.Config)
 	if r.claim == nil {
 		const never = "nothing to do: no agent works on such an issue"
-		switch state, slug := r.issue.State, r.Config.Tracker.Place; {
+		state := r.issue.State
+		switch {
 		case r.issue.Elsewhere:
-			next := "a pass starts it once it is in the project " + slug
-			return forecast{reason: "other_project", message: "it is not in the project " + slug, next: next}, nil
+			within := r.Config.Tracker.Within()
+			next := "a pass starts it once it is in the " + within
+			return forecast{reason: "other_project", message: "it is not in the " + within, next: next}, nil
 		case r.issue.Archived:
 			return forecast{reason: "archived", message: reconcile.MessageArchived, next: never}, nil
 		case policy.Terminal(state):

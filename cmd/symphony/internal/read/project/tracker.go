@@ -74,7 +74,7 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 		return github.Adapter(options)
 	case "linear":
 		return linear.Adapter(linear.Options{
-			Options: connection, ProjectSlug: t.ProjectSlug, ReadOnly: readOnly,
+			Options: connection, ProjectSlug: t.ProjectSlug, Team: t.Team, ReadOnly: readOnly,
 			Assignee:           cfg.Policy.Assignee != "" || strings.Contains(p.Source.Body, "assignee"),
 			ProjectDescription: workflow.NamesProjectDescription(p.Source.Body),
 		})
@@ -147,7 +147,7 @@ func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFin
 			add(fmt.Sprintf("no issue has the state %q, and one has %q", u.Name, u.Nearest[0]),
 				"correct the name in WORKFLOW.md or in the file of the issue")
 		default:
-			add("the project has no state "+u.String(), "correct the name in WORKFLOW.md, or add the state in the tracker")
+			add("the "+scope(cfg.Tracker)+" has no state "+u.String(), "correct the name in WORKFLOW.md, or add the state in the tracker")
 		}
 	}
 	for _, u := range found.Labels {
@@ -161,6 +161,14 @@ func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFin
 			"give symphony a key of another user, or name another operator")
 	}
 	return list
+}
+
+// scope is what has the states of a tracker's issues, for people.
+func scope(t workflow.Tracker) string {
+	if t.Team != "" {
+		return "team"
+	}
+	return "project"
 }
 
 // NoComments returns an error if symphony can't comment in the tracker.

@@ -14,7 +14,7 @@ import (
 // Releases explain why an issue was released, or why its run is stopped, by the code of the reason. The clause is about the issue.
 var Releases = map[string]string{
 	reconcile.StopMissing:   "the tracker no longer returns it",
-	reconcile.StopMoved:     "it is in another project of the tracker",
+	reconcile.StopMoved:     "it is in another project or team of the tracker",
 	reconcile.StopLabel:     "it lost a required label",
 	reconcile.StopAssignee:  "it is no longer assigned as tracker.assignee asks",
 	reconcile.StopProject:   "the workflow names another project",
