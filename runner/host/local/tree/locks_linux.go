@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -79,26 +80,28 @@ func systemLocks() (lines []string) {
 
 // Holders returns those of the processes that hold such a lock.
 func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Process, err error) {
-	if w.harmless == nil {
-		w.harmless = map[lock]bool{}
-		if w.Lease != nil {
-			info, err := w.Lease.Stat()
-			if err != nil {
-				return nil, fmt.Errorf("locks: %w", err)
-			}
-			w.harmless[lock{file: idOf(info), kind: wholeLock, last: math.MaxInt64}] = true
+	own := map[lock]bool{} // the lease's
+	if w.Lease != nil {
+		info, err := w.Lease.Stat()
+		if err != nil {
+			return nil, fmt.Errorf("locks: %w", err)
 		}
+		own[lock{file: idOf(info), kind: wholeLock, last: math.MaxInt64}] = true
 	}
 	held := map[lock][]reconcile.Process{}
+	still := map[lock]bool{}
 	for _, p := range list {
 		for _, l := range locksOf(p.PID) {
+			still[l.lock] = true
 			if l.kind == lease && !l.below(p.PID, w.Own) {
 				holders = append(holders, p)
-			} else if !w.harmless[l.lock] {
+			} else if !own[l.lock] && !w.harmless[l.lock] {
 				held[l.lock] = append(held[l.lock], p)
 			}
 		}
 	}
+	// The file of a lock that nobody holds any more may be gone, and its inode that of another file.
+	maps.DeleteFunc(w.harmless, func(l lock, _ bool) bool { return !still[l] })
 	if len(held) == 0 {
 		return unique(holders), nil
 	}
@@ -125,6 +128,9 @@ func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Proce
 				}
 			}
 		}
+	}
+	if w.harmless == nil {
+		w.harmless = map[lock]bool{}
 	}
 	for l := range held {
 		w.harmless[l] = true

@@ -111,6 +111,28 @@ func TestLockHolders(t *testing.T) {
 	}
 }
 
+// A file may get the inode of one that was locked before and then deleted. Here it is the same file under another name.
+func TestLockOfAnInodeThatIsUsedAgain(t *testing.T) {
+	path := lockFile(t, "harmless")
+	w := &LockWatch{Files: func() map[string][]Span { return map[string][]Span{filepath.Dir(path) + "/*.lock": nil} }}
+	lockIt := func(file string) (p reconcile.Process, end func()) {
+		h := proctest.Start(t, nil, "locker", "whole", file)
+		p = h.Up()
+		return p, func() {
+			test.OK(t, proc.Signal(p, unix.SIGKILL))
+			_ = h.Cmd.Wait()
+		}
+	}
+	first, end := lockIt(path)
+	test.Equal(t, "holders of a harmless lock", len(test.Must(w.Holders([]reconcile.Process{first}))), 0)
+	end()
+	test.Equal(t, "holders without a process", len(test.Must(w.Holders(nil))), 0)
+	test.OK(t, os.Rename(path, path+".lock"))
+	second, end := lockIt(path + ".lock")
+	defer end()
+	test.Equal(t, "holders of the lock", len(test.Must(w.Holders([]reconcile.Process{second}))), 1)
+}
+
 // contained searches for lockers in its own pid namespace.
 func contained(args []string) error {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
