@@ -70,6 +70,9 @@ func (j *job) verify(ctx context.Context) (v reconcile.Verification, err error) 
 	}
 	v.Commit = before.Commit
 	after, _, err := j.committed(ctx)
+	if err != nil {
+		return v, fmt.Errorf("look at the commit after verify: %w", err)
+	}
 	if after.Commit != v.Commit {
 		v.Exit = cmp.Or(v.Exit, 1)
 		v.Output += "\nThe command has changed HEAD, from " + v.Commit + " to " + after.Commit + "."
@@ -77,7 +80,7 @@ func (j *job) verify(ctx context.Context) (v reconcile.Verification, err error) 
 	crash.At("runner.verified")
 	j.note("verified", v.String(), v)
 	j.Log.Info(v.String())
-	return v, err
+	return v, nil
 }
 
 // committed returns a verification that has only the commit of the workspace, and the branch that HEAD is on; a failed one if something
