@@ -210,6 +210,7 @@ func TestStopOnAFullDisk(t *testing.T) {
 	journal := newMemory()
 	journal.stop, journal.refuse = reconcile.StopTerminal, func(reconcile.Run) error { return syscall.ENOSPC }
 	w, _ := bare(journal)
+	w.StateDir = t.TempDir()
 	w.newJob(reconcile.Run{}, func(err error) { cause = err }).rec.flush(t.Context())
 	if cause != canceled("stopped", reconcile.StopTerminal) {
 		t.Errorf("stopped for %v", cause)
