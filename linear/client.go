@@ -107,7 +107,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	return &reconcile.TrackerAdapter{
 		Tracker: c, Name: "Linear",
 		Find: c.ByIdentifier, Comments: c.Comments, LastComments: c.LastComments, Post: c.Post, Edit: c.Edit, Move: c.Move,
-		Verify: c.Verify, Budget: c.Budget,
+		Verify: c.Verify, LabelsSet: c.LabelsSet, Budget: c.Budget,
 		Tools:   []reconcile.AgentTool{Tool(c, o.ReadOnly)},
 		Secrets: []string{c.Key},
 	}, nil

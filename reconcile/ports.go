@@ -87,7 +87,11 @@ type TrackerAdapter struct {
 	Create func(ctx context.Context, n NewIssue) (*Issue, error)
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and
 	// nothing is known to be wrong.
-	Verify  func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
+	Verify func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
+	// LabelsSet returns the labels that an issue has now, with who set each of them last. The error has the code issue_not_found if the
+	// issue is not visible.
+	LabelsSet func(ctx context.Context, issueID string) ([]LabelSet, error)
+
 	Budget  func() Budget // the allowance of requests after the last answer
 	Tools   []AgentTool   // the agent's access to the tracker
 	Secrets []string      // the values that no log, event or message may contain

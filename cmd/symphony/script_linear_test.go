@@ -17,6 +17,8 @@ import (
 //
 //	linear edit ABC-1[,ABC-2] FILE | linear label ABC-1 [a,b] | linear assign ABC-1 [EMAIL] | linear project-of ABC-1 SLUG
 //	linear comment-by EMAIL ABC-1 TEXT   another user than kim@example.com comments
+//	linear label-by EMAIL ABC-1 [a,b]   another user than symphony's sets the labels
+//	linear rename-label A B        gives a label another name
 //	linear read ABC-1              prints the comments
 //	linear specified               queries for more than the specification names are refused
 //	linear fail JSON | linear ok   adds a failure, removes all failures
@@ -30,6 +32,13 @@ func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "comment-by":
 		_, err := s.Comment(rest[1], rest[0], strings.Join(rest[2:], " "))
 		ts.Check(err)
+	case "label-by":
+		ts.Check(s.Edit(rest[1], func(i *lineartest.Issue) {
+			i.Labels = listed(strings.Join(rest[2:], " "))
+			i.LabeledBy = rest[0]
+		}))
+	case "rename-label":
+		ts.Check(s.RenameLabel(rest[0], rest[1]))
 	case "read":
 		i, err := s.Issue(rest[0])
 		ts.Check(err)
@@ -104,7 +113,11 @@ func (l linearTracker) Comments(issue string) (int, error) {
 func (l linearTracker) Call(issue, macro, text string) (tool string, args any, err error) {
 	variables := map[string]string{"issue": issue, "body": text}
 	mutation := "mutation($issue: String!, $body: String!) { commentCreate(input: {issueId: $issue, body: $body}) { success } }"
-	if macro == "move" {
+	switch macro {
+	case "label":
+		variables = map[string]string{"issue": issue, "label": l.LabelID(text)}
+		mutation = "mutation($issue: String!, $label: String!) { issueAddLabel(id: $issue, labelId: $label) { success } }"
+	case "move":
 		var state string
 		state, err = l.StateID("ABC", text)
 		variables = map[string]string{"issue": issue, "state": state}

@@ -145,8 +145,8 @@ func (k *trackerKind) setup(env *testscript.Env) error {
 //	tracker asked                   waits until there is a request in the log
 //
 // The verbs add, move and is also take several issues: ABC-1,ABC-2. FILE contains the issue's description. If its name ends in .agent
-// it is a script for the agent, in which {move STATE} is a tool call that moves the issue, {comment TEXT} one that comments on it, and
-// {gate FILE} a command that ends once the file exists.
+// it is a script for the agent, in which {move STATE} is a tool call that moves the issue, {comment TEXT} one that comments on it,
+// {label NAME} one that gives it a label, in Linear, and {gate FILE} a command that ends once the file exists.
 func trackerCmd(ts *testscript.TestScript, neg bool, args []string) {
 	set := stageOf(ts)
 	s := set.tracker
@@ -255,7 +255,7 @@ func readIssue(ts *testscript.TestScript, s scriptTracker, identifier string, ar
 	return i, nil
 }
 
-var agentMacro = regexp.MustCompile(`\{(move|comment|gate) ([^}]*)\}`)
+var agentMacro = regexp.MustCompile(`\{(move|comment|label|gate) ([^}]*)\}`)
 
 // agentScript returns an issue's description that contains a script for the agent.
 func agentScript(s scriptTracker, identifier, dir, text string) (string, error) {
@@ -267,6 +267,9 @@ func agentScript(s scriptTracker, identifier, dir, text string) (string, error) 
 func expandMacros(s scriptTracker, identifier, dir, text string) (_ string, err error) {
 	text = agentMacro.ReplaceAllStringFunc(text, func(m string) string {
 		parts := agentMacro.FindStringSubmatch(m)
+		if _, isLinear := s.(linearTracker); parts[1] == "label" && !isLinear {
+			err = cmp.Or(err, errors.New("{label NAME} needs Linear"))
+		}
 		if parts[1] == "gate" {
 			return fmt.Sprintf("sh until [ -e '%s' ]; do sleep 0.2; done", filepath.Join(dir, parts[2]))
 		}

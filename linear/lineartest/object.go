@@ -70,17 +70,36 @@ func (w *workspace) projectObject(p SeedProject) object {
 
 func (w *workspace) labelObjects(names []string) connection {
 	return text.Map(names, func(name string) object {
-		return entity("IssueLabel", labelID(name), w.created, w.created, object{"name": name})
+		times := w.labelTimes(name)
+		return entity("IssueLabel", w.labelID(name), times.created, times.updated, object{"name": name})
 	})
+}
+
+func (w *workspace) historyObjects(i *Issue) connection {
+	return text.Map(i.history, func(c change) object {
+		return entity("IssueHistory", c.id, c.at, c.at, object{
+			"addedLabelIds": orNull(c.added), "removedLabelIds": orNull(c.removed), "botActor": nil,
+			"actor": func() any { return w.userObject(w.user(c.by)) },
+		})
+	})
+}
+
+// orNull is null for an empty list.
+func orNull(list []string) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 func (w *workspace) issueObject(i *Issue) object {
 	o := entity("Issue", i.ID, i.CreatedAt, i.UpdatedAt, object{
 		"identifier": i.Identifier, "title": i.Title, "description": i.Description, "priority": float64(i.Priority), "branchName": i.Branch,
 		"url": i.URL, "archivedAt": nil, "project": nil, "assignee": nil,
-		"team":   func() any { return w.teamObject(w.team(i.Team)) },
-		"state":  func() any { return w.stateObject(w.team(i.Team), w.team(i.Team).state(i.State)) },
-		"labels": func() any { return w.labelObjects(i.Labels) },
+		"team":    func() any { return w.teamObject(w.team(i.Team)) },
+		"state":   func() any { return w.stateObject(w.team(i.Team), w.team(i.Team).state(i.State)) },
+		"labels":  func() any { return w.labelObjects(i.Labels) },
+		"history": func() any { return w.historyObjects(i) },
 		"comments": func() any {
 			return connection(text.Map(i.Comments, w.commentObject))
 		},
@@ -138,6 +157,10 @@ func (w *workspace) mutate(name string, args map[string]any) any {
 		i := w.existing(args["id"])
 		w.updateIssue(i, input)
 		return payload("issue", w.issueObject(i))
+	case "issueAddLabel":
+		i := w.existing(args["id"])
+		w.addLabel(i, fmt.Sprint(args["labelId"]))
+		return payload("issue", w.issueObject(i))
 	case "attachmentLinkURL":
 		i, url := w.existing(args["issueId"]), fmt.Sprint(args["url"])
 		i.UpdatedAt = w.time()
@@ -162,6 +185,19 @@ func (w *workspace) mutate(name string, args map[string]any) any {
 		return payload("comment", w.commentObject(*c))
 	}
 	panic(inputError(name + " is not served here"))
+}
+
+// addLabel sets a label, named by its id, as the key's user does.
+func (w *workspace) addLabel(i *Issue, label string) {
+	name := text.First(w.Labels, func(l string) bool { return w.labelID(l) == label })
+	if name == "" {
+		panic(notFound("IssueLabel"))
+	}
+	want := i.clone()
+	want.Labels = append(want.Labels, name)
+	if err := w.edit(i, want); err != nil {
+		panic(inputError(err.Error()))
+	}
 }
 
 // updateIssue makes the changes of an IssueUpdateInput. A null removes a value; a key left out keeps it.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,12 +55,23 @@ type Issue struct {
 	Branch      string   // derived from identifier and title if empty
 	URL         string   // read-only
 	Labels      []string // created if they do not exist
+	LabeledBy   string   // email of who sets labels that the issue has not had; the key's user if empty
 	Assignee    string   // email, id or "me"; empty if not assigned
 	BlockedBy   []string // identifiers
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	Archived    bool
 	Comments    []Comment // oldest first
+
+	history []change // labels that were set or removed; as in Linear, not those with which the issue was made
+}
+
+// change is an entry in the history of an issue.
+type change struct {
+	id             string
+	by             string // email
+	added, removed []string
+	at             time.Time
 }
 
 // Comment is a comment of an issue.
@@ -102,7 +114,13 @@ type workspace struct {
 	issues  []*Issue
 	newest  map[string]int // the number of the newest issue, by team
 	created time.Time
+	// labels are the labels that were made or changed later than the workspace, by their ids.
+	labels map[string]labelTimes
+	// renamed are the ids of labels that have another name than they were made with, by the present name in lower case.
+	renamed map[string]string
 }
+
+type labelTimes struct{ created, updated time.Time }
 
 func newWorkspace(now func() time.Time, s Seed) (*workspace, error) {
 	d := defaultSeed
@@ -111,7 +129,7 @@ func newWorkspace(now func() time.Time, s Seed) (*workspace, error) {
 	for i, t := range s.Teams {
 		s.Teams[i].States = orDefault(t.States, defaultStates)
 	}
-	w := &workspace{Seed: s, now: now, newest: map[string]int{}}
+	w := &workspace{Seed: s, now: now, newest: map[string]int{}, labels: map[string]labelTimes{}, renamed: map[string]string{}}
 	w.created = w.time()
 	for _, given := range s.Issues {
 		if _, err := w.add(given); err != nil {
@@ -148,7 +166,6 @@ func teamID(key string) string         { return id("team", key) }
 func stateID(team, name string) string { return id("state", team, name) }
 func userID(email string) string       { return id("user", email) }
 func projectID(slug string) string     { return id("project", slug) }
-func labelID(name string) string       { return id("label", strings.ToLower(name)) }
 
 // find returns an issue by its identifier or id; nil if there is none.
 func (w *workspace) find(ref string) *Issue {
@@ -181,14 +198,72 @@ func (w *workspace) user(ref string) SeedUser {
 	})
 }
 
+// labelID returns the id of a label, which it keeps when it is renamed.
+func (w *workspace) labelID(name string) string {
+	name = strings.ToLower(name)
+	return cmp.Or(w.renamed[name], id("label", name))
+}
+
 // label returns the name of a label, given its name or id. It creates a label that does not exist.
 func (w *workspace) label(ref string) string {
-	name := text.First(w.Labels, func(l string) bool { return strings.EqualFold(l, ref) || labelID(l) == ref })
+	name := text.First(w.Labels, func(l string) bool { return strings.EqualFold(l, ref) || w.labelID(l) == ref })
 	if name == "" {
 		name = ref
+		if slices.Contains(slices.Collect(maps.Values(w.renamed)), w.labelID(name)) { // a renamed label has the id of this name
+			w.renamed[strings.ToLower(name)] = w.nextID("label")
+		}
 		w.Labels = append(w.Labels, ref)
+		w.labels[w.labelID(name)] = labelTimes{created: w.time(), updated: w.time()}
 	}
 	return name
+}
+
+// renameLabel gives a label, named by its id, another name, on all issues too. It returns false if there is no such label.
+func (w *workspace) renameLabel(ref, name string) bool {
+	old := text.First(w.Labels, func(l string) bool { return w.labelID(l) == ref })
+	if old == "" {
+		return false
+	}
+	delete(w.renamed, strings.ToLower(old))
+	w.renamed[strings.ToLower(name)] = ref
+	renamed := func(l string) string {
+		if l == old {
+			return name
+		}
+		return l
+	}
+	w.Labels = text.Map(w.Labels, renamed)
+	for _, i := range w.issues {
+		i.Labels = text.Map(i.Labels, renamed)
+	}
+	times := w.labelTimes(name)
+	times.updated = w.time()
+	w.labels[ref] = times
+	return true
+}
+
+// labelTimes returns when a label was made and changed last.
+func (w *workspace) labelTimes(name string) labelTimes {
+	times, known := w.labels[w.labelID(name)]
+	if !known {
+		return labelTimes{created: w.created, updated: w.created}
+	}
+	return times
+}
+
+// relabel sets the labels of an issue, and writes its history.
+func (w *workspace) relabel(i *Issue, want []string, by string) {
+	labels := text.Unique(text.Map(want, w.label))
+	others := func(list, than []string) []string {
+		some := text.Filter(list, func(l string) bool { return !slices.Contains(than, l) })
+		return text.Map(some, w.labelID)
+	}
+	c := change{by: cmp.Or(by, w.Users[0].Email), added: others(labels, i.Labels), removed: others(i.Labels, labels), at: w.time()}
+	i.Labels = labels
+	if !i.CreatedAt.IsZero() && len(c.added)+len(c.removed) > 0 {
+		c.id = w.nextID("change")
+		i.history = append(i.history, c)
+	}
 }
 
 // add creates an issue.
@@ -248,6 +323,8 @@ func (w *workspace) edit(i *Issue, want Issue) error {
 		return fmt.Errorf("there is no project %q", want.Project)
 	case user.Email == "" && want.Assignee != "":
 		return fmt.Errorf("there is no user %q", want.Assignee)
+	case want.LabeledBy != "" && w.user(want.LabeledBy).Email == "":
+		return fmt.Errorf("there is no user %q", want.LabeledBy)
 	}
 	blockers := []string{}
 	for _, ref := range want.BlockedBy {
@@ -257,7 +334,8 @@ func (w *workspace) edit(i *Issue, want Issue) error {
 		}
 		blockers = append(blockers, b.Identifier)
 	}
-	i.State, i.Labels = t.States[state].Name, text.Unique(text.Map(want.Labels, w.label))
+	i.State = t.States[state].Name
+	w.relabel(i, want.Labels, want.LabeledBy)
 	i.Title, i.Description, i.Priority, i.Archived = want.Title, want.Description, want.Priority, want.Archived
 	i.Project, i.Assignee, i.BlockedBy, i.Branch = project.SlugID, user.Email, blockers, cmp.Or(want.Branch, i.Branch)
 	i.UpdatedAt = w.time()
@@ -303,6 +381,7 @@ func (i *Issue) clone() Issue {
 	c := *i
 	c.Labels, c.BlockedBy = slices.Clone(i.Labels), slices.Clone(i.BlockedBy)
 	c.Comments = slices.Clone(i.Comments)
+	c.history = slices.Clone(i.history)
 	return c
 }
 

@@ -278,7 +278,8 @@ func agentKeys(c *Config) []Key {
 		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread,
 			"continue the codex conversation of the issue's previous run; false: each run starts a new one"),
 		key("agent.by_label", typeLabels, "[]", nil,
-			"another model, effort, max_turns or sandbox for issues with a label: see below").then((*reader).byLabel),
+			"another model, effort, max_turns or sandbox for issues with a label: see below").
+			naming(NamesWritable).then((*reader).byLabel),
 		key("agent.prices", typePrices, "{}", &c.Agent.Prices, "prices per million tokens, for report: see below").then((*reader).prices),
 		key("agent.budget_per_day", typeBudget, "0", &c.Agent.budget,
 			"start no run or turn once a day (UTC) has used this much: 5M for tokens or, with agent.prices, 20 USD; 0: no limit").

@@ -19,12 +19,17 @@ type LabelRow struct {
 	Effort   string          `json:"effort,omitempty"`
 	MaxTurns int             `json:"max_turns,omitempty"`
 	Sandbox  json.RawMessage `json:"sandbox,omitempty"` // in place of codex.turn_sandbox_policy
+	// SetBy is operators if the row is only for issues whose label one of tracker.operators has set; empty for all issues.
+	SetBy string `json:"set_by,omitempty"`
 }
+
+// SetByOperators is the value of set_by in a row of agent.by_label.
+const SetByOperators = "operators"
 
 // String lists what the row sets.
 func (l LabelRow) String() string {
 	line, turns := l.Label+":", strings.TrimPrefix(strconv.Itoa(l.MaxTurns), "0")
-	for _, set := range [][2]string{{"model", l.Model}, {"effort", l.Effort}, {"max_turns", turns}, {"sandbox", string(l.Sandbox)}} {
+	for _, set := range [][2]string{{"model", l.Model}, {"effort", l.Effort}, {"max_turns", turns}, {"sandbox", string(l.Sandbox)}, {"set_by", l.SetBy}} {
 		if set[1] != "" {
 			line += " " + set[0] + " " + set[1]
 		}
@@ -32,19 +37,34 @@ func (l LabelRow) String() string {
 	return line
 }
 
-// RowFor returns the first row of agent.by_label whose label is among those of an issue, nil if there is none.
-func (a *Agent) RowFor(labels []string) *LabelRow {
-	i := slices.IndexFunc(a.ByLabel, func(row LabelRow) bool { return slices.Contains(labels, row.Label) })
+// RowFor returns the first row of agent.by_label whose label is among those of an issue, nil if there is none. Rows with set_by need a
+// label that is also in byOperators.
+func (a *Agent) RowFor(labels, byOperators []string) *LabelRow {
+	i := slices.IndexFunc(a.ByLabel, func(row LabelRow) bool {
+		return slices.Contains(labels, row.Label) && (row.SetBy == "" || slices.Contains(byOperators, row.Label))
+	})
 	if i < 0 {
 		return nil
 	}
 	return &a.ByLabel[i]
 }
 
-// ForIssue returns the configuration for an issue with these labels. A model that is not empty replaces that of the file.
-func (c *Config) ForIssue(labels []string, model string) *Config {
+// LabelsToProve returns the labels of an issue that have a row with set_by.
+func (a *Agent) LabelsToProve(labels []string) []string {
+	var found []string
+	for _, row := range a.ByLabel {
+		if row.SetBy != "" && slices.Contains(labels, row.Label) && !slices.Contains(found, row.Label) {
+			found = append(found, row.Label)
+		}
+	}
+	return found
+}
+
+// ForIssue returns the configuration for an issue with these labels. byOperators are those that one of tracker.operators is known to
+// have set. A model that is not empty replaces that of the file.
+func (c *Config) ForIssue(labels, byOperators []string, model string) *Config {
 	own := *c
-	if row := c.Agent.RowFor(labels); row != nil {
+	if row := c.Agent.RowFor(labels, byOperators); row != nil {
 		own.Codex.Model, own.Codex.Effort = cmp.Or(row.Model, c.Codex.Model), cmp.Or(row.Effort, c.Codex.Effort)
 		own.Agent.MaxTurns = cmp.Or(row.MaxTurns, c.Agent.MaxTurns)
 		if row.Sandbox != nil {
@@ -81,10 +101,17 @@ func (r *reader) byLabel(f field) {
 	}
 }
 
-// narrowByLabel refuses rows with a wider sandbox than that of the other keys: an agent may have a tool that changes labels.
+// narrowByLabel refuses rows with a wider sandbox than that of the other keys, unless an operator has to set their label: an agent may
+// have a tool that changes labels. It refuses set_by where nothing would ever count.
 func (r *reader) narrowByLabel() {
 	at := r.field("agent.by_label")
 	for i, row := range r.cfg.Agent.ByLabel {
+		if row.SetBy == SetByOperators {
+			r.operatorsSet(r.item(at, i))
+		}
+		if row.SetBy != "" {
+			continue
+		}
 		if row.Sandbox == nil {
 			continue
 		}
@@ -92,8 +119,24 @@ func (r *reader) narrowByLabel() {
 			f := r.item(at, i)
 			f.key += ".sandbox"
 			r.invalid(f, fmt.Sprintf("the label %s would let an agent %s; agents can have tools that change labels", row.Label, more),
-				"let the sandbox of a row only take rights away, as {type: readOnly} does; give more to all issues, or to a project of its own")
+				"let the sandbox of a row only take rights away, as {type: readOnly} does, or write `set_by: operators` in the row")
 		}
+	}
+}
+
+// operatorsSet checks whether the tracker can say that one of the operators has set a label.
+func (r *reader) operatorsSet(row field) {
+	if r.tracker.name == "" {
+		return // an unknown kind, which is reported
+	}
+	row.key += ".set_by"
+	if !r.tracker.tellsLabels {
+		r.invalid(row, r.tracker.title+" does not say who set a label",
+			"leave the row out, or give these rights to a project of its own")
+		return
+	}
+	if len(r.cfg.Tracker.Operators) == 0 {
+		r.invalid(row, "there are no operators", "list in tracker.operators who may set the label")
 	}
 }
 
@@ -102,6 +145,11 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 		key("label", typeString, "", &row.Label, ""), key("model", typeString, "", &row.Model, "").then((*reader).word),
 		key("effort", typeString, "", &row.Effort, "").then((*reader).word), key("max_turns", typeInteger, "", &row.MaxTurns, "").atLeast(1),
 		key("sandbox", typeCodex, "", &row.Sandbox, "").then((*reader).turnSandboxPolicy),
+		key("set_by", typeString, "", &row.SetBy, "").then(func(r *reader, f field) {
+			if row.SetBy != SetByOperators {
+				r.invalid(f, "must be operators, is "+strconv.Quote(row.SetBy), "write `set_by: operators`, or leave it out")
+			}
+		}),
 	} {
 		node, given := entries[k.Name]
 		delete(entries, k.Name)

@@ -75,8 +75,8 @@ Go.
 		{[]string{"docs", "hard"}, "", "one", "high", 9, "", "hard: effort high max_turns 9"},
 		{[]string{"docs"}, "three", "three", "low", 3, `{"type":"readOnly"}`, `docs: model two sandbox {"type":"readOnly"}`},
 	} {
-		own, row := cfg.ForIssue(c.labels, c.model), ""
-		if r := cfg.Agent.RowFor(c.labels); r != nil {
+		own, row := cfg.ForIssue(c.labels, nil, c.model), ""
+		if r := cfg.Agent.RowFor(c.labels, nil); r != nil {
 			row = r.String()
 		}
 		test.Equal(t, "what holds for an issue", []any{own.Codex.Model, own.Codex.Effort, own.Agent.MaxTurns, string(own.Codex.TurnSandboxPolicy), row},

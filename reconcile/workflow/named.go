@@ -53,6 +53,13 @@ func (k Key) named(c *Config) []string {
 	if k.Name == "workspace.root" { // which has a default that depends on the machine
 		return []string{c.Workspace.Root}
 	}
+	if k.Name == "agent.by_label" {
+		var roots []string
+		for _, row := range c.Agent.ByLabel {
+			roots = append(roots, rootsOf(row.Sandbox)...)
+		}
+		return roots
+	}
 	switch value := k.to.(type) {
 	case *string:
 		if *value == "" {
@@ -62,13 +69,18 @@ func (k Key) named(c *Config) []string {
 	case *[]string:
 		return *value
 	case *json.RawMessage: // codex.turn_sandbox_policy
-		var policy struct {
-			WritableRoots []string `json:"writableRoots"`
-		}
-		if json.Unmarshal(*value, &policy) != nil {
-			return nil // codex refuses it
-		}
-		return policy.WritableRoots
+		return rootsOf(*value)
 	}
 	return nil
+}
+
+// rootsOf returns the writable roots of a sandbox policy.
+func rootsOf(policy json.RawMessage) []string {
+	var known struct {
+		WritableRoots []string `json:"writableRoots"`
+	}
+	if json.Unmarshal(policy, &known) != nil {
+		return nil // there is none, or codex refuses it
+	}
+	return known.WritableRoots
 }

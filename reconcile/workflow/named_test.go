@@ -25,7 +25,8 @@ var texts = []string{
 func TestKeysSayWhatTheyName(t *testing.T) {
 	cfg := &Config{}
 	cfg.Workspace.Root = "/some/root"
-	plain := []string{typeURL, typeInteger, typeMS, typeBool, typeBudget, typeStateMap, typePrices, typeLabels}
+	policy := json.RawMessage(`{"type": "workspaceWrite", "writableRoots": ["/some/file"]}`)
+	plain := []string{typeURL, typeInteger, typeMS, typeBool, typeBudget, typeStateMap, typePrices}
 	var naming []string
 	for _, k := range keys(cfg) {
 		listed := slices.Contains(texts, k.Name)
@@ -44,9 +45,10 @@ func TestKeysSayWhatTheyName(t *testing.T) {
 		case *[]string:
 			*to = []string{"/some/file"}
 		case *json.RawMessage:
-			*to = json.RawMessage(`{"type": "workspaceWrite", "writableRoots": ["/some/file"]}`)
+			*to = policy
 		}
 	}
+	cfg.Agent.ByLabel = []LabelRow{{Label: "hard", Model: "x"}, {Label: "wide", Sandbox: policy}}
 	var read []string
 	for _, named := range cfg.Named() {
 		read = append(read, named.Key)

@@ -55,8 +55,10 @@ type tracker struct {
 	assigneeVar      string // contains the assignee if the file names none; empty for none
 	// orders: blocked issues in the first active state wait, too. The specification names only Todo.
 	orders bool
-	keys   func(*Config) []Key // below tracker.provider
-	check  func(trackerReader) // checks what depends on several keys; may be nil
+	// tellsLabels: the tracker says who has set a label of an issue.
+	tellsLabels bool
+	keys        func(*Config) []Key // below tracker.provider
+	check       func(trackerReader) // checks what depends on several keys; may be nil
 }
 
 // trackers are the kinds of trackers. Each has a file of its own.

@@ -17,7 +17,7 @@ const (
 var linearTracker = tracker{
 	name: "linear", title: "Linear", endpoint: "https://api.linear.app/graphql",
 	active: []string{"Todo", "In Progress"}, terminal: []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
-	keyVars: []string{APIKeyVar}, needsKey: true, describes: true, assigneeVar: AssigneeVar,
+	keyVars: []string{APIKeyVar}, needsKey: true, describes: true, tellsLabels: true, assigneeVar: AssigneeVar,
 	keys: linearKeys,
 }
 

@@ -280,7 +280,10 @@ func (r *reader) together() {
 			"no effect: with codex.approval_policy never, codex asks for no approval; with on-request it does")
 	}
 	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
-		r.warnKey("tracker.operators", "no effect: neither agent.on_approval nor agent.on_question is ask")
+		setsLabels := slices.ContainsFunc(agent.ByLabel, func(row LabelRow) bool { return row.SetBy != "" })
+		if !setsLabels {
+			r.warnKey("tracker.operators", "no effect: neither agent.on_approval nor agent.on_question is ask")
+		}
 		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
 	}
 	if ms := r.cfg.Polling.Interval.Milliseconds(); ms > 0 && ms < 1000 {

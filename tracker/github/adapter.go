@@ -17,7 +17,7 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	return &reconcile.TrackerAdapter{
 		Tracker: c, Name: "GitHub",
 		Find: c.Find, Comments: c.comments.read, Post: c.comments.post, Edit: c.comments.edit, Move: c.Move,
-		Verify: c.Verify, Budget: c.Budget,
+		Verify: c.Verify, LabelsSet: c.LabelsSet, Budget: c.Budget,
 		Tools:   []reconcile.AgentTool{Tool(c)},
 		Secrets: []string{c.Key},
 	}, nil

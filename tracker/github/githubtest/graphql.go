@@ -239,7 +239,28 @@ func (x *execution) repositoryNode(r *repository) node {
 }
 
 func (r *repository) labelNode(name string) node {
-	return node{"id": r.labelObject(name)["node_id"], "name": name}
+	times := r.labelTimes[slices.Index(r.labels, name)]
+	return node{"id": r.labelID(name), "name": name, "createdAt": times.created, "updatedAt": times.updated}
+}
+
+// timelineNodes are the events of an issue. Only labels that were set are served.
+func (r *repository) timelineNodes(i *Issue, args map[string]any) connection {
+	types, _ := args["itemTypes"].([]any)
+	if len(types) != 1 || types[0] != "LABELED_EVENT" {
+		panic(fault{Message: "only LABELED_EVENT is served here"})
+	}
+	return text.Map(i.labeled, func(e labelEvent) node {
+		actor := userNode(e.by)
+		actor["__typename"] = "User"
+		actor["databaseId"] = userID(e.by)
+		if login, isBot := strings.CutSuffix(e.by, "[bot]"); isBot {
+			actor["__typename"] = "Bot"
+			actor["login"] = login
+		}
+		return node{
+			"__typename": "LabeledEvent", "id": nodeID("LE", e.id), "createdAt": e.at, "label": node{"id": e.label}, "actor": actor,
+		}
+	})
 }
 
 // ordered sorts nodes by the argument orderBy; by creation, the oldest first, by default.
@@ -279,6 +300,7 @@ func (x *execution) issueNode(i *Issue) node {
 		"assignees": connection(text.Map(i.Assignees, userNode)), "labels": connection(text.Map(i.Labels, r.labelNode)),
 		"comments": connection(comments), "blockedBy": connection(blockers), "projectItems": x.itemsOf(i),
 		"closedByPullRequestsReferences": resolver(closing),
+		"timelineItems":                  resolver(func(args map[string]any) any { return r.timelineNodes(i, args) }),
 	}
 	if x.NoDependencies {
 		delete(n, "blockedBy")

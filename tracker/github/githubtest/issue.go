@@ -21,6 +21,7 @@ type Issue struct {
 	State      string   // open or closed; open if empty
 	Reason     string   // why it is in this state: completed, not_planned, duplicate, reopened or empty
 	Labels     []string // created if they do not exist
+	LabeledBy  string   // login of who sets labels that the issue has not had; the first user if empty
 	Assignees  []string // logins
 	Author     string   // login; the first user if empty
 	BlockedBy  []string // other issues, as owner/name#NUMBER; #NUMBER is accepted for one of the same repository
@@ -31,6 +32,16 @@ type Issue struct {
 	Deleted    bool
 	Pull       bool   // it is a pull request, as every pull request is an issue too
 	MovedTo    string // the issue that it was transferred to, as owner/name#NUMBER
+
+	labeled []labelEvent // the labels that were set, the oldest first
+}
+
+// labelEvent says that a label was set.
+type labelEvent struct {
+	id    int64
+	label string // its node id
+	by    string // login
+	at    time.Time
 }
 
 // Comment is a comment of an issue.
@@ -126,10 +137,44 @@ func (d *data) edit(i *Issue, want Issue) error {
 	case i.State != "":
 		i.ClosedAt, want.Reason = time.Time{}, "reopened"
 	}
-	r := d.repository(i.Repository)
-	i.Labels = text.Unique(text.Map(want.Labels, r.label))
+	d.relabel(i, want.Labels, cmp.Or(want.LabeledBy, users[0]))
 	i.Title, i.Body, i.State, i.Reason, i.Assignees, i.BlockedBy = want.Title, want.Body, want.State, want.Reason, want.Assignees, blockers
 	i.UpdatedAt = d.now()
+	return nil
+}
+
+// relabel sets the labels of an issue. Those that it has not had become events.
+func (d *data) relabel(i *Issue, want []string, by string) {
+	r := d.repository(i.Repository)
+	labels := text.Unique(text.Map(want, func(name string) string { return r.label(name, d.now()) }))
+	for _, name := range labels {
+		if !slices.Contains(i.Labels, name) {
+			i.labeled = append(i.labeled, labelEvent{id: d.id(), label: r.labelID(name), by: by, at: d.now()})
+		}
+	}
+	i.Labels = labels
+}
+
+// RenameLabel gives a label of the first repository another name, on all issues too.
+func (s *Server) RenameLabel(from, to string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.repos[0]
+	at := slices.IndexFunc(r.labels, func(l string) bool { return strings.EqualFold(l, from) })
+	if at < 0 {
+		return fmt.Errorf("there is no label %q", from)
+	}
+	old := r.labels[at]
+	r.labels[at] = to
+	r.labelTimes[at].updated = s.now()
+	for _, i := range r.issues {
+		i.Labels = text.Map(i.Labels, func(l string) string {
+			if l == old {
+				return to
+			}
+			return l
+		})
+	}
 	return nil
 }
 

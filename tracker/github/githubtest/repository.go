@@ -14,16 +14,23 @@ type repository struct {
 	id     int64
 	name   string   // owner/name
 	former []string // its earlier names
-	labels []string
-	issues []*Issue // deleted and transferred ones included
-	pulls  []*pull
-	newest int // the number of the newest issue or pull request
+	labels []string // their places are their ids
+	// labelTimes are when the labels were made and changed last, at the same places.
+	labelTimes []labelTimes
+	issues     []*Issue // deleted and transferred ones included
+	pulls      []*pull
+	newest     int // the number of the newest issue or pull request
 }
+
+type labelTimes struct{ created, updated time.Time }
 
 // AddRepository creates a repository with the labels bug and enhancement.
 func (s *Server) AddRepository(name string) {
 	s.locked(func() {
-		s.repos = append(s.repos, &repository{id: s.id(), name: name, labels: []string{"bug", "enhancement"}})
+		r := &repository{id: s.id(), name: name}
+		r.label("bug", s.now())
+		r.label("enhancement", s.now())
+		s.repos = append(s.repos, r)
 	})
 }
 
@@ -52,10 +59,12 @@ func (d *data) repository(name string) *repository {
 }
 
 // label returns the name of a label as the repository spells it. It creates a label that does not exist.
-func (r *repository) label(name string) string {
+func (r *repository) label(name string, now time.Time) string {
 	i := slices.IndexFunc(r.labels, func(l string) bool { return strings.EqualFold(l, name) })
 	if i < 0 {
-		i, r.labels = len(r.labels), append(r.labels, name)
+		i = len(r.labels)
+		r.labels = append(r.labels, name)
+		r.labelTimes = append(r.labelTimes, labelTimes{created: now, updated: now})
 	}
 	return r.labels[i]
 }
@@ -98,5 +107,9 @@ func (c *call) repoObject() object {
 }
 
 func (r *repository) labelObject(name string) object {
-	return object{"node_id": fmt.Sprint("LA_", r.id, "_", slices.Index(r.labels, name)), "name": name}
+	return object{"node_id": r.labelID(name), "name": name}
+}
+
+func (r *repository) labelID(name string) string {
+	return fmt.Sprint("LA_", r.id, "_", slices.Index(r.labels, name))
 }

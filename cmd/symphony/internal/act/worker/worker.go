@@ -176,17 +176,22 @@ func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte
 	if err != nil {
 		return err
 	}
+	redactor.Add(slices.Concat(project.RunnerConfig(p, cfg).SecretValues, agent.EnvSecrets(p.Environ())))
+	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: h.DB, Warn: func(text string) { log.Warn(text) }})
+	if err != nil {
+		return err
+	}
+	byOperators, err := h.proveLabels(ctx, tracker, cfg, dir, log)
+	if err != nil {
+		return err
+	}
+	cfg = cfg.ForIssue(h.Run.Issue.Labels, byOperators, h.model)
 	config := project.RunnerConfig(p, cfg)
 	config.WritableRoots, err = project.WritableRoots(ctx, p, cfg)
 	if err != nil {
 		return err
 	}
 	config.RootsAreReal = h.Run.Host == ""
-	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
-	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: h.DB, Warn: func(text string) { log.Warn(text) }})
-	if err != nil {
-		return err
-	}
 	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
 		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker,
@@ -228,7 +233,30 @@ func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte
 	return err
 }
 
-// readWorkflow returns the configuration with which the run was dispatched.
+// proveLabels returns the labels of the issue that have a row with set_by in agent.by_label and that one of the operators has set. It asks
+// the tracker once, only for runs of an agent and only if the issue has such a label, and records the answer for show. A row that does not
+// count is left out, also if the tracker does not answer.
+func (h *OwnRun) proveLabels(
+	ctx context.Context, t *reconcile.TrackerAdapter, cfg *workflow.Config, dir string, log *slog.Logger,
+) ([]string, error) {
+	labels := cfg.Agent.LabelsToProve(h.Run.Issue.Labels)
+	if len(labels) == 0 || h.Run.Kind != reconcile.AgentRun {
+		return nil, nil
+	}
+	proofs := project.ProveLabels(ctx, t, h.Run.IssueID, labels, cfg.Tracker.Operators)
+	for _, proof := range proofs {
+		if proof.LeftOut == "" {
+			continue
+		}
+		log.Warn("agent.by_label: the row of a label is left out", slog.String("label", proof.Label), slog.String("why", proof.LeftOut))
+	}
+	if err := project.SaveProofs(dir, proofs); err != nil {
+		return nil, fmt.Errorf("record who has set labels of the issue: %w", err)
+	}
+	return project.ByOperators(proofs), nil
+}
+
+// readWorkflow returns the configuration with which the run was dispatched, without what agent.by_label changes.
 func (h *OwnRun) readWorkflow(dir string, p *project.Project, secret []byte) (*workflow.Config, error) {
 	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
 	if err != nil {
@@ -244,11 +272,7 @@ func (h *OwnRun) readWorkflow(dir string, p *project.Project, secret []byte) (*w
 			return nil, fmt.Errorf("secrets of the workflow: %w", err)
 		}
 	}
-	cfg, err := workflow.Parse(src, p.Environment(extra))
-	if err != nil {
-		return nil, err
-	}
-	return cfg.ForIssue(h.Run.Issue.Labels, h.model), nil
+	return workflow.Parse(src, p.Environment(extra))
 }
 
 // endThere ends the run on its host.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
@@ -52,6 +53,8 @@ type Issue struct {
 	Requests  []view.RequestRow `json:"pending_requests"`
 	// ByLabel is the row of agent.by_label that holds for the issue; null if none does.
 	ByLabel *workflow.LabelRow `json:"by_label"`
+	// LabelsLeftOut are the labels of the issue whose rows with set_by the agent's newest run has left out.
+	LabelsLeftOut []project.LabelProof `json:"labels_left_out"`
 	// LastMessage is what the agent of the newest run said last, and Log are the last lines of that run's log without minor ones.
 	LastMessage *string          `json:"last_message"`
 	Log         []eventlog.Line  `json:"log"`
@@ -182,8 +185,8 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 	if err := r.askTracker(ctx, o.Offline, &v); err != nil {
 		return v, err
 	}
-	if r.Config != nil && r.issue != nil {
-		v.ByLabel = r.Config.Agent.RowFor(r.issue.Labels)
+	if err := r.addRow(&v); err != nil {
+		return v, err
 	}
 	v.Issue, v.Claim, v.Schedule, v.Project, v.Released = r.knownIssue(ctx), newClaimRow(r.claim), r.Schedule, r.ProjectRow(), r.released
 	r.addOpen(&v)
@@ -205,6 +208,38 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 	plan, err := r.forecast(ctx)
 	r.explain(ctx, &v, plan)
 	return v, err
+}
+
+// addRow adds the row of agent.by_label that holds for the issue. Whether one with set_by does was found out by the agent's newest run.
+func (r *issueReader) addRow(v *Issue) error {
+	v.LabelsLeftOut = []project.LabelProof{}
+	if r.Config == nil || r.issue == nil {
+		return nil
+	}
+	labels := r.Config.Agent.LabelsToProve(r.issue.Labels)
+	var proofs []project.LabelProof
+	if len(labels) > 0 {
+		run := text.First(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
+		if run.ID != "" {
+			known, err := project.Proofs(host.RunDir(r.Project.StateDir, run.ID))
+			if err != nil {
+				return err
+			}
+			proofs = known
+		}
+	}
+	v.ByLabel = r.Config.Agent.RowFor(r.issue.Labels, project.ByOperators(proofs))
+	for _, label := range labels {
+		at := slices.IndexFunc(proofs, func(proof project.LabelProof) bool { return proof.Label == label })
+		switch {
+		case at < 0:
+			unknown := project.LabelProof{Label: label, LeftOut: "the next run asks the tracker who has set it"}
+			v.LabelsLeftOut = append(v.LabelsLeftOut, unknown)
+		case proofs[at].LeftOut != "":
+			v.LabelsLeftOut = append(v.LabelsLeftOut, proofs[at])
+		}
+	}
+	return nil
 }
 
 // addOpen adds the open requests and the commands that no pass has carried out yet.

@@ -249,7 +249,7 @@ func Inspect(ctx context.Context, p *Project, cfg *workflow.Config, parent strin
 // NewTakeover returns a takeover of an issue's workspace below root.
 func NewTakeover(p *Project, cfg *workflow.Config, issue reconcile.Issue, root string, log *slog.Logger) *runner.Takeover {
 	return &runner.Takeover{
-		Config: RunnerConfig(p, cfg.ForIssue(issue.Labels, "")), Machine: NewMachine(p.StateDir), Hold: workers.Hold, StateDir: p.StateDir,
+		Config: RunnerConfig(p, cfg.ForIssue(issue.Labels, nil, "")), Machine: NewMachine(p.StateDir), Hold: workers.Hold, StateDir: p.StateDir,
 		ID: NewRunID(p.Env.Now()), Issue: issue, Root: root, Env: p.Environ(), Now: p.Env.Now, Log: log,
 	}
 }

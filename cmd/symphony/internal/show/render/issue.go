@@ -299,6 +299,9 @@ func printPlaces(w *term.Env, v detail.Issue) {
 	if v.ByLabel != nil {
 		printField(w, "by_label", v.ByLabel.String())
 	}
+	for _, proof := range v.LabelsLeftOut {
+		printField(w, "left_out", "agent.by_label "+proof.Label+": "+proof.LeftOut)
+	}
 	if v.ThreadID != nil {
 		printField(w, "thread", *v.ThreadID)
 	}

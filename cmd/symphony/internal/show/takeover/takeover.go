@@ -135,7 +135,7 @@ func openSession(ctx context.Context, w *term.Env, p *project.Project, c reconci
 	defer stopReaping()
 	takeover := project.NewTakeover(p, cfg, c.Issue, c.WorkspaceRoot, log)
 	takeover.Delivered = delivered
-	takeover.Config.WritableRoots, err = project.WritableRoots(ctx, p, cfg.ForIssue(c.Issue.Labels, ""))
+	takeover.Config.WritableRoots, err = project.WritableRoots(ctx, p, cfg.ForIssue(c.Issue.Labels, nil, ""))
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,35 @@
+package reconcile
+
+import (
+	"slices"
+	"time"
+)
+
+// LabelSet is a label of an issue, with who put it there last.
+type LabelSet struct {
+	Label string    // in lower case, as in Issue.Labels
+	By    string    // who set it, for people: a name or a login; empty if the tracker does not say
+	ByIDs []string  // what tracker.operators may call that user, as in Comment.AuthorIDs; none for programs
+	Own   bool      // it was set with symphony's key, which agents use, too
+	At    time.Time // when it was set, by the tracker's clock
+	// ChangedAt is when the label itself was last changed, for instance renamed, by the same clock. It is zero if it is as it was made.
+	ChangedAt time.Time
+}
+
+// NotByOperator returns why a label does not count as set by one of the operators, such as `kim, who is not in tracker.operators, has
+// set it`. It is empty if the label counts. An agent can rename a label that an operator has set, so that a label which was changed
+// later does not count. Neither does one that was changed in the very moment in which it was set: GitHub's times are whole seconds.
+func (l LabelSet) NotByOperator(operators []string) string {
+	isOperator := func(name string) bool { return SameUser(name, l.ByIDs...) }
+	switch {
+	case l.Own:
+		return "it was set with symphony's key, which agents use, too"
+	case l.By == "" || l.At.IsZero():
+		return "the tracker does not say who has set it: take it off the issue and set it again"
+	case !slices.ContainsFunc(operators, isOperator):
+		return l.By + ", who is not in tracker.operators, has set it"
+	case !l.ChangedAt.IsZero() && !l.ChangedAt.Before(l.At):
+		return "the label was changed after " + l.By + " had set it, perhaps renamed: take it off the issue and set it again"
+	}
+	return ""
+}

@@ -1,0 +1,112 @@
+package github
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// maxEventPages bounds one read of the labels that were set on an issue, each page of which has a hundred. A label that was set before
+// them has nobody who set it.
+const maxEventPages = 5
+
+// labelEvent says that a label was set. Its label has the id of today's label, also if that was renamed since.
+type labelEvent struct {
+	CreatedAt time.Time `json:"createdAt"`
+	Label     struct {
+		ID string `json:"id"`
+	} `json:"label"`
+	Actor *eventActor `json:"actor"` // nil if the account was deleted
+}
+
+type eventActor struct {
+	Type  string `json:"__typename"`
+	Login string `json:"login"`
+	ID    int64  `json:"databaseId"` // only of users
+}
+
+// labelsOf are the labels of an issue, with a page of the events in which labels were set, the oldest first.
+type labelsOf struct {
+	Labels nodes[struct {
+		ID        string     `json:"id"`
+		Name      string     `json:"name"`
+		CreatedAt *time.Time `json:"createdAt"`
+		UpdatedAt *time.Time `json:"updatedAt"`
+	}] `json:"labels"`
+	Events nodes[labelEvent] `json:"timelineItems"`
+}
+
+// LabelsSet returns who set the labels that an issue has, by its timeline.
+func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.LabelSet, error) {
+	repo, number, err := c.issueOf(issueID)
+	if err != nil {
+		return nil, err
+	}
+	owner, name, _ := strings.Cut(c.present(repo), "/")
+	vars := map[string]any{"owner": owner, "name": name, "number": number, "before": nil}
+	var issue *labelsOf
+	var me string
+	last := map[string]labelEvent{} // by the id of the label
+	for range maxEventPages {
+		data, _, err := graphQL[struct {
+			Viewer     account `json:"viewer"`
+			Repository struct {
+				Issue *labelsOf `json:"issue"`
+			} `json:"repository"`
+		}](ctx, c.requests, document("labels_set"), vars)
+		if err != nil {
+			return nil, err
+		}
+		me = data.Viewer.Login
+		issue = data.Repository.Issue
+		if issue == nil {
+			return nil, c.missing(issueID)
+		}
+		if me == "" {
+			return nil, c.Fail("github_unknown_payload", "the answer does not say whose the token is")
+		}
+		for _, event := range slices.Backward(issue.Events.Nodes) {
+			if _, later := last[event.Label.ID]; !later {
+				last[event.Label.ID] = event
+			}
+		}
+		if !issue.Events.PageInfo.HasPreviousPage {
+			break
+		}
+		vars["before"] = issue.Events.PageInfo.StartCursor
+	}
+	var sets []reconcile.LabelSet
+	for _, label := range issue.Labels.Nodes {
+		set := reconcile.LabelSet{Label: c.Scrub(strings.ToLower(label.Name))}
+		if label.UpdatedAt != nil && (label.CreatedAt == nil || !label.UpdatedAt.Equal(*label.CreatedAt)) {
+			set.ChangedAt = label.UpdatedAt.UTC()
+		}
+		event, found := last[label.ID]
+		if found && event.Actor != nil {
+			set.At = event.CreatedAt.UTC()
+			by, ids := event.Actor.names()
+			set.By = c.Scrub(by)
+			set.ByIDs = ids
+			set.Own = strings.EqualFold(by, me)
+		}
+		sets = append(sets, set)
+	}
+	return sets, nil
+}
+
+// names returns what people call an actor, and what tracker.operators may call it, as in comments. A user could have the login of an
+// app, and an imported account any login.
+func (a eventActor) names() (by string, ids []string) {
+	switch a.Type {
+	case "User":
+		return a.Login, []string{a.Login, "id:" + strconv.FormatInt(a.ID, 10)}
+	case "Bot":
+		by = strings.TrimSuffix(a.Login, "[bot]") + "[bot]"
+		return by, []string{by}
+	}
+	return a.Login, nil
+}
