@@ -209,12 +209,16 @@ func (g *agentProcess) busy() bool {
 func (g *agentProcess) asker(ending <-chan struct{}) agent.Asker {
 	return func(ctx context.Context, ask agent.Request) agent.Decision {
 		<-g.ready
-		desk := agent.Desk{
-			Store: g.Requests, Timeout: g.Config.AnswerTimeout, Redactor: g.Redactor, Log: g.Log, Now: g.Now, Notify: g.Attend,
-			Instant: func() reconcile.Instant { return reconcile.Instant{Boot: g.Boot, Mono: g.Mono()} },
-			Run:     g.rec.get, Ending: ending, Gone: g.session.Done(),
-		}
-		return desk.Decide(ctx, ask)
+		return g.desk(ending, g.session.Done()).Decide(ctx, ask)
+	}
+}
+
+// desk passes requests to an operator. ending is closed when the run must end, gone when what asks has exited; nil if it can't.
+func (j *job) desk(ending, gone <-chan struct{}) *agent.Desk {
+	return &agent.Desk{
+		Store: j.Requests, Timeout: j.Config.AnswerTimeout, Redactor: j.Redactor, Log: j.Log, Now: j.Now, Notify: j.Attend,
+		Instant: func() reconcile.Instant { return reconcile.Instant{Boot: j.Boot, Mono: j.Mono()} },
+		Run:     j.rec.get, Ending: ending, Gone: gone,
 	}
 }
 

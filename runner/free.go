@@ -40,6 +40,15 @@ func newClientCalls(j *job) *clientCalls {
 // serve is the work of a free run.
 func (cc *clientCalls) serve(ctx context.Context) error {
 	defer cc.end(ctx)
+	if cc.Free.Orphaned != nil {
+		go cc.followHost(ctx)
+	}
+	if cc.Free.Permission != nil {
+		err := cc.awaitPermission(ctx, cc.Free.Permission)
+		if err != nil {
+			return err
+		}
+	}
 	if err := cc.prepare(ctx); err != nil {
 		return err
 	}
@@ -62,10 +71,44 @@ func (cc *clientCalls) serve(ctx context.Context) error {
 		case <-cc.Free.Wake:
 		case <-look.C:
 		}
-		if cc.Free.Orphaned != nil && cc.Free.Orphaned() {
-			cc.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
+	}
+}
+
+// followHost ends the run when the program that started the agent has exited.
+func (cc *clientCalls) followHost(ctx context.Context) {
+	look := time.NewTicker(missedWake)
+	defer look.Stop()
+	for !cc.Free.Orphaned() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
 		}
 	}
+	cc.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
+}
+
+// awaitPermission asks a person whether the agent may start. Nothing of the agent runs before the answer.
+func (cc *clientCalls) awaitPermission(ctx context.Context, p *Permission) error {
+	decision := cc.desk(ctx.Done(), nil).Decide(ctx, p.Request)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if decision.Expired {
+		return p.Refused("nobody has decided in time")
+	}
+	if !decision.Approve {
+		if decision.Sent != nil {
+			decision.Sent()
+		}
+		return p.Refused(decision.Reason)
+	}
+	err := p.Unchanged()
+	if err != nil {
+		return err
+	}
+	decision.Sent()
+	return nil
 }
 
 // freeDir is where programs of a free run have their temporary files and caches.

@@ -159,6 +159,9 @@ func askDecision(ctx context.Context, w *term.Env, r reconcile.Request, d *reque
 		prompt = "Deny? [y]es, [N]o: "
 	case d.How != reconcile.DecideAnswer:
 		approving, prompt = true, "Approve? [y]es, for the [s]ession, [d]eny, [N]ot now: "
+		if r.Kind == reconcile.DirectoryRequest {
+			prompt = "Approve? [y]es, [d]eny, [N]ot now: "
+		}
 	}
 	line, err := term.AskLine(ctx, w, prompt, false)
 	line = strings.ToLower(strings.TrimSpace(line))

@@ -218,7 +218,7 @@ func (a *Agents) same(run reconcile.Run, s Settings, err error) (Agent, error) {
 		return Agent{}, reconcile.NewError(CodeConflict, fmt.Sprintf("the ids %s and %s differ only in case", s.ID, run.IssueID),
 			"choose another id")
 	case run.Outcome != "":
-		return Agent{}, reconcile.NewError(CodeEnded, "agent "+s.ID+" has ended: "+reasonOf(run), "choose another id")
+		return Agent{}, Ended(run)
 	case run.WorkspacePath != s.Cwd:
 		return Agent{}, reconcile.NewError(CodeConflict, fmt.Sprintf("agent %s works in %s, not in %s", s.ID, run.WorkspacePath, s.Cwd),
 			"choose another id")

@@ -97,3 +97,18 @@ func (a *Agents) Decide(ctx context.Context, id string, d requests.Decision) (re
 	}
 	return requests.DecideIn(ctx, a.p, a.DB, id, d)
 }
+
+// DecideAsModel is Decide for a tool that the model of a host calls. A model must not decide
+// where agents work, because what it reads may have told it to. Error: CodeNeedsPerson.
+func (a *Agents) DecideAsModel(ctx context.Context, id string, d requests.Decision) (reconcile.Request, error) {
+	r, _, err := requests.Find(ctx, a.p, a.DB, id, d.How)
+	if err != nil {
+		return r, err
+	}
+	if r.Kind == reconcile.DirectoryRequest {
+		return reconcile.Request{}, reconcile.NewError(CodeNeedsPerson,
+			r.ID()+" is for your user: a person decides where agents may work",
+			"ask your user to decide: "+view.HowToAnswer(r))
+	}
+	return a.Decide(ctx, id, d)
+}

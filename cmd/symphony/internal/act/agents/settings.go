@@ -46,8 +46,11 @@ type Settings struct {
 	ApprovalTimeout time.Duration `json:"approvalTimeout"`
 	CallTimeout     time.Duration `json:"callTimeout"`
 	IdleTimeout     time.Duration `json:"idleTimeout"` // 0: never
-	// Permit refuses a directory in which the operator has not permitted agents. Nil permits all.
-	Permit func(dir paths.Place) error `json:"-"`
+	// Permit reports whether the operator has permitted agents in a directory. Nil permits all.
+	// Its error refuses a directory in which nobody may permit them.
+	Permit func(dir paths.Place) (permitted bool, err error) `json:"-"`
+	// Permission is what a person is asked if the operator has not permitted the directory, else nil.
+	Permission *Permission `json:"permission,omitempty"`
 	// Host is the process with which the agent ends; nil if it outlives its host.
 	Host *reconcile.Handle `json:"host,omitempty"`
 }
@@ -78,11 +81,20 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 		return err
 	}
 	if s.Worktree != nil {
-		err = s.permit(place)
+		permitted, err := s.permit(place)
 		if err != nil {
 			return err
 		}
-		return s.placeWorktree(ctx, a.p)
+		err = s.placeWorktree(ctx, a.p)
+		if err != nil || permitted {
+			return err
+		}
+		source, err := findDir(s.Worktree.Source) // it may be around the directory
+		if err != nil {
+			return err
+		}
+		_, err = s.permit(source)
+		return err
 	}
 	known, err := a.DB.Clients.FreeAgents(ctx)
 	if err != nil {
@@ -113,14 +125,29 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	if err != nil {
 		return err
 	}
-	return s.permit(place)
+	_, err = s.permit(place)
+	return err
 }
 
-func (s *Settings) permit(dir paths.Place) error {
-	if s.Permit == nil {
-		return nil
+// permit finds out whether the operator has permitted agents in a directory. If not, it sets what
+// a person is asked.
+func (s *Settings) permit(dir paths.Place) (permitted bool, err error) {
+	permitted = true
+	if s.Permit != nil {
+		permitted, err = s.Permit(dir)
 	}
-	return s.Permit(dir)
+	if err != nil {
+		return false, err
+	}
+	if permitted {
+		s.Permission = nil
+		return true, nil
+	}
+	if s.Permission == nil {
+		s.Permission = &Permission{}
+	}
+	s.Permission.Dir = dir.Path
+	return false, nil
 }
 
 // outsideOthers refuses a directory that is a part of symphony, of codex, of a repository's git directory, or of an issue's workspace.

@@ -39,6 +39,23 @@ func CarryOut(
 		Calls: db.Journal, Wake: wake, Idle: s.IdleTimeout,
 		Guarded: func(ctx context.Context) ([]string, error) { return stillGuarded(ctx, p.Env, run.WorkspacePath) },
 	}
+	if s.Permission != nil {
+		dir, err := holdDir(s.Permission.Dir)
+		if err != nil {
+			return run, err
+		}
+		defer dir.close()
+		free.Permission = s.ask(dir)
+		if s.Worktree == nil {
+			free.Guarded = func(ctx context.Context) ([]string, error) {
+				err := dir.unchanged()
+				if err != nil {
+					return nil, err
+				}
+				return stillGuarded(ctx, p.Env, run.WorkspacePath)
+			}
+		}
+	}
 	if s.Host != nil {
 		free.Orphaned = func() bool { return !proc.SameProcess(*s.Host) }
 	}

@@ -67,6 +67,7 @@ func heading(r reconcile.Request) string {
 	what := map[reconcile.RequestKind]string{
 		reconcile.CommandRequest: "asks to run a command", reconcile.FileChangeRequest: "asks to change files",
 		reconcile.PermissionsRequest: "asks for permissions", reconcile.QuestionRequest: "has a question",
+		reconcile.DirectoryRequest: "asks where it may work",
 	}[r.Kind]
 	if r.Outside {
 		what += ", **outside the sandbox**"

@@ -135,6 +135,9 @@ func (d Decision) Incomplete(r reconcile.Request, named bool) error {
 // a later one has the code request_ended.
 func Record(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request, d Decision) (reconcile.Request, error) {
 	var err error
+	if d.How == reconcile.DecideForSession && r.Kind == reconcile.DirectoryRequest {
+		return r, exit.Usage("approve: %s is asked once, before its agent starts: leave out the session", r.ID())
+	}
 	r.Decision, r.Answer = d.How, reconcile.RequestAnswer{Reason: d.Reason}
 	if d.How == reconcile.DecideAnswer {
 		if r.Answer, err = AnswersTo(r, d.Texts, d.Choices); err != nil {

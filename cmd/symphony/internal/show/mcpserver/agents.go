@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -98,14 +100,20 @@ func autoApprove(value string) (bool, error) {
 }
 
 // addAgentTools registers the tools that start, list and end agents.
-func addAgentTools(t *tools, s starter) {
-	addTool(t, "spawn_agent", hints(false, true), func(ctx context.Context, in Place) (spawnAgentOut, error) {
-		agent, err := s.startIn(ctx, in)
+func addAgentTools(t *tools, s starter, e *elicitor) {
+	type result = mcp.CallToolResult
+	addCallTool(t, "spawn_agent", hints(false, true), func(
+		ctx context.Context, req *mcp.CallToolRequest, in Place,
+	) (*result, spawnAgentOut, error) {
+		in.ID = cmp.Or(in.ID, answeredAgent(req))
+		call := s.spawning(ctx, e, req, "")
+		agent, toAsk, err := s.startIn(ctx, call, in)
 		out := spawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}
 		if tree := agent.Settings.Worktree; tree != nil {
-			out.Branch, out.Base = tree.Branch, tree.Base
+			out.Branch = tree.Branch
+			out.Base = tree.Base
 		}
-		return out, err
+		return call.inputRequired(toAsk), out, err
 	}, "Start a coding agent in a directory and return immediately. Use it before new_conversation; the agent outlives this host. "+
 		"Do not use it in a directory where another agent works: set worktree, so that each works in a clone, or shared.")
 	addListTools(t, s)
@@ -122,25 +130,38 @@ func addListTools(t *tools, s starter) {
 		"only a turn: interrupt does.")
 }
 
-// startIn starts an agent in a place.
-func (s starter) startIn(ctx context.Context, p Place) (agents.Agent, error) {
+// startIn starts an agent in a place. toAsk is that of awaitPermission.
+func (s starter) startIn(
+	ctx context.Context, call spawning, p Place,
+) (one agents.Agent, toAsk []reconcile.Request, err error) {
 	settings := agents.Settings{
 		ID: cmp.Or(p.ID, "agent-"+newID()), Cwd: cmp.Or(p.Cwd, s.env.Dir), Shared: p.Shared, IdleTimeout: s.options.IdleTimeout,
 	}
 	if p.Worktree {
 		settings.Worktree = &agents.Worktree{Branch: p.Branch, Base: p.Base}
 	} else if p.Branch != "" || p.Base != "" {
-		return agents.Agent{}, reconcile.NewError(agents.CodeInvalid, "branch and base are for a worktree", "set worktree: true")
+		return one, nil, reconcile.NewError(agents.CodeInvalid, "branch and base are for a worktree", "set worktree: true")
 	}
-	return s.start(ctx, settings)
+	return s.start(ctx, call, settings)
 }
 
-// start starts an agent with the options of the server.
-func (s starter) start(ctx context.Context, settings agents.Settings) (agents.Agent, error) {
-	settings.Codex, settings.AutoApprove, settings.Host = s.env.Getenv("CODEX_BIN"), s.autoApprove, s.self
-	settings.ApprovalTimeout, settings.CallTimeout = s.options.ApprovalTimeout, s.options.CallTimeout
-	settings.Permit = func(dir paths.Place) error { return s.permit(ctx, dir) }
-	return s.agents.Spawn(ctx, settings)
+// start starts an agent with the options of the server. toAsk is that of awaitPermission.
+func (s starter) start(
+	ctx context.Context, call spawning, settings agents.Settings,
+) (one agents.Agent, toAsk []reconcile.Request, err error) {
+	settings.Codex = s.env.Getenv("CODEX_BIN")
+	settings.AutoApprove = s.autoApprove
+	settings.Host = s.self
+	settings.ApprovalTimeout = s.options.ApprovalTimeout
+	settings.CallTimeout = s.options.CallTimeout
+	settings.Permit = func(dir paths.Place) (bool, error) { return s.permit(ctx, dir) }
+	settings.Permission = agents.NewPermission(call.host, call.prompt)
+	one, err = s.agents.Spawn(ctx, settings)
+	if err != nil {
+		return one, nil, err
+	}
+	toAsk, err = s.awaitPermission(ctx, call, one)
+	return one, toAsk, err
 }
 
 // endAll ends the agents that are to end with this process.

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 )
@@ -21,6 +23,9 @@ import (
 // codexIdle is how long an agent of the tool codex stays without a turn. It need not stay longer, because codex-reply resumes its
 // thread in a new agent.
 const codexIdle = 5 * time.Minute
+
+// codexPrefix begins the ids of the agents of the tool codex.
+const codexPrefix = "codex-"
 
 type (
 	// codexIn are those of the former codex mcp-server.
@@ -94,7 +99,7 @@ func (c codex) start(ctx context.Context, req *mcp.CallToolRequest, in codexIn) 
 		maps.Copy(p.Config, in.Config)
 	}
 	var opened newConversationOut
-	err := c.withAgent(ctx, c.starter.env.Absolute(in.Cwd), func(id string) (err error) {
+	err := c.withAgent(ctx, req, c.starter.env.Absolute(in.Cwd), in.Prompt, func(id string) (err error) {
 		opened, err = c.open(ctx, id, p)
 		return err
 	})
@@ -106,12 +111,23 @@ func (c codex) start(ctx context.Context, req *mcp.CallToolRequest, in codexIn) 
 
 // withAgent starts an agent in a directory and opens a conversation with it. Others may work in its directory, as with the former codex
 // mcp-server.
-func (c codex) withAgent(ctx context.Context, dir string, open func(id string) error) error {
-	settings := agents.Settings{ID: "codex-" + newID(), Cwd: dir, Shared: true, IdleTimeout: codexIdle}
+func (c codex) withAgent(
+	ctx context.Context, req *mcp.CallToolRequest, dir, prompt string, open func(id string) error,
+) error {
+	call := c.starter.spawning(ctx, c.elicitor, req, prompt)
+	if call.byResult {
+		call.session = nil // its answer would call codex, and so begin another turn
+	}
+	call.again = func(string) string { return "call " + req.Params.Name + " again with the same arguments" }
+	id, err := c.waiting(ctx, dir, *agents.NewPermission(call.host, prompt))
+	if err != nil {
+		return err
+	}
+	settings := agents.Settings{ID: cmp.Or(id, codexPrefix+newID()), Cwd: dir, Shared: true, IdleTimeout: codexIdle}
 	if limit := c.starter.options.IdleTimeout; limit > 0 {
 		settings.IdleTimeout = min(codexIdle, limit)
 	}
-	a, err := c.starter.start(ctx, settings)
+	a, _, err := c.starter.start(ctx, call, settings)
 	if err != nil {
 		return err
 	}
@@ -119,6 +135,36 @@ func (c codex) withAgent(ctx context.Context, dir string, open func(id string) e
 		_ = c.agents.Kill(context.WithoutCancel(ctx), a.Identifier) // else it ends when it has been idle
 	}
 	return err
+}
+
+// waiting returns the id of an agent that an earlier call has started for the same work, and that
+// had no permission for its directory when that call ended; "" if there is none.
+func (c codex) waiting(ctx context.Context, dir string, of agents.Permission) (id string, err error) {
+	place, err := paths.Find(dir)
+	if err != nil {
+		return "", nil //nolint:nilerr // the start of an agent says why
+	}
+	list, err := c.agents.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, one := range list {
+		asked := one.Settings.Permission
+		if asked == nil || one.Outcome != "" || !strings.HasPrefix(one.Identifier, codexPrefix) {
+			continue
+		}
+		if one.WorkspacePath != place.Path || asked.Host != of.Host || asked.Prompt != of.Prompt {
+			continue
+		}
+		calls, err := c.agents.DB.Clients.CallsOf(ctx, one.ID)
+		if err != nil {
+			return "", err
+		}
+		if len(calls) == 0 {
+			return one.Identifier, nil
+		}
+	}
+	return "", nil
 }
 
 func (c codex) reply(ctx context.Context, req *mcp.CallToolRequest, in codexReplyIn) (codexOut, error) {
@@ -158,7 +204,7 @@ func (c codex) prompt(ctx context.Context, req *mcp.CallToolRequest, threadID, p
 	params := runner.TurnCall{Items: items}
 	turn, err := c.begin(ctx, known, "", params)
 	if err != nil && exit.From(err).Code == agents.CodeEnded {
-		if known, err = c.resume(ctx, known); err == nil {
+		if known, err = c.resume(ctx, req, known, prompt); err == nil {
 			turn, err = c.begin(ctx, known, "", params)
 		}
 	}
@@ -169,7 +215,9 @@ func (c codex) prompt(ctx context.Context, req *mcp.CallToolRequest, threadID, p
 }
 
 // resume opens the thread of an ended agent in a new one, with the same directory and settings.
-func (c codex) resume(ctx context.Context, known reconcile.Call) (reconcile.Call, error) {
+func (c codex) resume(
+	ctx context.Context, req *mcp.CallToolRequest, known reconcile.Call, prompt string,
+) (reconcile.Call, error) {
 	params, err := paramsOf(known)
 	if err != nil {
 		return known, err
@@ -183,7 +231,7 @@ func (c codex) resume(ctx context.Context, known reconcile.Call) (reconcile.Call
 		return known, err
 	}
 	params.ThreadID = known.ThreadID
-	err = c.withAgent(ctx, ended.WorkspacePath, func(id string) (err error) {
+	err = c.withAgent(ctx, req, ended.WorkspacePath, prompt, func(id string) (err error) {
 		known = reconcile.Call{ID: callID(id, ""), Verb: reconcile.CallConversation}
 		known, err = c.do(ctx, id, known, params, nil, "call codex-reply again")
 		return err

@@ -1,9 +1,12 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
@@ -37,12 +40,13 @@ type (
 // lean offers the few tools with which a model uses agents that have one conversation each.
 type lean struct {
 	conversations
-	starter starter
+	starter  starter
+	elicitor *elicitor
 }
 
 // addTools registers the tools of this group that other groups do not have.
 func (l lean) addTools(t *tools) {
-	addTool(t, "spawn_agent", works(), l.spawn,
+	addCallTool(t, "spawn_agent", works(), l.spawn,
 		"Start a coding agent in a directory, give it a prompt, and return immediately. Use it for work that can be done without you, "+
 			"with worktree for several agents at once. Do not use it for an agent that exists: send_message gives that one more work.")
 	addTool(t, "send_message", works(), l.send,
@@ -59,15 +63,25 @@ func (l lean) addTools(t *tools) {
 		"agent while it works: send_message does.")
 }
 
-func (l lean) spawn(ctx context.Context, in leanSpawnIn) (out turnOut, err error) {
+func (l lean) spawn(
+	ctx context.Context, req *mcp.CallToolRequest, in leanSpawnIn,
+) (*mcp.CallToolResult, turnOut, error) {
 	items := []item{{Type: "text", Text: in.Prompt}}
 	if _, err := inputs(items); err != nil {
-		return out, err
+		return nil, turnOut{}, err
 	}
-	a, err := l.starter.startIn(ctx, in.Place)
-	if err != nil {
-		return out, err
+	in.ID = cmp.Or(in.ID, answeredAgent(req))
+	call := l.starter.spawning(ctx, l.elicitor, req, in.Prompt)
+	a, toAsk, err := l.starter.startIn(ctx, call, in.Place)
+	if err != nil || len(toAsk) > 0 {
+		return call.inputRequired(toAsk), turnOut{AgentID: a.Identifier}, err
 	}
+	out, err := l.firstTurn(ctx, a, in, items)
+	return nil, out, err
+}
+
+// firstTurn gives a new agent its prompt.
+func (l lean) firstTurn(ctx context.Context, a agents.Agent, in leanSpawnIn, items []item) (out turnOut, err error) {
 	settings := Settings{Model: in.Model, ApprovalPolicy: in.ApprovalPolicy, Sandbox: in.Sandbox}
 	if _, err = l.open(ctx, a.Identifier, conversationParams{ID: mainConversation, Settings: settings}); err == nil {
 		out, err = l.turn(ctx, a.Identifier, turnParams{MessageParams: MessageParams{mainConversation, items, "first"}})

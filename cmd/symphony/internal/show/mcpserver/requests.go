@@ -18,7 +18,7 @@ type (
 		AgentID        string            `json:"agentId"`
 		ConversationID string            `json:"conversationId,omitempty"`
 		CallID         string            `json:"callId,omitempty" jsonschema:"codex's id of the command or the change"`
-		Method         string            `json:"method" jsonschema:"execCommandApproval, applyPatchApproval, permissions or question"`
+		Method         string            `json:"method" jsonschema:"execCommandApproval, applyPatchApproval, permissions, question, directory"`
 		Summary        string            `json:"summary"`
 		Command        string            `json:"command,omitempty" jsonschema:"exactly what would be run"`
 		Cwd            string            `json:"cwd,omitempty"`
@@ -90,7 +90,7 @@ func addRequestTools(t *tools, c caller) {
 }
 
 func decide(ctx context.Context, a *agents.Agents, id string, d requests.Decision) (decidedOut, error) {
-	r, err := a.Decide(ctx, id, d)
+	r, err := a.DecideAsModel(ctx, id, d)
 	return decidedOut{RequestID: id, Decision: string(r.Decision), Taken: !r.EndedAt.IsZero()}, err
 }
 
@@ -118,6 +118,7 @@ func (c caller) listRequests(ctx context.Context, in listRequestsIn) (listReques
 var methods = map[reconcile.RequestKind]string{
 	reconcile.CommandRequest: "execCommandApproval", reconcile.FileChangeRequest: "applyPatchApproval",
 	reconcile.PermissionsRequest: "permissions", reconcile.QuestionRequest: "question",
+	reconcile.DirectoryRequest: "directory",
 }
 
 func newRequestState(r reconcile.Request) requestState {
@@ -139,5 +140,8 @@ func newRequestState(r reconcile.Request) requestState {
 }
 
 func howToDecide(r reconcile.Request) string {
+	if r.Kind == reconcile.DirectoryRequest {
+		return "your user decides it, not a tool: " + view.HowToAnswer(r)
+	}
 	return "by a tool, if this server has one for it, or in a terminal: " + view.HowToAnswer(r)
 }

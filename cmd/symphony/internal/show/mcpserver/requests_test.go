@@ -64,7 +64,7 @@ func newMachine(t *testing.T) *machine {
 	t.Cleanup(func() { test.OK(t, m.state.Close()) })
 	m.run = reconcile.Run{
 		ID: "20261122-1", Kind: reconcile.FreeRun, IssueID: "one", Identifier: "one", Phase: reconcile.StreamingTurn,
-		WorkspacePath: home, StartedAt: time.Now(),
+		WorkspacePath: t.TempDir(), StartedAt: time.Now(),
 	}
 	_, err := m.state.DB.Clients.AddAgent(t.Context(), m.run)
 	test.OK(t, err)

@@ -23,7 +23,7 @@ func addTools(t *tools, c caller, s starter, e *elicitor) {
 	for _, group := range o.Groups {
 		switch group {
 		case GroupAgents:
-			addAgentTools(t, s)
+			addAgentTools(t, s, e)
 			conversations{c}.addTools(t)
 			addWaitTools(t, e)
 			addEventTools(t, c)
@@ -31,7 +31,7 @@ func addTools(t *tools, c caller, s starter, e *elicitor) {
 			addMachineTools(t, c)
 			worktrees{c.agents, o}.addTools(t)
 		case GroupLean:
-			lean{conversations{c}, s}.addTools(t)
+			lean{conversations{c}, s, e}.addTools(t)
 			addListTools(t, s)
 			addWaitTools(t, e)
 			addEventTools(t, c)

@@ -6,42 +6,142 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// codeNotPermitted is the code of a directory in which the operator has not permitted agents.
-const codeNotPermitted = "directory_not_permitted"
+// codeNotDecided is the code of a call that starts an agent in a directory about which a person
+// has not decided yet.
+const codeNotDecided = "directory_not_decided"
 
 // sessionKey is the key of the context's value with the host's session.
 type sessionKey struct{}
 
-// permit refuses an agent in a directory that the operator has not permitted. Permitted are the directory in which the server was
-// started, the roots of the host, the directories of --dir, and what is in them; never a hidden directory of the home directory,
-// such as ~/.ssh or ~/.local/bin, or a directory of PATH: what an agent leaves there is run or obeyed without a question.
-func (s starter) permit(ctx context.Context, dir paths.Place) error {
+// permit reports whether the operator has permitted agents in a directory. Permitted are the
+// directory in which the server was started, the roots of the host, the directories of --dir, and
+// what is in them. A person is asked about any other. An error refuses hidden directories of the
+// home directory, such as ~/.ssh or ~/.local/bin, and directories of PATH: what an agent leaves
+// there is run or obeyed without a question.
+func (s starter) permit(ctx context.Context, dir paths.Place) (permitted bool, err error) {
 	never, err := s.never(dir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if never != "" {
-		return reconcile.NewError(codeNotPermitted, fmt.Sprintf("cwd: no agent may work in %s: %s", dir.Path, never),
+		return false, reconcile.NewError(agents.CodeNotPermitted, fmt.Sprintf("cwd: no agent may work in %s: %s", dir.Path, never),
 			"choose the directory of a repository or of a project")
 	}
-	if s.isIn(dir, s.options.Dirs) || s.isIn(dir, s.startedIn()) || s.isIn(dir, s.roots(ctx)) {
-		return nil
+	return s.isIn(dir, s.options.Dirs) || s.isIn(dir, s.startedIn()) || s.isIn(dir, s.roots(ctx)), nil
+}
+
+// spawning is a call that starts an agent.
+type spawning struct {
+	asker
+	began  time.Time
+	host   string // the name by which the host calls itself
+	prompt string // the agent's work, if the call has it
+	// answered: the host has had a form, which may have decided nothing.
+	answered bool
+	// again says by which call the host goes on with an agent that waits for a permission.
+	again func(agentID string) string
+}
+
+// spawning returns what is known of a call that starts an agent, and carries out what a person has
+// answered at the host.
+func (s starter) spawning(ctx context.Context, e *elicitor, req *mcp.CallToolRequest, prompt string) spawning {
+	began := s.env.Now()
+	e.takeAnswers(ctx, req)
+	host := ""
+	if info := req.ClientInfo(); info != nil {
+		host = info.Name
 	}
-	flag := "symphony mcp"
-	if s.options.overHTTP {
-		flag = "symphony serve"
+	return spawning{
+		asker: e.asker(req), began: began, host: host, prompt: prompt, answered: len(req.Params.InputResponses) > 0,
+		again: func(agentID string) string {
+			return fmt.Sprintf("call %s again with the id %s and otherwise the same arguments", req.Params.Name, agentID)
+		},
 	}
-	return reconcile.NewError(codeNotPermitted, fmt.Sprintf("cwd: your user has not permitted agents in %s", dir.Path),
-		fmt.Sprintf("use a directory in which the server was started or that the host has opened, or ask your user to start %s with --dir %s",
-			flag, dir.Path))
+}
+
+// answeredAgent is the agent of a call that the host repeats after it has asked a person; "" for a
+// new call.
+func answeredAgent(req *mcp.CallToolRequest) string {
+	for id := range req.Params.InputResponses {
+		agentID, _ := reconcile.RequestRef(id)
+		return agentID
+	}
+	return ""
+}
+
+// awaitPermission returns when an agent may start. It waits while a person sees a form at the host.
+// It also waits if the request is older than the call: then the host has been told to ask its user.
+// toAsk is a request about which the result of the call has to ask the host instead.
+// Errors: agents.CodeNotPermitted; codeNotDecided, after which the agent still waits.
+func (s starter) awaitPermission(ctx context.Context, host spawning, one agents.Agent) (toAsk []reconcile.Request, err error) {
+	if one.Settings.Permission == nil {
+		return nil, nil
+	}
+	limit := time.Hour // the calls of tools have a limit
+	if deadline, ok := ctx.Deadline(); ok {
+		left := time.Until(deadline)
+		limit = left - min(waitMargin, left/4)
+	}
+	formOpen := false
+	timeIsUp := time.After(limit)
+	step := time.NewTicker(pollStep)
+	defer step.Stop()
+	for {
+		one, err = s.agents.Current(ctx, one.Identifier)
+		if err != nil {
+			return nil, err
+		}
+		if one.Outcome != "" {
+			return nil, agents.Ended(one.Run)
+		}
+		r, found, err := s.agents.PermissionOf(ctx, one)
+		if err != nil {
+			return nil, err
+		}
+		approved := r.Decision == reconcile.DecideApprove || r.Decision == reconcile.DecideForSession
+		if found && approved && !r.EndedAt.IsZero() {
+			return nil, nil
+		}
+		if found && r.Open() {
+			shown, byResult := host.ask(ctx, r)
+			if byResult {
+				return []reconcile.Request{r}, nil
+			}
+			host.answered = host.answered || formOpen
+			formOpen = shown
+			if !shown && (host.answered || !r.AskedAt.Before(host.began)) {
+				return nil, notDecided(r, host.again(one.Identifier))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-timeIsUp:
+			if !found {
+				return nil, context.DeadlineExceeded
+			}
+			return nil, notDecided(r, host.again(one.Identifier))
+		case <-step.C:
+		}
+	}
+}
+
+// notDecided tells the host how a person decides, and what continues then.
+func notDecided(r reconcile.Request, again string) error {
+	return reconcile.NewError(codeNotDecided,
+		fmt.Sprintf("agent %s waits until a person permits it to %s", r.Identifier, r.Summary),
+		fmt.Sprintf("ask your user to decide: %s. Then %s", view.HowToAnswer(r), again))
 }
 
 // startedIn is the directory in which the server was started. Hosts with windows start it in the home directory or in /, which

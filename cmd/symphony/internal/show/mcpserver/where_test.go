@@ -2,13 +2,21 @@ package mcpserver
 
 import (
 	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/agent"
 )
 
 // The folders that a host has opened are permitted, but not those that a host of another machine names. A server that was started
@@ -26,24 +34,61 @@ func TestPermittedDirectories(t *testing.T) {
 	defer connected.Close()
 	ctx := context.WithValue(t.Context(), sessionKey{}, session)
 
-	test.OK(t, s.permit(ctx, dir(open)))
-	for name, err := range map[string]error{
-		"another directory": s.permit(ctx, dir(other)),
-		"without a host":    s.permit(t.Context(), dir(open)),
-		"below home":        s.permit(ctx, dir(home)),
-	} {
-		if err == nil {
-			t.Errorf("%s: permitted", name)
+	check := func(what string, ctx context.Context, path string, want bool) {
+		t.Helper()
+		permitted := test.Must(s.permit(ctx, dir(path)))
+		if permitted != want {
+			t.Errorf("%s: permitted is %v", what, permitted)
 		}
 	}
+	check("a root of the host", ctx, open, true)
+	check("another directory", ctx, other, false)
+	check("without a host", t.Context(), open, false)
+	check("below home", ctx, home, false)
 	s.options.overHTTP = true
-	if s.permit(ctx, dir(open)) == nil {
-		t.Error("a root of a host of another machine is permitted")
-	}
+	check("a root of a host of another machine", ctx, open, false)
 	s.options.Dirs = []string{home}
-	test.OK(t, s.permit(ctx, dir(home)))
+	check("a directory of --dir", ctx, home, true)
 	s.env.Dir = "/"
-	if s.permit(ctx, dir(other)) == nil {
-		t.Error("/ permits everything")
+	check("a server that was started in /", ctx, other, false)
+}
+
+// A person at the host permits a directory by a form, or refuses it. A host that answers without a person decides nothing.
+func TestFormPermitsDirectory(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		person time.Duration // how long one needs to answer
+		elicit elicitHandler
+		code   string // of the call
+		fate   string
+	}{
+		{"accepted", 0, accepts(nil), "", "approve"},
+		{"declined", 0, declines, agents.CodeNotPermitted, "deny"},
+		{"accepted at once", time.Hour, accepts(nil), codeNotDecided, ""},
+		{"without forms", 0, nil, codeNotDecided, ""},
+	} {
+		for _, protocol := range protocols {
+			m := newMachine(t)
+			dir := m.run.WorkspacePath
+			settings := agents.Settings{ID: "one", Cwd: dir, Permission: &agents.Permission{Dir: dir, Host: "test"}}
+			file := filepath.Join(filepath.Dir(project.AliveFile(project.AgentsDir(m.env), m.run.ID)), "agent.json")
+			test.OK(t, os.WriteFile(file, test.Must(json.Marshal(settings)), 0o600))
+			told := m.asks(agent.Request{Kind: reconcile.DirectoryRequest, Summary: "work in " + dir, Cwd: dir}, time.Hour)
+			go func() { // as the worker does
+				decision := <-told
+				if !decision.Approve {
+					_ = m.state.DB.Store.EndDead(t.Context(), time.Now(), m.run, reconcile.Failed, agents.CodeNotPermitted, "denied")
+				}
+			}()
+			h := m.host(protocol, c.person, c.elicit)
+			if c.elicit == nil {
+				h.call("approve", map[string]any{"requestId": "one.1"}, agents.CodeNeedsPerson, nil)
+			}
+			m.env.Now = func() time.Time { return time.Unix(0, 0) } // the request is not older than the call
+			h.call("spawn_agent", map[string]any{"id": "one", "cwd": dir}, c.code, nil)
+			stored := test.Must(m.state.DB.Views.FindRequest(t.Context(), "one", 1))
+			test.Equal(t, protocol+": "+c.name, string(stored.Decision), c.fate)
+		}
 	}
 }

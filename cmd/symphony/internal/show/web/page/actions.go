@@ -86,10 +86,13 @@ func (r RequestForm) IssuePage() string {
 // IsQuestion reports whether it needs an answer, not an approval.
 func (r RequestForm) IsQuestion() bool { return r.Kind == reconcile.QuestionRequest }
 
+// Recurs reports whether it can be approved for the session, too: whether its agent may ask for the like again.
+func (r RequestForm) Recurs() bool { return !r.IsQuestion() && r.Kind != reconcile.DirectoryRequest }
+
 // wants name the kinds of requests in a few words.
 var wants = map[reconcile.RequestKind]string{
 	reconcile.CommandRequest: "wants to run a command", reconcile.FileChangeRequest: "wants to change files",
-	reconcile.PermissionsRequest: "wants permissions",
+	reconcile.PermissionsRequest: "wants permissions", reconcile.DirectoryRequest: "wants to work in another directory",
 }
 
 // Wants names the kind of request.
