@@ -224,29 +224,6 @@ func (w *Watch) Late(now time.Time) (name string, since time.Time) {
 	return "", time.Time{}
 }
 
-// WaitsFor says in a line what an open pull request waits for; empty if nothing more is expected of it.
-func (w *Watch) WaitsFor(now time.Time) string {
-	if w.Ended || w.Pull.State != pullOpen {
-		return ""
-	}
-	if w.Rework != nil {
-		return w.Rework.String()
-	}
-	if w.Pull.Head != w.Delivered.Commit && w.pushKnown() && !w.Pushed.Builds {
-		return fmt.Sprintf("a person: the branch was replaced by commit %.12s, which does not contain what was delivered", w.Pull.Head)
-	}
-	if name, since := w.Late(now); name != "" {
-		return fmt.Sprintf("the check %q, which has not reported since %s", name, since.UTC().Format(time.RFC3339))
-	}
-	if w.pending() {
-		return "checks, which are at work since " + w.checksSince().UTC().Format(time.RFC3339)
-	}
-	if known := w.knownFailures(); len(known.OfBase) > 0 {
-		return "a review; red like its base: " + strings.Join(known.OfBase[:min(len(known.OfBase), namedCauses)], ", ")
-	}
-	return "a review"
-}
-
 // WantsRequired reports whether the checks that the base requires are to be read: once an hour, if the checks are late.
 func (w *Watch) WantsRequired(now time.Time) bool {
 	fresh := w.Required.Base == w.Pull.Base && now.Sub(w.Required.At).Abs() < checkPatient
@@ -291,19 +268,23 @@ func (w *Watch) Asks(f Feedback, now time.Time) bool {
 }
 
 // NewReviews lists the reviews that ask for something, once nobody has written for two minutes.
-func (w *Watch) NewReviews(f Feedback, now time.Time) (list []Review) {
+func (w *Watch) NewReviews(f Feedback, now time.Time) []Review {
+	if w.unquiet(f, now) != nil {
+		return nil
+	}
+	return w.unanswered(f)
+}
+
+// unanswered lists the reviews that ask for something for which the issue has not come back.
+func (w *Watch) unanswered(f Feedback) (list []Review) {
 	if !f.Reviews {
 		return nil
 	}
 	for _, r := range w.Pull.Reviews {
 		asks := r.State == reviewChanges || r.State == reviewComment && (r.Body != "" || len(r.Comments) > 0)
-		if !asks || w.handled("review "+r.ID) || !f.listensTo(r) {
-			continue
+		if asks && !w.handled("review "+r.ID) && f.listensTo(r) {
+			list = append(list, r)
 		}
-		if now.Sub(r.At) < reviewQuiet {
-			return nil
-		}
-		list = append(list, r)
 	}
 	return list
 }

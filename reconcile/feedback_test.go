@@ -170,28 +170,98 @@ func TestLate(t *testing.T) {
 	p := Pull{Head: "a", State: pullOpen, Base: "main", Checks: Checks{Commit: "a", List: []Check{
 		{Name: "CI / unit", State: CheckFailure}, {Name: "license", State: CheckPending},
 	}}}
-	equal(t, "without a look", w.WaitsFor(noon), "")
+	waits := func(now time.Time) string {
+		v := w.WaitsFor(f, now)
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(v.Code, ": ", v.Text, ", ", now.Sub(*v.Since))
+	}
+	equal(t, "without a look", waits(noon), "")
 	late := func(now time.Time) string {
 		name, since := w.Late(now)
 		return fmt.Sprint(name, " ", !since.IsZero(), " ", w.WantsRequired(now), " ", len(w.Failed(f, now)))
 	}
 	w.Update(p, f, noon)
+	equal(t, "at work", waits(noon.Add(time.Minute)), "checks: checks, which are at work, 1m0s")
 	equal(t, "soon", late(noon.Add(59*time.Minute)), " false false 0")
 	hour := noon.Add(time.Hour)
 	equal(t, "after an hour", late(hour), "license true true 1")
 	p.Checks.List = p.Checks.List[:1]
 	w.Update(p, f, hour)
 	equal(t, "it has ended", late(hour), " false true 1")
-	equal(t, "waits for", w.WaitsFor(hour), "a review")
+	equal(t, "waits for", waits(hour), "review: a review, 1h0m0s")
 	w.Required = Required{At: hour, Base: "main", Names: []string{"sign", "unit"}}
 	equal(t, "one that never began", late(hour), "sign true false 1")
-	equal(t, "waits for it", strings.HasPrefix(w.WaitsFor(hour), `the check "sign", which has not reported since `), true)
+	equal(t, "waits for it", waits(hour), `late_check: the check "sign", which has not reported, 1h0m0s`)
 	p.Base = "release"
 	w.Update(p, f, hour)
 	equal(t, "with another base", late(hour), " false true 1")
 	p.Base, p.Head = "main", "b"
 	w.Update(p, f, hour)
 	equal(t, "of the next commit", late(hour), " false false 0")
+}
+
+// TestWaitsFor checks what a pull request waits for that has come back once.
+func TestWaitsFor(t *testing.T) {
+	f := Feedback{Checks: true, Reviews: true, Conflicts: true, Rounds: 3}
+	review := func(id, state string, at time.Time) Review {
+		return Review{ID: id, Author: "kim", Writer: true, State: state, Body: "Please.", At: at}
+	}
+	for _, row := range []struct {
+		name string
+		edit func(w *Watch)
+		want string
+	}{
+		{"a failed check that was answered without a commit", func(*Watch) {},
+			"review_or_merge: a review or a merge; lint failed, which was answered without a commit"},
+		{"with a conflict", func(w *Watch) {
+			w.Pull.Mergeable = pullConflicts
+			w.Handled = []string{"conflict a"}
+		}, "review_or_merge: a review or a merge; lint failed, it conflicts with its base, which was answered without a commit"},
+		{"approved", func(w *Watch) {
+			w.Pull.Reviews = []Review{review("1", "approved", noon)}
+		}, "merge: a merge; lint failed, which was answered without a commit"},
+		{"an agent works on it", func(w *Watch) {
+			w.Rework = &Rework{Round: 2, Rounds: 3, Checks: w.Pull.Checks.List}
+		}, "rework: rework 2 of 3: lint failed"},
+		{"a commit that answers it", func(w *Watch) {
+			w.Pull.Head = "b"
+			w.Delivered.Commit = "b"
+			w.Pull.Checks = Checks{Commit: "b"}
+		}, "review: a review"},
+		{"it passes now", func(w *Watch) {
+			w.Pull.Checks.List = []Check{{Name: "lint", State: CheckSuccess}}
+		}, "review: a review"},
+		{"it fails on the base", func(w *Watch) {
+			w.Failures = KnownFailures{Commit: "a", OfBase: []string{"lint", "b", "c", "d"}}
+		}, "review: a review; red like its base: lint, b, c, 1 more"},
+		{"a new review", func(w *Watch) {
+			w.Pull.Reviews = []Review{review("1", reviewChanges, noon.Add(-time.Minute))}
+		}, "quiet: two quiet minutes after the review by kim"},
+		{"an older one, too", func(w *Watch) {
+			w.Pull.Reviews = []Review{review("1", reviewChanges, noon.Add(-time.Hour)), review("2", reviewComment, noon.Add(-time.Minute))}
+		}, "quiet: two quiet minutes after the review by kim"},
+		{"a replaced branch", func(w *Watch) {
+			w.Pull.Head = "b"
+			w.Pushed = Pushed{Commit: "b", On: "a"}
+		}, "person: a person: the branch was replaced by commit b, which does not contain what was delivered"},
+		{"held", func(w *Watch) {
+			w.Claim = Held
+			w.Held = HoldFeedbackRounds
+		}, "hold: the end of the issue's hold"},
+		{"merged", func(w *Watch) { w.Pull.State = PullMerged }, ""},
+	} {
+		w := &Watch{Delivered: Delivered{Commit: "a"}}
+		w.Pull = Pull{Head: "a", State: pullOpen, Checks: Checks{Commit: "a", List: []Check{{Name: "lint", State: CheckFailure}}}}
+		w.Failures = KnownFailures{Commit: "a", Told: []string{"lint"}}
+		row.edit(w)
+		got := ""
+		if v := w.WaitsFor(f, noon); v != nil {
+			got = v.Code + ": " + v.Text
+		}
+		equal(t, row.name, got, row.want)
+	}
 }
 
 // TestTakeBack checks that causes count again if someone has pushed before the issue was moved.

@@ -2,6 +2,9 @@ package state
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -27,8 +30,8 @@ const watched = ` FROM deliveries AS d LEFT JOIN claims AS c USING (issue_id) LE
 	WHERE (d.pull_request <> '' OR w.issue_id IS NOT NULL)`
 
 // Watches returns what is known of the pull requests of which something is still expected.
-func (s Store) Watches(ctx context.Context) ([]reconcile.Watch, error) {
-	return readAll(ctx, s.conn, "read the pull requests to watch", watchFields,
+func (c *conn) Watches(ctx context.Context) ([]reconcile.Watch, error) {
+	return readAll(ctx, c, "read the pull requests to watch", watchFields,
 		`SELECT `+watchColumns+watched+` AND NOT coalesce(w.ended AND `+same+`, 0) ORDER BY d.issue_id`)
 }
 
@@ -59,4 +62,50 @@ func (j Journal) EndRework(ctx context.Context, issueID string) error {
 	}
 	w.Rework = nil
 	return j.update(ctx, "record that a pull request was answered", full, func(t tx) error { return saveWatch(t, w) })
+}
+
+// LookError is why the last look at pull requests failed. It is kept until a look succeeds.
+type LookError struct {
+	// PullRequest is the address of the only one that it is about; empty if none could be read.
+	PullRequest string    `json:"pull_request_url"`
+	Code        string    `json:"code"`
+	Message     string    `json:"message"`
+	Since       time.Time `json:"since"` // when a look failed with this code first
+}
+
+// metaLookErrors is the key of the errors of the last look.
+const metaLookErrors = "feedback_errors"
+
+// LookErrors returns the errors of the last look at pull requests.
+func (c *conn) LookErrors(ctx context.Context) ([]LookError, error) {
+	list := []LookError{}
+	stored, found, err := c.Meta(ctx, metaLookErrors)
+	if err != nil || !found {
+		return list, err
+	}
+	if err := json.Unmarshal([]byte(stored), &list); err != nil {
+		return nil, fmt.Errorf("%w: the errors of the last look at pull requests", errStored)
+	}
+	return list, nil
+}
+
+// SaveLookErrors stores the errors of a look at pull requests in the place of those of the look before. An error that was there already keeps
+// its time.
+func (s Store) SaveLookErrors(ctx context.Context, list []LookError) error {
+	last, err := s.LookErrors(ctx)
+	if err != nil || len(last)+len(list) == 0 {
+		return err
+	}
+	for i, e := range list {
+		for _, old := range last {
+			if old.PullRequest == e.PullRequest && old.Code == e.Code {
+				list[i].Since = old.Since
+			}
+		}
+	}
+	stored, err := json.Marshal(append([]LookError{}, list...))
+	if err != nil {
+		return fmt.Errorf("store the errors of the last look at pull requests: %w", err)
+	}
+	return s.SetMeta(ctx, metaLookErrors, string(stored))
 }

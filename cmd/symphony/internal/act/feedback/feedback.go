@@ -37,8 +37,11 @@ const (
 // repeated: a cause brings an issue back once, whatever dies. It returns the errors, each of one pull request at most.
 func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	watches, err := d.DB.Store.Watches(ctx)
-	if err != nil || len(watches) == 0 {
+	if err != nil {
 		return []error{err}
+	}
+	if len(watches) == 0 {
+		return []error{d.DB.Store.SaveLookErrors(ctx, nil)}
 	}
 	last, _, err := d.DB.Meta(ctx, readKey)
 	at, _ := time.Parse(time.RFC3339, last) // zero before the first time
@@ -48,6 +51,48 @@ func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	if err := d.DB.SetMeta(ctx, readKey, d.Now().UTC().Format(time.RFC3339)); err != nil {
 		return []error{err}
 	}
+	errs = d.read(ctx, watches)
+	if ctx.Err() != nil { // the pass was ended: nothing is known of the forge
+		return errs
+	}
+	return append(errs, d.keepErrors(ctx, errs))
+}
+
+// keepErrors stores the errors of a look for views. Passes do not look each time, so that the errors of the last pass do not tell.
+func (d Watcher) keepErrors(ctx context.Context, errs []error) error {
+	var list []state.LookError
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		known := exit.From(err)
+		e := state.LookError{Code: known.Code, Message: known.Message, Since: d.Now().UTC()}
+		if of, is := errors.AsType[pullError](err); is {
+			e.PullRequest = of.address
+		}
+		list = append(list, e)
+	}
+	return d.DB.Store.SaveLookErrors(ctx, list)
+}
+
+// pullError is an error of one pull request.
+type pullError struct {
+	address string
+	error
+}
+
+func (e pullError) Unwrap() error { return e.error }
+
+// about says which pull request an error is about; nil stays nil.
+func about(address string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return exit.About("pull request "+address, pullError{address, err})
+}
+
+// read reads the open pull requests, and does what follows from them.
+func (d Watcher) read(ctx context.Context, watches []reconcile.Watch) (errs []error) {
 	forge, err := d.Forge(ctx)
 	if err != nil {
 		return []error{err}
@@ -95,7 +140,7 @@ func (d Watcher) follow(
 			continue
 		}
 		f.read = true
-		errs = append(errs, exit.About("pull request "+pull.URL, d.update(ctx, forge, f, pull)))
+		errs = append(errs, about(pull.URL, d.update(ctx, forge, f, pull)))
 		if f.Asks(d.Feedback, d.Now()) {
 			f.asks = true
 			asking = append(asking, f.IssueID)
@@ -111,7 +156,7 @@ func (d Watcher) follow(
 	}
 	for _, f := range list {
 		if f.asks {
-			errs = append(errs, exit.About("pull request "+f.Pull.URL, d.act(ctx, forge, f.Watch, issues[f.IssueID])))
+			errs = append(errs, about(f.Pull.URL, d.act(ctx, forge, f.Watch, issues[f.IssueID])))
 		}
 		if string(text.JSON(f.Watch)) != f.stored {
 			errs = append(errs, d.save(ctx, f.Watch))

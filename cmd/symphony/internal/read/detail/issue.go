@@ -44,7 +44,9 @@ type Issue struct {
 	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
 	PullRequest *state.PullRequest `json:"pull_request"`
 	// WaitsFor is what the watched pull request waits for; null if none is watched.
-	WaitsFor *string `json:"pull_request_waits_for"`
+	WaitsFor *reconcile.Waits `json:"pull_request_waits_for"`
+	// LookErrors are why the last look at it failed.
+	LookErrors []state.LookError `json:"pull_request_errors"`
 	// Links are the pages that the agents named in the runs listed here, such as pull requests.
 	Links     []reconcile.Link  `json:"links"`
 	Workspace *WorkspaceRow     `json:"workspace"`
@@ -164,7 +166,7 @@ type Options struct {
 func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Issue, err error) {
 	r := &issueReader{Facts: view.Facts{Project: p, Name: o.Name, Now: p.Env.Now().UTC()}, identifier: ref}
 	v = Issue{
-		GeneratedAt: r.Now, Runs: []view.RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{}, Requests: []view.RequestRow{},
+		GeneratedAt: r.Now, Runs: []view.RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{}, Requests: []view.RequestRow{}, LookErrors: []state.LookError{},
 		Commands: []string{}, Log: []eventlog.Line{}, Timeline: []Moment{},
 	}
 	err = r.Open(ctx)
@@ -180,6 +182,9 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 		}
 	}
 	if err := r.Read(ctx); err != nil {
+		return v, err
+	}
+	if err := r.readWatch(ctx, &v); err != nil {
 		return v, err
 	}
 	if err := r.askTracker(ctx, o.Offline, &v); err != nil {
@@ -352,16 +357,31 @@ func (r *issueReader) readOutside(ctx context.Context, v *Issue) error {
 		v.PullRequest = &p
 	}
 	errs[2] = err
-	watch, _, err := r.DB.Watch(ctx, r.id)
-	if err != nil {
-		return err
-	}
-	v.WaitsFor = text.OrNull(watch.WaitsFor(v.GeneratedAt))
 	delivered, found, err := r.DB.Views.Delivered(ctx, r.id)
 	if errs[3] = err; found {
 		v.Delivered = &delivered
 	}
 	return errors.Join(errs[:]...)
+}
+
+// readWatch reads what the watched pull request of the issue waits for.
+func (r *issueReader) readWatch(ctx context.Context, v *Issue) error {
+	feedback, on := r.Feedback()
+	if r.DB == nil || r.id == "" || !on {
+		return nil
+	}
+	watch, found, err := r.DB.Watch(ctx, r.id)
+	if err != nil || !found || watch.Ended {
+		return err
+	}
+	v.WaitsFor = watch.WaitsFor(feedback, v.GeneratedAt)
+	failed, err := r.DB.Views.LookErrors(ctx)
+	for _, e := range failed {
+		if e.PullRequest == "" || e.PullRequest == watch.Pull.URL {
+			v.LookErrors = append(v.LookErrors, e)
+		}
+	}
+	return err
 }
 
 // askTracker asks the tracker about an issue without a claim. If it does not answer, what the database knows is shown.

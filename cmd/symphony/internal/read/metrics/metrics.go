@@ -132,7 +132,7 @@ func (s samples) addIssues(v view.Overview) {
 	for _, status := range view.Statuses {
 		count := v.Counts.Of(status)
 		switch status {
-		case view.StatusEnded:
+		case view.StatusEnded, view.StatusInReview: // symphony_pull_requests has those in review
 			continue
 		case view.StatusKept:
 			count = len(v.Kept)

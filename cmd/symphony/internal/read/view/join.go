@@ -50,6 +50,8 @@ func (j *Joined) joinLists(v Overview) {
 	j.Running, j.Retrying, j.Held = append(j.Running, v.Running...), append(j.Retrying, v.Retrying...), append(j.Held, v.Held...)
 	j.Undelivered, j.Kept = append(j.Undelivered, v.Undelivered...), append(j.Kept, v.Kept...)
 	j.Requests, j.PullRequests = append(j.Requests, v.Requests...), append(j.PullRequests, v.PullRequests...)
+	j.Watched = append(j.Watched, v.Watched...)
+	j.LookErrors = append(j.LookErrors, v.LookErrors...)
 	j.Blocked = append(j.Blocked, v.Blocked...)
 	j.Rows, j.Hosts = append(j.Rows, v.Rows...), append(j.Hosts, v.Hosts...)
 	j.Counts = j.Counts.Plus(v.Counts)

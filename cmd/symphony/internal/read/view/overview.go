@@ -23,7 +23,11 @@ type Overview struct {
 	Kept     []KeptRow        `json:"kept_workspaces"`
 	Requests []RequestRow     `json:"pending_requests"`
 	// PullRequests are those that the tracker has described, the last seen first.
-	PullRequests []PullRequestRow     `json:"pull_requests"`
+	PullRequests []PullRequestRow `json:"pull_requests"`
+	// Watched are the open pull requests that passes watch, by their issues.
+	Watched []WatchedRow `json:"watched_pull_requests"`
+	// LookErrors are why the last look at them failed.
+	LookErrors   []LookErrorRow       `json:"pull_request_errors"`
 	Totals       Totals               `json:"codex_totals"`
 	RateLimits   json.RawMessage      `json:"rate_limits"`
 	LastPass     *project.LastPassRow `json:"last_pass"`
@@ -56,6 +60,8 @@ type Overview struct {
 
 	// scheduledAt is when the last pass of a schedule began; zero if there was none.
 	scheduledAt time.Time
+	// listsWatched: Rows has the issues in review, too.
+	listsWatched bool
 	// claims and skips are what Counts counts: also the candidates that the last pass did not start, where Skipped is not read.
 	claims []reconcile.Claim
 	places map[string]int // of claims in the queue for a slot

@@ -83,6 +83,10 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 	if err := v.addHistory(ctx, f, o); err != nil {
 		return v, err
 	}
+	if err := v.addWatched(ctx, &f); err != nil {
+		return v, err
+	}
+	v.listsWatched = o.All || len(o.Issues) > 0
 	v.count()
 	v.Rows = v.rows()
 	return v, nil

@@ -28,9 +28,11 @@ type Row struct {
 	Cost        *Cost      `json:"cost"`         // of these tokens; null without agent.prices
 	// Text is what the agent does now: its last command or sentence. For an issue without a run it is the reason why it has none.
 	Text string `json:"text"`
+	// WaitsFor is what the issue's watched pull request waits for; null if none is watched.
+	WaitsFor *reconcile.Waits `json:"pull_request_waits_for"`
 
 	// Detail is the row of one of the overview's lists that this row was made of: a RunningRow, RetryingRow, HeldRow, KeptRow,
-	// SkippedRow or RunRow.
+	// WatchedRow, SkippedRow or RunRow.
 	Detail any      `json:"-"`
 	Labels []string `json:"-"` // of the issue
 	place  int      // in the queue for a slot
@@ -75,7 +77,7 @@ func (r Row) Undelivered() bool {
 // Claimed reports whether symphony has claimed the issue.
 func (r Row) Claimed() bool {
 	switch r.Detail.(type) {
-	case SkippedRow, KeptRow, RunRow:
+	case SkippedRow, KeptRow, WatchedRow, RunRow:
 		return false
 	}
 	return true
@@ -86,14 +88,16 @@ type Status = reconcile.Status
 
 // The statuses of rows that are neither claims nor candidates.
 const (
-	StatusKept  Status = "kept"
-	StatusEnded Status = "ended"
+	StatusKept     Status = "kept"
+	StatusInReview Status = "in_review" // passes watch its pull request
+	StatusEnded    Status = "ended"
 )
 
 // Statuses are those of rows, in their order: first those that need a person.
 var Statuses = []Status{
 	reconcile.StatusNeedsAnswer, reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept, reconcile.StatusRunning,
-	reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, StatusEnded,
+	reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, StatusInReview,
+	reconcile.StatusSkipped, StatusEnded,
 }
 
 // rows makes one list of the overview's lists, in the order of the statuses, then of the queue and the identifiers. Ended runs follow, the
@@ -118,6 +122,7 @@ func (v Overview) rows() []Row {
 		}
 		list = append(list, v.skippedRow(r))
 	}
+	list = append(list, v.watchedRows(list)...)
 	slices.SortStableFunc(list, func(a, b Row) int {
 		return cmp.Or(cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status)), cmp.Compare(a.place, b.place),
 			text.CompareNatural(a.Identifier, b.Identifier))
@@ -143,7 +148,14 @@ func (v Overview) complete(list []Row) []Row {
 	for _, p := range v.PullRequests {
 		pulls[p.IssueID] = p.URL
 	}
+	waits := map[string]reconcile.Waits{}
+	for _, w := range v.Watched {
+		waits[w.IssueID] = w.WaitsFor
+	}
 	for i := range list {
+		if w, watched := waits[list[i].IssueID]; watched && list[i].Status != StatusEnded {
+			list[i].WaitsFor = &w
+		}
 		list[i].Project, list[i].PullRequest = v.Project.Name, text.OrNull(pulls[list[i].IssueID])
 		list[i].paused = v.Paused && list[i].Status == reconcile.StatusWaiting
 		if why := list[i].unreadable; why != "" {

@@ -56,7 +56,7 @@ func unknownWord(format, word string, known []string) error {
 }
 
 // requestedOnly are the statuses with rows that are read on request only.
-var requestedOnly = []Status{reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped, StatusEnded}
+var requestedOnly = []Status{reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, StatusInReview, reconcile.StatusSkipped, StatusEnded}
 
 // Needs reports whether the selection names a status whose rows are read on request only.
 func (s Selection) Needs() bool {
@@ -178,6 +178,8 @@ func (v Overview) confine(rows []Row) Overview {
 	}
 	v.Undelivered = text.Filter(undelivered, func(u UndeliveredRow) bool { return issues[u.IssueID] })
 	v.PullRequests = text.Filter(pulls, func(p PullRequestRow) bool { return issues[p.IssueID] })
+	v.Watched = text.Filter(v.Watched, func(w WatchedRow) bool { return issues[w.IssueID] })
+	v.LookErrors = append([]LookErrorRow{}, v.LookErrors...)
 	v.Requests = text.Filter(requests, func(r RequestRow) bool { return issues[r.Request.IssueID] })
 	v.Blocked = v.blockedSessions()
 	v.claims = text.Filter(v.claims, func(c reconcile.Claim) bool { return counted[c.IssueID] })

@@ -193,7 +193,10 @@ func printResults(w *term.Env, v detail.Issue) {
 		printField(w, "pull request", d.PullRequest)
 	}
 	if v.WaitsFor != nil {
-		printField(w, "waits for", *v.WaitsFor)
+		printField(w, "waits for", waitsText(w, now, *v.WaitsFor))
+	}
+	for _, e := range v.LookErrors {
+		printField(w, "last look", lookErrorText(w, now, e))
 	}
 	if d != nil {
 		printField(w, "delivered", fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, now, d.At)))

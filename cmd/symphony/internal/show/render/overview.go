@@ -113,6 +113,9 @@ func newPage(w *term.Env, all, confined []view.Overview, rows []view.Row, more i
 	for _, v := range confined {
 		printHints(&out, v)
 	}
+	for _, v := range all {
+		printWatched(&out, v, projects)
+	}
 	fmt.Fprintln(&foot, summary(w, all))
 	p := page{head: linesOf(head.String()), foot: linesOf(foot.String())}
 	if len(rows) > 0 && len(p.head) > 0 {
@@ -239,6 +242,7 @@ var statusColours = map[view.Status]string{
 	reconcile.StatusRunning: term.ColourRuns, view.StatusEnded: term.ColourOver,
 	reconcile.StatusQueued: term.ColourWaits, reconcile.StatusBlocked: term.ColourWaits,
 	reconcile.StatusWaiting: term.ColourWaits, reconcile.StatusSkipped: term.ColourWaits,
+	view.StatusInReview: term.ColourWaits,
 }
 
 // pullName is the short name of a pull request, #7 for …/pull/7, or else the other text.
@@ -277,6 +281,13 @@ func printRow(w *term.Env, r view.Row, projects bool) {
 		kind, cells = "held", append(cells, d.Reason, text.Rfc3339(d.HeldAt), d.Message)
 	case view.KeptRow:
 		kind, cells = "kept", append(cells, text.Rfc3339(d.Since), "kept: "+d.Unsaved, d.Path)
+	case view.WatchedRow:
+		since := ""
+		if d.WaitsFor.Since != nil {
+			since = text.Rfc3339(*d.WaitsFor.Since)
+		}
+		kind = "in_review"
+		cells = append(cells, d.WaitsFor.Code, since, d.WaitsFor.Text, d.PullRequest)
 	case view.SkippedRow:
 		kind, cells = "skipped", append(cells, d.Reason, text.Rfc3339(d.Since), d.Message)
 	case view.RunRow:
@@ -403,6 +414,11 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	}
 	if v.Paused {
 		line("PAUSED", term.ColourWaits, "no new run starts; symphony resume ends the pause")
+	}
+	for _, e := range v.LookErrors {
+		if !v.PassFailedSo(e.Code, e.Message) {
+			line("ERROR", term.ColourStuck, "the last look at pull requests %s", lookErrorText(w, now, e.LookError))
+		}
 	}
 	if v.LastPass == nil {
 		return

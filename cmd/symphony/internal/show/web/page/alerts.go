@@ -109,6 +109,13 @@ func obstaclesOf(v view.Overview, forms Forms, several bool) (list []obstacle) {
 			}
 		}
 	}
+	for _, e := range v.LookErrors {
+		if !v.PassFailedSo(e.Code, e.Message) {
+			o := obstacle{Title: "The last look at pull requests failed", Text: e.Message, Code: e.Code, At: &e.Since}
+			o.Class, o.Icon = severity(e.Code, 0)
+			add(o, "refresh")
+		}
+	}
 	for _, h := range v.Hosts {
 		if !h.Usable() {
 			add(obstacle{Class: "warn", Icon: "alert", Title: h.Name + " gets no further runs", Text: h.Message}, "unblock")

@@ -119,6 +119,7 @@ var listed = []struct {
 	{reconcile.StatusQueued, 10},
 	{reconcile.StatusBlocked, 5},
 	{reconcile.StatusWaiting, 10},
+	{view.StatusInReview, 10},
 	{reconcile.StatusSkipped, 5},
 }
 

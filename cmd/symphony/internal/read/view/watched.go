@@ -1,0 +1,92 @@
+package view
+
+import (
+	"context"
+	"slices"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// WatchedRow is an open pull request that passes watch.
+type WatchedRow struct {
+	IssueHead
+	PullRequest string          `json:"pull_request_url"`
+	WaitsFor    reconcile.Waits `json:"waits_for"`
+}
+
+// LookErrorRow is why the last look at the pull requests of a project failed.
+type LookErrorRow struct {
+	Project string `json:"project"`
+	state.LookError
+}
+
+// Feedback says how pull requests are watched; false if they are not. Where the workflow can't be
+// read, nothing is known of reviews.
+func (f *Facts) Feedback() (reconcile.Feedback, bool) {
+	if f.Config == nil {
+		return reconcile.Feedback{}, true
+	}
+	return f.Config.Feedback, f.Config.Feedback.On()
+}
+
+// addWatched adds what is watched, and why that fails.
+func (v *Overview) addWatched(ctx context.Context, f *Facts) error {
+	v.Watched = []WatchedRow{}
+	v.LookErrors = []LookErrorRow{}
+	feedback, on := f.Feedback()
+	if !on {
+		return nil
+	}
+	watches, err := f.DB.Views.Watches(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range watches {
+		waits := w.WaitsFor(feedback, f.Now)
+		if waits == nil || !f.wants(w.IssueID) {
+			continue
+		}
+		last, _, err := f.DB.Runs.Last(ctx, w.IssueID)
+		if err != nil {
+			return err
+		}
+		head := IssueHead{
+			Project:    f.Name,
+			IssueID:    w.IssueID,
+			Identifier: w.Identifier,
+			IssueURL:   last.Issue.URL,
+			Title:      last.Issue.Title,
+			labels:     last.Issue.Labels,
+		}
+		v.Watched = append(v.Watched, WatchedRow{head, w.Pull.URL, *waits})
+	}
+	slices.SortFunc(v.Watched, func(a, b WatchedRow) int { return text.CompareNatural(a.Identifier, b.Identifier) })
+	errs, err := f.DB.Views.LookErrors(ctx)
+	for _, e := range errs {
+		v.LookErrors = append(v.LookErrors, LookErrorRow{f.Name, e})
+	}
+	return err
+}
+
+// PassFailedSo reports whether the last pass has an error, which is then shown already.
+func (v Overview) PassFailedSo(code, message string) bool {
+	return v.LastPass != nil && slices.ContainsFunc(v.LastPass.Errors, func(e reconcile.Error) bool {
+		return e.Code == code && e.Message == message
+	})
+}
+
+// watchedRows are the rows of the watched issues that are in no other list.
+func (v Overview) watchedRows(others []Row) (list []Row) {
+	if !v.listsWatched {
+		return nil
+	}
+	for _, w := range v.Watched {
+		if slices.ContainsFunc(others, func(r Row) bool { return r.IssueID == w.IssueID }) {
+			continue
+		}
+		list = append(list, w.row(StatusInReview, w.WaitsFor.Since, "waits for "+w.WaitsFor.Text, w))
+	}
+	return list
+}
