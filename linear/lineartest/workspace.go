@@ -114,7 +114,7 @@ type workspace struct {
 	issues  []*Issue
 	newest  map[string]int // the number of the newest issue, by team
 	created time.Time
-	// labels are the labels that were made or changed later than the workspace, by their ids.
+	// labels are the labels that were changed, by their ids. All others are as old as the workspace.
 	labels map[string]labelTimes
 	// renamed are the ids of labels that have another name than they were made with, by the present name in lower case.
 	renamed map[string]string
@@ -213,7 +213,6 @@ func (w *workspace) label(ref string) string {
 			w.renamed[strings.ToLower(name)] = w.nextID("label")
 		}
 		w.Labels = append(w.Labels, ref)
-		w.labels[w.labelID(name)] = labelTimes{created: w.time(), updated: w.time()}
 	}
 	return name
 }
