@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
@@ -67,6 +68,7 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	cmd := exec.Command(boot[0], append(boot[1:], "bash", "-c", serveCommands)...)
 	cmd.WaitDelay = test.Patience()
 	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "PATH="+pathBefore) // the machine has a /tmp of its own
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	in := test.Must(cmd.StdinPipe())
@@ -91,12 +93,15 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	return m
 }
 
-// furnish creates the user's home, outside /tmp, which a machine may hide.
+// furnish creates the user's home, outside /tmp and /var/tmp, which a machine may hide.
 func (m *machine) furnish() {
 	m.t.Helper()
-	cache := test.Must(os.UserCacheDir())
-	m.must(os.MkdirAll(cache, 0o700))
-	m.home = test.Must(os.MkdirTemp(cache, "symphony-machine-"))
+	above := test.Must(os.UserCacheDir())
+	if paths.Inside("/tmp", above) || paths.Inside("/var/tmp", above) {
+		above = "/srv"
+	}
+	m.must(os.MkdirAll(above, 0o700))
+	m.home = test.Must(os.MkdirTemp(above, "symphony-machine-"))
 	m.t.Cleanup(func() { m.must(os.RemoveAll(m.home)) })
 	m.write("codex-home/config.toml", "")
 	m.write("bin/symphony", string(test.Must(os.ReadFile(builtProgram(m.t, "")))))

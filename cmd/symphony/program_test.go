@@ -60,8 +60,10 @@ func TestMain(m *testing.M) {
 	}
 	linkPython(filepath.Join(dir, "python3"))
 	tools := test.Must(os.MkdirTemp("", "symphony-tools-"))
+	test.OK(mainT{}, os.Chmod(tools, 0o755)) // scripts also run programs as another account
 	linkTools(tools)
 	test.OK(mainT{}, os.Setenv(toolsVar, tools))
+	pathBefore = os.Getenv("PATH")
 	test.OK(mainT{}, os.Setenv("PATH", dir+string(filepath.ListSeparator)+tools))
 	code := m.Run()
 	test.OK(mainT{}, os.RemoveAll(dir))
@@ -70,7 +72,10 @@ func TestMain(m *testing.M) {
 }
 
 // toolsVar names the directory with the programs of this machine that tests may use. It is the whole PATH of a script's login shells.
-const toolsVar = "TOOLS"
+const toolsVar = "SYMPHONY_TEST_TOOLS"
+
+// pathBefore is the PATH of whoever runs the tests, for a machine of its own that does not see toolsVar.
+var pathBefore string
 
 // kindsOfAgent are programs that people install and that tests must not find: a script has a codex only if it makes one.
 var kindsOfAgent = []string{"codex", "claude", "gemini", "opencode", "symphony"}

@@ -19,9 +19,10 @@ echo 'root:x:0:' > $image/etc/group
 
 case $ENGINE in
 docker)
-	client="$(command -v docker) --host unix://$dir/socket"
+	runroot=$(mktemp -d /tmp/docker-XXXXXX) # the path of a socket has at most 104 characters
+	client="$(command -v docker) --host unix://$runroot/socket"
 	cat > $dir/up <<S
-dockerd --host unix://$dir/socket --data-root $dir/data --exec-root $dir/exec --pidfile $dir/pid --bridge none \\
+dockerd --host unix://$runroot/socket --data-root $dir/data --exec-root $runroot/exec --pidfile $dir/pid --bridge none \\
 	--iptables=false --ip6tables=false --ip-forward=false --ip-masq=false >> $dir/log 2>&1 < /dev/null &
 until $client info > $dir/info 2>&1; do
 	kill -0 \$! 2>&- || { tail -n 3 $dir/log >&2; exit 1; }

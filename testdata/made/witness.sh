@@ -19,6 +19,8 @@ after_create)
   mkdir made; touch made/1 made/2; sleep %[2]g; touch made/3;;
 before_run | before_remove) whole;;
 agent)
+  # The codex that verifies a commit works in a checkout of it, where nothing is made.
+  case $PWD in */verify/tree/*) exec "$@";; esac
   whole
   echo $$ >> $ledger/agents.$key
   exec "$@";;

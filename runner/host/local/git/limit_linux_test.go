@@ -20,17 +20,20 @@ const bomb = `
 	git update-ref HEAD $(git commit-tree -p HEAD -m bomb $tree)
 `
 
+// haveTime lets Inspect take as long as a busy machine needs to reach another limit.
+func haveTime(t *testing.T) {
+	before := inspectFor
+	inspectFor = test.Patience()
+	t.Cleanup(func() { inspectFor = before })
+}
+
 // No git takes more than its memory to read a commit that lists a thousand million files, and what
 // is not known of it counts as unsaved.
 func TestTreeBomb(t *testing.T) {
 	memory := maxMemory
-	patience := inspectFor
 	maxMemory = 64 << 20
-	inspectFor = test.Patience() // a busy machine fills that memory more slowly
-	t.Cleanup(func() {
-		maxMemory = memory
-		inspectFor = patience
-	})
+	t.Cleanup(func() { maxMemory = memory })
+	haveTime(t)
 	dir := filepath.Join(realTemp(t), "work")
 	clone(t, dir)
 	base := git(t, dir, "rev-parse", "HEAD")
@@ -54,6 +57,7 @@ func TestTreeBomb(t *testing.T) {
 // A repository with very many references, in files or packed, is not read.
 func TestManyReferences(t *testing.T) {
 	test.Expensive(t)
+	haveTime(t)
 	dir := filepath.Join(realTemp(t), "work")
 	clone(t, dir)
 	sh(t, dir, `id=$(git rev-parse HEAD); seq 500001 | sed "s|.*|$id refs/tags/&|" > .git/packed-refs`)
