@@ -156,8 +156,8 @@ const (
 	keptReviews  = 100 // of a pull request, in the database
 )
 
-// Failed lists the checks that have failed and have not brought the issue back yet, once all checks of the pushed commit have ended. A check
-// that is late does not hold the others back.
+// Failed lists the checks that have failed and have not brought the issue back yet, once all
+// checks of the pushed commit have ended. A check that is late does not hold the others back.
 func (w *Watch) Failed(f Feedback, now time.Time) []Check {
 	c := w.Pull.Checks
 	if !f.Checks || w.Blocked || c.Commit != w.Pull.Head || !w.Ours() {
@@ -300,8 +300,8 @@ func (f Feedback) listensTo(r Review) bool {
 
 func (w *Watch) handled(cause string) bool { return slices.Contains(w.Handled, cause) }
 
-// Ours reports whether the newest commit of the pull request is the one that symphony has pushed last, or builds on it: what people push there
-// is part of the work.
+// Ours reports whether the newest commit of the pull request is the one that symphony has
+// pushed last, or builds on it: what people push there is part of the work.
 func (w *Watch) Ours() bool {
 	return w.Pull.Head == w.Delivered.Commit || w.pushKnown() && w.Pushed.Builds
 }
@@ -315,8 +315,9 @@ func (w *Watch) UnknownPush() bool {
 	return w.Pull.State == pullOpen && w.Pull.Head != w.Delivered.Commit && !w.pushKnown()
 }
 
-// Is reports whether a pull request that was read is the one that symphony has opened. Where it was read before, the forge's id tells, which
-// stays if the repository gets another name or owner. Otherwise the address tells, or else the branch and its commit.
+// Is reports whether a pull request that was read is the one that symphony has opened. Where
+// it was read before, the forge's id tells, which stays if the repository gets another name or
+// owner. Otherwise the address tells, or else the branch and its commit.
 func (w *Watch) Is(p Pull) bool {
 	if w.Pull.ID != "" {
 		return w.Pull.ID == p.ID

@@ -213,8 +213,10 @@ func TestWaitsFor(t *testing.T) {
 		edit func(w *Watch)
 		want string
 	}{
-		{"a failed check that was answered without a commit", func(*Watch) {},
-			"review_or_merge: a review or a merge; lint failed, which was answered without a commit"},
+		{
+			"a failed check that was answered without a commit", func(*Watch) {},
+			"review_or_merge: a review or a merge; lint failed, which was answered without a commit",
+		},
 		{"with a conflict", func(w *Watch) {
 			w.Pull.Mergeable = pullConflicts
 			w.Handled = []string{"conflict a"}

@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/symphony-cron/symphony/internal/text"
+	"unicode"
 )
 
 // Handover is what an agent has asked for with its tool hand_over: that symphony comments on its issue and moves it, once its commits are
@@ -53,7 +52,8 @@ type Verification struct {
 	Offline string `json:"offline,omitempty"`
 }
 
-// The exit codes of a verification whose command can't be run: because symphony could not prepare it, by its mode, or because there is no such program.
+// The exit codes of a verification whose command can't be run: because symphony could not
+// prepare it, by its mode, or because there is no such program.
 const (
 	ExitNotPrepared   = 125
 	exitNotExecutable = 126
@@ -100,8 +100,11 @@ func (v *Verification) Caveats() (sentences []string) {
 
 // codeList lists the names of files in Markdown. count is how many there are, which may be more than the names.
 func codeList(names []string, count int) string {
-	quote := func(name string) string { return "`" + strings.ReplaceAll(text.Visible(name), "`", "'") + "`" }
-	list := strings.Join(text.Map(names, quote), ", ")
+	var quoted []string
+	for _, name := range names {
+		quoted = append(quoted, "`"+strings.Map(visible, name)+"`")
+	}
+	list := strings.Join(quoted, ", ")
 	if more := count - len(names); more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
@@ -225,4 +228,15 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	}
 	d.Due, d.Tries, d.Code, d.Message = true, d.Tries+1, code, message
 	return d
+}
+
+// visible replaces what a file's name could hide in Markdown: line breaks, control characters and marks of direction.
+func visible(r rune) rune {
+	if r == '`' {
+		return '\''
+	}
+	if !unicode.IsPrint(r) {
+		return unicode.ReplacementChar
+	}
+	return r
 }

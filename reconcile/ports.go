@@ -256,7 +256,8 @@ type NewIssue struct {
 // TrackerBoard is what init needs to know about a project or team.
 type TrackerBoard struct {
 	TrackerProject
-	Setting  string         // the value to write as tracker.project_slug: the URL if it ends in the slug, otherwise the slug; of a team its key
+	// Setting is the value to write as tracker.project_slug: the URL if it ends in the slug, otherwise the slug; of a team its key.
+	Setting  string
 	States   []TrackerState // in the order in which an issue passes through them, without duplicate names
 	HasLabel bool
 }

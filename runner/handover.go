@@ -65,8 +65,9 @@ func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.
 	return agent.ToolResult{Text: "recorded; end your turn", Success: true}
 }
 
-// maxRefusals is how often in a row hand_over is refused for the same reason, while nothing changes, before the run ends. An agent that can't
-// commit, because a hook of git fails for example, would try until its last turn.
+// maxRefusals is how often in a row hand_over is refused for the same reason, while nothing
+// changes, before the run ends. An agent that can't commit, because a hook of git fails for
+// example, would try until its last turn.
 const maxRefusals = 3
 
 // refusals are the last refusals of hand_over.

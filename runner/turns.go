@@ -344,7 +344,8 @@ func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args 
 	return answer
 }
 
-// verifyHandover ends the agent and runs verify for what it hands over. It reports whether the agent has to go on, with the output in its next turn.
+// verifyHandover ends the agent and runs verify for what it hands over. It reports whether the
+// agent has to go on, with the output in its next turn.
 func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	before := t.refused
 	if h := t.job.run.Delivery.Handover; before.Round == 0 && h.Refused() && h.Verification.Round > 0 {

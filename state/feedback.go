@@ -89,8 +89,8 @@ func (c *conn) LookErrors(ctx context.Context) ([]LookError, error) {
 	return list, nil
 }
 
-// SaveLookErrors stores the errors of a look at pull requests in the place of those of the look before. An error that was there already keeps
-// its time.
+// SaveLookErrors stores the errors of a look at pull requests in the place of those of the
+// look before. An error that was there already keeps its time.
 func (s Store) SaveLookErrors(ctx context.Context, list []LookError) error {
 	last, err := s.LookErrors(ctx)
 	if err != nil || len(last)+len(list) == 0 {

@@ -29,7 +29,12 @@ Example:
 			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "print all findings, each on a line of its own"})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			named := c.IsSet("workflow") || c.NArg() > 0 || w.Getenv("SYMPHONY_WORKFLOW") != ""
-			return doctor.Examine(c.Context, w, p, doctor.Options{StateDir: c.String("state-dir"), Named: named, Verbose: c.Bool("v"), Engine: c.Bool("engine")})
+			return doctor.Examine(c.Context, w, p, doctor.Options{
+				StateDir: c.String("state-dir"),
+				Named:    named,
+				Verbose:  c.Bool("v"),
+				Engine:   c.Bool("engine"),
+			})
 		}),
 	}
 }

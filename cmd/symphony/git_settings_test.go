@@ -29,18 +29,26 @@ var gitSettings = map[string]gitSetting{
 	"line ends of Windows":   {config: "[core]\n\tautocrlf = true\n\teol = crlf\n"},
 	"line ends are taken in": {config: "[core]\n\tautocrlf = input\n\tsafecrlf = true\n"},
 	"no modes and no links":  {config: "[core]\n\tfileMode = false\n\tsymlinks = false\n\tignoreCase = true\n"},
-	"attributes everywhere": {config: "[core]\n\tattributesFile = ~/attributes\n",
-		prep: "exec sh -c 'echo \"* text=auto eol=crlf\" > home/attributes'"},
+	"attributes everywhere": {
+		config: "[core]\n\tattributesFile = ~/attributes\n",
+		prep:   "exec sh -c 'echo \"* text=auto eol=crlf\" > home/attributes'",
+	},
 	"a filter that is missing": {config: "[filter \"lfs\"]\n\tclean = no-such-lfs clean\n\tprocess = no-such-lfs\n\trequired = true\n"},
 	"files ignored everywhere": {config: "[core]\n\texcludesFile = ~/ignored\n", prep: "exec sh -c 'echo \"*.log\" > home/ignored'"},
 	"untracked files hidden":   {config: "[status]\n\tshowUntrackedFiles = no\n[diff]\n\tignoreSubmodules = all\n"},
 
-	"hooks everywhere that pass": {config: "[core]\n\thooksPath = ~/hooks\n",
-		prep: "mkdir home/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 0\\n\" > home/hooks/pre-commit; chmod 755 home/hooks/pre-commit'"},
-	"a hook everywhere that refuses pushes": {config: "[core]\n\thooksPath = ~/hooks\n",
-		prep: "mkdir home/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 1\\n\" > home/hooks/pre-push; chmod 755 home/hooks/pre-push'"},
-	"a template with hooks": {config: "[init]\n\ttemplateDir = ~/template\n",
-		prep: "mkdir home/template/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 0\\n\" > home/template/hooks/post-checkout; chmod 755 home/template/hooks/post-checkout'"},
+	"hooks everywhere that pass": {
+		config: "[core]\n\thooksPath = ~/hooks\n",
+		prep:   "mkdir home/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 0\\n\" > home/hooks/pre-commit; chmod 755 home/hooks/pre-commit'",
+	},
+	"a hook everywhere that refuses pushes": {
+		config: "[core]\n\thooksPath = ~/hooks\n",
+		prep:   "mkdir home/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 1\\n\" > home/hooks/pre-push; chmod 755 home/hooks/pre-push'",
+	},
+	"a template with hooks": {
+		config: "[init]\n\ttemplateDir = ~/template\n",
+		prep:   "mkdir home/template/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 0\\n\" > home/template/hooks/post-checkout; chmod 755 home/template/hooks/post-checkout'",
+	},
 
 	"pushes by default":        {config: "[push]\n\tdefault = nothing\n\tfollowTags = true\n\trecurseSubmodules = on-demand\n\tautoSetupRemote = true\n[remote]\n\tpushDefault = other\n"},
 	"addresses are rewritten":  {config: "[url \"$WORK/remote\"]\n\tinsteadOf = shop:remote\n", prep: "set repository.url shop:remote"},
@@ -55,8 +63,10 @@ var gitSettings = map[string]gitSetting{
 	"packs":                    {config: "[core]\n\tbigFileThreshold = 1\n\tcompression = 0\n[pack]\n\twindowMemory = 1m\n\twriteReverseIndex = true\n[repack]\n\twriteBitmaps = true\n[fetch]\n\tunpackLimit = 1\n"},
 	"colours and pagers":       {config: "[color]\n\tui = always\n[core]\n\tpager = less\n\tquotePath = false\n\tabbrev = 4\n[pager]\n\tlog = cat\n\tstatus = true\n[column]\n\tui = always\n[log]\n\tshowSignature = true\n\tdecorate = full\n\tdate = relative\n[format]\n\tpretty = oneline\n"},
 	"another diff":             {config: "[diff]\n\texternal = /nowhere/diff\n\tnoprefix = true\n\trenames = copies\n\talgorithm = histogram\n\twordRegex = .\n[interactive]\n\tdiffFilter = /nowhere/filter\n[merge]\n\tconflictStyle = zdiff3\n\trenormalize = true\n[rerere]\n\tenabled = true\n"},
-	"an editor and a template": {config: "[core]\n\teditor = sleep 1000\n[commit]\n\ttemplate = ~/message\n\tverbose = true\n\tcleanup = scissors\n\tstatus = false\n[sequence]\n\teditor = sleep 1000\n",
-		prep: "exec sh -c 'echo template > home/message'"},
+	"an editor and a template": {
+		config: "[core]\n\teditor = sleep 1000\n[commit]\n\ttemplate = ~/message\n\tverbose = true\n\tcleanup = scissors\n\tstatus = false\n[sequence]\n\teditor = sleep 1000\n",
+		prep:   "exec sh -c 'echo template > home/message'",
+	},
 	"other encodings":                {config: "[i18n]\n\tcommitEncoding = latin1\n\tlogOutputEncoding = latin1\n", prep: "env LANG=de_DE.UTF-8"},
 	"an identity is required":        {config: "[user]\n\tuseConfigOnly = true\n"},
 	"names are protected":            {config: "[core]\n\tprotectNTFS = true\n\tprotectHFS = true\n\tprecomposeUnicode = true\n\tsharedRepository = 0640\n\tlogAllRefUpdates = always\n"},

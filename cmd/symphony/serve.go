@@ -129,7 +129,8 @@ func checkTokenPlace(w *term.Env, command, file string) error {
 		return nil
 	}
 	return reconcile.NewError("token_readable", command+": agents can read "+file+", and with its token decide what they ask for",
-		fmt.Sprintf("keep it in %s, which they can't read: mkdir -p %[1]s; mv %s %[1]s/web-token", text.ShellQuote(hidden), text.ShellQuote(file)))
+		fmt.Sprintf("keep it in %s, which they can't read: mkdir -p %[1]s; mv %s %[1]s/web-token",
+			text.ShellQuote(hidden), text.ShellQuote(file)))
 }
 
 // serverOf is the section server of the first workflow that has server.port, else of the first one. Its port is -1 without a valid

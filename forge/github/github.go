@@ -60,7 +60,8 @@ func Adapter(o Options) (*reconcile.Forge, error) {
 	api, err := githubapi.Connect(service, o.Options, o.Memory)
 	h := hub{api, o}
 	return &reconcile.Forge{
-		Open: h.open, Number: h.number, Read: h.read, ReadChecks: h.readChecks, ReadRequired: h.readRequired, BuildsOn: h.buildsOn, ReadLog: h.readLog, Rerun: h.rerun, Comment: h.comment,
+		Open: h.open, Number: h.number, Read: h.read, ReadChecks: h.readChecks, ReadRequired: h.readRequired, BuildsOn: h.buildsOn,
+		ReadLog: h.readLog, Rerun: h.rerun, Comment: h.comment,
 	}, err
 }
 

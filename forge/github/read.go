@@ -339,7 +339,8 @@ func (h hub) buildsOn(ctx context.Context, number int, commit string) (bool, err
 // readRequired implements reconcile.Forge. Classic protections and rulesets both require checks.
 func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
 	fields, err := h.query(ctx, readPulls, document("required"), map[string]any{"number": number})
-	if e, _ := errors.AsType[*reconcile.Error](err); e != nil && !reconcile.EndsByItself(e.Code, e.Status) && !errors.Is(err, reconcile.ErrGone) {
+	e, known := errors.AsType[*reconcile.Error](err)
+	if known && !reconcile.EndsByItself(e.Code, e.Status) && !errors.Is(err, reconcile.ErrGone) {
 		return nil, nil // an older GitHub Enterprise, or a token that may not see it: no check is called missing then
 	}
 	if err != nil {

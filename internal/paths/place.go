@@ -215,9 +215,9 @@ func (w *walk) enter(name string) (target string, err error) {
 	var st unix.Stat_t
 	if here.rest != "" || dir < 0 || unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		w.steps = append(w.steps, next)
-		return "", nil
+		return "", nil //nolint:nilerr // it counts as missing
 	}
-	kind := uint32(st.Mode) & unix.S_IFMT
+	kind := st.Mode & unix.S_IFMT
 	fd, err := openNoFollow(dir, name, kind == unix.S_IFDIR)
 	if err != nil { // it was removed just now, or this account can't come here
 		w.steps = append(w.steps, next)

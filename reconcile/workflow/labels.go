@@ -29,7 +29,9 @@ const SetByOperators = "operators"
 // String lists what the row sets.
 func (l LabelRow) String() string {
 	line, turns := l.Label+":", strings.TrimPrefix(strconv.Itoa(l.MaxTurns), "0")
-	for _, set := range [][2]string{{"model", l.Model}, {"effort", l.Effort}, {"max_turns", turns}, {"sandbox", string(l.Sandbox)}, {"set_by", l.SetBy}} {
+	for _, set := range [][2]string{
+		{"model", l.Model}, {"effort", l.Effort}, {"max_turns", turns}, {"sandbox", string(l.Sandbox)}, {"set_by", l.SetBy},
+	} {
 		if set[1] != "" {
 			line += " " + set[0] + " " + set[1]
 		}

@@ -13,8 +13,9 @@ import (
 var gitHubTracker = tracker{
 	name: "github", title: "GitHub", endpoint: "https://api.github.com",
 	active: []string{"open"}, terminal: []string{"closed"}, always: "closed", // a closed issue blocks no other, whatever the labels
-	keyVars: []string{"GITHUB_TOKEN", "GH_TOKEN"}, needsKey: true, ofGitHub: true, orders: true, tellsLabels: true, check: trackerReader.gitHubStates,
-	keys: gitHubKeys,
+	keyVars: []string{"GITHUB_TOKEN", "GH_TOKEN"}, needsKey: true, ofGitHub: true, orders: true, tellsLabels: true,
+	check: trackerReader.gitHubStates,
+	keys:  gitHubKeys,
 }
 
 // gitHubKeys are the keys of this kind.

@@ -244,7 +244,8 @@ func MessagesText(list []reconcile.Message) string {
 	})...)
 }
 
-// pushedText tells what others have pushed to the branch, and whether the workspace has it. Names are quoted, because they come from outside.
+// pushedText tells what others have pushed to the branch, and whether the workspace has it.
+// Names are quoted, because they come from outside.
 func pushedText(p *host.Pushed) string {
 	if p == nil {
 		return ""

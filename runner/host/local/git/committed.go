@@ -106,8 +106,8 @@ func Began(dir string) string {
 	return commit
 }
 
-// Ignored lists files and directories of the work tree of dir that git ignores, at most so many, and counts all of them. A directory that is
-// ignored as a whole counts as one.
+// Ignored lists files and directories of the work tree of dir that git ignores, at most so
+// many, and counts all of them. A directory that is ignored as a whole counts as one.
 func Ignored(ctx context.Context, dir string, most int) (names []string, count int, err error) {
 	r, ok, err := openReader(dir)
 	if err != nil || !ok {

@@ -335,9 +335,11 @@ const (
 	walkEntries    = 200_000 // the limit for trees that git can't read
 )
 
-// Fingerprint returns a text that changes when the work progresses. It depends on HEAD, the index, and the work tree as `git
-// status` sees it, with the contents of changed files; without a repository that git can read, on the names and contents of the first
-// 200,000 files. After 64 MiB of contents, the times of files count instead. Ignored files do not count. After 10 s the error wraps context.DeadlineExceeded.
+// Fingerprint returns a text that changes when the work progresses. It depends on HEAD, the
+// index, and the work tree as `git status` sees it, with the contents of changed files;
+// without a repository that git can read, on the names and contents of the first 200,000
+// files. After 64 MiB of contents, the times of files count instead. Ignored files do not
+// count. After 10 s the error wraps context.DeadlineExceeded.
 func Fingerprint(ctx context.Context, dir string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
 	defer cancel()

@@ -210,8 +210,9 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 	return repo.setReference("refs/remotes/origin/"+branch, commit)
 }
 
-// MoveBranch moves the branch of a workspace to a commit, whose files the work tree has. index is git's index of these files. The index comes
-// first: if only that is there, git shows the files of the commit as staged.
+// MoveBranch moves the branch of a workspace to a commit, whose files the work tree has. index
+// is git's index of these files. The index comes first: if only that is there, git shows the
+// files of the commit as staged.
 func MoveBranch(workspace, branch, commit string, index []byte) error {
 	repo, ok, err := openRepository(workspace)
 	if err != nil || !ok || !repo.inTree {

@@ -31,12 +31,16 @@ const (
 // names the first commits and files of each repository. If it returns an empty string, nothing is lost when dir is deleted. Every decision
 // to delete a workspace goes through this function. Repositories in the directories of alsoDeleted count as deleted with dir.
 //
-// The rule: git decides, for each repository at or below dir. A commit is saved if a reference of a remote contains it, a file if it is
-// committed without changes or ignored, by the repository or by ignored, what IgnoreFile returned for the agent's git. The remote must be in the configuration: the guard undoes some that agents make. A remote in a
-// local directory that does not exist, or that is deleted with dir, does not count, except for the remote origin if the repository is now
-// at the address origin. Commits of HEAD (detached or not), branches, tags, stashes, other references and submodules are unsaved if no
-// remote has them, and so are modified or untracked files, including those that the index hides from git status. A repository without a
-// remote has saved nothing. What can't be read counts as unsaved, and so does what exceeds the limits of the search.
+// The rule: git decides, for each repository at or below dir. A commit is saved if a reference
+// of a remote contains it, a file if it is committed without changes or ignored, by the
+// repository or by ignored, what IgnoreFile returned for the agent's git. The remote must be
+// in the configuration: the guard undoes some that agents make. A remote in a local directory
+// that does not exist, or that is deleted with dir, does not count, except for the remote
+// origin if the repository is now at the address origin. Commits of HEAD (detached or not),
+// branches, tags, stashes, other references and submodules are unsaved if no remote has them,
+// and so are modified or untracked files, including those that the index hides from git
+// status. A repository without a remote has saved nothing. What can't be read counts as
+// unsaved, and so does what exceeds the limits of the search.
 //
 // Files that are in no repository are unsaved, unless they are those of known, an earlier result of OutsideFiles: then they are
 // what after_create has made. A bare repository counts unless it is inside a work tree: there its files are untracked or ignored.

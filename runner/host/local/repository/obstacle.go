@@ -33,7 +33,8 @@ func (m *Mirror) checkFreeName(ctx context.Context, branch string) error {
 	return nil
 }
 
-// checkNotCheckedOut returns an error if a person works on the branch in a work tree of a remote on this machine: git would refuse the push.
+// checkNotCheckedOut returns an error if a person works on the branch in a work tree of a remote on
+// this machine: git would refuse the push.
 // then is what the next pass does when the person has switched to another branch.
 func (c *commands) checkNotCheckedOut(ctx context.Context, branch, then string) error {
 	dir := c.localDir()

@@ -103,7 +103,7 @@ func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *h
 func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Head, from host.CloneAnswer) (why string, err error) {
 	status, _, ok, err := git.Inspect(ctx, workspace, git.Clone{}, 0)
 	if err != nil || !ok {
-		return "its files could not be compared with HEAD", nil //nolint:nilerr // the agent is told, and can merge
+		return "its files could not be compared with HEAD", nil // the agent is told, and can merge
 	}
 	changed := slices.ContainsFunc(status.Changed, func(c host.GitChange) bool { return c.Status != "?" })
 	if changed || status.Count > len(status.Changed) {

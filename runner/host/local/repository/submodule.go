@@ -201,7 +201,7 @@ func (d *delivery) changedSubmodules(ctx context.Context) (list []submodule, err
 func (m *Mirror) withModules(ctx context.Context, commit, objects string, list []submodule) ([]submodule, error) {
 	file := commit + ":.gitmodules"
 	if m.run(withObjects(m.localGit(ctx, "cat-file", "-e", file), objects)) != nil {
-		return list, nil // there is none
+		return list, nil //nolint:nilerr // there is none
 	}
 	cmd := m.localGit(ctx, "config", "--blob", file, "--no-includes", "-z", "--get-regexp", `^submodule\..*\.(path|url)$`)
 	cmd = withObjects(cmd, objects)

@@ -124,19 +124,20 @@ func copyDir(from, to string, m moved) error {
 			return err
 		}
 		copied := filepath.Join(to, name)
-		switch d.Type() {
-		case fs.ModeDir:
+		if d.IsDir() {
 			return os.Mkdir(copied, 0o700)
-		case fs.ModeSymlink:
+		}
+		if d.Type() == fs.ModeSymlink {
 			target, err := os.Readlink(path)
 			if err != nil {
 				return err
 			}
 			return os.Symlink(string(m.in([]byte(target))), copied)
-		case 0:
-			return copyFile(path, copied, m)
 		}
-		return nil
+		if !d.Type().IsRegular() {
+			return nil // a socket or a pipe of a program that has ended
+		}
+		return copyFile(path, copied, m)
 	})
 }
 

@@ -179,10 +179,12 @@ func outsideOthers(ctx context.Context, p *project.Project, dir paths.Place) err
 	return nil
 }
 
-// guarded returns what is below the directory of an agent and belongs to the operators of projects, or is a directory from which the
-// account's programs are started, by names below that directory without symlinks. It adds the WORKFLOW.md of the directory, and the file HEAD
-// that would make the directory itself a repository. Some of it need not exist. Error: CodeInvalid if the
-// directory is within such a thing, or if the sandbox could not protect one.
+// guarded returns what is below the directory of an agent and belongs to the operators of
+// projects, or is a directory from which the account's programs are started, by names below
+// that directory without symlinks. It adds the WORKFLOW.md of the directory, and the file HEAD
+// that would make the directory itself a repository. Some of it need not exist. Error:
+// CodeInvalid if the directory is within such a thing, or if the sandbox could not protect
+// one.
 func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, error) {
 	files, err := project.OperatorFiles(ctx, w)
 	if err != nil {

@@ -92,8 +92,9 @@ func insideWorktrees(p *project.Project, dir string) (bool, error) {
 		return true, nil
 	}
 	for _, name := range place.Names() {
-		if project.New(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir).Nested() != nil {
-			return true, nil
+		asAgent := project.New(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir)
+		if asAgent.Nested() != nil {
+			return true, nil //nolint:nilerr // the error is the answer
 		}
 	}
 	return false, nil

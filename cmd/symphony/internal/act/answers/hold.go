@@ -98,8 +98,9 @@ func (h holding) byPerson(ctx context.Context, hold state.Hold) (bool, error) {
 	return slices.ContainsFunc(list, func(c reconcile.Comment) bool { return !others[c.ID] && !reconcile.Marked(c.Body) }), err
 }
 
-// begin returns the time after which a comment ends a hold. If the tracker does not read the times of comments with each issue, that is when
-// the hold began, by the tracker's clock, until there is a comment that does not end it.
+// begin returns the time after which a comment ends a hold. If the tracker does not read the
+// times of comments with each issue, that is when the hold began, by the tracker's clock,
+// until there is a comment that does not end it.
 func (h holding) begin(hold state.Hold) time.Time {
 	if h.adapter.LastComments == nil || !hold.CommentAt.IsZero() {
 		return hold.CommentAt

@@ -67,7 +67,8 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 		asked += " " + text.ShellQuote("refs/heads/"+folder)
 	}
 	env := func() []string { return project.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
-	answer, err := e.shellIn(ctx, env, "if said=$(git ls-remote -- "+text.ShellQuote(repository.URL)+" "+asked+" 2>&1); then echo found $(cut -sf2 <<< \"$said\")\n"+
+	answer, err := e.shellIn(ctx, env, "if said=$(git ls-remote -- "+text.ShellQuote(repository.URL)+" "+asked+" 2>&1); then "+
+		"echo found $(cut -sf2 <<< \"$said\")\n"+
 		`else grep -v '^Warning: ' <<< "$said"; fi`)
 	if errors.Is(err, context.DeadlineExceeded) {
 		list := fail("repository_unavailable: "+repository.URL+" does not answer", repositoryHint(repository, answer))

@@ -166,7 +166,8 @@ type Options struct {
 func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Issue, err error) {
 	r := &issueReader{Facts: view.Facts{Project: p, Name: o.Name, Now: p.Env.Now().UTC()}, identifier: ref}
 	v = Issue{
-		GeneratedAt: r.Now, Runs: []view.RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{}, Requests: []view.RequestRow{}, LookErrors: []state.LookError{},
+		GeneratedAt: r.Now, Runs: []view.RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{},
+		Requests: []view.RequestRow{}, LookErrors: []state.LookError{},
 		Commands: []string{}, Log: []eventlog.Line{}, Timeline: []Moment{},
 	}
 	err = r.Open(ctx)

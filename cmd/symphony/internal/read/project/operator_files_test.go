@@ -63,8 +63,10 @@ func TestOperatorFiles(t *testing.T) {
 		{"the main repository behind url: .", linkedApp, "repository: {url: .}", "main/.git/config", true},
 		{"hooks elsewhere", "git init -q r; git -C r config core.hooksPath ../hooks", "repository: {url: DIR/r}", "hooks/pre-receive", true},
 		{"settings that a repository includes", "git init -q r; git -C r config include.path ../../more", "repository: {url: DIR/r}", "more", true},
-		{"by url.insteadOf", "git init -q r; git config --global url.$HOME/r.insteadOf https://x.example/r", "repository: {url: 'https://x.example/r'}",
-			"r/.git/config", true},
+		{
+			"by url.insteadOf", "git init -q r; git config --global url.$HOME/r.insteadOf https://x.example/r", "repository: {url: 'https://x.example/r'}",
+			"r/.git/config", true,
+		},
 		{"a repository that does not exist yet", "", "repository: {url: DIR/later}", "later/hooks/update", true},
 
 		{"git's settings in dotfiles", "mkdir dot; touch dot/git; ln -s ~/dot/git .gitconfig", "", "dot/git", true},

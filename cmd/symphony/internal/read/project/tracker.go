@@ -327,10 +327,10 @@ func (v *verified) check(ctx context.Context) error {
 		warn("the tracker refused to check the project, states and labels: " + err.Error())
 	case isNoProject(err):
 		return v.explain(err)
-	case err != nil: // the next pass tries again
+	case err != nil:
 		v.unchecked = true
 		warn("project, states and labels are not checked: " + err.Error())
-		return nil
+		return nil //nolint:nilerr // the next pass tries again
 	}
 	for _, e := range WrongNames(v.cfg, v.t.Name, found) {
 		warn(e.Message + ": " + e.Hint)

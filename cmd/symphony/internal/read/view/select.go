@@ -56,7 +56,14 @@ func unknownWord(format, word string, known []string) error {
 }
 
 // requestedOnly are the statuses with rows that are read on request only.
-var requestedOnly = []Status{reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, StatusInReview, reconcile.StatusSkipped, StatusEnded}
+var requestedOnly = []Status{
+	reconcile.StatusQueued,
+	reconcile.StatusBlocked,
+	reconcile.StatusWaiting,
+	StatusInReview,
+	reconcile.StatusSkipped,
+	StatusEnded,
+}
 
 // Needs reports whether the selection names a status whose rows are read on request only.
 func (s Selection) Needs() bool {

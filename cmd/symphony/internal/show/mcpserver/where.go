@@ -160,10 +160,10 @@ func (s starter) roots(ctx context.Context) (dirs []string) {
 		return nil
 	}
 	p := session.InitializeParams()
-	if p == nil || p.Capabilities == nil || p.Capabilities.RootsV2 == nil {
+	if p == nil || p.Capabilities == nil || p.Capabilities.RootsV2 == nil { //nolint:staticcheck // hosts of today have it
 		return nil
 	}
-	list, err := session.ListRoots(ctx, &mcp.ListRootsParams{})
+	list, err := session.ListRoots(ctx, &mcp.ListRootsParams{}) //nolint:staticcheck // the same
 	if err != nil {
 		return nil // without them the directory is refused
 	}

@@ -27,7 +27,7 @@ func TestPermittedDirectories(t *testing.T) {
 	dir := func(path string) paths.Place { return test.Must(paths.Find(path)) }
 	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
 	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, nil)
-	client.AddRoots(&mcp.Root{URI: "file://" + open}, &mcp.Root{URI: "https://example.org" + other})
+	client.AddRoots(&mcp.Root{URI: "file://" + open}, &mcp.Root{URI: "https://example.org" + other}) //nolint:staticcheck // hosts of today do
 	ours, theirs := mcp.NewInMemoryTransports()
 	session := test.Must(server.Connect(t.Context(), ours, nil))
 	connected := test.Must(client.Connect(t.Context(), theirs, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"}))
