@@ -262,10 +262,13 @@ func unreachable() (points []string) {
 }
 
 // unreached are points that no scenario reaches: the scenarios' tracker has no pull requests. What a death there loses is read again
-// by the next refresh. No scenario moves its project either: the script projects_move completes interrupted moves.
+// by the next refresh. No scenario moves its project either: the script projects_move completes interrupted moves. None has hosts whose
+// commits are kept here, nor signs: engine_dies and TestSignedDelivery end and repeat these steps.
 var unreached = []string{
 	"state.SavePullRequests.before", "state.SavePullRequests.after",
 	"state.MoveWorkspaces.before", "state.MoveWorkspaces.after",
+	"host.Keep.before", "host.Keep.after", "host.Forget.before", "host.Forget.after",
+	"repository.keep.copied", "repository.deliver.signed",
 }
 
 // crashTasks chooses the deaths and their scenarios.
