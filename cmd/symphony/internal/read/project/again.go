@@ -21,7 +21,7 @@ type again struct{ reconcile.Tracker }
 // ByIDs implements reconcile.Tracker.
 func (a again) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	found, err := a.Tracker.ByIDs(ctx, ids)
-	if !mayPass(err) || !pause(ctx, againPause) {
+	if !mayPass(err) || !Sleep(ctx, againPause) {
 		return found, err
 	}
 	return a.Tracker.ByIDs(ctx, ids)
@@ -30,7 +30,7 @@ func (a again) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Is
 // Candidates implements reconcile.Tracker.
 func (a again) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	found, err := a.Tracker.Candidates(ctx, states)
-	if !mayPass(err) || !pause(ctx, againPause) {
+	if !mayPass(err) || !Sleep(ctx, againPause) {
 		return found, err
 	}
 	return a.Tracker.Candidates(ctx, states)
@@ -54,16 +54,4 @@ func mayPass(err error) bool {
 		return true
 	}
 	return false
-}
-
-// pause waits, and reports whether it has waited to the end.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -45,7 +45,7 @@ func askLabels(ctx context.Context, t *reconcile.TrackerAdapter, issueID string)
 		return nil, errors.New(t.Name + " can't be asked")
 	}
 	found, err := t.LabelsSet(ctx, issueID)
-	if !mayPass(err) || !pause(ctx, againPause) {
+	if !mayPass(err) || !Sleep(ctx, againPause) {
 		return found, err
 	}
 	return t.LabelsSet(ctx, issueID)
