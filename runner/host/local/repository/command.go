@@ -113,15 +113,8 @@ func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
 func Environ(env []string, drop func(name, value string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, value, _ := strings.Cut(entry, "=")
-		return slices.Contains(repositoryVars, name) || drop(name, value)
+		return slices.Contains(host.GitRepositoryVars, name) || drop(name, value)
 	})
-}
-
-// repositoryVars are those of git rev-parse --local-env-vars, except for settings.
-var repositoryVars = []string{
-	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE",
-	"GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX",
-	"GIT_QUARANTINE_PATH", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
 }
 
 // maxMemory bounds the memory of each process of a git that reads what agents have written, in bytes.

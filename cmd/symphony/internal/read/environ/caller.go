@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // FromFileVar is the variable that names those variables of a worker that come from the environment file, separated by commas.
@@ -28,15 +30,10 @@ type caller struct {
 var callers = []caller{
 	{
 		name: "git",
-		// The first lines are what git rev-parse --local-env-vars lists, of any version.
-		variables: []string{
-			"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_CONFIG_COUNT", "GIT_CONFIG_PARAMETERS",
-			"GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX",
-			"GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE",
-			"GIT_WORK_TREE",
-			"GIT_CONFIG_KEY_*", "GIT_CONFIG_VALUE_*", "GIT_NAMESPACE", "GIT_PUSH_OPTION_*", "GIT_QUARANTINE_PATH",
+		variables: slices.Concat(host.GitRepositoryVars, []string{
+			"GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_*", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_VALUE_*", "GIT_PUSH_OPTION_*",
 			"GIT_REFLOG_ACTION",
-		},
+		}),
 	},
 	{
 		// An agent's commit would be by the author of the commit that the hook is about, and at its time.
