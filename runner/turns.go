@@ -166,19 +166,9 @@ func (t *turnLoop) options(g *agentProcess) agent.Options {
 // wantsMore reports whether the issue needs another turn. A stop after a completed turn does not undo it: the run succeeds.
 func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 	if wish := t.rec.get().Delivery.Handover; wish.Waits() && ctx.Err() == nil {
-		err := t.checkWork(ctx)
-		switch {
-		case err != nil && wish.Blocked == "":
-			t.Log.Info("the work has changed since the agent handed it over") // it is told when it does so again
-			t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
-		case t.mustMerge(ctx, *wish):
-		case wish.NeedsVerify(""):
-			if more, err := t.verifyHandover(ctx, *wish); !more || err != nil {
-				return false, err
-			}
-		default:
-			t.Log.Info("the agent hands the issue over")
-			return false, nil
+		more, err := t.takeHandover(ctx, *wish)
+		if !more || err != nil {
+			return false, err
 		}
 	}
 	if ctx.Err() != nil || t.overBudget.Load() {
@@ -196,9 +186,28 @@ func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 	return turn < t.Config.MaxTurns, err
 }
 
-// mustMerge reports whether others have pushed to the branch while the agent worked. It learns that in its next turn, and hands over again:
+// takeHandover decides about what the agent hands over. It reports whether the agent has to go on.
+func (t *turnLoop) takeHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
+	err = t.checkWork(ctx)
+	if err != nil && wish.Blocked == "" {
+		t.Log.Info("the work has changed since the agent handed it over") // it is told when it does so again
+		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
+		return true, nil
+	}
+	if t.returnForMerge(ctx, wish) {
+		return true, nil
+	}
+	if wish.NeedsVerify("") {
+		return t.verifyHandover(ctx, wish)
+	}
+	t.Log.Info("the agent hands the issue over")
+	return false, nil
+}
+
+// returnForMerge drops the handover if others have pushed to the branch while the agent worked, and
+// reports whether they have. The agent learns that in its next turn, merges and hands over again:
 // without a merge nothing could be pushed.
-func (t *turnLoop) mustMerge(ctx context.Context, wish reconcile.Handover) bool {
+func (t *turnLoop) returnForMerge(ctx context.Context, wish reconcile.Handover) bool {
 	if wish.Blocked != "" {
 		return false
 	}
