@@ -59,12 +59,13 @@ type Options struct {
 	transport.Options // Key is a personal API key, or an OAuth token that starts with lin_oauth_
 	// ProjectSlug is the project's slug id, or its URL, which ends in the slug id.
 	ProjectSlug string
-	// Team is the key of a team, such as WEB. Without ProjectSlug its issues are read, with a project or without. With ProjectSlug
-	// those of the project that are the team's.
+	// Team is the key of a team, such as WEB. Without ProjectSlug its issues are read, with a
+	// project or without. With ProjectSlug those of the project that are the team's.
 	Team string
 	// Assignee: read the assignees of issues, which a workflow may ask for.
 	Assignee bool
-	// ProjectDescription: read the descriptions of the issues' projects, for which a prompt may ask.
+	// ProjectDescription: read the descriptions of the issues' projects, for which a prompt
+	// may ask.
 	ProjectDescription bool
 	// ReadOnly makes the agent's tool refuse mutations.
 	ReadOnly bool
@@ -177,7 +178,8 @@ func check[T any](c *Client, a transport.Answer) (transport.Envelope[T], error) 
 	return env, nil
 }
 
-// slugIDs returns the possible slug ids of the project, the most likely first; none for a team.
+// slugIDs returns the possible slug ids of the project, the most likely first; none for a
+// team.
 func (c *Client) slugIDs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

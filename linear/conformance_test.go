@@ -29,7 +29,8 @@ func TestTeamConformance(t *testing.T) {
 	})
 }
 
-// newBackend returns a tracker of the project or team of options. elsewhere is an issue that is not in it.
+// newBackend returns a tracker of the project or team of options. elsewhere is an issue that
+// is not in it.
 func newBackend(t *testing.T, options linear.Options, elsewhere lineartest.Issue) *trackertest.Backend {
 	var clock atomic.Pointer[time.Time] // nil: the time is now
 	s := startLinear(t, lineartest.Config{Now: func() time.Time {

@@ -112,8 +112,8 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 	return issue, nil
 }
 
-// has reports whether an issue is in the client's project and team. Linear gives an issue a new identifier when it moves to another
-// team: WEB-12 becomes OPS-3.
+// has reports whether an issue is in the client's project and team. Linear gives an issue a
+// new identifier when it moves to another team: WEB-12 becomes OPS-3.
 func (c *Client) has(issue reconcile.Issue) bool {
 	if c.team != "" && !strings.HasPrefix(strings.ToUpper(issue.Identifier), c.team+"-") {
 		return false

@@ -23,8 +23,8 @@ const (
 	innerPage    = 100 // labels or relations in a further page of one issue
 )
 
-// Candidates implements reconcile.Tracker: the issues of the project or team in the given states, newest first. Without states no
-// request is made.
+// Candidates implements reconcile.Tracker: the issues of the project or team in the given
+// states, newest first. Without states no request is made.
 func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	names := spellings(states)
 	if len(names) == 0 {
@@ -54,7 +54,8 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	return issues, nil
 }
 
-// candidates reads all pages of a query for candidates. found reports whether it has led to an issue, of whichever team.
+// candidates reads all pages of a query for candidates. found reports whether it has led to an
+// issue, of whichever team.
 func (c *Client) candidates(ctx context.Context, query string, vars map[string]any) (issues []reconcile.Issue, found bool, err error) {
 	vars["first"] = pageSize
 	issues = []reconcile.Issue{}
@@ -116,7 +117,8 @@ func (c *Client) read(ctx context.Context, query string, ids []string, found map
 	})
 }
 
-// LastComments returns the times of the newest comments of issues, by id. An issue without comments has none.
+// LastComments returns the times of the newest comments of issues, by id. An issue without
+// comments has none.
 func (c *Client) LastComments(ctx context.Context, ids []string) (map[string]time.Time, error) {
 	last := make(map[string]time.Time, len(ids))
 	for some := range slices.Chunk(text.Unique(ids), commentBatch) {

@@ -191,7 +191,8 @@ func TestNormalisationOfUnusualValues(t *testing.T) {
 	}
 }
 
-// The description of the issue's project is read if a prompt names it, of candidates and by id.
+// The description of the issue's project is read if a prompt names it, of candidates and by
+// id.
 func TestProjectDescription(t *testing.T) {
 	s := seeded(t, lineartest.Seed{Projects: []lineartest.SeedProject{
 		{Name: "Demo", SlugID: "demo", Description: "A shop with one shelf."}, {Name: "Second", SlugID: "second"},
@@ -211,7 +212,8 @@ func TestProjectDescription(t *testing.T) {
 	test.Equal(t, "not asked for", unasked[inProject].ProjectDescription, nil)
 }
 
-// A team has its issues of every project and of none. With a project it has only those of the project.
+// A team has its issues of every project and of none. With a project it has only those of the
+// project.
 func TestIssuesOfATeam(t *testing.T) {
 	s := seeded(t, lineartest.Seed{
 		Teams:    []lineartest.SeedTeam{{Key: "WEB", Name: "Web"}, {Key: "OPS", Name: "Operations"}},

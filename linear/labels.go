@@ -14,7 +14,8 @@ import (
 // historyPage is how many changes of an issue one request reads.
 const historyPage = 100
 
-// maxHistory bounds the changes that are read, the newest first. A label that was set before them has nobody who set it.
+// maxHistory bounds the changes that are read, the newest first. A label that was set before
+// them has nobody who set it.
 const maxHistory = 500
 
 // wireLabel is a label of an issue.
@@ -25,8 +26,9 @@ type wireLabel struct {
 	UpdatedAt string `json:"updatedAt"`
 }
 
-// wireChange is an entry in the history of an issue. Linear adds what a user changes soon after to the user's last entry, so that a label
-// may have been added at any time between CreatedAt and UpdatedAt.
+// wireChange is an entry in the history of an issue. Linear adds what a user changes soon
+// after to the user's last entry, so that a label may have been added at any time between
+// CreatedAt and UpdatedAt.
 type wireChange struct {
 	Added     []string `json:"addedLabelIds"`
 	Removed   []string `json:"removedLabelIds"`
@@ -40,7 +42,8 @@ type wireChange struct {
 	Bot *wireUser `json:"botActor"`
 }
 
-// LabelsSet returns who set the labels that an issue has, by its history. Labels that an issue was created with are not in it.
+// LabelsSet returns who set the labels that an issue has, by its history. Labels that an issue
+// was created with are not in it.
 func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.LabelSet, error) {
 	vars := map[string]any{"id": issueID, "first": historyPage}
 	var labels []wireLabel

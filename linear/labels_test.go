@@ -10,8 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The history of an issue says who set its labels. A label with which it was made, and one that a bulk change has put there, are set by
-// nobody.
+// The history of an issue says who set its labels. A label with which it was made, and one
+// that a bulk change has put there, are set by nobody.
 func TestLabelsSet(t *testing.T) {
 	now := testNow
 	s := startLinear(t, lineartest.Config{Now: func() time.Time { return now }})
@@ -62,7 +62,8 @@ func TestLabelsSet(t *testing.T) {
 	test.Equal(t, "far back", read()["free"].By, "Kim Poe")
 }
 
-// Linear adds what a user changes to the user's last entry. Where entries of several users overlap, the label is set by nobody.
+// Linear adds what a user changes to the user's last entry. Where entries of several users
+// overlap, the label is set by nobody.
 func TestLabelsOfOverlappingChanges(t *testing.T) {
 	entry := func(who, created, updated, change string) string {
 		actor := fmt.Sprintf(`{"id": %q, "name": %q, "email": "%s@example.com", "isMe": %t}`, who, who, who, who == "own")

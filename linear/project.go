@@ -198,7 +198,8 @@ func (c *Client) teamBoard(ctx context.Context, key, label string) (reconcile.Tr
 	return board, nil
 }
 
-// boardNames are the names to look up for a board: a label, and a state, so that the states are read.
+// boardNames are the names to look up for a board: a label, and a state, so that the states
+// are read.
 func boardNames(label string) reconcile.TrackerNames {
 	return reconcile.TrackerNames{States: []string{"Todo"}, Labels: []string{label}}
 }
@@ -218,7 +219,8 @@ func (p place) board() reconcile.TrackerBoard {
 	return board
 }
 
-// Verify looks up the names that a workflow uses, in one request for the project and one for the team.
+// Verify looks up the names that a workflow uses, in one request for the project and one for
+// the team.
 func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
 	names.Assignee = strings.TrimSpace(names.Assignee)
 	if strings.EqualFold(names.Assignee, "me") {
@@ -242,7 +244,8 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	return found, nil
 }
 
-// verifyPlace reads the project and the team. With both it returns the project with the states of the team.
+// verifyPlace reads the project and the team. With both it returns the project with the states
+// of the team.
 func (c *Client) verifyPlace(ctx context.Context, names reconcile.TrackerNames) (place, error) {
 	slugs := c.slugIDs()
 	var project, team place
@@ -276,8 +279,8 @@ func namesOf(all list[wireName]) []string {
 	return text.Map(all.Nodes, func(one wireName) string { return one.Name })
 }
 
-// unknownStates returns the states that the place does not have. If not all of its states were read, a state that exists anywhere in
-// the workspace counts as known.
+// unknownStates returns the states that the place does not have. If not all of its states were
+// read, a state that exists anywhere in the workspace counts as known.
 func (p place) unknownStates(asked []string) []reconcile.UnknownName {
 	var existing []string
 	for _, state := range p.states {
@@ -290,8 +293,9 @@ func (p place) unknownStates(asked []string) []reconcile.UnknownName {
 	return transport.Unknown(asked, existing, slices.Concat(existing, anywhere))
 }
 
-// noPlace returns the error for a project or team (what) that does not exist. asked are the spellings of the slug id or key (called)
-// that was asked for. Its hint lists similar ones, or else the latest ones.
+// noPlace returns the error for a project or team (what) that does not exist. asked are the
+// spellings of the slug id or key (called) that was asked for. Its hint lists similar ones, or
+// else the latest ones.
 func (c *Client) noPlace(what, called string, asked []string, existing []reconcile.TrackerProject) error {
 	var all []string
 	label := map[string]string{}

@@ -11,7 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// TestDocumentedRequests checks that docs/specification.md lists every request that the specification does not name, and no other.
+// TestDocumentedRequests checks that docs/specification.md lists every request that the
+// specification does not name, and no other.
 func TestDocumentedRequests(t *testing.T) {
 	specified := []string{"SymphonyCandidates", "SymphonyIssuesByIDs"}
 	operation := regexp.MustCompile(`(?m)^(?:query|mutation) (\w+)`)

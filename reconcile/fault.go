@@ -90,7 +90,8 @@ const (
 	CodeWorkspaceBusy = "workspace_busy"
 	// CodeWorkspaceGone: the workspace with the commits to deliver does not exist. An operator's retry gives them up.
 	CodeWorkspaceGone = "workspace_gone"
-	// CodeBranchCheckedOut: a person has checked out the branch of an issue where it would be pushed, and can switch to another one.
+	// CodeBranchCheckedOut: a person has checked out the branch of an issue where it would be
+	// pushed, and can switch to another one.
 	CodeBranchCheckedOut = "branch_checked_out"
 	CodeRebooted         = "rebooted"
 	// CodeTerminated: a signal that no pass sent ended the worker.
@@ -138,7 +139,8 @@ var faults = byCode(
 		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer state_outdated state_read
 		state_readonly state_replaced state_unsupported_filesystem state_write`},
 	fault{ClassMachine, ClassMachine, "repository_unavailable git_identity_missing branch_in_the_way"},
-	// As the end of a run it concerns that issue only: it blocks nothing, and is no failure either.
+	// As the end of a run it concerns that issue only: it blocks nothing, and is no failure
+	// either.
 	fault{ClassMachine, ClassTracker, "workspace_taken"},
 	fault{ClassMachine, ClassMachine, `host_failed host_lost host_mismatch host_system host_unreachable host_unusable
 		host_unverified host_withdrawn engine_missing`},

@@ -27,7 +27,8 @@ type Watch struct {
 	Claim      ClaimStatus `json:"-"` // the status of the issue's claim; empty if there is none
 	Blocked    bool        `json:"-"` // its agent waits for a person, whose review is the only cause then
 
-	// Renamed is the present address, if the repository of Delivered.PullRequest has another name or owner now. Saving the watch stores it.
+	// Renamed is the present address, if the repository of Delivered.PullRequest has another
+	// name or owner now. Saving the watch stores it.
 	Renamed string `json:"-"`
 
 	Pull     Pull          `json:"pull"` // as it was read last
@@ -55,15 +56,17 @@ type Pushed struct {
 	Builds bool   `json:"builds,omitempty"` // Commit contains On; otherwise the branch was replaced
 }
 
-// KnownFailures are the failed checks of a commit that bring the issue back no more, by their names: it has come back for those in Told,
-// and those in OfBase fail on the base, too. A check of another name that fails later on the same commit is a new cause.
+// KnownFailures are the failed checks of a commit that bring the issue back no more, by their
+// names: it has come back for those in Told, and those in OfBase fail on the base, too. A
+// check of another name that fails later on the same commit is a new cause.
 type KnownFailures struct {
 	Commit string   `json:"commit"`
 	Told   []string `json:"told,omitempty"`
 	OfBase []string `json:"of_base,omitempty"`
 }
 
-// Required are the checks that the base of the pull request requires, as they were read at a time.
+// Required are the checks that the base of the pull request requires, as they were read at a
+// time.
 type Required struct {
 	At    time.Time `json:"at"`
 	Base  string    `json:"base"`
@@ -199,8 +202,9 @@ func (w *Watch) knownFailures() KnownFailures {
 	return KnownFailures{Commit: w.Pull.Checks.Commit}
 }
 
-// Late names a check of the newest commit that has not reported for an hour, and since when it is awaited; empty if there is none. It is at
-// work, or the base requires it and it has never begun.
+// Late names a check of the newest commit that has not reported for an hour, and since when it
+// is awaited; empty if there is none. It is at work, or the base requires it and it has never
+// begun.
 func (w *Watch) Late(now time.Time) (name string, since time.Time) {
 	if !w.late(now) || w.Pull.Checks.Commit != w.Pull.Head {
 		return "", time.Time{}
@@ -224,7 +228,8 @@ func (w *Watch) Late(now time.Time) (name string, since time.Time) {
 	return "", time.Time{}
 }
 
-// WantsRequired reports whether the checks that the base requires are to be read: once an hour, if the checks are late.
+// WantsRequired reports whether the checks that the base requires are to be read: once an
+// hour, if the checks are late.
 func (w *Watch) WantsRequired(now time.Time) bool {
 	fresh := w.Required.Base == w.Pull.Base && now.Sub(w.Required.At).Abs() < checkPatient
 	return w.Pull.State == pullOpen && w.late(now) && !fresh
@@ -310,7 +315,8 @@ func (w *Watch) pushKnown() bool {
 	return w.Pushed.Commit == w.Pull.Head && w.Pushed.On == w.Delivered.Commit
 }
 
-// UnknownPush reports whether someone else has pushed the newest commit, and it is not known whether that builds on the one of symphony.
+// UnknownPush reports whether someone else has pushed the newest commit, and it is not known
+// whether that builds on the one of symphony.
 func (w *Watch) UnknownPush() bool {
 	return w.Pull.State == pullOpen && w.Pull.Head != w.Delivered.Commit && !w.pushKnown()
 }
@@ -352,7 +358,8 @@ func (w *Watch) Reruns(failed []Check) (runs []int64) {
 	return runs
 }
 
-// BeginReruns notes that the failed jobs of workflow runs are run again. Until RerunAt is set it is not known whether they are.
+// BeginReruns notes that the failed jobs of workflow runs are run again. Until RerunAt is set
+// it is not known whether they are.
 func (w *Watch) BeginReruns(runs []int64) {
 	if w.Rerun != w.Pull.Head {
 		w.Reran = nil
@@ -372,8 +379,9 @@ func (w *Watch) Settling(now time.Time) bool {
 	return w.Rerun == w.Pull.Head && now.Sub(w.RerunAt).Abs() < rerunSettles
 }
 
-// Update takes over the present state of the pull request, and notes when its checks have ended, or the pull request itself. Of the
-// reviews it keeps those that may ask for something: what strangers write can't push them out.
+// Update takes over the present state of the pull request, and notes when its checks have
+// ended, or the pull request itself. Of the reviews it keeps those that may ask for something:
+// what strangers write can't push them out.
 func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
 	if w.HeadAt.IsZero() || w.Pull.Head != p.Head {
 		w.HeadAt = now
@@ -439,7 +447,8 @@ func (w *Watch) BeginRound(r *Rework) {
 	w.Handled = w.Handled[max(0, len(w.Handled)-mostHandled):]
 }
 
-// TakeBack undoes the last BeginRound: its causes count again. The issue has not been moved yet, and someone has pushed meanwhile.
+// TakeBack undoes the last BeginRound: its causes count again. The issue has not been moved
+// yet, and someone has pushed meanwhile.
 func (w *Watch) TakeBack() {
 	r := w.Rework
 	w.Rework = nil

@@ -132,8 +132,9 @@ func TestReruns(t *testing.T) {
 	equal(t, "of the next commit", len(w.Reruns(failed)), 2)
 }
 
-// TestLaterFailures checks that a check that fails later on the same commit is a new cause, whether or not the issue has come back for others,
-// and that one that fails on the base is not.
+// TestLaterFailures checks that a check that fails later on the same commit is a new cause,
+// whether or not the issue has come back for others, and that one that fails on the base is
+// not.
 func TestLaterFailures(t *testing.T) {
 	f := Feedback{Checks: true, Rounds: 3}
 	w := &Watch{Delivered: Delivered{Commit: "a"}}
@@ -163,7 +164,8 @@ func TestLaterFailures(t *testing.T) {
 	equal(t, "on the next commit", len(w.Failed(f, noon)), 1)
 }
 
-// TestLate checks which check is named after an hour, and that it does not hold the others back then.
+// TestLate checks which check is named after an hour, and that it does not hold the others
+// back then.
 func TestLate(t *testing.T) {
 	f := Feedback{Checks: true}
 	w := &Watch{Delivered: Delivered{Commit: "a"}}
@@ -266,7 +268,8 @@ func TestWaitsFor(t *testing.T) {
 	}
 }
 
-// TestTakeBack checks that causes count again if someone has pushed before the issue was moved.
+// TestTakeBack checks that causes count again if someone has pushed before the issue was
+// moved.
 func TestTakeBack(t *testing.T) {
 	f := Feedback{Checks: true, Reviews: true, Conflicts: true, Rounds: 3}
 	w := &Watch{Delivered: Delivered{Commit: "a"}, Handled: []string{"review 0"}}
@@ -295,7 +298,8 @@ func TestIs(t *testing.T) {
 	equal(t, "another id", is(Pull{ID: "y", URL: "https://f/team/shop/pull/1", Branch: "b", Head: "a"}), "false")
 }
 
-// TestCrowd checks that what strangers write does not push out what a person with the right to push has asked for.
+// TestCrowd checks that what strangers write does not push out what a person with the right to
+// push has asked for.
 func TestCrowd(t *testing.T) {
 	f := Feedback{Reviews: true}
 	p := Pull{Reviews: []Review{{ID: "1", Author: "kim", Writer: true, State: reviewChanges, At: noon}}}

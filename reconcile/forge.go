@@ -13,8 +13,9 @@ type Forge struct {
 	// closed one at the commit, or if the base contains the commit; so it may be repeated. The error wraps ErrNoBranch if there is no such
 	// branch.
 	Open func(ctx context.Context, n NewPull) (OpenedPull, error)
-	// Number returns the number of the pull request with an address, 0 if it is none, and whether the address is in this repository. That of
-	// a pull request of a repository that has another name now is not, although the pull request is: Pull.ID tells.
+	// Number returns the number of the pull request with an address, 0 if it is none, and
+	// whether the address is in this repository. That of a pull request of a repository that
+	// has another name now is not, although the pull request is: Pull.ID tells.
 	Number func(address string) (number int, here bool)
 	// Read reads pull requests by their numbers, with one request for each 50. One that does not exist is not in the answer. Without
 	// numbers no request is made.
@@ -22,11 +23,12 @@ type Forge struct {
 	// ReadChecks reads the checks of a commit, or of the newest commit of a branch. Those of Pull.Base tell whether a failure is the pull
 	// request's own. The error wraps ErrGone if there is no such commit.
 	ReadChecks func(ctx context.Context, ref string) (Checks, error)
-	// BuildsOn reports whether a commit is among the newest 100 of a pull request, so that its newest commit contains it. The error wraps
-	// ErrGone if there is no such pull request.
+	// BuildsOn reports whether a commit is among the newest 100 of a pull request, so that its
+	// newest commit contains it. The error wraps ErrGone if there is no such pull request.
 	BuildsOn func(ctx context.Context, number int, commit string) (bool, error)
-	// ReadRequired reads the names of the checks that the base of a pull request requires; none if the token may not see them. The error
-	// wraps ErrGone if there is no such pull request.
+	// ReadRequired reads the names of the checks that the base of a pull request requires;
+	// none if the token may not see them. The error wraps ErrGone if there is no such pull
+	// request.
 	ReadRequired func(ctx context.Context, number int) ([]string, error)
 	// ReadLog returns the end of the log of a job (Check.Job) in whole lines, at most MaxLog bytes. The error wraps ErrGone if there is no
 	// log, because the job is at work or its log was deleted.
@@ -67,7 +69,8 @@ type OpenedPull struct {
 
 // Pull is a pull request as the forge describes it. It is stored as JSON.
 type Pull struct {
-	// ID is the forge's own name for it, which stays if the repository gets another name or owner.
+	// ID is the forge's own name for it, which stays if the repository gets another name or
+	// owner.
 	ID        string   `json:"id"`
 	Number    int      `json:"number"`
 	URL       string   `json:"url"`

@@ -20,7 +20,8 @@ type Handover struct {
 	Delivers  bool `json:"delivers,omitempty"`
 	Verifies  bool `json:"verifies,omitempty"`
 	Commented bool `json:"commented,omitempty"`
-	// Commit is HEAD of a workspace on another machine after the turn, of which this machine has a copy; empty if it has none.
+	// Commit is HEAD of a workspace on another machine after the turn, of which this machine
+	// has a copy; empty if it has none.
 	Commit string `json:"commit,omitempty"`
 	// Verification is how verify has ended last; nil if it was not run yet.
 	Verification *Verification `json:"verification,omitempty"`
@@ -41,14 +42,16 @@ type Verification struct {
 	Late   bool   `json:"late,omitempty"` // it was ended at verify.timeout_ms
 	TookMS int64  `json:"took_ms"`
 	Output string `json:"output,omitempty"` // the end of it, at most 16 KiB
-	// Runs are files that the command runs and that the work has changed since its base, such as Makefile or scripts/test.sh.
+	// Runs are files that the command runs and that the work has changed since its base, such
+	// as Makefile or scripts/test.sh.
 	Runs []string `json:"runs,omitempty"`
-	// InWorkspace: the command has run in the workspace, and not in a checkout of the commit. Git ignores IgnoredCount files and
-	// directories there, of which Ignored names the first.
+	// InWorkspace: the command has run in the workspace, and not in a checkout of the commit.
+	// Git ignores IgnoredCount files and directories there, of which Ignored names the first.
 	InWorkspace  bool     `json:"in_workspace,omitempty"`
 	Ignored      []string `json:"ignored,omitempty"`
 	IgnoredCount int      `json:"ignored_count,omitempty"`
-	// Offline is the setting that opens the network to the sandbox of a command that has failed without one: "agent.network: true".
+	// Offline is the setting that opens the network to the sandbox of a command that has
+	// failed without one: "agent.network: true".
 	Offline string `json:"offline,omitempty"`
 }
 
@@ -87,7 +90,8 @@ func (v *Verification) String() string {
 	return fmt.Sprintf("%s: `%s`, %s%s", words, strings.ReplaceAll(v.Command, "`", "'"), took, end)
 }
 
-// Caveats are sentences about what the result does not prove, in Markdown. For most results there are none.
+// Caveats are sentences about what the result does not prove, in Markdown. For most results
+// there are none.
 func (v *Verification) Caveats() (sentences []string) {
 	if len(v.Runs) > 0 {
 		sentences = append(sentences, "The work changes what this command runs: "+codeList(v.Runs, len(v.Runs))+".")
@@ -98,7 +102,8 @@ func (v *Verification) Caveats() (sentences []string) {
 	return sentences
 }
 
-// codeList lists the names of files in Markdown. count is how many there are, which may be more than the names.
+// codeList lists the names of files in Markdown. count is how many there are, which may be
+// more than the names.
 func codeList(names []string, count int) string {
 	var quoted []string
 	for _, name := range names {
@@ -217,7 +222,8 @@ type Delivered struct {
 	At     time.Time `json:"at"`
 	// PullRequest is the address of the pull request with the commit, empty if there is none or it is not known yet.
 	PullRequest string `json:"pull_request"`
-	// PullID is its Pull.ID, where that is known. It is not stored here, but tells RecordDelivered that only the address is another one.
+	// PullID is its Pull.ID, where that is known. It is not stored here, but tells
+	// RecordDelivered that only the address is another one.
 	PullID string `json:"-"`
 }
 
@@ -230,7 +236,8 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	return d
 }
 
-// visible replaces what a file's name could hide in Markdown: line breaks, control characters and marks of direction.
+// visible replaces what a file's name could hide in Markdown: line breaks, control characters
+// and marks of direction.
 func visible(r rune) rune {
 	if r == '`' {
 		return '\''

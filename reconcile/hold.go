@@ -22,7 +22,8 @@ const (
 	HoldNeverStarts = "never_starts" // the engine of its host has a reason that waiting does not end
 	// HoldVerifyFailed: verify has failed in as many rounds as the workflow allows, or twice for one commit.
 	HoldVerifyFailed = "verify_failed"
-	// HoldRefused: hand_over was refused several times in a row for the same reason, and nothing has changed meanwhile.
+	// HoldRefused: hand_over was refused several times in a row for the same reason, and
+	// nothing has changed meanwhile.
 	HoldRefused = "hand_over_refused"
 	// HoldPolicy: the provider of the model refuses the work by its rules, as it would again.
 	HoldPolicy = "agent_policy"

@@ -12,13 +12,16 @@ type LabelSet struct {
 	ByIDs []string  // what tracker.operators may call that user, as in Comment.AuthorIDs; none for programs
 	Own   bool      // it was set with symphony's key, which agents use, too
 	At    time.Time // when it was set, by the tracker's clock
-	// ChangedAt is when the label itself was last changed, for instance renamed, by the same clock. It is zero if it is as it was made.
+	// ChangedAt is when the label itself was last changed, for instance renamed, by the same
+	// clock. It is zero if it is as it was made.
 	ChangedAt time.Time
 }
 
-// NotByOperator returns why a label does not count as set by one of the operators, such as `kim, who is not in tracker.operators, has
-// set it`. It is empty if the label counts. An agent can rename a label that an operator has set, so that a label which was changed
-// later does not count. Neither does one that was changed in the very moment in which it was set: GitHub's times are whole seconds.
+// NotByOperator returns why a label does not count as set by one of the operators, such as
+// `kim, who is not in tracker.operators, has set it`. It is empty if the label counts. An
+// agent can rename a label that an operator has set, so that a label which was changed later
+// does not count. Neither does one that was changed in the very moment in which it was set:
+// GitHub's times are whole seconds.
 func (l LabelSet) NotByOperator(operators []string) string {
 	isOperator := func(name string) bool { return SameUser(name, l.ByIDs...) }
 	switch {

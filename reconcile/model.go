@@ -27,7 +27,8 @@ type Issue struct {
 
 	Assignee *Assignee `json:"assignee"` // nil for an unassigned issue
 	Project  string    `json:"project"`  // the slug id of the issue's project, empty if it has none
-	// ProjectDescription is the short description of that project; nil where the tracker has none or was not asked for it.
+	// ProjectDescription is the short description of that project; nil where the tracker has
+	// none or was not asked for it.
 	ProjectDescription *string `json:"project_description,omitempty"`
 
 	Elsewhere     bool       `json:"elsewhere,omitempty"` // the issue is no longer in the project or team of the workflow
@@ -44,8 +45,9 @@ type Issue struct {
 	// Malformed is the reason why a candidate cannot be worked on: its record lacks a required field. Then only ID, Identifier and State
 	// are set, as far as they could be read.
 	Malformed string `json:"-"`
-	// Unreadable is set in the stored record of an issue at work: why the tracker's record could not be read at the last look, such as
-	// "TASK-1.md:3: did not find expected key". The other fields are those of the last record that could.
+	// Unreadable is set in the stored record of an issue at work: why the tracker's record
+	// could not be read at the last look, such as "TASK-1.md:3: did not find expected key".
+	// The other fields are those of the last record that could.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 

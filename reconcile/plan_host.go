@@ -93,7 +93,8 @@ type DeliveryWait struct {
 	Until        time.Time // when the host is tried again; zero if that is not a matter of time
 }
 
-// DeliveryWait returns what the delivery of a claim waits for; the zero value if it does not wait for a host.
+// DeliveryWait returns what the delivery of a claim waits for; the zero value if it does not
+// wait for a host.
 func (s *State) DeliveryWait(c Claim, now time.Time) DeliveryWait {
 	if c.Status != Waiting || !c.Delivery.Due {
 		return DeliveryWait{}

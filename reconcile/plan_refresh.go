@@ -44,7 +44,8 @@ func (p *planner) refresh() {
 	}
 }
 
-// lastReadable returns the last record of an issue that could be read, in the state of one that could not.
+// lastReadable returns the last record of an issue that could be read, in the state of one
+// that could not.
 func lastReadable(c Claim, now Issue) Issue {
 	issue := c.Issue
 	issue.State = now.State
@@ -52,8 +53,8 @@ func lastReadable(c Claim, now Issue) Issue {
 	return issue
 }
 
-// noteUnreadable records why the record of an issue at work can't be read, and reports it in each pass while a run or a hold goes on. A
-// waiting claim is reported when it is not started.
+// noteUnreadable records why the record of an issue at work can't be read, and reports it in
+// each pass while a run or a hold goes on. A waiting claim is reported when it is not started.
 func (p *planner) noteUnreadable(c Claim, issue Issue) {
 	if c.Issue.Unreadable != issue.Malformed {
 		c.Issue.Unreadable = issue.Malformed

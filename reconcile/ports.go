@@ -75,7 +75,8 @@ type TrackerAdapter struct {
 	Find func(ctx context.Context, identifier string) (*Issue, error)
 	// Comments returns the comments made after since, the newest first.
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
-	// LastComments returns the times of the newest comments of issues, by id. It is nil for a tracker that reads them with the issues.
+	// LastComments returns the times of the newest comments of issues, by id. It is nil for a
+	// tracker that reads them with the issues.
 	LastComments func(ctx context.Context, ids []string) (map[string]time.Time, error)
 	// Post comments on an issue, and Edit replaces the text of such a comment. Both return the text as Comments will return it, because
 	// trackers may change it a little. The error wraps ErrGone if the issue or the comment no longer exists.
@@ -88,8 +89,8 @@ type TrackerAdapter struct {
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and
 	// nothing is known to be wrong.
 	Verify func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
-	// LabelsSet returns the labels that an issue has now, with who set each of them last. The error has the code issue_not_found if the
-	// issue is not visible.
+	// LabelsSet returns the labels that an issue has now, with who set each of them last. The
+	// error has the code issue_not_found if the issue is not visible.
 	LabelsSet func(ctx context.Context, issueID string) ([]LabelSet, error)
 
 	Budget  func() Budget // the allowance of requests after the last answer
@@ -111,8 +112,9 @@ func (t *TrackerAdapter) Low(now time.Time) bool {
 	return t.Budget != nil && now.Before(t.Budget().LowUntil())
 }
 
-// TimeThere returns a time of this machine by the tracker's clock, as far as the tracker has told its time: 12:00:30 if it is half a minute
-// ahead at noon. The tracker tells whole seconds, and its answer takes a moment: a difference of less than two seconds is none.
+// TimeThere returns a time of this machine by the tracker's clock, as far as the tracker has
+// told its time: 12:00:30 if it is half a minute ahead at noon. The tracker tells whole
+// seconds, and its answer takes a moment: a difference of less than two seconds is none.
 func (t *TrackerAdapter) TimeThere(here time.Time) time.Time {
 	if t.Budget == nil {
 		return here
@@ -256,7 +258,8 @@ type NewIssue struct {
 // TrackerBoard is what init needs to know about a project or team.
 type TrackerBoard struct {
 	TrackerProject
-	// Setting is the value to write as tracker.project_slug: the URL if it ends in the slug, otherwise the slug; of a team its key.
+	// Setting is the value to write as tracker.project_slug: the URL if it ends in the slug,
+	// otherwise the slug; of a team its key.
 	Setting  string
 	States   []TrackerState // in the order in which an issue passes through them, without duplicate names
 	HasLabel bool

@@ -17,7 +17,8 @@ const (
 	FileChangeRequest  RequestKind = "file_change"
 	PermissionsRequest RequestKind = "permissions"
 	QuestionRequest    RequestKind = "question"
-	// DirectoryRequest asks, for a program that starts an agent, whether it may work in a directory.
+	// DirectoryRequest asks, for a program that starts an agent, whether it may work in a
+	// directory.
 	DirectoryRequest RequestKind = "directory"
 )
 

@@ -7,9 +7,11 @@ import (
 	"time"
 )
 
-// Waits is what a watched pull request waits for, such as "checks, which are at work" since 10:05.
+// Waits is what a watched pull request waits for, such as "checks, which are at work" since
+// 10:05.
 type Waits struct {
-	// Code is rework, hold, person, quiet, late_check, checks, review, review_or_merge or merge.
+	// Code is rework, hold, person, quiet, late_check, checks, review, review_or_merge or
+	// merge.
 	Code string `json:"code"`
 	// Text names it in a line, without the time: `the check "sign", which has not reported`.
 	Text string `json:"text"`
@@ -88,7 +90,8 @@ func (w *Watch) waitsForPerson() *Waits {
 	return newWaits(code, text, w.HeadAt)
 }
 
-// answered lists what is still wrong with the newest commit although the issue has come back for it: "lint failed".
+// answered lists what is still wrong with the newest commit although the issue has come back
+// for it: "lint failed".
 func (w *Watch) answered() (list []string) {
 	var failed []string
 	known := w.knownFailures()
@@ -106,8 +109,8 @@ func (w *Watch) answered() (list []string) {
 	return list
 }
 
-// unquiet is the newest review that is less than two minutes old and will bring the issue back;
-// nil if there is none.
+// unquiet is the newest review that is less than two minutes old and will bring the issue
+// back; nil if there is none.
 func (w *Watch) unquiet(f Feedback, now time.Time) (newest *Review) {
 	for _, r := range w.unanswered(f) {
 		if now.Sub(r.At) < reviewQuiet && (newest == nil || r.At.After(newest.At)) {

@@ -213,7 +213,8 @@ func (g *agentProcess) asker(ending <-chan struct{}) agent.Asker {
 	}
 }
 
-// desk passes requests to an operator. ending is closed when the run must end, gone when what asks has exited; nil if it can't.
+// desk passes requests to an operator. ending is closed when the run must end, gone when what
+// asks has exited; nil if it can't.
 func (j *job) desk(ending, gone <-chan struct{}) *agent.Desk {
 	return &agent.Desk{
 		Store: j.Requests, Timeout: j.Config.AnswerTimeout, Redactor: j.Redactor, Log: j.Log, Now: j.Now, Notify: j.Attend,

@@ -96,6 +96,7 @@ type Verify struct {
 	Command string
 	Timeout time.Duration
 	Rounds  int // how often it may fail in a row
-	// InWorkspace runs it in the workspace, with the files there that git ignores, instead of a checkout of the commit.
+	// InWorkspace runs it in the workspace, with the files there that git ignores, instead of
+	// a checkout of the commit.
 	InWorkspace bool
 }

@@ -83,8 +83,9 @@ func (c *conversation) converse(ctx context.Context, call *reconcile.Call, p Con
 	}, nil
 }
 
-// harmless are the settings of codex that a client may change. Others start programs outside the sandbox, or reach
-// further than the sandbox of a turn. A client may only switch the search in the web off: its terms leave the machine.
+// harmless are the settings of codex that a client may change. Others start programs outside
+// the sandbox, or reach further than the sandbox of a turn. A client may only switch the
+// search in the web off: its terms leave the machine.
 var harmless = []string{
 	"compact_prompt", "hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality",
 	"show_raw_agent_reasoning", "web_search",

@@ -32,7 +32,8 @@ func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryR
 	return result, head, err
 }
 
-// tryDelivery returns why the commits of the workspace can't be delivered, as far as that is their own fault.
+// tryDelivery returns why the commits of the workspace can't be delivered, as far as that is
+// their own fault.
 func (w *workspaceStep) tryDelivery(ctx context.Context) error {
 	branch, last, err := w.branch(ctx)
 	if err != nil {
@@ -153,7 +154,8 @@ func pullRequestTitle(issue reconcile.Issue) string {
 	return string(title)
 }
 
-// workflowText warns of work that changes the WORKFLOW.md of its own project; empty for other work.
+// workflowText warns of work that changes the WORKFLOW.md of its own project; empty for other
+// work.
 func (w *workspaceStep) workflowText() string {
 	if !w.changesWorkflow {
 		return ""
@@ -213,8 +215,8 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 	return err
 }
 
-// beginAgain fills a new workspace for a delivery with the commits that this machine has kept of one that is gone with its machine. A
-// handover needs the very commit that it is about.
+// beginAgain fills a new workspace for a delivery with the commits that this machine has kept
+// of one that is gone with its machine. A handover needs the very commit that it is about.
 func (w *workspaceStep) beginAgain(ctx context.Context, h *reconcile.Handover) error {
 	gone := &reconcile.Error{
 		Code: reconcile.CodeWorkspaceGone, Message: w.space.Path + " is gone, with what the last run has committed there",

@@ -88,7 +88,8 @@ func (cc *clientCalls) followHost(ctx context.Context) {
 	cc.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
 }
 
-// awaitPermission asks a person whether the agent may start. Nothing of the agent runs before the answer.
+// awaitPermission asks a person whether the agent may start. Nothing of the agent runs before
+// the answer.
 func (cc *clientCalls) awaitPermission(ctx context.Context, p *Permission) error {
 	decision := cc.desk(ctx.Done(), nil).Decide(ctx, p.Request)
 	if ctx.Err() != nil {

@@ -131,7 +131,8 @@ func (g *guide) newUpdate(ctx context.Context, seen *reconcile.LastSeen) agent.U
 	}
 }
 
-// newPushed returns what others have pushed, once for each fetch: a run that follows one that was lost tells it again.
+// newPushed returns what others have pushed, once for each fetch: a run that follows one that
+// was lost tells it again.
 func (g *guide) newPushed() *host.Pushed {
 	p := g.base.Pushed
 	if p == nil || p == g.toldPushed {

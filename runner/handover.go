@@ -167,8 +167,9 @@ func headName(g *host.GitStatus) string {
 	return fmt.Sprintf("detached at %.12s", text.OrEmpty(g.Commit))
 }
 
-// tryDelivery returns an error for the agent if a clone of what it hands over would lack some of its files. Another fault of a delivery is
-// none of the agent's, and the delivery reports it.
+// tryDelivery returns an error for the agent if a clone of what it hands over would lack some
+// of its files. Another fault of a delivery is none of the agent's, and the delivery reports
+// it.
 func (t *turnLoop) tryDelivery(ctx context.Context) error {
 	if !t.Config.Repository.Deliver {
 		return nil

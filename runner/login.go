@@ -197,9 +197,11 @@ func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
 	return unattended(with.AfterLogin(with.HookEnv(env), profile, with.Secrets))
 }
 
-// unattended returns an environment in which no git, ssh, gpg or credential helper waits for a person. Without a display and a terminal,
-// a dialog for a password and the pinentry of gpg fail at once, while a program of the operator that prints a password still works.
-// SSH_ASKPASS_REQUIRE stays if the operator has set it: only the operator knows that SSH_ASKPASS is such a program.
+// unattended returns an environment in which no git, ssh, gpg or credential helper waits for a
+// person. Without a display and a terminal, a dialog for a password and the pinentry of gpg
+// fail at once, while a program of the operator that prints a password still works.
+// SSH_ASKPASS_REQUIRE stays if the operator has set it: only the operator knows that
+// SSH_ASKPASS is such a program.
 func unattended(env []string) []string {
 	asking := []string{"DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "GIT_TERMINAL_PROMPT", "GCM_INTERACTIVE"}
 	kept := host.Scrub(env, asking...)

@@ -184,8 +184,8 @@ func TestProgramsThatHangRemoveTheirLocks(t *testing.T) {
 	noLock(t, h.Home)
 }
 
-// git asks nobody for a password: not in a dialog, for which the operator's session has a display, and not on a terminal. A program
-// that answers without a person is still asked.
+// git asks nobody for a password: not in a dialog, for which the operator's session has a
+// display, and not on a terminal. A program that answers without a person is still asked.
 func TestGitAsksNobody(t *testing.T) {
 	dir := t.TempDir()
 	dialog := filepath.Join(dir, "dialog")

@@ -117,14 +117,17 @@ type Free struct {
 	Guarded func(ctx context.Context) ([]string, error)
 	// Orphaned reports whether the program to whose life the agent is bound has exited.
 	Orphaned func() bool
-	// Permission is decided by a person before the agent starts; nil if there is nothing to decide.
+	// Permission is decided by a person before the agent starts; nil if there is nothing to
+	// decide.
 	Permission *Permission
 }
 
-// Permission is what an agent without an issue needs before it starts, such as to work in /home/me/other.
+// Permission is what an agent without an issue needs before it starts, such as to work in
+// /home/me/other.
 type Permission struct {
 	Request agent.Request
-	// Refused is the error of the run if nobody permits it, with the reason of a person who has denied it, or "".
+	// Refused is the error of the run if nobody permits it, with the reason of a person who
+	// has denied it, or "".
 	Refused func(reason string) error
 	// Unchanged returns an error if what was permitted is not there any more.
 	Unchanged func() error

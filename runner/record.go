@@ -94,8 +94,9 @@ func (r *record) store(ctx context.Context) error {
 	return err
 }
 
-// stateDeleted reports whether the project's state directory no longer exists. A database that is gone alone can be restored
-// while the worker goes on; without the directory no pass will ever know of the run.
+// stateDeleted reports whether the project's state directory no longer exists. A database that
+// is gone alone can be restored while the worker goes on; without the directory no pass will
+// ever know of the run.
 func (r *record) stateDeleted() bool {
 	_, err := os.Lstat(r.StateDir)
 	return errors.Is(err, fs.ErrNotExist)
@@ -151,8 +152,9 @@ func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, sto
 	return beats, func() { cancel(); running.Wait() }
 }
 
-// startObserving scans for new processes of the run until stop is called, even after ctx has ended, and at each heartbeat
-// for new locks. It does so beside the heartbeats, because meanwhile a process of the agent may keep the database locked.
+// startObserving scans for new processes of the run until stop is called, even after ctx has
+// ended, and at each heartbeat for new locks. It does so beside the heartbeats, because
+// meanwhile a process of the agent may keep the database locked.
 func (j *job) startObserving(ctx context.Context) (stop func()) {
 	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup

@@ -92,7 +92,8 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 	}
 }
 
-// nextInput returns the text of a later turn. If verify has ended the agent, it is started again.
+// nextInput returns the text of a later turn. If verify has ended the agent, it is started
+// again.
 func (t *turnLoop) nextInput(ctx context.Context, prompt string, turn int) (string, error) {
 	if t.agent != nil {
 		return t.guide.laterTurnText(ctx, turn), nil
@@ -186,7 +187,8 @@ func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 	return turn < t.Config.MaxTurns, err
 }
 
-// takeHandover decides about what the agent hands over. It reports whether the agent has to go on.
+// takeHandover decides about what the agent hands over. It reports whether the agent has to go
+// on.
 func (t *turnLoop) takeHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	err = t.checkWork(ctx)
 	if err != nil && wish.Blocked == "" {
@@ -204,9 +206,9 @@ func (t *turnLoop) takeHandover(ctx context.Context, wish reconcile.Handover) (m
 	return false, nil
 }
 
-// returnForMerge drops the handover if others have pushed to the branch while the agent worked, and
-// reports whether they have. The agent learns that in its next turn, merges and hands over again:
-// without a merge nothing could be pushed.
+// returnForMerge drops the handover if others have pushed to the branch while the agent
+// worked, and reports whether they have. The agent learns that in its next turn, merges and
+// hands over again: without a merge nothing could be pushed.
 func (t *turnLoop) returnForMerge(ctx context.Context, wish reconcile.Handover) bool {
 	if wish.Blocked != "" {
 		return false

@@ -51,8 +51,9 @@ cat "$d/old" "$d/new" | tail -n 200 | tail -c 16384
 rm -rf "$d"
 exit $code`
 
-// verify runs the workflow's verify command for what the workspace has committed, in the agent's sandbox. No process of the run is alive
-// when it begins and when it ends, so that nothing changes what is verified meanwhile. The caller's agent must have ended.
+// verify runs the workflow's verify command for what the workspace has committed, in the
+// agent's sandbox. No process of the run is alive when it begins and when it ends, so that
+// nothing changes what is verified meanwhile. The caller's agent must have ended.
 func (j *job) verify(ctx context.Context) (v reconcile.Verification, err error) {
 	if err := j.killAll(ctx); err != nil {
 		return v, err
@@ -83,8 +84,8 @@ func (j *job) verify(ctx context.Context) (v reconcile.Verification, err error) 
 	return v, nil
 }
 
-// committed returns a verification that has only the commit of the workspace, and the branch that HEAD is on; a failed one if something
-// there is not committed.
+// committed returns a verification that has only the commit of the workspace, and the branch
+// that HEAD is on; a failed one if something there is not committed.
 func (j *job) committed(ctx context.Context) (v reconcile.Verification, branch string, err error) {
 	found, err := j.Machine.Inspect(ctx, host.WorkspaceRequest{Path: j.space.Path})
 	if err != nil || found.Git == nil {
@@ -100,7 +101,8 @@ func (j *job) committed(ctx context.Context) (v reconcile.Verification, branch s
 	return v, text.OrEmpty(found.Git.Branch), nil
 }
 
-// verifyCommit runs the command in a checkout of a commit, or in the workspace if the workflow wants that or there is no commit.
+// verifyCommit runs the command in a checkout of a commit, or in the workspace if the workflow
+// wants that or there is no commit.
 func (j *job) verifyCommit(ctx context.Context, commit, branch string) (v reconcile.Verification, err error) {
 	v.Command = text.Within(strings.TrimSpace(text.FirstLine(j.Config.Verify.Command)), mostCommand)
 	j.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + v.Command })
@@ -151,8 +153,8 @@ func (j *job) verifyWorkspace(ctx context.Context, v reconcile.Verification, fil
 	return v, nil
 }
 
-// runVerify starts an agent in a directory for the command alone, lets it run the command in its sandbox, and ends it. v has what is known
-// of the result before.
+// runVerify starts an agent in a directory for the command alone, lets it run the command in
+// its sandbox, and ends it. v has what is known of the result before.
 func (j *job) runVerify(ctx context.Context, in host.Workspace, v reconcile.Verification) (reconcile.Verification, error) {
 	worker := *j.Worker
 	if in.Path != j.space.Path { // nothing of the workspace takes part, even if something in the checkout names it

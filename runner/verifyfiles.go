@@ -7,7 +7,8 @@ import (
 	"unicode"
 )
 
-// programFiles are files of a repository that say what a program runs, by its name. They lie where the program is started.
+// programFiles are files of a repository that say what a program runs, by its name. They lie
+// where the program is started.
 var programFiles = map[string][]string{
 	"bun":        {"package.json", "bunfig.toml"},
 	"bundle":     {"Gemfile", "Rakefile", ".rspec"},
@@ -38,9 +39,10 @@ var programFiles = map[string][]string{
 
 const mostFiles = 500 // paths that are looked for
 
-// commandFiles returns the paths of files in a repository that a shell command would run: those that it names, and those by which the
-// programs that it names decide what to run, also in directories that it names. "cd web && npm test" has web/package.json, for example.
-// Many of the paths do not exist.
+// commandFiles returns the paths of files in a repository that a shell command would run:
+// those that it names, and those by which the programs that it names decide what to run, also
+// in directories that it names. "cd web && npm test" has web/package.json, for example. Many
+// of the paths do not exist.
 func commandFiles(command string) (files []string) {
 	var named, decisive []string
 	for _, word := range shellWords(command) {
@@ -65,7 +67,8 @@ func commandFiles(command string) (files []string) {
 	return unique
 }
 
-// shellWords splits a shell command, roughly: quotes, operators, assignments and dollar signs end words.
+// shellWords splits a shell command, roughly: quotes, operators, assignments and dollar signs
+// end words.
 func shellWords(command string) []string {
 	return strings.FieldsFunc(command, func(r rune) bool {
 		return unicode.IsSpace(r) || strings.ContainsRune("\"'`;&|()<>{}=$\\", r)

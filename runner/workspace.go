@@ -93,7 +93,8 @@ func (w *workspaceStep) take(ctx context.Context) error {
 // repositoryTimeout bounds a clone or a push, which may have to transfer much. A longer limit of hooks counts instead.
 const repositoryTimeout = 10 * time.Minute
 
-// checkoutEnv returns the environment of git for a checkout on the machine of the workspace. Another machine gets no token of this one.
+// checkoutEnv returns the environment of git for a checkout on the machine of the workspace.
+// Another machine gets no token of this one.
 func (j *job) checkoutEnv(ctx context.Context) ([]string, error) {
 	if j.localGit == nil {
 		return j.gitEnv(ctx)
@@ -115,8 +116,9 @@ func (j *job) cloneRequest(ctx context.Context, branch string, last reconcile.De
 	}, err
 }
 
-// pushedMeanwhile returns what others have pushed to the branch of the issue, if the workspace does not have it; nil
-// for nothing. Before the first delivery there is no such branch. Programs of the agent may be at work.
+// pushedMeanwhile returns what others have pushed to the branch of the issue, if the workspace
+// does not have it; nil for nothing. Before the first delivery there is no such branch.
+// Programs of the agent may be at work.
 func (j *job) pushedMeanwhile(ctx context.Context) (*host.Pushed, error) {
 	if j.Journal == nil || !j.Config.Repository.Deliver {
 		return nil, nil
@@ -174,7 +176,8 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	return nil
 }
 
-// keepRequest asks this machine to keep the commits of the issue. That needs no remote, and so no login shell.
+// keepRequest asks this machine to keep the commits of the issue. That needs no remote, and so
+// no login shell.
 func (j *job) keepRequest() host.KeepRequest {
 	return host.KeepRequest{
 		Repository: j.Config.Repository.Repository,
@@ -184,13 +187,15 @@ func (j *job) keepRequest() host.KeepRequest {
 	}
 }
 
-// farClone reports whether the workspace is a clone on another machine, with which its commits can be lost.
+// farClone reports whether the workspace is a clone on another machine, with which its commits
+// can be lost.
 func (j *job) farClone() bool {
 	return j.localGit != nil && j.space != nil && j.Config.Repository.URL != ""
 }
 
-// keep copies the commits of the workspace to this machine, if they are on another one: if that dies, such as a container, it costs at
-// most the running turn. A handover knows which commit it is about.
+// keep copies the commits of the workspace to this machine, if they are on another one: if
+// that dies, such as a container, it costs at most the running turn. A handover knows which
+// commit it is about.
 func (j *job) keep(ctx context.Context) {
 	if !j.farClone() {
 		return

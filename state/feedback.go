@@ -66,7 +66,8 @@ func (j Journal) EndRework(ctx context.Context, issueID string) error {
 
 // LookError is why the last look at pull requests failed. It is kept until a look succeeds.
 type LookError struct {
-	// PullRequest is the address of the only one that it is about; empty if none could be read.
+	// PullRequest is the address of the only one that it is about; empty if none could be
+	// read.
 	PullRequest string    `json:"pull_request_url"`
 	Code        string    `json:"code"`
 	Message     string    `json:"message"`

@@ -43,7 +43,8 @@ func TestWatches(t *testing.T) {
 	w, _, err = db.Watch(ctx, "id") // the branch may get its first one again
 	test.Equal(t, "what is told once for all", []any{w.Handled, w.Rounds, err}, []any{[]string{"conflict 1"}, 0, nil})
 
-	// The repository gets another name: a pass finds that out, or a worker. What is known stays known.
+	// The repository gets another name: a pass finds that out, or a worker. What is known
+	// stays known.
 	w.Ended = false
 	w.Pull.ID = "PR_1"
 	w.BeginRound(&reconcile.Rework{Round: 1, Rounds: 3, At: epoch, Commit: "2", Conflict: true})

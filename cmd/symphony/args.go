@@ -178,8 +178,8 @@ func onProject(w *term.Env, names []string, do func(c *cli.Context, p *project.P
 	}
 }
 
-// onlyReads are the commands that answer in an issue's workspace, too: by the workflow of its project, not by the one that
-// the agent has there.
+// onlyReads are the commands that answer in an issue's workspace, too: by the workflow of its
+// project, not by the one that the agent has there.
 var onlyReads = map[string]bool{"show": true, "ps": true, "diff": true, "logs": true}
 
 // openProject finds the workflow (specification 5.1), its state directory and its environment file. It does not fail if the
@@ -211,8 +211,8 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 	return p, nil
 }
 
-// findProject returns the workflow around the working directory, empty for none, and its state directory if that is not the
-// given or the default one.
+// findProject returns the workflow around the working directory, empty for none, and its state
+// directory if that is not the given or the default one.
 func findProject(w *term.Env, command, stateDir string) (path, dir string) {
 	if stateDir == "" && onlyReads[command] {
 		path, dir = project.OfWorkspace(w.Environment(), w.Dir)

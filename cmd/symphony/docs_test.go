@@ -199,7 +199,8 @@ func TestDocumentedComparison(t *testing.T) {
 	test.Equal(t, "rows that the README lacks", len(shown), 0)
 }
 
-// A shell block works as it was pasted. An interactive zsh passes a comment behind a command to that command, and has no prompt $ to skip.
+// A shell block works as it was pasted. An interactive zsh passes a comment behind a command
+// to that command, and has no prompt $ to skip.
 func TestShellBlocks(t *testing.T) {
 	for _, name := range documentNames() {
 		text := document(t, name)

@@ -8,16 +8,17 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// gitSetting is how somebody has set up git, and what then becomes of an issue.
+// gitSetting is one way to set up git, and the result that an issue then has.
 type gitSetting struct {
 	config string // ~/.gitconfig
 	prep   string // lines of the script that make more of it
-	// refused is a pattern of the sentence because of which the issue is not handed over. Empty: it is handed over.
+	// refused is a pattern of the sentence because of which the issue is not handed over.
+	// Empty: it is handed over.
 	refused string
 }
 
-// gitSettings are settings of git that people have. With each, an issue is handed over with all that its agent has committed, or the
-// reason is said. The names are those of the scripts.
+// gitSettings are settings of git that people have. With each, an issue is handed over with
+// all that its agent has committed, or the reason is said. The names are those of the scripts.
 var gitSettings = map[string]gitSetting{
 	"nothing set": {},
 
@@ -82,8 +83,9 @@ var gitSettings = map[string]gitSetting{
 	"bare repositories only by name": {config: "[safe]\n\tbareRepository = explicit\n\tdirectory = /nowhere\n"},
 }
 
-// TestGitSettings lets an agent commit files of each kind, with each of the settings, and compares what a fresh clone of the delivered
-// branch has. An issue that is not handed over is held, or waits with the reason, after few turns.
+// TestGitSettings lets an agent commit files of each kind, with each of the settings, and
+// compares what a fresh clone of the delivered branch has. An issue that is not handed over is
+// held, or waits with the reason, after few turns.
 func TestGitSettings(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()

@@ -71,16 +71,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// toolsVar names the directory with the programs of this machine that tests may use. It is the whole PATH of a script's login shells.
+// toolsVar names the directory with the programs of this machine that tests may use. It is the
+// whole PATH of a script's login shells.
 const toolsVar = "SYMPHONY_TEST_TOOLS"
 
-// pathBefore is the PATH of whoever runs the tests, for a machine of its own that does not see toolsVar.
+// pathBefore is the PATH of whoever runs the tests, for a machine of its own that does not see
+// toolsVar.
 var pathBefore string
 
-// kindsOfAgent are programs that people install and that tests must not find: a script has a codex only if it makes one.
+// kindsOfAgent are programs that people install and that tests must not find: a script has a
+// codex only if it makes one.
 var kindsOfAgent = []string{"codex", "claude", "gemini", "opencode", "symphony"}
 
-// linkTools links every program on the PATH except agents, so that a test finds the same programs whoever runs it.
+// linkTools links every program on the PATH except agents, so that a test finds the same
+// programs whoever runs it.
 func linkTools(dir string) {
 	for _, from := range filepath.SplitList(os.Getenv("PATH")) {
 		entries, err := os.ReadDir(from)
@@ -132,15 +136,17 @@ func programs() map[string]func() {
 	return all
 }
 
-// underTest gives the program a wall clock that its script can set, even while the program runs, and the script's account. It lets it
-// write the documents that it prints to the script's file.
+// underTest gives the program a wall clock that its script can set, even while the program
+// runs, and the script's account. It lets it write the documents that it prints to the
+// script's file.
 func underTest(w *term.Env) {
 	w.Now = stepped(w.Getenv(clockVar))
 	w.Printed = recordDocuments(w.Getenv(recordVar), os.Args)
 	w.AccountHome = w.Getenv(accountHomeVar)
 }
 
-// accountHomeVar is the home directory of the script's account in the password database; without it there is no such entry.
+// accountHomeVar is the home directory of the script's account in the password database;
+// without it there is no such entry.
 const accountHomeVar = "SYMPHONY_TEST_ACCOUNT_HOME"
 
 // reading are the commands that only read the state. Scripts run them in the process of the test, because the start of a process costs

@@ -207,8 +207,8 @@ func useWorkerKeys(ts *testscript.TestScript, keys string) {
 	ts.Check(os.WriteFile(path, []byte(text), 0o600))
 }
 
-// containerEngineCmd starts a real engine of containers, which ends with the script, and makes the workflow use it as docs/hosts.md says:
-// container-engine docker|podman
+// containerEngineCmd starts a real engine of containers, which ends with the script, and makes
+// the workflow use it as docs/hosts.md says: container-engine docker|podman
 func containerEngineCmd(ts *testscript.TestScript, neg bool, args []string) {
 	run := func(script string) {
 		ts.Check(runFile(ts.MkAbs("."), append(scriptEnv(ts), "ENGINE="+args[0]), script))

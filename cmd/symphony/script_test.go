@@ -229,7 +229,8 @@ func condition(name string) (bool, error) {
 	return false, fmt.Errorf("unknown condition %q", name)
 }
 
-// canRunContainers reports whether a daemon or program for containers is installed, and this process may mount what it needs.
+// canRunContainers reports whether a daemon or program for containers is installed, and this
+// process may mount what it needs.
 func canRunContainers(program string) bool {
 	_, missing := exec.LookPath(program)
 	_, noRunc := exec.LookPath("runc")
@@ -352,7 +353,8 @@ func commonFiles() map[string]string {
 		"gate.agent":  "{gate go}\n{move Human Review}\n",
 		"made.agent":  "sh touch made\n{move Human Review}\n",
 		"work.agent":  "sh echo x > work.txt\n{move Human Review}\n",
-		// Login shells find what is installed for this machine, but nothing that the person who runs the tests has set up.
+		// Login shells find what is installed for this machine, but nothing that the person
+		// who runs the tests has set up.
 		"home/.profile": "PATH=" + os.Getenv(toolsVar) + "\n",
 		"asks.agent":    "ask-user Which way?\n{move Human Review}\n",
 		"commit.agent":  "sh echo x > file && git add . && git commit -qm 'work on it'\n{move Human Review}\n",

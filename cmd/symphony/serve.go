@@ -121,8 +121,8 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) 
 	return o, err
 }
 
-// checkTokenPlace refuses the file with the token of a command in a directory that agents can read: whoever has the token
-// decides what agents may do.
+// checkTokenPlace refuses the file with the token of a command in a directory that agents can
+// read: whoever has the token decides what agents may do.
 func checkTokenPlace(w *term.Env, command, file string) error {
 	hidden := project.EnvDir(w.Environment())
 	if paths.Inside(paths.Real(hidden), paths.Real(file)) {

@@ -218,8 +218,9 @@ type found struct {
 	Foreign bool   `json:"isCrossRepository"` // the branch is in a fork
 }
 
-// find returns the open pull request of a branch: of several the known one, or else the newest with the wanted base, or else the newest. If
-// none is open, it returns the newest that was merged or closed when the branch was at the commit.
+// find returns the open pull request of a branch: of several the known one, or else the newest
+// with the wanted base, or else the newest. If none is open, it returns the newest that was
+// merged or closed when the branch was at the commit.
 func (h hub) find(ctx context.Context, n reconcile.NewPull) (best found, err error) {
 	fields, err := h.query(ctx, writePulls, document("branch"), map[string]any{"branch": n.Branch})
 	if err != nil {

@@ -204,7 +204,8 @@ func TestForgeFailures(t *testing.T) {
 	wantError(t, test.Err(p.Open(t.Context(), reconcile.NewPull{})), "forge_api_request", "connection refused")
 }
 
-// A branch may have several open pull requests, with other bases. The one that the issue has had stays its own.
+// A branch may have several open pull requests, with other bases. The one that the issue has
+// had stays its own.
 func TestOneOfSeveral(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

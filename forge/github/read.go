@@ -158,8 +158,9 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 	return nil
 }
 
-// addOlderReviews adds the reviews before the first page, up to reconcile.MaxReviews, and the last verdict of everyone who may push,
-// however old it is. Without them, anyone could hide what a maintainer asks for behind comments of their own.
+// addOlderReviews adds the reviews before the first page, up to reconcile.MaxReviews, and the
+// last verdict of everyone who may push, however old it is. Without them, anyone could hide
+// what a maintainer asks for behind comments of their own.
 func (h hub) addOlderReviews(ctx context.Context, p *pull, size int) error {
 	if !p.Reviews.PageInfo.HasPreviousPage {
 		return nil
@@ -188,7 +189,8 @@ func (h hub) addOlderReviews(ctx context.Context, p *pull, size int) error {
 	return nil
 }
 
-// readReviews sends a query for that many reviews of a pull request. If they are more than an answer may contain, it asks for half of them.
+// readReviews sends a query for that many reviews of a pull request. If they are more than an
+// answer may contain, it asks for half of them.
 func (h hub) readReviews(ctx context.Context, number int, query string, size int, before string) (*pull, error) {
 	vars := map[string]any{"number": number, "reviews": size}
 	if before != "" {
@@ -263,8 +265,8 @@ func (h hub) readCommit(ctx context.Context, ref string, after any) (*commit, er
 	return c, err
 }
 
-// allChecks returns the checks of a commit, sorted by their names. It reads those that are not on the first page: GitHub can't be asked for
-// the failed ones alone.
+// allChecks returns the checks of a commit, sorted by their names. It reads those that are not
+// on the first page: GitHub can't be asked for the failed ones alone.
 func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) {
 	most := reconcile.MaxChecks
 	if checkStates[c.Rollup.State] == reconcile.CheckFailure {
@@ -297,8 +299,8 @@ func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) 
 	return checks, nil
 }
 
-// shortList returns at most reconcile.MaxChecks checks, and whether others are missing than those that have succeeded. cut: some are
-// missing already.
+// shortList returns at most reconcile.MaxChecks checks, and whether others are missing than
+// those that have succeeded. cut: some are missing already.
 func shortList(list []reconcile.Check, cut bool) ([]reconcile.Check, bool) {
 	if len(list) <= reconcile.MaxChecks {
 		return list, cut
@@ -336,7 +338,8 @@ func (h hub) buildsOn(ctx context.Context, number int, commit string) (bool, err
 	return false, nil
 }
 
-// readRequired implements reconcile.Forge. Classic protections and rulesets both require checks.
+// readRequired implements reconcile.Forge. Classic protections and rulesets both require
+// checks.
 func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
 	fields, err := h.query(ctx, readPulls, document("required"), map[string]any{"number": number})
 	e, known := errors.AsType[*reconcile.Error](err)

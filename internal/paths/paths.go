@@ -19,7 +19,8 @@ func Overlap(a, b string) bool { return Inside(a, b) || Inside(b, a) }
 // Real resolves the symlinks of a path, also those that lead to nothing yet. What does not exist counts as a directory. Links in /proc
 // stay, because they may lead to another mount namespace, where the same path is another file.
 //
-// It is for paths that are shown, recorded or passed on. Who has to know whether one directory is in another asks Find.
+// It is for paths that are shown, recorded or passed on. Who has to know whether one directory
+// is in another asks Find.
 func Real(path string) string {
 	if !filepath.IsAbs(path) {
 		return path

@@ -12,14 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrProc is the error of a path into the file system of processes. A link there may lead to any directory, and to another one later.
+// ErrProc is the error of a path into the file system of processes. A link there may lead to
+// any directory, and to another one later.
 var ErrProc = errors.New("it leads into /proc, and from there perhaps to any directory")
 
 const mostLinks = 255 // on the way of one path; more are a circle
 
-// Place is where a path led when it was looked up: a file or directory, and every directory above it. Places are compared by device and
-// inode, not by name: a directory stays the same through links, a bind mount, and letters of another case where the file system ignores
-// case. If /home/me/app is also mounted at /srv/app, then a file in one of the two is inside both.
+// Place is where a path led when it was looked up: a file or directory, and every directory
+// above it. Places are compared by device and inode, not by name: a directory stays the same
+// through links, a bind mount, and letters of another case where the file system ignores case.
+// If /home/me/app is also mounted at /srv/app, then a file in one of the two is inside both.
 //
 // What is missing counts as a directory with the name that it would have.
 type Place struct {
@@ -39,13 +41,15 @@ type step struct {
 type fileID struct{ device, inode uint64 }
 
 func (s step) same(other step) bool {
-	// File systems in user space may give a directory another inode each time. The path is without links.
+	// File systems in user space may give a directory another inode each time. The path is
+	// without links.
 	return s.path == other.path || s.file == other.file && s.rest == other.rest
 }
 
 // Find looks an absolute path up, following links, also those that lead to nothing.
 //
-// Errors: ErrProc; those of a relative path, of a circle of links, and of a table of mounts that can't be read.
+// Errors: ErrProc; those of a relative path, of a circle of links, and of a table of mounts
+// that can't be read.
 func Find(path string) (Place, error) {
 	if !filepath.IsAbs(path) {
 		return Place{}, fmt.Errorf("%q is not an absolute path", path)
@@ -89,8 +93,8 @@ func Find(path string) (Place, error) {
 // Inside reports whether a place is a directory or inside it, under any of its names.
 func (p Place) Inside(dir Place) bool { return len(p.Below(dir)) > 0 }
 
-// Below returns the names of a place from a directory: "." for the directory itself, none if the place is elsewhere. There are several if
-// the place is mounted twice below the directory.
+// Below returns the names of a place from a directory: "." for the directory itself, none if
+// the place is elsewhere. There are several if the place is mounted twice below the directory.
 func (p Place) Below(dir Place) []string {
 	if len(dir.names) == 0 {
 		return nil
@@ -115,7 +119,8 @@ func (p Place) Below(dir Place) []string {
 // Same reports whether two places are the same file or directory.
 func (p Place) Same(other Place) bool { return slices.Contains(p.Below(other), ".") }
 
-// MadeBy reports whether the place is a file of an account, such as a link that its agents may have made.
+// MadeBy reports whether the place is a file of an account, such as a link that its agents may
+// have made.
 func (p Place) MadeBy(uid int) bool {
 	info, err := os.Lstat(p.Path)
 	return err == nil && ownedBy(info, uid)
@@ -138,8 +143,9 @@ func (p Place) last() step {
 // Meet reports whether one of two places is the other or inside it.
 func Meet(a, b Place) bool { return a.Inside(b) || b.Inside(a) }
 
-// Reaches reports whether who can write a directory can decide what a path leads to: the path is the directory or inside
-// it, or leads through a link there. A path that can't be found counts as one of these.
+// Reaches reports whether who can write a directory can decide what a path leads to: the path
+// is the directory or inside it, or leads through a link there. A path that can't be found
+// counts as one of these.
 func Reaches(dir, path string) bool {
 	from, err := Find(dir)
 	if err != nil {
@@ -152,7 +158,8 @@ func Reaches(dir, path string) bool {
 	return to.Inside(from) || slices.ContainsFunc(to.Links, func(link Place) bool { return link.Inside(from) })
 }
 
-// walk is on its way along a path, with a descriptor of each directory that it has come through.
+// walk is on its way along a path, with a descriptor of each directory that it has come
+// through.
 type walk struct {
 	steps []step
 	fds   []int // of the steps that exist; -1 for a file that was not opened
@@ -200,7 +207,8 @@ func (w *walk) toRoot() {
 	}
 }
 
-// enter goes to what has a name in the current directory, without following a link. If it is a link, enter returns where it leads.
+// enter goes to what has a name in the current directory, without following a link. If it is a
+// link, enter returns where it leads.
 func (w *walk) enter(name string) (target string, err error) {
 	switch name {
 	case "", ".":

@@ -15,7 +15,8 @@ import (
 
 const openDir = unix.O_PATH | unix.O_NOFOLLOW | unix.O_DIRECTORY | unix.O_CLOEXEC
 
-// openNoFollow opens what has a name in a directory, also a link itself, without the right to read it.
+// openNoFollow opens what has a name in a directory, also a link itself, without the right to
+// read it.
 func openNoFollow(dir int, name string, _ bool) (fd int, err error) {
 	return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
@@ -77,7 +78,8 @@ func unescape(field string) string {
 	return strings.Join(parts, "")
 }
 
-// otherNames returns the paths that an open file has through other mounts of the same file system. Some may be covered by another mount.
+// otherNames returns the paths that an open file has through other mounts of the same file
+// system. Some may be covered by another mount.
 func otherNames(fd int, path string) (names []string, err error) {
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// A directory that is mounted twice is the same under both names, and so is what is below and above it.
+// A directory that is mounted twice is the same under both names, and so is what is below and
+// above it.
 func TestPlacesInBindMounts(t *testing.T) {
 	if !test.OwnMounts(t) {
 		return

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnMounts runs the calling test again in a process with mounts of its own, where it returns true. In the first process it returns false
-// after that. It skips the test if the system does not allow that.
+// OwnMounts runs the calling test again in a process with mounts of its own, where it returns
+// true. In the first process it returns false after that. It skips the test if the system does
+// not allow that.
 func OwnMounts(t *testing.T) bool {
 	t.Helper()
 	const inside = "TEST_OWN_MOUNTS"

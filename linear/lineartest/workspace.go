@@ -114,9 +114,11 @@ type workspace struct {
 	issues  []*Issue
 	newest  map[string]int // the number of the newest issue, by team
 	created time.Time
-	// labels are the labels that were changed, by their ids. All others are as old as the workspace.
+	// labels are the labels that were changed, by their ids. All others are as old as the
+	// workspace.
 	labels map[string]labelTimes
-	// renamed are the ids of labels that have another name than they were made with, by the present name in lower case.
+	// renamed are the ids of labels that have another name than they were made with, by the
+	// present name in lower case.
 	renamed map[string]string
 }
 
@@ -217,7 +219,8 @@ func (w *workspace) label(ref string) string {
 	return name
 }
 
-// renameLabel gives a label, named by its id, another name, on all issues too. It returns false if there is no such label.
+// renameLabel gives a label, named by its id, another name, on all issues too. It returns
+// false if there is no such label.
 func (w *workspace) renameLabel(ref, name string) bool {
 	old := text.First(w.Labels, func(l string) bool { return w.labelID(l) == ref })
 	if old == "" {

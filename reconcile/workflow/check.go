@@ -102,7 +102,8 @@ func (c *checker) nodes(list []render.Node) {
 	}
 }
 
-// inlineComment matches the beginning of Liquid's comment in one tag, {% # … %}, which the library does not know.
+// inlineComment matches the beginning of Liquid's comment in one tag, {% # … %}, which the
+// library does not know.
 var inlineComment = text.Pattern(`\{%-?\s*#`)
 
 // text finds tags that are not closed on their line. The library treats them as text.

@@ -7,8 +7,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// filterWords are the words of keys with which programs choose issues, each with the key of symphony that does so; "" if there is none.
-// A key with such a word that has no effect would let agents work on issues that it excludes, so that it is an error and not ignored.
+// filterWords are the words of keys with which programs choose issues, each with the key of
+// symphony that does so; "" if there is none. A key with such a word that has no effect would
+// let agents work on issues that it excludes, so that it is an error and not ignored.
 var filterWords = map[string]string{
 	"label": "tracker.required_labels", "labels": "tracker.required_labels", "tags": "tracker.required_labels",
 	"state": "tracker.active_states", "states": "tracker.active_states", "statuses": "tracker.active_states",
@@ -20,8 +21,9 @@ var filterWords = map[string]string{
 // filterKeys are the keys that choose issues, for the hint of a filter without a counterpart.
 const filterKeys = "tracker.project_slug, tracker.team, tracker.active_states, tracker.required_labels and tracker.assignee"
 
-// refuseFilter reports an unknown key that chooses issues in another program, or is a misspelled one of symphony. It reports false for
-// other keys. Below an unknown section it looks at all keys.
+// refuseFilter reports an unknown key that chooses issues in another program, or is a
+// misspelled one of symphony. It reports false for other keys. Below an unknown section it
+// looks at all keys.
 func (r *frontMatter) refuseFilter(f field) bool {
 	section, word, inSection := cutLast(f.key)
 	known := slices.Contains(r.parents, section)
@@ -50,8 +52,8 @@ func (r *frontMatter) refuseFilter(f field) bool {
 	return refused
 }
 
-// filterOf reports whether one of the words of a key, such as labels in pickup_labels, is that of a filter, and which key of symphony is
-// one for it.
+// filterOf reports whether one of the words of a key, such as labels in pickup_labels, is that
+// of a filter, and which key of symphony is one for it.
 func filterOf(key string) (use string, is bool) {
 	for _, word := range strings.Split(strings.ToLower(key), "_") {
 		if use, is = filterWords[word]; is {

@@ -45,7 +45,8 @@ func (k Key) of(kinds ...string) Key {
 	return k
 }
 
-// choosing marks a key that chooses issues. Where it has no effect it is an error, because agents would work on other issues, too.
+// choosing marks a key that chooses issues. Where it has no effect it is an error, because
+// agents would work on other issues, too.
 func (k Key) choosing() Key {
 	k.chooses = true
 	return k

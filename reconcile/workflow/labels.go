@@ -19,7 +19,8 @@ type LabelRow struct {
 	Effort   string          `json:"effort,omitempty"`
 	MaxTurns int             `json:"max_turns,omitempty"`
 	Sandbox  json.RawMessage `json:"sandbox,omitempty"` // in place of codex.turn_sandbox_policy
-	// SetBy is operators if the row is only for issues whose label one of tracker.operators has set; empty for all issues.
+	// SetBy is operators if the row is only for issues whose label one of tracker.operators
+	// has set; empty for all issues.
 	SetBy string `json:"set_by,omitempty"`
 }
 
@@ -39,8 +40,8 @@ func (l LabelRow) String() string {
 	return line
 }
 
-// RowFor returns the first row of agent.by_label whose label is among those of an issue, nil if there is none. Rows with set_by need a
-// label that is also in byOperators.
+// RowFor returns the first row of agent.by_label whose label is among those of an issue, nil
+// if there is none. Rows with set_by need a label that is also in byOperators.
 func (a *Agent) RowFor(labels, byOperators []string) *LabelRow {
 	i := slices.IndexFunc(a.ByLabel, func(row LabelRow) bool {
 		return slices.Contains(labels, row.Label) && (row.SetBy == "" || slices.Contains(byOperators, row.Label))
@@ -62,8 +63,9 @@ func (a *Agent) LabelsToProve(labels []string) []string {
 	return found
 }
 
-// ForIssue returns the configuration for an issue with these labels. byOperators are those that one of tracker.operators is known to
-// have set. A model that is not empty replaces that of the file.
+// ForIssue returns the configuration for an issue with these labels. byOperators are those
+// that one of tracker.operators is known to have set. A model that is not empty replaces that
+// of the file.
 func (c *Config) ForIssue(labels, byOperators []string, model string) *Config {
 	own := *c
 	if row := c.Agent.RowFor(labels, byOperators); row != nil {
@@ -103,8 +105,9 @@ func (r *reader) byLabel(f field) {
 	}
 }
 
-// narrowByLabel refuses rows with a wider sandbox than that of the other keys, unless an operator has to set their label: an agent may
-// have a tool that changes labels. It refuses set_by where nothing would ever count.
+// narrowByLabel refuses rows with a wider sandbox than that of the other keys, unless an
+// operator has to set their label: an agent may have a tool that changes labels. It refuses
+// set_by where nothing would ever count.
 func (r *reader) narrowByLabel() {
 	at := r.field("agent.by_label")
 	for i, row := range r.cfg.Agent.ByLabel {

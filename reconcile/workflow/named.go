@@ -2,8 +2,9 @@ package workflow
 
 import "encoding/json"
 
-// Naming is how the value of a key names files that a pass or a run reads, runs or writes. What names them has to say so in the table of
-// keys: agents beside the project must not change these files.
+// Naming is how the value of a key names files that a pass or a run reads, runs or writes.
+// What names them has to say so in the table of keys: agents beside the project must not
+// change these files.
 type Naming int
 
 const (
@@ -33,7 +34,8 @@ type Named struct {
 	Values []string
 }
 
-// Named returns the values that name files, in the order of the table of keys. A list is several values.
+// Named returns the values that name files, in the order of the table of keys. A list is
+// several values.
 func (c *Config) Named() []Named {
 	var list []Named
 	for _, k := range keys(c) {

@@ -8,7 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// texts are the keys with a free text that names no file of this machine. A key that names one has naming in its row instead.
+// texts are the keys with a free text that names no file of this machine. A key that names one
+// has naming in its row instead.
 var texts = []string{
 	"tracker.kind", "tracker.api_key", "tracker.project_slug", "tracker.team", "tracker.assignee", "tracker.operators", // of the tracker
 	"tracker.active_states", "tracker.terminal_states", "tracker.required_labels", "tracker.provider.states",
@@ -21,7 +22,8 @@ var texts = []string{
 	"worker.ssh_hosts", "worker.when_lost", "server.host",
 }
 
-// A new key that names a file has to say so, or agents beside the project could change that file.
+// A new key that names a file has to say so, or agents beside the project could change that
+// file.
 func TestKeysSayWhatTheyName(t *testing.T) {
 	cfg := &Config{}
 	cfg.Workspace.Root = "/some/root"

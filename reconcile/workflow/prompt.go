@@ -89,7 +89,8 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	return &Prompt{file: file, template: template, problems: c.problems, lists: c.lists}, nil
 }
 
-// maxSteps bounds the passes through loops of one rendering. A million take less than a second.
+// maxSteps bounds the passes through loops of one rendering. A million take less than a
+// second.
 const maxSteps = 1_000_000
 
 const (
@@ -97,7 +98,8 @@ const (
 	stepVar = "symphony_steps" // a *int in the variables
 )
 
-// stepAfter returns the tag that counts the passes through the loop that a token begins. It trims blanks as the token does.
+// stepAfter returns the tag that counts the passes through the loop that a token begins. It
+// trims blanks as the token does.
 func stepAfter(loop parser.Token) string {
 	if strings.HasSuffix(loop.Source, "-%}") {
 		return "{%- " + stepTag + " -%}"

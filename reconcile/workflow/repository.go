@@ -42,8 +42,8 @@ func (r Repository) Delivers() bool { return r.URL != "" && r.Deliver != Deliver
 // OpensPullRequests reports whether symphony also opens pull requests.
 func (r Repository) OpensPullRequests() bool { return r.URL != "" && r.Deliver == DeliverPullRequest }
 
-// BranchFolders returns the branches that no remote may have, because all issues' branches are below them: symphony for
-// symphony/{{ issue.identifier }}.
+// BranchFolders returns the branches that no remote may have, because all issues' branches are
+// below them: symphony for symphony/{{ issue.identifier }}.
 func (r Repository) BranchFolders() []string {
 	fixed := r.Branch
 	if !r.Delivers() {

@@ -21,8 +21,8 @@ type sandboxPolicy struct {
 // noSandbox are the types of policies with which codex confines nothing.
 var noSandbox = []string{"dangerFullAccess", "externalSandbox"}
 
-// widens says what an agent may do under a policy that it may not do with the other settings of the file: those of codex
-// and agent. It is empty if the policy only takes rights away.
+// widens says what an agent may do under a policy that it may not do with the other settings
+// of the file: those of codex and agent. It is empty if the policy only takes rights away.
 func (c *Config) widens(policy json.RawMessage) string {
 	base := c.Codex.TurnSandboxPolicy
 	if base != nil && sameJSON(policy, base) {
@@ -56,8 +56,8 @@ func (c *Config) widens(policy json.RawMessage) string {
 	return c.moreRoots(row.WritableRoots, than.WritableRoots)
 }
 
-// moreRoots is widens for the writable roots of two policies of the type workspaceWrite. A policy without them gets those of
-// agent.writable_roots.
+// moreRoots is widens for the writable roots of two policies of the type workspaceWrite. A
+// policy without them gets those of agent.writable_roots.
 func (c *Config) moreRoots(row, base *[]string) string {
 	if row == nil && base == nil {
 		return ""

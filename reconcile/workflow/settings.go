@@ -195,8 +195,9 @@ func (r trackerReader) assignee(f field) {
 	}
 }
 
-// root reads the workspace root. If it names a variable that is not set, the default is used (specification 5.3.3). The
-// default has the number of the account, because all accounts of a machine share its temporary directory.
+// root reads the workspace root. If it names a variable that is not set, the default is used
+// (specification 5.3.3). The default has the number of the account, because all accounts of a
+// machine share its temporary directory.
 func (r *reader) root(f field) {
 	root := &r.cfg.Workspace.Root
 	*root = filepath.Join(r.env.Temp, fmt.Sprintf("symphony_workspaces-%d", r.env.UID))

@@ -55,15 +55,15 @@ func Read(path string) (Source, error) {
 	return NewSource(path, resolved, data)
 }
 
-// A process of the account that holds a lease on a file lets nobody open it. The worker of an agent ends such a process
-// within 5 s, so that an open is tried again for a little longer.
+// A process of the account that holds a lease on a file lets nobody open it. The worker of an
+// agent ends such a process within 5 s, so that an open is tried again for a little longer.
 const (
 	leaseWait = 8 * time.Second
 	leaseStep = 100 * time.Millisecond
 )
 
-// openRegular opens a file for reading. Without O_NONBLOCK, opening a FIFO would block until there is a writer, and
-// opening a file with a lease for up to 45 s.
+// openRegular opens a file for reading. Without O_NONBLOCK, opening a FIFO would block until
+// there is a writer, and opening a file with a lease for up to 45 s.
 func openRegular(path string) (*os.File, error) {
 	for end := time.Now().Add(leaseWait); ; time.Sleep(leaseStep) {
 		file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -71,8 +71,9 @@ func KeyVars(kind string) (names []string, ofGitHub bool) {
 	return trackers[i].keyVars, trackers[i].ofGitHub
 }
 
-// UsualStates returns the states that a project of a kind of tracker has unless someone has changed them: the defaults of
-// tracker.active_states and tracker.terminal_states for Linear, and none for other kinds, which know only states in use.
+// UsualStates returns the states that a project of a kind of tracker has unless someone has
+// changed them: the defaults of tracker.active_states and tracker.terminal_states for Linear,
+// and none for other kinds, which know only states in use.
 func UsualStates(kind string) []string {
 	if kind != linearTracker.name {
 		return nil
@@ -144,12 +145,14 @@ func (r trackerReader) agentRoots(issues string) []string {
 	return roots
 }
 
-// NamesProjectDescription reports whether a template may use issue.project_description, which a tracker then has to be asked for.
+// NamesProjectDescription reports whether a template may use issue.project_description, which
+// a tracker then has to be asked for.
 func NamesProjectDescription(template string) bool {
 	return strings.Contains(template, "project_description")
 }
 
-// projectDescription warns about each line of the prompt that names issue.project_description, if the tracker has no such text.
+// projectDescription warns about each line of the prompt that names issue.project_description,
+// if the tracker has no such text.
 func (r *reader) projectDescription() {
 	if r.tracker.name == "" || r.tracker.describes {
 		return

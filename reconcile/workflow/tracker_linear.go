@@ -28,8 +28,8 @@ func linearKeys(c *Config) []Key {
 	}
 }
 
-// project reads the slug, which may be in a variable or in the URL of the project's page. Without it tracker.team says where the issues
-// are.
+// project reads the slug, which may be in a variable or in the URL of the project's page.
+// Without it tracker.team says where the issues are.
 func (r trackerReader) project(f field) {
 	if f.node == nil && r.field("tracker.team").node != nil {
 		return
@@ -67,7 +67,8 @@ func (r trackerReader) project(f field) {
 
 var keyOfTeam = text.Pattern(`^[A-Za-z0-9]+$`)
 
-// team reads the key of a team. It is part of the identity of the project, because the team decides which issues are taken.
+// team reads the key of a team. It is part of the identity of the project, because the team
+// decides which issues are taken.
 func (r trackerReader) team(f field) {
 	if f.node == nil {
 		return

@@ -186,7 +186,8 @@ type Update struct {
 	Messages    []reconcile.Message // what operators tell the agent, the oldest first
 	// Refused is how verify has failed for what the agent has handed over; nil if it has not, or the thread knows it.
 	Refused *reconcile.Verification
-	// Pushed is what others have pushed to the branch; nil for nothing, or if this run has been told.
+	// Pushed is what others have pushed to the branch; nil for nothing, or if this run has
+	// been told.
 	Pushed *host.Pushed
 	Base   host.FetchAnswer // the base of the repository; the zero value if the thread has seen it
 	// Rework is what the pull request has come back for, as text; empty if it has not.

@@ -238,10 +238,12 @@ func UnknownKind(kind string) error {
 type Error struct {
 	Code    Code
 	Message string // one line
-	// Cause is the class of the fault behind the error: of the last error before a stall (network, agent_quota, agent_auth), or
-	// codex_incompatible with Said. "" if the Code says it all.
+	// Cause is the class of the fault behind the error: of the last error before a stall
+	// (network, agent_quota, agent_auth), or codex_incompatible with Said. "" if the Code says
+	// it all.
 	Cause Code
-	// Said is what the agent has written to its stdout in place of its first message, such as "Update now? [Y/n]", else "".
+	// Said is what the agent has written to its stdout in place of its first message, such as
+	// "Update now? [Y/n]", else "".
 	Said string
 	Err  error // one of the errors above, or nil
 }
@@ -256,7 +258,8 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Message
 }
 
-// Saying returns the error with what the agent has written to its stdout in place of its first message.
+// Saying returns the error with what the agent has written to its stdout in place of its first
+// message.
 func (e *Error) Saying(said string) *Error {
 	out := *e
 	out.Said = said

@@ -138,8 +138,8 @@ func (p *permissions) files(found func(access, path string)) {
 	}
 }
 
-// permissionsText describes permissions for files. If it does not know a part of them it returns the JSON, because an
-// approval grants all of it.
+// permissionsText describes permissions for files. If it does not know a part of them it
+// returns the JSON, because an approval grants all of it.
 func permissionsText(raw json.RawMessage, files []target) string {
 	asked, known := readPermissions(raw)
 	var parts []string

@@ -8,8 +8,9 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// noise is what the agent writes to its stdout beside messages: the title of a terminal's window, the notice of an update, or the
-// question whether to install it. What stands before a message on its line is skipped. If no message comes, it tells why.
+// noise is what the agent writes to its stdout beside messages: the title of a terminal's
+// window, the notice of an update, or the question whether to install it. What stands before a
+// message on its line is skipped. If no message comes, it tells why.
 type noise struct {
 	heard bool // a message has come; only the reader uses it
 
@@ -17,7 +18,8 @@ type noise struct {
 	last string // what was written last, without the sequences that control a terminal; "" after the first message
 }
 
-// split splits the stream into lines. A question ends without a line break, so that split also notes a line that is not complete.
+// split splits the stream into lines. A question ends without a line break, so that split also
+// notes a line that is not complete.
 func (n *noise) split(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	advance, token, err = bufio.ScanLines(data, atEOF)
 	if advance == 0 && !n.heard {
@@ -39,14 +41,16 @@ func (n *noise) note(line []byte) {
 	n.last = visible
 }
 
-// said returns what the agent has written in place of its first message, "" if a message has come.
+// said returns what the agent has written in place of its first message, "" if a message has
+// come.
 func (n *noise) said() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.last
 }
 
-// skip returns the message of a line without the noise in front of it. A line without a message stays as it is.
+// skip returns the message of a line without the noise in front of it. A line without a
+// message stays as it is.
 func (n *noise) skip(m *message) *message {
 	if !m.isMessage() && bytes.ContainsRune(m.raw, ansi.ESC) {
 		m = firstMessage(m, []byte(ansi.Strip(string(m.raw))))

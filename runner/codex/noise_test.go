@@ -10,7 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// TestNoise checks which messages are found beside what a terminal's program writes, and what is kept of it.
+// TestNoise checks which messages are found beside what a terminal's program writes, and what
+// is kept of it.
 func TestNoise(t *testing.T) {
 	const answer = `{"id":1,"result":{}}`
 	for _, c := range []struct {
@@ -46,7 +47,8 @@ func TestTitleDuringATurn(t *testing.T) {
 	turn.completes(t)
 }
 
-// TestQuestionInsteadOfAnAnswer checks the error of an agent that asks something at its start, and waits or ends.
+// TestQuestionInsteadOfAnAnswer checks the error of an agent that asks something at its start,
+// and waits or ends.
 func TestQuestionInsteadOfAnAnswer(t *testing.T) {
 	const question = "Install it now? [Y/n] "
 	bubble(t, "it waits", func(t *testing.T) {

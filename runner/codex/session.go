@@ -55,8 +55,9 @@ const oldestVersion = "0.159.0"
 // clientName is how the client introduces itself. codex begins its user agent with it.
 const clientName = "symphony"
 
-// specified are the methods that the specification names (10.2). An agent that names no release of codex gets no others, and of
-// their parameters only those of the specification: a peer that was written from its text may end at anything else.
+// specified are the methods that the specification names (10.2). An agent that names no
+// release of codex gets no others, and of their parameters only those of the specification: a
+// peer that was written from its text may end at anything else.
 var specified = []string{"initialize", "thread/start", "turn/start"}
 
 // Session is one conversation with one app-server. It implements agent.Session.
@@ -207,8 +208,9 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	return server, s.conn.send(object{"method": "initialized", "params": object{}}, nil)
 }
 
-// insteadOfAnswer adds to the error of initialize what the agent has written to its stdout in place of an answer. A program that asks
-// something there does so with each issue: the fault is the machine's.
+// insteadOfAnswer adds to the error of initialize what the agent has written to its stdout in
+// place of an answer. A program that asks something there does so with each issue: the fault
+// is the machine's.
 func insteadOfAnswer(err error, said string) error {
 	var failed *agent.Error
 	if said == "" || !errors.As(err, &failed) {
@@ -217,9 +219,9 @@ func insteadOfAnswer(err error, said string) error {
 	return failed.Saying(said)
 }
 
-// release returns the release of codex that a user agent names: 0.169.0 of "symphony/0.169.0 (Debian 12)". It returns "" if the user
-// agent names another program, such as "peer/1.0" or "peer/0.1.0". The environment can give codex another name; it is then known by
-// its version.
+// release returns the release of codex that a user agent names: 0.169.0 of "symphony/0.169.0
+// (Debian 12)". It returns "" if the user agent names another program, such as "peer/1.0" or
+// "peer/0.1.0". The environment can give codex another name; it is then known by its version.
 func release(userAgent string) string {
 	name, rest, _ := strings.Cut(userAgent, "/")
 	version, _, _ := strings.Cut(rest, " ")
@@ -284,7 +286,8 @@ var sandboxModes = map[string]string{
 	"readOnly": "read-only", "workspaceWrite": "workspace-write", "dangerFullAccess": "danger-full-access",
 }
 
-// sandboxMode returns the sandbox of a thread for the policy of its turns, nil for an external sandbox.
+// sandboxMode returns the sandbox of a thread for the policy of its turns, nil for an external
+// sandbox.
 func sandboxMode(turn json.RawMessage) json.RawMessage {
 	var policy struct{ Type string }
 	unmarshal(turn, &policy)

@@ -10,8 +10,9 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// TestDocumentedMethods checks that docs/specification.md lists every request to codex, and every request of codex that is answered, which
-// the specification does not name, and no other.
+// TestDocumentedMethods checks that docs/specification.md lists every request to codex, and
+// every request of codex that is answered, which the specification does not name, and no
+// other.
 func TestDocumentedMethods(t *testing.T) {
 	var source strings.Builder
 	for _, file := range []string{"session.go", "turn.go", "request.go"} {

@@ -11,14 +11,15 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// approval is a request for approval with what it names, which was looked up once, when the request arrived.
+// approval is a request for approval with what it names, which was looked up once, when the
+// request arrived.
 type approval struct {
 	agent.Request
 	targets []target
 }
 
-// target is a file or directory that a request names. The agent may replace a part of its path by a link while an
-// operator decides.
+// target is a file or directory that a request names. The agent may replace a part of its path
+// by a link while an operator decides.
 type target struct {
 	access string // accessCwd, accessChange, or what a permission grants, such as write
 	named  string // absolute; it keeps "..", which after a link is another directory
@@ -36,7 +37,8 @@ func findTarget(access, path string) target {
 	return target{access: access, named: path, place: place, err: err}
 }
 
-// cwdTargets returns the directory in which what is asked for starts, if the request names one.
+// cwdTargets returns the directory in which what is asked for starts, if the request names
+// one.
 func cwdTargets(p *params) []target {
 	if p.Cwd == "" {
 		return nil
@@ -53,7 +55,8 @@ func changeTargets(dir string, c agent.FileChange) []target {
 	return list
 }
 
-// permissionTargets returns the files that permissions name, in the order of permissions.files.
+// permissionTargets returns the files that permissions name, in the order of
+// permissions.files.
 func permissionTargets(raw json.RawMessage, cwd string) []target {
 	var list []target
 	asked, _ := readPermissions(raw)
@@ -63,7 +66,8 @@ func permissionTargets(raw json.RawMessage, cwd string) []target {
 	return list
 }
 
-// within returns a path that may be relative to dir. It keeps "..", which after a link is another directory.
+// within returns a path that may be relative to dir. It keeps "..", which after a link is
+// another directory.
 func within(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -85,11 +89,13 @@ func (t target) moved() bool {
 	return now.err != nil || now.place.Path != t.place.Path
 }
 
-// readOnlyDirs are the directories that codex's sandbox keeps read-only below the directory of a turn.
+// readOnlyDirs are the directories that codex's sandbox keeps read-only below the directory of
+// a turn.
 var readOnlyDirs = []string{".git", ".codex", ".agents", ".aws"}
 
-// staysInside reports whether all files of a patch are where the sandbox allows writes: below the directory of the turn,
-// but not in the directories that codex's sandbox keeps read-only there.
+// staysInside reports whether all files of a patch are where the sandbox allows writes: below
+// the directory of the turn, but not in the directories that codex's sandbox keeps read-only
+// there.
 func staysInside(root string, changes []target) bool {
 	dir, err := paths.Find(root)
 	if err != nil || len(changes) == 0 {
@@ -112,8 +118,9 @@ func staysInside(root string, changes []target) bool {
 	return true
 }
 
-// replaceable returns a path of the request that may lead elsewhere after an approval: one through /proc, or, among the
-// permissions, one in a directory that the agent can write, where it can make links. It returns "" if there is none.
+// replaceable returns a path of the request that may lead elsewhere after an approval: one
+// through /proc, or, among the permissions, one in a directory that the agent can write, where
+// it can make links. It returns "" if there is none.
 func (a approval) replaceable(turn agent.TurnParams) string {
 	var sandbox struct{ WritableRoots []string }
 	unmarshal(turn.SandboxPolicy, &sandbox)

@@ -54,8 +54,8 @@ func (th *thread) ThreadID() string {
 	return th.id
 }
 
-// titleOfTurns returns the title that the specification gives turns, such as "ABC-1: Mend the door". codex has the name of the
-// thread instead.
+// titleOfTurns returns the title that the specification gives turns, such as "ABC-1: Mend the
+// door". codex has the name of the thread instead.
 func (th *thread) titleOfTurns() string {
 	th.mu.Lock()
 	defer th.mu.Unlock()

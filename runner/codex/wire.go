@@ -366,7 +366,8 @@ var messageClasses = []struct {
 		`stream disconnected|failed to lookup address|network error|status 50[0234]|status: 5`)},
 }
 
-// classify returns the class of a fault of the machine, the account or the network, or of a refusal, "" for an ordinary failure of a turn.
+// classify returns the class of a fault of the machine, the account or the network, or of a
+// refusal, "" for an ordinary failure of a turn.
 func classify(info json.RawMessage, message string) agent.Code {
 	switch kind, status := errorInfo(info); {
 	case status == 401 || status == 403:

@@ -99,14 +99,16 @@ func (c Config) Profile(ctx context.Context, m host.Machine, policy json.RawMess
 	return map[string]any{"filesystem": files, "network": map[string]any{"enabled": networkOf(policy)}}, nil
 }
 
-// Hides reports whether a profile can take the place of a policy, so that secrets are hidden from commands.
+// Hides reports whether a profile can take the place of a policy, so that secrets are hidden
+// from commands.
 func Hides(policy json.RawMessage) bool {
 	_, describable := filesOf(policy)
 	return describable
 }
 
-// filesOf returns what commands may do with files under a policy, in the words of a permission profile. It returns false if
-// a profile can't say it: codex confines nothing, or the policy has a member that symphony does not know.
+// filesOf returns what commands may do with files under a policy, in the words of a permission
+// profile. It returns false if a profile can't say it: codex confines nothing, or the policy
+// has a member that symphony does not know.
 func filesOf(policy json.RawMessage) (files map[string]any, describable bool) {
 	var p struct {
 		Type                string   `json:"type"`

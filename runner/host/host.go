@@ -63,18 +63,22 @@ type Local interface {
 	Leave(ctx context.Context, r LeaveRequest) error
 }
 
-// ObeyedRequest asks what git obeys with an address. Without one these are the settings of the account.
+// ObeyedRequest asks what git obeys with an address. Without one these are the settings of the
+// account.
 type ObeyedRequest struct {
 	Address string   // of repository.url
 	Env     []string // of the operator
 	Home    string   // the home directory in Env
 }
 
-// Obeyed are files and directories that git obeys: if an agent can write them, it decides what git runs. Some need not exist.
+// Obeyed are files and directories that git obeys: if an agent can write them, it decides what
+// git runs. Some need not exist.
 type Obeyed struct {
-	// Paths are the files with settings and, for a repository on this machine, its git directories and its hooks.
+	// Paths are the files with settings and, for a repository on this machine, its git
+	// directories and its hooks.
 	Paths []string
-	// Settings are the values of all settings. Some are shell commands that may name more files.
+	// Settings are the values of all settings. Some are shell commands that may name more
+	// files.
 	Settings []string
 }
 
@@ -95,19 +99,22 @@ type Run interface {
 	Login(ctx context.Context, r LoginRequest) (LoginAnswer, error)
 	// MakeHome makes the codex home of agents. It shares the login of the operator's.
 	MakeHome(ctx context.Context, r HomeRequest) error
-	// Clone fills a new workspace with a clone of the repository. Fetch updates the remote references of a workspace that
-	// was cloned before, and moves its branch to what others have pushed there, if nothing of the agent is in the way; no
-	// process may be at work in it, unless CloneRequest.Look is set. Deliver pushes its commits. No program or setting of
-	// the workspace takes part in them.
+	// Clone fills a new workspace with a clone of the repository. Fetch updates the remote
+	// references of a workspace that was cloned before, and moves its branch to what others
+	// have pushed there, if nothing of the agent is in the way; no process may be at work in
+	// it, unless CloneRequest.Look is set. Deliver pushes its commits. No program or setting
+	// of the workspace takes part in them.
 	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
 	Fetch(ctx context.Context, r CloneRequest) (FetchAnswer, error)
 	Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error)
-	// Keep copies the commits of a workspace on another machine to this one, where they outlive it, and returns HEAD. The next clone for
-	// the issue begins there. Forget keeps them no longer. Both do nothing for a workspace on this machine.
+	// Keep copies the commits of a workspace on another machine to this one, where they
+	// outlive it, and returns HEAD. The next clone for the issue begins there. Forget keeps
+	// them no longer. Both do nothing for a workspace on this machine.
 	Keep(ctx context.Context, r KeepRequest) (commit string, err error)
 	Forget(ctx context.Context, r KeepRequest) error
-	// CheckOut makes a clean copy of what the workspace has committed, in which verify.command runs. No agent can write it. It exists
-	// until Finish; its cache stays as long as the workspace.
+	// CheckOut makes a clean copy of what the workspace has committed, in which verify.command
+	// runs. No agent can write it. It exists until Finish; its cache stays as long as the
+	// workspace.
 	CheckOut(ctx context.Context, r CheckOutRequest) (CheckOutAnswer, error)
 	// RunHook runs a script of the workflow in the workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
@@ -121,8 +128,8 @@ type Run interface {
 	// terminal. observe runs concurrently until the command has ended. If ctx ends, the command gets SIGTERM. If the command can't
 	// be started, the error wraps ErrNotStarted.
 	RunInTerminal(ctx context.Context, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error)
-	// Observe records the processes of the run, so that they are found if its worker dies, and ends those that hold a lock
-	// of symphony.
+	// Observe records the processes of the run, so that they are found if its worker dies, and
+	// ends those that hold a lock of symphony.
 	Observe(ctx context.Context, q ObserveRequest) (ObserveAnswer, error)
 	// Kill ends the processes of the run.
 	Kill(ctx context.Context, r KillRequest) (LeftAnswer, error)
@@ -206,7 +213,8 @@ type PrepareAnswer struct {
 // ConfirmRequest ends the preparation.
 type ConfirmRequest struct {
 	Discard bool
-	// KeepCache keeps what after_create has left in the cache of the agent's commands for checkouts, before an agent can change it.
+	// KeepCache keeps what after_create has left in the cache of the agent's commands for
+	// checkouts, before an agent can change it.
 	KeepCache bool
 }
 
@@ -255,7 +263,8 @@ type GuardGitRequest struct {
 type GitRestored struct {
 	// Names are settings and files: core.hooksPath, hooks/post-commit.
 	Names []string
-	// Locks are files such as .git/index.lock, which commands of git have left that were killed. They were removed.
+	// Locks are files such as .git/index.lock, which commands of git have left that were
+	// killed. They were removed.
 	Locks []string
 	// Incomplete lists, for the log, what could not be finished and will be tried again; empty if all is done.
 	Incomplete string
@@ -306,8 +315,8 @@ type Exit struct {
 	Text string
 }
 
-// ObserveRequest says how closely to look. Silent: the agent has said nothing since the last call, so that only the
-// holders of new locks are looked for.
+// ObserveRequest says how closely to look. Silent: the agent has said nothing since the last
+// call, so that only the holders of new locks are looked for.
 type ObserveRequest struct{ Silent bool }
 
 // ObserveAnswer names the processes that were ended because they held a lock of symphony.
@@ -347,8 +356,8 @@ type FactsRequest struct {
 	Launch *LaunchRequest
 	// Account asks for the account of the operating system that runs have on the machine.
 	Account bool
-	// Changed asks which of these files the work has changed since its base. Ignored asks for files in the work tree that git ignores, so
-	// many at most.
+	// Changed asks which of these files the work has changed since its base. Ignored asks for
+	// files in the work tree that git ignores, so many at most.
 	Changed []string
 	Ignored int
 	// KeepEnd asks to keep what the workspace Path contains, so that Diff can compare it as long as the workspace exists.
@@ -399,8 +408,8 @@ type FactsAnswer struct {
 	Account   Account
 	// Changed are those of the request's files that the work has changed.
 	Changed []string
-	// Ignored are the first files that git ignores, and IgnoredCount is the number of all. A directory that is ignored as a whole counts as
-	// one.
+	// Ignored are the first files that git ignores, and IgnoredCount is the number of all. A
+	// directory that is ignored as a whole counts as one.
 	Ignored      []string
 	IgnoredCount int
 	End          *WorkEnd // nil without a repository
@@ -472,8 +481,9 @@ const (
 	ThreadMark = "CODEX_THREAD_ID" // set by codex for each command of a thread
 )
 
-// GitRepositoryVars are the variables that select git's repository, or parts of it: those of git rev-parse --local-env-vars,
-// of any version, except for settings, and those that git sets for hooks of a push.
+// GitRepositoryVars are the variables that select git's repository, or parts of it: those of
+// git rev-parse --local-env-vars, of any version, except for settings, and those that git sets
+// for hooks of a push.
 var GitRepositoryVars = []string{
 	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_DIR", "GIT_GRAFT_FILE",
 	"GIT_IMPLICIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE",

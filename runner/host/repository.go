@@ -20,7 +20,8 @@ type Repository struct {
 	Base string
 	// Name and Email are those of commits; empty for the account's.
 	Name, Email string
-	// Pushes: the work is pushed to it. A clone or a fetch for a branch that could not be pushed fails then, before an agent works.
+	// Pushes: the work is pushed to it. A clone or a fetch for a branch that could not be
+	// pushed fails then, before an agent works.
 	Pushes bool
 	// SubmoduleHosts are hosts besides that of URL from which submodules may come.
 	SubmoduleHosts []string
@@ -28,7 +29,8 @@ type Repository struct {
 	Submodules bool
 	// Sign: commits are signed with the operator's key before they are pushed.
 	Sign bool
-	// Workflow is the path in it of the WORKFLOW.md that the project obeys; empty if that is in no repository.
+	// Workflow is the path in it of the WORKFLOW.md that the project obeys; empty if that is
+	// in no repository.
 	Workflow string
 }
 
@@ -37,10 +39,12 @@ type Repository struct {
 type CloneRequest struct {
 	Repository        Repository
 	Branch, Delivered string
-	// Look: an agent is at work in the workspace. A fetch then changes nothing there but its remote references.
+	// Look: an agent is at work in the workspace. A fetch then changes nothing there but its
+	// remote references.
 	Look bool
-	// Issue is the id of the issue, whose kept commit (Run.Keep) a clone begins at, unless Base, the branch on the remote or Delivered
-	// contains it. Without an id a clone keeps nothing.
+	// Issue is the id of the issue, whose kept commit (Run.Keep) a clone begins at, unless
+	// Base, the branch on the remote or Delivered contains it. Without an id a clone keeps
+	// nothing.
 	Issue   string
 	Timeout time.Duration
 	// Env is the operator's environment, after the login profile, where git reaches the remote. Git is found by its PATH. Git, ssh and
@@ -55,8 +59,8 @@ type CloneAnswer struct {
 	Base, Commit string
 	BaseCommit   string // that of Base
 	Kept         string // the commit that was kept of the issue before; empty for none
-	// Pushed is the commit of Branch on the remote, if others have pushed it on top of Delivered; empty if not.
-	// Then Branch and Delivered are those of the request.
+	// Pushed is the commit of Branch on the remote, if others have pushed it on top of
+	// Delivered; empty if not. Then Branch and Delivered are those of the request.
 	Pushed, Branch, Delivered string
 }
 
@@ -85,15 +89,16 @@ type FetchAnswer struct {
 // MaxPushed is how many commits and how many files a Pushed names at most.
 const MaxPushed = 20
 
-// Pushed is what others have pushed to the branch since symphony delivered last, such as a commit of a person.
+// Pushed is what others have pushed to the branch since symphony delivered last, such as a
+// commit of a person.
 type Pushed struct {
 	Commit    string // the newest one
 	Total     int    // number of commits that neither the last delivery nor the base contains
 	Commits   []PushedCommit
 	FileCount int // number of files that differ from the last delivery
 	Files     []string
-	// Taken: HEAD of the workspace contains Commit. Otherwise Why says why not: "the workspace has commits that
-	// were not pushed".
+	// Taken: HEAD of the workspace contains Commit. Otherwise Why says why not: "the workspace
+	// has commits that were not pushed".
 	Taken bool
 	Why   string
 }
@@ -109,7 +114,8 @@ type DeliverRequest struct {
 	Delivered string
 	// Commit, if set, is the commit that was reviewed. Nothing is pushed if HEAD is at another one.
 	Commit string
-	// Try asks only whether the commits could be pushed, as far as they decide that themselves.
+	// Try asks only whether the commits could be pushed, as far as they decide that
+	// themselves.
 	Try     bool
 	Timeout time.Duration
 	Env     []string // of CloneRequest
@@ -119,22 +125,26 @@ type DeliverRequest struct {
 type DeliverAnswer struct {
 	// Commit is HEAD, or its signed copy. Base is the name of the base.
 	Commit, Base string
-	// Head is HEAD as the delivery has found it, if Commit is its signed copy; otherwise empty.
+	// Head is HEAD as the delivery has found it, if Commit is its signed copy; otherwise
+	// empty.
 	Head string
 	// Commits counts the commits of HEAD that neither Base nor Delivered contains. If there are none, nothing was pushed.
 	Commits int
-	// ChangesWorkflow: what is on the branch, and not on Base, changes Workflow of the repository.
+	// ChangesWorkflow: what is on the branch, and not on Base, changes Workflow of the
+	// repository.
 	ChangesWorkflow bool
 }
 
-// CheckOutRequest asks for a checkout of the commit of the workspace that a run holds. No process may change the workspace meanwhile.
+// CheckOutRequest asks for a checkout of the commit of the workspace that a run holds. No
+// process may change the workspace meanwhile.
 type CheckOutRequest struct {
 	// Commit is HEAD as it was read, Branch the branch that it is on; empty if it is on none.
 	Commit, Branch string
-	// Files are paths in the repository, such as Makefile, of which those are asked for that the work has changed since its base.
+	// Files are paths in the repository, such as Makefile, of which those are asked for that
+	// the work has changed since its base.
 	Files []string
-	// Repository is what the workflow says of the repository: who commits in the checkout, and whether it has submodules. The URL
-	// is the one that the workspace was cloned from.
+	// Repository is what the workflow says of the repository: who commits in the checkout, and
+	// whether it has submodules. The URL is the one that the workspace was cloned from.
 	Repository Repository
 	Timeout    time.Duration
 	Env        []string // the operator's environment on the machine of the workspace, after the login profile
@@ -142,7 +152,8 @@ type CheckOutRequest struct {
 
 // CheckOutAnswer is a checkout: a repository of its own, with a clean work tree of the commit.
 type CheckOutAnswer struct {
-	// Space is the workspace with other directories: Path is the work tree, and TmpDir and CacheDir are for what runs there.
+	// Space is the workspace with other directories: Path is the work tree, and TmpDir and
+	// CacheDir are for what runs there.
 	Space Workspace
 	// Changed are those of the files that the work has changed since its base.
 	Changed []string
@@ -197,7 +208,8 @@ type Mirror interface {
 	Bundle(ctx context.Context, r CloneRequest, have []string) (BundleAnswer, io.ReadCloser, error)
 	// Deliver pushes the work of a run on another machine.
 	Deliver(ctx context.Context, r DeliverRequest, w Work) (DeliverAnswer, error)
-	// Keep brings the commit of such work into the mirror, which lends it to the next clone for the issue. Forget keeps it no longer.
+	// Keep brings the commit of such work into the mirror, which lends it to the next clone
+	// for the issue. Forget keeps it no longer.
 	Keep(ctx context.Context, issue string, w Work) error
 	Forget(ctx context.Context, issue string) error
 }
@@ -310,7 +322,8 @@ func Within[A any](ctx context.Context, limit time.Duration, code, what string, 
 type GitError struct {
 	// Reason is one sentence, such as "remote: no space left (pre-receive hook declined)".
 	Reason string
-	// Output is everything that git, ssh and the remote have written, with their advice, as one line.
+	// Output is everything that git, ssh and the remote have written, with their advice, as
+	// one line.
 	Output string
 	Err    error // that of the process
 }
@@ -318,7 +331,8 @@ type GitError struct {
 func (e GitError) Error() string { return e.Reason }
 func (e GitError) Unwrap() error { return e.Err }
 
-// GitOutput returns Output of the GitError in err, and the text of another error; empty for nil.
+// GitOutput returns Output of the GitError in err, and the text of another error; empty for
+// nil.
 func GitOutput(err error) string {
 	said, ok := errors.AsType[GitError](err)
 	if ok {
@@ -336,7 +350,8 @@ const (
 	CodeRepositoryUnavailable = "repository_unavailable"
 	// CodeGitKilled: a signal has ended git twice, which is no evidence about the remote.
 	CodeGitKilled = "git_killed"
-	// CodeGitLimit: what an agent has written makes git need more memory, or print more, than it may.
+	// CodeGitLimit: what an agent has written makes git need more memory, or print more, than
+	// it may.
 	CodeGitLimit = "git_limit"
 	// CodeNoIdentity: git knows no name or address for commits in a clone.
 	CodeNoIdentity = "git_identity_missing"

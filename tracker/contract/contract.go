@@ -376,7 +376,8 @@ func (c *check) commentsSince(i reconcile.Issue, since time.Time) (list []reconc
 	return list, ok
 }
 
-// commented returns the time of the newest comment by ByIDs; zero if there is none, or if the tracker does not read it with the issue.
+// commented returns the time of the newest comment by ByIDs; zero if there is none, or if the
+// tracker does not read it with the issue.
 func (c *check) commented(i reconcile.Issue) time.Time {
 	return text.OrEmpty(c.full[i.ID].LastCommentAt)
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// maxEventPages bounds one read of the labels that were set on an issue, each page of which has a hundred. A label that was set before
-// them has nobody who set it.
+// maxEventPages bounds one read of the labels that were set on an issue, each page of which
+// has a hundred. A label that was set before them has nobody who set it.
 const maxEventPages = 5
 
-// labelEvent says that a label was set. Its label has the id of today's label, also if that was renamed since.
+// labelEvent says that a label was set. Its label has the id of today's label, also if that
+// was renamed since.
 type labelEvent struct {
 	CreatedAt time.Time `json:"createdAt"`
 	Label     struct {
@@ -29,7 +30,8 @@ type eventActor struct {
 	ID    int64  `json:"databaseId"` // only of users
 }
 
-// labelsOf are the labels of an issue, with a page of the events in which labels were set, the oldest first.
+// labelsOf are the labels of an issue, with a page of the events in which labels were set, the
+// oldest first.
 type labelsOf struct {
 	Labels nodes[struct {
 		ID        string     `json:"id"`
@@ -98,8 +100,8 @@ func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.Lab
 	return sets, nil
 }
 
-// names returns what people call an actor, and what tracker.operators may call it, as in comments. A user could have the login of an
-// app, and an imported account any login.
+// names returns what people call an actor, and what tracker.operators may call it, as in
+// comments. A user could have the login of an app, and an imported account any login.
 func (a eventActor) names() (by string, ids []string) {
 	switch a.Type {
 	case "User":

@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// peer checks each line of the client as a program does that was written from the text of the specification alone, and that ends at
-// anything else: another method, another member, another id, or a request out of turn.
+// peer checks each line of the client as a program does that was written from the text of the
+// specification alone, and that ends at anything else: another method, another member, another
+// id, or a request out of turn.
 type peer struct {
 	requests int // how many the client has made
 }
 
-// specified are the requests of section 10.2 of the specification, with the members of their parameters.
+// specified are the requests of section 10.2 of the specification, with the members of their
+// parameters.
 var specified = map[string]members{
 	"initialize": {
 		needed: []string{"clientInfo", "capabilities"},
@@ -68,7 +70,8 @@ func (p *peer) line(line []byte) error {
 	return p.request(&m)
 }
 
-// request checks a request. The first is initialize, the second thread/start, and all others are turn/start.
+// request checks a request. The first is initialize, the second thread/start, and all others
+// are turn/start.
 func (p *peer) request(m *message) error {
 	p.requests++
 	expected := []string{"", "initialize", "thread/start", "turn/start"}[min(p.requests, 3)]

@@ -26,8 +26,8 @@ type Machine struct {
 	StateDir string
 	// AccountDir has the locks that all projects of an account share, "" if there are none.
 	AccountDir string
-	// Projects returns the state directories and workspace roots of all projects whose files no process of a run may lock,
-	// as far as they are known. Nil for none but the run's own.
+	// Projects returns the state directories and workspace roots of all projects whose files
+	// no process of a run may lock, as far as they are known. Nil for none but the run's own.
 	Projects func(context.Context) (stateDirs, roots []string)
 	// Logins is the file by which the workers of one pass share a login shell, nil if they do not. The first login of a run closes it.
 	Logins *os.File
@@ -202,8 +202,9 @@ func (r *run) RestoreGit(ctx context.Context) (restored host.GitRestored, err er
 	return tidyGit(ctx, r.space, r.guard)
 }
 
-// tidyGit restores git settings, and removes the locks that killed commands of git have left. Nothing may use the
-// workspace. If an agent has made a repository in which no locks can be looked for, its settings are restored all the same.
+// tidyGit restores git settings, and removes the locks that killed commands of git have left.
+// Nothing may use the workspace. If an agent has made a repository in which no locks can be
+// looked for, its settings are restored all the same.
 func tidyGit(ctx context.Context, space *workspace.Workspace, guard *git.Guard) (host.GitRestored, error) {
 	locks, locksErr := git.RemoveLocks(space.Path)
 	restored, err := guard.Undo(ctx)

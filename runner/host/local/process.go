@@ -120,9 +120,10 @@ func (r *run) Observe(ctx context.Context, q host.ObserveRequest) (answer host.O
 	return answer, errors.Join(err, lockErr)
 }
 
-// lockFiles are the files of all projects whose locks coordinate symphony's processes. An agent can write none of them, but
-// a process that can read a file can lock it: a command that holds the project lock blocks every pass. root is the
-// workspace root of the run, empty if it has none.
+// lockFiles are the files of all projects whose locks coordinate symphony's processes. An
+// agent can write none of them, but a process that can read a file can lock it: a command that
+// holds the project lock blocks every pass. root is the workspace root of the run, empty if it
+// has none.
 func (m Machine) lockFiles(ctx context.Context, root string) map[string][]tree.Span {
 	states := []string{m.StateDir}
 	roots := []string{}
@@ -135,7 +136,8 @@ func (m Machine) lockFiles(ctx context.Context, root string) map[string][]tree.S
 		roots = append(roots, otherRoots...)
 	}
 	files := map[string][]tree.Span{}
-	// SQLite's writers lock these bytes of the database and of the file beside it; readers lock other bytes.
+	// SQLite's writers lock these bytes of the database and of the file beside it; readers
+	// lock other bytes.
 	for _, dir := range states {
 		files[filepath.Join(dir, "state.db")] = []tree.Span{{First: 1 << 30, Last: 1<<30 + 1}}
 		files[filepath.Join(dir, "state.db-shm")] = []tree.Span{{First: 120, Last: 122}}

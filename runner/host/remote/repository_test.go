@@ -161,8 +161,8 @@ func TestCarriedRepository(t *testing.T) {
 	test.OK(t, run.Finish(t.Context()))
 }
 
-// After the machine is gone, with its workspaces and its mirror, a clone begins at the commit that was kept here, unless that was delivered
-// or forgotten.
+// After the machine is gone, with its workspaces and its mirror, a clone begins at the commit
+// that was kept here, unless that was delivered or forgotten.
 func TestKeptCommits(t *testing.T) {
 	c := newCarrying(t)
 	begin := func(delivered string) (host.Run, host.CloneAnswer) {

@@ -376,7 +376,8 @@ func (x *execution) pullNode(r *repository, p *pull) node {
 	}
 }
 
-// commitNodes are the commits of a pull request, the oldest first. Without a Remote only the newest is known.
+// commitNodes are the commits of a pull request, the oldest first. Without a Remote only the
+// newest is known.
 func (x *execution) commitNodes(p *pull, args map[string]any) connection {
 	ids := []string{p.Commit}
 	if x.remote != "" && number(args["last"]) > 1 {
@@ -393,7 +394,8 @@ func (x *execution) commitNodes(p *pull, args map[string]any) connection {
 	return list
 }
 
-// baseNode is the base of a pull request with the checks that it requires: the first by a classic protection, the others by a ruleset.
+// baseNode is the base of a pull request with the checks that it requires: the first by a
+// classic protection, the others by a ruleset.
 func (x *execution) baseNode(p *pull) node {
 	protection, rules := node(nil), connection{}
 	for i, name := range p.Required {
@@ -409,7 +411,8 @@ func (x *execution) baseNode(p *pull) node {
 	return node{"id": "REF_" + p.Base, "refUpdateRule": protection, "rules": rules}
 }
 
-// opinions are the last approval or request for changes of each person, of those who may push if writersOnly.
+// opinions are the last approval or request for changes of each person, of those who may push
+// if writersOnly.
 func (p *pull) opinions(reviews connection, writersOnly bool) connection {
 	list := connection{}
 	seen := map[string]bool{}

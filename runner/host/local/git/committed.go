@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// PackTree writes a pack of the commit of HEAD in dir, with its files and without its history. HEAD must still be commit.
+// PackTree writes a pack of the commit of HEAD in dir, with its files and without its history.
+// HEAD must still be commit.
 func PackTree(ctx context.Context, dir, commit string, to io.Writer) (err error) {
 	r, err := openCommitted(dir, commit)
 	if err != nil {
@@ -41,7 +42,8 @@ func openCommitted(dir, commit string) (*reader, error) {
 	return r, nil
 }
 
-// ChangedFiles returns those of some paths that HEAD has changed since the work left its base. A path names a file, not a directory.
+// ChangedFiles returns those of some paths that HEAD has changed since the work left its base.
+// A path names a file, not a directory.
 func ChangedFiles(ctx context.Context, dir string, clone Clone, paths []string) (changed []string, err error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -74,8 +76,9 @@ func ChangedFiles(ctx context.Context, dir string, clone Clone, paths []string) 
 	return changed, nil
 }
 
-// workFrom is whereWorkBegan for a repository that hooks have made, too: there the branches of the remote say nothing,
-// because the agent can move them. If the agent has removed the commit where its work began, all files are its work.
+// workFrom is whereWorkBegan for a repository that hooks have made, too: there the branches of
+// the remote say nothing, because the agent can move them. If the agent has removed the commit
+// where its work began, all files are its work.
 func (r *reader) workFrom(ctx context.Context, began string) (string, error) {
 	if r.baseCommit != "" || began == "" {
 		return r.whereWorkBegan(ctx)

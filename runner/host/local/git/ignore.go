@@ -15,11 +15,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// maxIgnore bounds the file with the account's patterns, in bytes. One of all templates that GitHub collects has 100 KB.
+// maxIgnore bounds the file with the account's patterns, in bytes. One of all templates that
+// GitHub collects has 100 KB.
 const maxIgnore = 1 << 20
 
-// IgnoreFile returns the path of the file whose patterns git ignores in every repository of the account, for instance .DS_Store and
-// __pycache__/: core.excludesFile, or git's default ~/.config/git/ignore. The file need not exist. env is that of the account's git.
+// IgnoreFile returns the path of the file whose patterns git ignores in every repository of
+// the account, for instance .DS_Store and __pycache__/: core.excludesFile, or git's default
+// ~/.config/git/ignore. The file need not exist. env is that of the account's git.
 func IgnoreFile(ctx context.Context, env []string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.excludesFile")
 	cmd.Dir = "/"
@@ -31,7 +33,8 @@ func IgnoreFile(ctx context.Context, env []string) (string, error) {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return "", nil // without git there is no git status
 	}
-	// git fails if the setting does not exist, and if the configuration is broken, about which doctor and the agent's git complain.
+	// git fails if the setting does not exist, and if the configuration is broken, about which
+	// doctor and the agent's git complain.
 	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		return "", fmt.Errorf("read core.excludesFile: %w", err)
 	}
@@ -52,8 +55,9 @@ func IgnoreFile(ctx context.Context, env []string) (string, error) {
 	return filepath.Join(vars["HOME"], ".config", "git", "ignore"), nil
 }
 
-// ignore lets git also ignore the patterns in a file of the account, beside those of the repository. Like git, it takes a file that
-// can't be read for an empty one: the files then count as work.
+// ignore lets git also ignore the patterns in a file of the account, beside those of the
+// repository. Like git, it takes a file that can't be read for an empty one: the files then
+// count as work.
 func (r *reader) ignore(path string) error {
 	if path == "" {
 		return nil

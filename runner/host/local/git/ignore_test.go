@@ -9,7 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Unsaved work, the state of the repository and the agent's own git status agree on files that the account ignores everywhere.
+// Unsaved work, the state of the repository and the agent's own git status agree on files that
+// the account ignores everywhere.
 func TestIgnoreFile(t *testing.T) {
 	dir := realTemp(t)
 	clone(t, filepath.Join(dir, "ws"))

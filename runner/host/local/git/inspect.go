@@ -26,7 +26,8 @@ import (
 // diffFor is how long a diff may take, for which an operator waits.
 const diffFor = time.Minute
 
-// inspectFor is how long one description of a repository may take. Tests that wait for another bound raise it.
+// inspectFor is how long one description of a repository may take. Tests that wait for another
+// bound raise it.
 var inspectFor = 5 * time.Second
 
 const (
@@ -45,7 +46,8 @@ type Clone struct {
 	Objects []string
 	// Began is what Began returned before the first agent. It counts if there is no Origin.
 	Began string
-	// Ignored is what IgnoreFile returned for the agent's git, so that an untracked file is one that the agent's git status names.
+	// Ignored is what IgnoreFile returned for the agent's git, so that an untracked file is
+	// one that the agent's git status names.
 	Ignored string
 }
 
@@ -106,7 +108,8 @@ func Inspect(ctx context.Context, dir string, clone Clone, most int) (g host.Git
 	return g, commits, true, err
 }
 
-// elsewhere lists branches with commits that neither HEAD nor the base contains, the first ones by name.
+// elsewhere lists branches with commits that neither HEAD nor the base contains, the first
+// ones by name.
 func (r *reader) elsewhere(ctx context.Context, base string) (branches []string) {
 	for _, name := range slices.Sorted(maps.Keys(r.refs)) {
 		id := r.refs[name]
@@ -457,11 +460,12 @@ func (w *walker) file(path string) error {
 	return nil
 }
 
-// hashedBytes is how much content of files a walker reads. The time of a file counts instead if that is used up: an agent that writes the
-// same again has made no progress.
+// hashedBytes is how much content of files a walker reads. The time of a file counts instead
+// if that is used up: an agent that writes the same again has made no progress.
 const hashedBytes = 64 << 20
 
-// content adds the content of a regular file, or the target of a link. It returns false if neither can be read, or would be too much.
+// content adds the content of a regular file, or the target of a link. It returns false if
+// neither can be read, or would be too much.
 func (w *walker) content(path string, info fs.FileInfo) bool {
 	if info.Mode().Type() == fs.ModeSymlink {
 		target, err := os.Readlink(path)

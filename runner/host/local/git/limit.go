@@ -14,8 +14,8 @@ import (
 )
 
 // Bounds for a git that reads what an agent has written. A commit of 2 kB can list a thousand
-// million files: ten trees, each of which contains the next one ten times. git would take all memory
-// of the machine to list them.
+// million files: ten trees, each of which contains the next one ten times. git would take all
+// memory of the machine to list them.
 const (
 	// maxAnswer bounds what git prints for symphony to keep, in bytes.
 	maxAnswer = 64 << 20
@@ -23,7 +23,8 @@ const (
 	maxReferences = 500_000
 )
 
-// maxMemory bounds the memory of each process of git, in bytes. Two million files fit. Tests lower it.
+// maxMemory bounds the memory of each process of git, in bytes. Two million files fit. Tests
+// lower it.
 var maxMemory uint64 = 1 << 30
 
 // LimitError is the error of a git that has reached one of the bounds.
@@ -31,8 +32,8 @@ type LimitError struct{ what string }
 
 func (e LimitError) Error() string { return e.what }
 
-// Run runs a command of git, each process of which may have so many bytes of memory, and returns the
-// end of what it complained of. The error is a LimitError if that was not enough.
+// Run runs a command of git, each process of which may have so many bytes of memory, and
+// returns the end of what it complained of. The error is a LimitError if that was not enough.
 func Run(cmd *exec.Cmd, memory uint64) (complaint []byte, err error) {
 	tail := &text.Tail{Limit: 16 << 10}
 	cmd.Stderr = tail
@@ -53,8 +54,8 @@ var noMemory = text.Pattern(`(?im)^(?:fatal|error): .*(?:out of memory|cannot al
 // errTooLong is the error of an Answer that had no room for all.
 var errTooLong = LimitError{fmt.Sprintf("git lists more than %d MiB", maxAnswer>>20)}
 
-// Answer is what git prints. It takes no more than 64 MiB: then git ends, and the error of Run is a
-// LimitError.
+// Answer is what git prints. It takes no more than 64 MiB: then git ends, and the error of Run
+// is a LimitError.
 type Answer struct {
 	text    bytes.Buffer // not embedded: its other methods know no bound
 	tooLong bool

@@ -27,8 +27,8 @@ func haveTime(t *testing.T) {
 	t.Cleanup(func() { inspectFor = before })
 }
 
-// No git takes more than its memory to read a commit that lists a thousand million files, and what
-// is not known of it counts as unsaved.
+// No git takes more than its memory to read a commit that lists a thousand million files, and
+// what is not known of it counts as unsaved.
 func TestTreeBomb(t *testing.T) {
 	memory := maxMemory
 	maxMemory = 64 << 20

@@ -11,8 +11,9 @@ import (
 // mostLocked is how many entries of a git directory are searched for locks.
 const mostLocked = 100_000
 
-// RemoveLocks removes the locks that git commands of an agent have left when they were killed, such as index.lock, and returns their
-// names: with them no later command of an agent could commit. Nothing may use the workspace. It follows no links.
+// RemoveLocks removes the locks that git commands of an agent have left when they were killed,
+// such as index.lock, and returns their names: with them no later command of an agent could
+// commit. Nothing may use the workspace. It follows no links.
 func RemoveLocks(workspace string) ([]string, error) {
 	repo, ok, err := openRepository(workspace)
 	if err != nil || !ok || !repo.inTree {

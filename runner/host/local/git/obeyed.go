@@ -12,8 +12,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Obeyed finds what git obeys with an address: see host.Local. What git can't answer, because a repository or a setting is broken, it
-// would not obey either, so that the path itself is all there is to guard.
+// Obeyed finds what git obeys with an address: see host.Local. What git can't answer, because
+// a repository or a setting is broken, it would not obey either, so that the path itself is
+// all there is to guard.
 func Obeyed(ctx context.Context, q host.ObeyedRequest) (o host.Obeyed, err error) {
 	g := operatorsGit{env: q.Env, home: q.Home}
 	if q.Address == "" {
@@ -35,7 +36,8 @@ type operatorsGit struct {
 	home string
 }
 
-// answer returns what git prints in a directory, without the line feed at its end; false if it fails.
+// answer returns what git prints in a directory, without the line feed at its end; false if it
+// fails.
 func (g operatorsGit) answer(ctx context.Context, dir string, args ...string) (string, bool) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=*"}, args...)...)
 	cmd.Dir = dir
@@ -54,7 +56,8 @@ func (g operatorsGit) realAddress(ctx context.Context, address string) string {
 	return real
 }
 
-// localPaths returns the paths of this machine that addresses name: /a/path, and file:///a/path.
+// localPaths returns the paths of this machine that addresses name: /a/path, and
+// file:///a/path.
 func localPaths(addresses ...string) (paths []string) {
 	const scheme = "file://"
 	for _, address := range addresses {
@@ -75,8 +78,8 @@ func localPaths(addresses ...string) (paths []string) {
 	return paths
 }
 
-// addRepository adds the git directories of a repository, the main one of a linked worktree among them, its hooks and
-// its settings. It returns false if git finds no repository there.
+// addRepository adds the git directories of a repository, the main one of a linked worktree
+// among them, its hooks and its settings. It returns false if git finds no repository there.
 func (g operatorsGit) addRepository(ctx context.Context, o *host.Obeyed, path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -99,7 +102,8 @@ func (g operatorsGit) addRepository(ctx context.Context, o *host.Obeyed, path st
 	return true
 }
 
-// addSettings adds the files with the settings that git has in a directory, also those that do not exist yet, and the values.
+// addSettings adds the files with the settings that git has in a directory, also those that do
+// not exist yet, and the values.
 func (g operatorsGit) addSettings(ctx context.Context, o *host.Obeyed, dir string) {
 	out, ok := g.answer(ctx, dir, "config", "--list", "--show-origin", "-z")
 	if !ok {
@@ -127,7 +131,8 @@ type obeyedSetting struct {
 // mostIncludes is how deep files with settings may include one another. Git allows as many.
 const mostIncludes = 10
 
-// addSetting adds the value of a setting, and the directories and files with more settings that it names.
+// addSetting adds the value of a setting, and the directories and files with more settings
+// that it names.
 func (g operatorsGit) addSetting(ctx context.Context, o *host.Obeyed, s obeyedSetting) {
 	name, value, _ := strings.Cut(s.text, "\n")
 	o.Settings = append(o.Settings, value)
@@ -144,7 +149,8 @@ func (g operatorsGit) addSetting(ctx context.Context, o *host.Obeyed, s obeyedSe
 	}
 }
 
-// addIncluded adds the settings of a file whether or not its condition is true in this directory: it may be in another one.
+// addIncluded adds the settings of a file whether or not its condition is true in this
+// directory: it may be in another one.
 func (g operatorsGit) addIncluded(ctx context.Context, o *host.Obeyed, by obeyedSetting, file string) {
 	if by.depth == mostIncludes || !exists(file) {
 		return

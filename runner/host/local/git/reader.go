@@ -122,8 +122,8 @@ func (r *reader) readReferences() error {
 // errReferences is the error of a repository with more references than are read.
 var errReferences = LimitError{fmt.Sprintf("it has more than %d references", maxReferences)}
 
-// readLoose reads the references that are files below a directory of the git directory, which it
-// reads in parts: a sorted list of millions would take as much memory as git does.
+// readLoose reads the references that are files below a directory of the git directory, which
+// it reads in parts: a sorted list of millions would take as much memory as git does.
 func (r *reader) readLoose(dir string) error {
 	list, err := os.OpenFile(filepath.Join(r.common, dir), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
 	if err != nil {
@@ -160,7 +160,8 @@ func (r *reader) unreadable(dir string, err error) error {
 	return nil
 }
 
-// addLoose adds the reference in a file. What git itself does not create there is not followed.
+// addLoose adds the reference in a file. What git itself does not create there is not
+// followed.
 func (r *reader) addLoose(name string, e fs.DirEntry) error {
 	delete(r.packed, name)
 	r.refs[name] = "unreadable"
@@ -339,7 +340,8 @@ type splitWriter struct {
 	rest []byte
 }
 
-// EachEntry returns a writer for what git prints with -z. It calls each for every entry, without its zero byte.
+// EachEntry returns a writer for what git prints with -z. It calls each for every entry,
+// without its zero byte.
 func EachEntry(each func(string)) io.Writer { return &splitWriter{each: each} }
 
 func (s *splitWriter) Write(b []byte) (int, error) {

@@ -224,7 +224,8 @@ func MoveBranch(workspace, branch, commit string, index []byte) error {
 	return repo.setReference("refs/heads/"+branch, commit)
 }
 
-// MoveHead moves the branch of a workspace, or HEAD without one, to another commit with the same tree. HEAD must be at a commit.
+// MoveHead moves the branch of a workspace, or HEAD without one, to another commit with the
+// same tree. HEAD must be at a commit.
 func MoveHead(workspace, from, to string) error {
 	repo, ok, err := openRepository(workspace)
 	if err != nil || !ok || !repo.inTree {
@@ -251,7 +252,8 @@ func MoveHead(workspace, from, to string) error {
 	return repo.setReference(branch, to)
 }
 
-// setReference writes a reference as a file. It follows no links in the repository, and replaces symbolic references.
+// setReference writes a reference as a file. It follows no links in the repository, and
+// replaces symbolic references.
 func (repo repository) setReference(name, content string) error {
 	return repo.replace(name, []byte(content+"\n"))
 }
@@ -286,12 +288,13 @@ func (repo repository) replace(name string, content []byte) error {
 	return nil
 }
 
-// otherToGit matches names that git allows for a branch and reads as something else: "FETCH_HEAD" is what was
-// fetched last, "+main" forces a push of main, "tags/v1" is a tag, 40 hexadecimal digits are a commit.
+// otherToGit matches names that git allows for a branch and reads as something else:
+// "FETCH_HEAD" is what was fetched last, "+main" forces a push of main, "tags/v1" is a tag, 40
+// hexadecimal digits are a commit.
 var otherToGit = text.Pattern(`^(@|\+.*|(refs|heads|tags|remotes)/.*|([A-Z_]+_)?HEAD|AUTO_MERGE|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
 
-// IsBranchName reports whether a branch can have a name, whether the name means nothing else to git, and whether a
-// person who reads it sees all of its characters in their order.
+// IsBranchName reports whether a branch can have a name, whether the name means nothing else
+// to git, and whether a person who reads it sees all of its characters in their order.
 func IsBranchName(ctx context.Context, name string) bool {
 	if otherToGit().MatchString(name) {
 		return false

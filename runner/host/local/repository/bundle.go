@@ -43,8 +43,9 @@ func (m *Mirror) Bundle(ctx context.Context, q host.CloneRequest, have []string)
 	return answer, bundle, err
 }
 
-// writeBundle writes a bundle of all branches and tags, and of what is kept of an issue, unless its id is empty. Unlike git bundle it
-// includes those that are in tips already, because the other mirror has to know all of them.
+// writeBundle writes a bundle of all branches and tags, and of what is kept of an issue,
+// unless its id is empty. Unlike git bundle it includes those that are in tips already,
+// because the other mirror has to know all of them.
 func (m *Mirror) writeBundle(ctx context.Context, issue string, have []string, to io.Writer) error {
 	list := []string{"for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags"}
 	if issue != "" {

@@ -13,13 +13,15 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// Checkout is a repository of its own in Dir, with a clean work tree of a commit. Branch is empty if HEAD is on none.
+// Checkout is a repository of its own in Dir, with a clean work tree of a commit. Branch is
+// empty if HEAD is on none.
 type Checkout struct {
 	Dir, Commit, Branch string
 }
 
-// CheckOut makes a checkout of what a workspace has committed. The directory must not exist. Nothing in the workspace but the commit and
-// what it leads to takes part, and git hashes all of that. A clone of the mirror borrows the mirror's objects, and has its history and
+// CheckOut makes a checkout of what a workspace has committed. The directory must not exist.
+// Nothing in the workspace but the commit and what it leads to takes part, and git hashes all
+// of that. A clone of the mirror borrows the mirror's objects, and has its history and
 // branches; a checkout of another repository has only the commit.
 func (m *Mirror) CheckOut(ctx context.Context, workspace string, cloned host.Origin, to Checkout) error {
 	if err := m.fillCheckout(ctx, workspace, cloned, to); err != nil {
@@ -91,7 +93,8 @@ func (c *commands) gitIn(ctx context.Context, dir string, env []string, args ...
 	return cmd
 }
 
-// checkOutFiles writes the files, with the operator's configuration, because that has the filters of Git LFS.
+// checkOutFiles writes the files, with the operator's configuration, because that has the
+// filters of Git LFS.
 func (m *Mirror) checkOutFiles(ctx context.Context, to Checkout) error {
 	config := [][2]string{{"remote.origin.url", m.Address()}, {"user.name", m.remote.Name}, {"user.email", m.remote.Email}}
 	for _, c := range config {

@@ -152,14 +152,16 @@ func (m *Mirror) Fetch(ctx context.Context, workspace, branch, delivered string)
 	})
 }
 
-// Look does what Fetch does while an agent is at work in the workspace: only remote references change there.
+// Look does what Fetch does while an agent is at work in the workspace: only remote references
+// change there.
 func (m *Mirror) Look(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
 	return m.refresh(ctx, workspace, delivered, true, func(w writer) (host.CloneAnswer, error) {
 		return w.fetch(ctx, branch, delivered)
 	})
 }
 
-// refresh does what Fetch does, or with look what Look does, given what brings the new commits into the mirror.
+// refresh does what Fetch does, or with look what Look does, given what brings the new commits
+// into the mirror.
 func (m *Mirror) refresh(
 	ctx context.Context, workspace, delivered string, look bool, update func(writer) (host.CloneAnswer, error),
 ) (answer host.FetchAnswer, err error) {
@@ -214,10 +216,11 @@ func (m *Mirror) refresh(
 	return answer, m.failed(host.CodeRepositoryUnavailable, "fetch into "+workspace, err)
 }
 
-// isCopy reports whether what was delivered last is a signed copy of HEAD, at which the workspace has
-// stayed: its delivery was interrupted, or it is on another machine than the one that signs. A copy has
-// all of its original but the parents and the signature. A commit that only has the same files is the
-// agent's own, for example its work in fewer commits or with another message.
+// isCopy reports whether what was delivered last is a signed copy of HEAD, at which the
+// workspace has stayed: its delivery was interrupted, or it is on another machine than the one
+// that signs. A copy has all of its original but the parents and the signature. A commit that
+// only has the same files is the agent's own, for example its work in fewer commits or with
+// another message.
 func (m *Mirror) isCopy(ctx context.Context, head git.Head, delivered string) bool {
 	if delivered == "" || head.Commit == "" || head.Commit == delivered {
 		return false

@@ -117,12 +117,13 @@ func Environ(env []string, drop func(name, value string) bool) []string {
 	})
 }
 
-// maxMemory bounds the memory of each process of a git that reads what agents have written, in bytes.
-// It is more than views have, because git needs memory to pack the largest files. Tests lower it.
+// maxMemory bounds the memory of each process of a git that reads what agents have written, in
+// bytes. It is more than views have, because git needs memory to pack the largest files. Tests
+// lower it.
 var maxMemory uint64 = 2 << 30
 
-// noLimit is the memory of a git that talks to the remote, and starts the operator's own programs. The
-// objects that it pushes were read with a bound before.
+// noLimit is the memory of a git that talks to the remote, and starts the operator's own
+// programs. The objects that it pushes were read with a bound before.
 const noLimit = 0
 
 // run runs a command that reads what agents have written. Its error is a host.GitError, if git

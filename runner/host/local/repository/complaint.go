@@ -51,16 +51,19 @@ func complaintOf(output string, hide func(string) string) complaint {
 	return c
 }
 
-// rejectedRef matches git's line for a reference that was not updated, as " ! [remote rejected] main -> main (hook declined)".
+// rejectedRef matches git's line for a reference that was not updated, as " ! [remote
+// rejected] main -> main (hook declined)".
 var rejectedRef = text.Pattern(`^! \[(?:remote )?rejected\].* -> \S+ \((.*)\)$`)
 
-// httpStatus matches git's line for an answer of an HTTP server, of which the lines of the remote are the text.
+// httpStatus matches git's line for an answer of an HTTP server, of which the lines of the
+// remote are the text.
 var httpStatus = text.Pattern(`^fatal: unable to access .*: The requested URL returned error: (\d+)`)
 
 // all returns everything in one line.
 func (c complaint) all() string { return text.Short(strings.Join(c.lines, "; "), maxOutput) }
 
-// reason returns one sentence: what the remote has against the push or the request, otherwise what git or ssh could not do.
+// reason returns one sentence: what the remote has against the push or the request, otherwise
+// what git or ssh could not do.
 func (c complaint) reason() string {
 	said := reasonOfRemote(c.remote)
 	refused := cmp.Or(c.rejected, c.status)
@@ -77,8 +80,8 @@ func (c complaint) reason() string {
 	return text.Short(said, maxReason)
 }
 
-// reasonOfRemote returns the first error of a remote, with the first items of the list below it: GitHub names the rule there that a push
-// has broken.
+// reasonOfRemote returns the first error of a remote, with the first items of the list below
+// it: GitHub names the rule there that a push has broken.
 func reasonOfRemote(lines []string) string {
 	reason := ""
 	isError := false
@@ -109,7 +112,8 @@ var (
 // adviceOfRemotes are the beginnings of lines that do not say why something was refused.
 var adviceOfRemotes = []string{"Trace: ", "See ", "hint: ", "Resolving deltas", "warning: "}
 
-// reasonOfGit returns the first error of git. An error that only says that ssh has failed is explained by the line before it.
+// reasonOfGit returns the first error of git. An error that only says that ssh has failed is
+// explained by the line before it.
 func reasonOfGit(lines []string) string {
 	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return startsWithAny(line, noise) })
 	first := slices.IndexFunc(lines, func(line string) bool { return errorLabel().MatchString(line) })

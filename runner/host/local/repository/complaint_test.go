@@ -7,7 +7,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// The reason is one sentence, as the remotes and versions of git write it. The rest is for the log.
+// The reason is one sentence, as the remotes and versions of git write it. The rest is for the
+// log.
 func TestReason(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ output, want string }{

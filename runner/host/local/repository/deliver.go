@@ -41,7 +41,8 @@ func (m *Mirror) DeliverWorkspace(
 		_ = git.SetRemoteBranch(workspace, q.Branch, answer.Commit)
 	}
 	if err == nil && answer.Head != "" {
-		// The tree is the same. If this fails, the next delivery finds the signed commits in the mirror.
+		// The tree is the same. If this fails, the next delivery finds the signed commits in
+		// the mirror.
 		_ = git.MoveHead(workspace, answer.Head, answer.Commit)
 	}
 	return answer, err
@@ -125,7 +126,8 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 	return answer, nil
 }
 
-// changesWorkflow reports whether the commit changes the WORKFLOW.md of its own project, compared with where it left the base.
+// changesWorkflow reports whether the commit changes the WORKFLOW.md of its own project,
+// compared with where it left the base.
 func (d *delivery) changesWorkflow(ctx context.Context) (bool, error) {
 	if d.Commit == "" || d.remote.Workflow == "" {
 		return false, nil

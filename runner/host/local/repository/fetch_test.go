@@ -183,8 +183,8 @@ func TestFetchIntoHostileWorkspace(t *testing.T) {
 	}
 }
 
-// What others push on top of the last delivery comes into the workspace, if nothing of the agent is in its way. In no case is anything of
-// either side lost.
+// What others push on top of the last delivery comes into the workspace, if nothing of the
+// agent is in its way. In no case is anything of either side lost.
 func TestFetchPushed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -277,7 +277,8 @@ func TestFetchPushed(t *testing.T) {
 	}
 }
 
-// While an agent is at work, nobody writes into its workspace: it is told what others have pushed.
+// While an agent is at work, nobody writes into its workspace: it is told what others have
+// pushed.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -294,8 +295,8 @@ func TestLook(t *testing.T) {
 	p.sh("git -C one merge -q --ff-only " + pushed)
 }
 
-// An agent makes one commit of those that were delivered, and words it anew. The files are the same, but the
-// commit is its own: a fetch leaves it.
+// An agent makes one commit of those that were delivered, and words it anew. The files are the
+// same, but the commit is its own: a fetch leaves it.
 func TestFetchLeavesRewrittenCommits(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

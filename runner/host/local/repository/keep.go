@@ -9,8 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// keptRefs is the directory of references to the newest commits of work on other machines, one for each issue. A machine may die with
-// its workspaces, such as a container.
+// keptRefs is the directory of references to the newest commits of work on other machines, one
+// for each issue. A machine may die with its workspaces, such as a container.
 const keptRefs = "refs/kept/"
 
 // keptRef is the reference for an issue, whose id may contain any character.
@@ -57,8 +57,9 @@ func (m *Mirror) Forget(ctx context.Context, issue string) error {
 	return m.failed(host.CodeDeliveryFailed, "forget the commits of the workspace", err)
 }
 
-// beginWithKept lets a clone begin at the commit that is kept of its issue, unless what was chosen or was delivered contains it. The
-// commit at which the clone begins is kept from then on, so that a workspace without any commit of its own is known, too.
+// beginWithKept lets a clone begin at the commit that is kept of its issue, unless what was
+// chosen or was delivered contains it. The commit at which the clone begins is kept from then
+// on, so that a workspace without any commit of its own is known, too.
 func (m writer) beginWithKept(ctx context.Context, q host.CloneRequest, answer *host.CloneAnswer) error {
 	answer.Kept = m.kept(ctx, q.Issue)
 	if answer.Kept != "" {

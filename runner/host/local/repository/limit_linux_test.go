@@ -7,8 +7,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// A commit that lists a thousand million files is not delivered, because nobody can tell which submodules it has. If
-// it is on the remote, no clone lets git take more than its memory to check it out.
+// A commit that lists a thousand million files is not delivered, because nobody can tell which
+// submodules it has. If it is on the remote, no clone lets git take more than its memory to
+// check it out.
 func TestTreeBomb(t *testing.T) {
 	test.Expensive(t)
 	before := maxMemory

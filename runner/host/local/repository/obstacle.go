@@ -11,8 +11,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// checkFreeName returns an error if the remote has a branch beside which it can't have another one: git keeps a/b in the directory a, so
-// that there is no branch a then. It reads the branches of the mirror, which must be new.
+// checkFreeName returns an error if the remote has a branch beside which it can't have another
+// one: git keeps a/b in the directory a, so that there is no branch a then. It reads the
+// branches of the mirror, which must be new.
 func (m *Mirror) checkFreeName(ctx context.Context, branch string) error {
 	top, _, _ := strings.Cut(branch, "/")
 	names, err := m.output(m.localGit(ctx, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/"+top))
@@ -33,9 +34,9 @@ func (m *Mirror) checkFreeName(ctx context.Context, branch string) error {
 	return nil
 }
 
-// checkNotCheckedOut returns an error if a person works on the branch in a work tree of a remote on
-// this machine: git would refuse the push.
-// then is what the next pass does when the person has switched to another branch.
+// checkNotCheckedOut returns an error if a person works on the branch in a work tree of a
+// remote on this machine: git would refuse the push. then is what the next pass does when the
+// person has switched to another branch.
 func (c *commands) checkNotCheckedOut(ctx context.Context, branch, then string) error {
 	dir := c.localDir()
 	if dir == "" {
@@ -82,7 +83,8 @@ func worktreeOf(list, branch string) string {
 	return ""
 }
 
-// checkWhole returns an error if a remote on this machine is a shallow clone: git would leave out its branches, and not say so.
+// checkWhole returns an error if a remote on this machine is a shallow clone: git would leave
+// out its branches, and not say so.
 func (c *commands) checkWhole(ctx context.Context) error {
 	dir := c.localDir()
 	if dir == "" {
@@ -97,7 +99,8 @@ func (c *commands) checkWhole(ctx context.Context) error {
 		dir+" is a shallow clone, which lacks the beginning of its history: run "+mend, mend)
 }
 
-// ofPartialClone explains an error of a fetch from a remote on this machine that is a partial clone, which lacks files.
+// ofPartialClone explains an error of a fetch from a remote on this machine that is a partial
+// clone, which lacks files.
 func (c *commands) ofPartialClone(ctx context.Context, err error) error {
 	dir := c.localDir()
 	if dir == "" || err == nil {

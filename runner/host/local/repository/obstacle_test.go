@@ -11,7 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// A branch that could not be pushed is refused before an agent works for it, and at the delivery.
+// A branch that could not be pushed is refused before an agent works for it, and at the
+// delivery.
 func TestBranchCantBePushed(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -41,7 +42,8 @@ func TestBranchCantBePushed(t *testing.T) {
 	p.mustDeliver("one", "")
 }
 
-// A clone on this machine that lacks history or files is named, with the command that mends it.
+// A clone on this machine that lacks history or files is named, with the command that mends
+// it.
 func TestIncompleteRemote(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// pushedByOthers returns the commit of a branch on the remote, if someone else has pushed it on top of what
-// was delivered last; empty if not.
+// pushedByOthers returns the commit of a branch on the remote, if someone else has pushed it
+// on top of what was delivered last; empty if not.
 func (m writer) pushedByOthers(ctx context.Context, branch, base, delivered string) string {
 	at := m.commitOf(ctx, branch)
 	if delivered == "" || at == "" || at == delivered || m.attempted(ctx, branch, at) {
@@ -30,9 +30,10 @@ func (m writer) pushedByOthers(ctx context.Context, branch, base, delivered stri
 	return at
 }
 
-// takePushed brings what others have pushed to the branch of a workspace into the workspace, and describes it.
-// That is possible if the agent has committed nothing since, and has changed no file of the repository. With look
-// an agent is at work there, which could put links in the way of git: nothing is brought.
+// takePushed brings what others have pushed to the branch of a workspace into the workspace,
+// and describes it. That is possible if the agent has committed nothing since, and has changed
+// no file of the repository. With look an agent is at work there, which could put links in the
+// way of git: nothing is brought.
 func (m *Mirror) takePushed(
 	ctx context.Context, workspace string, head git.Head, from host.CloneAnswer, look bool,
 ) (*host.Pushed, error) {
@@ -63,7 +64,8 @@ func (m *Mirror) takePushed(
 	return p, nil
 }
 
-// describePushed lists the commits and the files that others have changed since the last delivery.
+// describePushed lists the commits and the files that others have changed since the last
+// delivery.
 func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *host.Pushed) error {
 	since := []string{from.Pushed, "^" + from.Delivered, "^" + from.BaseCommit, "--"}
 	count, err := m.output(m.localGit(ctx, append([]string{"rev-list", "--count"}, since...)...))
@@ -97,9 +99,9 @@ func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *h
 	return nil
 }
 
-// fastForward moves the workspace and its branch to a commit that contains HEAD. It returns why that is not
-// possible, empty if it was done. Git works with a repository that no agent can write: neither settings nor
-// hooks of the workspace take part.
+// fastForward moves the workspace and its branch to a commit that contains HEAD. It returns
+// why that is not possible, empty if it was done. Git works with a repository that no agent
+// can write: neither settings nor hooks of the workspace take part.
 func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Head, from host.CloneAnswer) (why string, err error) {
 	status, _, ok, err := git.Inspect(ctx, workspace, git.Clone{}, 0)
 	if err != nil || !ok {
@@ -123,7 +125,8 @@ func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Hea
 	}
 	_ = m.run(w.git(ctx, "update-index", "-q", "--refresh")) // it fails if a file differs, and so does the next one
 	if err := m.run(w.git(ctx, "read-tree", "-m", "-u", head.Commit, from.Pushed)); err != nil {
-		// Git looks before it writes. If it has failed later, for instance at a filter, the files go back.
+		// Git looks before it writes. If it has failed later, for instance at a filter, the
+		// files go back.
 		back := m.run(w.git(ctx, "read-tree", "--reset", "-u", head.Commit))
 		return "git can't update the files: " + files.LastLine([]byte(errors.Join(err, back).Error())), nil
 	}
@@ -136,7 +139,8 @@ func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Hea
 
 const maxIndex = 512 << 20 // bytes
 
-// workTree is a work tree with a git directory of its own below the mirrors, which reads the mirror's objects.
+// workTree is a work tree with a git directory of its own below the mirrors, which reads the
+// mirror's objects.
 type workTree struct {
 	*Mirror
 	dir, scratch string

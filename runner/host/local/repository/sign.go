@@ -15,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// signedRefs is the directory of references to signed commits, by the commits of which they are copies.
+// signedRefs is the directory of references to signed commits, by the commits of which they
+// are copies.
 const signedRefs = "refs/signed/"
 
 const (
@@ -23,10 +24,10 @@ const (
 	mostSigned  = 10_000      // commits of one delivery
 )
 
-// sign puts a signed copy in the place of d.Commit and of each commit below it that no branch of
-// the remote has. A copy has the tree, the author, the committer, the dates and the message of its
-// original, and copies as parents. Each commit is signed once: the mirror remembers the copy, so
-// that a repeated delivery pushes the same commits.
+// sign puts a signed copy in the place of d.Commit and of each commit below it that no branch
+// of the remote has. A copy has the tree, the author, the committer, the dates and the message
+// of its original, and copies as parents. Each commit is signed once: the mirror remembers the
+// copy, so that a repeated delivery pushes the same commits.
 func (d *delivery) sign(ctx context.Context) error {
 	originals, err := d.unsigned(ctx)
 	if err != nil {
@@ -152,7 +153,8 @@ type commit struct {
 	encoding, message string
 }
 
-// parseCommit reads what git cat-file prints. An earlier signature is left out: it would not fit the copy.
+// parseCommit reads what git cat-file prints. An earlier signature is left out: it would not
+// fit the copy.
 func parseCommit(raw string) (c commit, err error) {
 	header, message, found := strings.Cut(raw, "\n\n")
 	if !found {

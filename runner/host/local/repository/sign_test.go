@@ -9,7 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// Commits are signed with the operator's key before they are pushed, once each, and the workspace goes on with the copies.
+// Commits are signed with the operator's key before they are pushed, once each, and the
+// workspace goes on with the copies.
 func TestSignedDelivery(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// submodule is a path of a commit at which git keeps the commit of another repository. Its files
-// are in that repository alone.
+// submodule is a path of a commit at which git keeps the commit of another repository. Its
+// files are in that repository alone.
 type submodule struct {
 	path, commit string
 	name, url    string // in .gitmodules; empty without an entry there
@@ -29,8 +29,8 @@ type submodule struct {
 // mostSubmodules is how many submodules a delivery examines. An agent can write any number.
 const mostSubmodules = 100
 
-// checkSubmodules returns an error if a clone of what is to be pushed, with its submodules, would
-// lack files: git init in a folder and git add make a submodule that no one can fetch.
+// checkSubmodules returns an error if a clone of what is to be pushed, with its submodules,
+// would lack files: git init in a folder and git add make a submodule that no one can fetch.
 func (d *delivery) checkSubmodules(ctx context.Context) error {
 	list, err := d.changedSubmodules(ctx)
 	if err != nil {
@@ -47,7 +47,8 @@ func (d *delivery) checkSubmodules(ctx context.Context) error {
 	return nil
 }
 
-// checkSubmodule returns an error unless the commit of a submodule is on a branch of its remote.
+// checkSubmodule returns an error unless the commit of a submodule is on a branch of its
+// remote.
 func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 	shown := text.Visible(text.Within(s.path, maxShown))
 	if s.url == "" {
@@ -81,10 +82,10 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 // deepestSubmodule is how deep submodules may be in one another.
 const deepestSubmodule = 5
 
-// addSubmodules fills the submodules of a work tree, and theirs. The commit is in the mirror, or among
-// the objects in another directory, unless that is empty. The repository of each is in the git
-// directory of the one that has it, as git submodule makes it. git submodule itself does not run,
-// because an agent may have written .gitmodules.
+// addSubmodules fills the submodules of a work tree, and theirs. The commit is in the mirror,
+// or among the objects in another directory, unless that is empty. The repository of each is
+// in the git directory of the one that has it, as git submodule makes it. git submodule itself
+// does not run, because an agent may have written .gitmodules.
 func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit, objects string, depth int) error {
 	var list []submodule
 	cmd := withObjects(m.localGit(ctx, "ls-tree", "-r", "-z", "--full-tree", commit), objects)
@@ -172,8 +173,8 @@ func incomplete(message, hint string) error {
 	return reconcile.NewError(host.CodeIncomplete, message, hint)
 }
 
-// changedSubmodules lists the submodules of the commit that the base does not have at the same commit, and one
-// more than are examined at most.
+// changedSubmodules lists the submodules of the commit that the base does not have at the same
+// commit, and one more than are examined at most.
 func (d *delivery) changedSubmodules(ctx context.Context) (list []submodule, err error) {
 	cmd := d.localGit(ctx, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames",
 		"refs/heads/"+d.base, d.Commit, "--")
@@ -197,7 +198,8 @@ func (d *delivery) changedSubmodules(ctx context.Context) (list []submodule, err
 	return d.withModules(ctx, d.Commit, "", list)
 }
 
-// withModules adds what .gitmodules of a commit says of submodules. See addSubmodules for objects.
+// withModules adds what .gitmodules of a commit says of submodules. See addSubmodules for
+// objects.
 func (m *Mirror) withModules(ctx context.Context, commit, objects string, list []submodule) ([]submodule, error) {
 	file := commit + ":.gitmodules"
 	if m.run(withObjects(m.localGit(ctx, "cat-file", "-e", file), objects)) != nil {
@@ -240,9 +242,10 @@ func (m *Mirror) mirrorOf(address string) *Mirror {
 	return New(filepath.Dir(m.path), of, env, m.inherit)
 }
 
-// addressOf returns the address of a submodule. An agent may have written it, and git reaches it
-// with the operator's credentials. So it has to be on the host of the repository, or on one that
-// the operator has listed. For a repository on this machine, it may be in the same directory.
+// addressOf returns the address of a submodule. An agent may have written it, and git reaches
+// it with the operator's credentials. So it has to be on the host of the repository, or on one
+// that the operator has listed. For a repository on this machine, it may be in the same
+// directory.
 func (m *Mirror) addressOf(written string) (string, error) {
 	if strings.ContainsFunc(written, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", errors.New("the address contains control characters")
@@ -273,8 +276,8 @@ func (m *Mirror) addressOf(written string) (string, error) {
 // remoteHelper matches an address that makes git start a program, such as ext::COMMAND.
 var remoteHelper = text.Pattern(`^[\w.+-]*::`)
 
-// hostOf returns the scheme and the host of an address, with its port if it has one, for instance
-// ssh and example.com for git@example.com:team/app.
+// hostOf returns the scheme and the host of an address, with its port if it has one, for
+// instance ssh and example.com for git@example.com:team/app.
 func hostOf(address string) (scheme, name string) {
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
 		return u.Scheme, strings.ToLower(u.Host)

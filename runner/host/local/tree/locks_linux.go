@@ -39,23 +39,27 @@ type fileID struct{ dev, inode uint64 }
 // Span is a part of a file, its last byte included.
 type Span struct{ First, Last uint64 }
 
-// LockWatch finds processes of a run that keep symphony from its files. Any process that can read a file can lock it,
-// and one of the same account can take a lease, for which every open waits up to 45 s.
+// LockWatch finds processes of a run that keep symphony from its files. Any process that can
+// read a file can lock it, and one of the same account can take a lease, for which every open
+// waits up to 45 s.
 type LockWatch struct {
-	// Lease is inherited by the run's processes, so its lock does not count. Nil if there is none.
+	// Lease is inherited by the run's processes, so its lock does not count. Nil if there is
+	// none.
 	Lease *os.File
-	// Own are directories of the run, where it may take leases. Only file servers do so, and tests of such.
+	// Own are directories of the run, where it may take leases. Only file servers do so, and
+	// tests of such.
 	Own []string
-	// Files returns patterns (filepath.Glob). With spans, only locks on bytes within them count, otherwise only locks on
-	// the whole file (flock). It is called when a process holds a lock that was not found before.
+	// Files returns patterns (filepath.Glob). With spans, only locks on bytes within them
+	// count, otherwise only locks on the whole file (flock). It is called when a process holds
+	// a lock that was not found before.
 	Files func() map[string][]Span
 
 	harmless map[lock]bool // locks on other files that were found before
 	known    map[string]bool
 }
 
-// New reports whether the system lists a lock that it did not list at the last call. It reads one file, while Holders
-// looks at every process.
+// New reports whether the system lists a lock that it did not list at the last call. It reads
+// one file, while Holders looks at every process.
 func (w *LockWatch) New() bool {
 	list := systemLocks()
 	known := map[string]bool{}
@@ -68,7 +72,8 @@ func (w *LockWatch) New() bool {
 	return found
 }
 
-// systemLocks are the lines of /proc/locks without their numbers: "FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF".
+// systemLocks are the lines of /proc/locks without their numbers: "FLOCK ADVISORY WRITE 1234
+// 08:01:5678 0 EOF".
 func systemLocks() (lines []string) {
 	text, _ := proc.Read("/proc/locks") // some containers have none
 	for line := range strings.Lines(string(text)) {
@@ -100,7 +105,8 @@ func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Proce
 			}
 		}
 	}
-	// The file of a lock that nobody holds any more may be gone, and its inode that of another file.
+	// The file of a lock that nobody holds any more may be gone, and its inode that of another
+	// file.
 	maps.DeleteFunc(w.harmless, func(l lock, _ bool) bool { return !still[l] })
 	if len(held) == 0 {
 		return unique(holders), nil
@@ -170,7 +176,8 @@ func idOf(info fs.FileInfo) fileID {
 	return fileID{st.Dev, st.Ino}
 }
 
-// on reports whether a lock is that of a file. Of a process that can't be inspected, only the inode is known.
+// on reports whether a lock is that of a file. Of a process that can't be inspected, only the
+// inode is known.
 func (l lock) on(file fileID) bool {
 	return l.file.inode == file.inode && (l.file.dev == file.dev || l.file.dev == noDevice)
 }
@@ -184,14 +191,16 @@ func (l lock) within(spans []Span) bool {
 	return l.kind == byteLock && slices.ContainsFunc(spans, func(s Span) bool { return l.first <= s.Last && l.last >= s.First })
 }
 
-// heldLock is a lock with the descriptor of the process that holds it, empty if that is not known.
+// heldLock is a lock with the descriptor of the process that holds it, empty if that is not
+// known.
 type heldLock struct {
 	lock
 	descriptor string
 }
 
-// below reports whether the file of a lock is in one of some directories. Its name counts only if it leads to the same
-// file here: a process in a namespace of its own can give any file any name.
+// below reports whether the file of a lock is in one of some directories. Its name counts only
+// if it leads to the same file here: a process in a namespace of its own can give any file any
+// name.
 func (l heldLock) below(pid int, dirs []string) bool {
 	if l.descriptor == "" {
 		return false
@@ -204,9 +213,10 @@ func (l heldLock) below(pid int, dirs []string) bool {
 	return err == nil && l.on(idOf(info)) && slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, path) })
 }
 
-// locksOf lists the locks of a process; none if it has ended. /proc/locks lists all locks at once, but in a container it
-// omits those whose creator has ended, even if another process holds them. It is all that there is for a process that
-// has forbidden others to inspect it (PR_SET_DUMPABLE).
+// locksOf lists the locks of a process; none if it has ended. /proc/locks lists all locks at
+// once, but in a container it omits those whose creator has ended, even if another process
+// holds them. It is all that there is for a process that has forbidden others to inspect it
+// (PR_SET_DUMPABLE).
 func locksOf(pid int) (locks []heldLock) {
 	descriptors, err := os.ReadDir(proc.Path(pid, "fdinfo"))
 	if proc.Forbidden(err) {

@@ -111,7 +111,8 @@ func TestLockHolders(t *testing.T) {
 	}
 }
 
-// A file may get the inode of one that was locked before and then deleted. Here it is the same file under another name.
+// A file may get the inode of one that was locked before and then deleted. Here it is the same
+// file under another name.
 func TestLockOfAnInodeThatIsUsedAgain(t *testing.T) {
 	path := lockFile(t, "harmless")
 	w := &LockWatch{Files: func() map[string][]Span { return map[string][]Span{filepath.Dir(path) + "/*.lock": nil} }}

@@ -15,8 +15,9 @@ type Agents struct {
 	Record Record
 }
 
-// Around returns the directory of agents in which path is, judged by the names of path alone, which should have no
-// links. If there are several inside one another, it is the outermost: agents could have made the others.
+// Around returns the directory of agents in which path is, judged by the names of path alone,
+// which should have no links. If there are several inside one another, it is the outermost:
+// agents could have made the others.
 func Around(path string) (in Agents, ok bool) {
 	names := strings.Split(strings.Trim(filepath.Clean(path), "/"), "/")
 	above := "/"
@@ -38,7 +39,8 @@ func Around(path string) (in Agents, ok bool) {
 	return Agents{}, false
 }
 
-// leftover returns what an entry of symphony's own directory in the root is: <kind>/<name>, such as trash/ABC-1-<time>.
+// leftover returns what an entry of symphony's own directory in the root is: <kind>/<name>,
+// such as trash/ABC-1-<time>.
 func (r *Root) leftover(kind, name string) (in Agents, ok bool) {
 	in = Agents{Root: r.Path, Path: filepath.Join(r.meta(), kind, name)}
 	switch in.Path {

@@ -8,7 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// What is around a path below a workspace root. A record inside a workspace may be an agent's, so the outermost one counts.
+// What is around a path below a workspace root. A record inside a workspace may be an agent's,
+// so the outermost one counts.
 func TestAround(t *testing.T) {
 	top := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	write := func(path, content string) {

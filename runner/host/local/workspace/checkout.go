@@ -25,7 +25,8 @@ import (
 //	work/KEY/verify/tree/KEY          the checkout, which has the same name as the workspace
 //	work/KEY/verify/tmp, cache        the commands that run in it
 //
-// Commands of an agent can write only the first two. The checkout and its tmp are made anew each time, and the cache stays.
+// Commands of an agent can write only the first two. The checkout and its tmp are made anew
+// each time, and the cache stays.
 
 func (w *Workspace) verifyDir(name string) string { return filepath.Join(w.WorkDir(), "verify", name) }
 
@@ -64,8 +65,9 @@ func (w *Workspace) RemoveCheckout(ctx context.Context) error {
 	return nil
 }
 
-// KeepCache makes the cache of checkouts, with a copy of what is in that of the agent's commands. It does so once for a workspace. In
-// files of text and in links, the paths of the workspace and of its cache become those of the checkout and of its cache: an editable
+// KeepCache makes the cache of checkouts, with a copy of what is in that of the agent's
+// commands. It does so once for a workspace. In files of text and in links, the paths of the
+// workspace and of its cache become those of the checkout and of its cache: an editable
 // package of Python leads to the checkout then, and a script to the interpreter beside it.
 func (w *Workspace) KeepCache() error {
 	cache := w.verifyDir("cache")
@@ -113,7 +115,8 @@ func (m moved) in(content []byte) []byte {
 // maxText is the size of the largest file in which paths are looked for, in bytes.
 const maxText = 4 << 20
 
-// copyDir copies a directory with the files, directories and links in it. It copies no pipes, sockets and devices.
+// copyDir copies a directory with the files, directories and links in it. It copies no pipes,
+// sockets and devices.
 func copyDir(from, to string, m moved) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -141,7 +144,8 @@ func copyDir(from, to string, m moved) error {
 	})
 }
 
-// copyFile copies a file with its permissions and its time, by which caches recognize what is stale.
+// copyFile copies a file with its permissions and its time, by which caches recognize what is
+// stale.
 func copyFile(from, to string, m moved) (err error) {
 	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

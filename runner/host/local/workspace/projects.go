@@ -158,7 +158,8 @@ func (rec *Record) move(rename func(string) string) (changed bool) {
 	return rec.Project != before || rec.Origin != origin
 }
 
-// CloneOf returns what is known of the clone in the workspace at a path, and the directory of the mirrors; both are empty if nothing is.
+// CloneOf returns what is known of the clone in the workspace at a path, and the directory of
+// the mirrors; both are empty if nothing is.
 func CloneOf(path string) (clone git.Clone, mirrors string) {
 	root, ok, err := FindRoot(filepath.Dir(path))
 	if err != nil || !ok {

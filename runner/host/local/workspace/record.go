@@ -63,10 +63,12 @@ type Record struct {
 	Outside string `json:"outside,omitempty"`
 	// Origin is the repository that the workspace was cloned from; empty if hooks have made it.
 	Origin host.Origin `json:"origin,omitzero"`
-	// Began is the commit where the work began, as after_create has left it (see git.Began). Agents can move every branch of
-	// their repository, also those of the remote. It is empty if the workspace is older than this field.
+	// Began is the commit where the work began, as after_create has left it (see git.Began).
+	// Agents can move every branch of their repository, also those of the remote. It is empty
+	// if the workspace is older than this field.
 	Began string `json:"began,omitempty"`
-	// Ignored is the file with the patterns that the agent's git ignores everywhere, as of the last run (see git.IgnoreFile).
+	// Ignored is the file with the patterns that the agent's git ignores everywhere, as of the
+	// last run (see git.IgnoreFile).
 	Ignored string `json:"ignored,omitempty"`
 	// Restored: an operator has brought it back from the trash, and no run has used it since.
 	Restored bool `json:"restored,omitempty"`
@@ -158,8 +160,9 @@ func Key(identifier string) string {
 	return fmt.Sprintf("%s-%x", plain[:min(len(plain), maxKey-suffixSize)], sum[:8])
 }
 
-// checkOwner returns an error if the workspace at path belongs to another issue or project than o. Inside one project, the tracker has
-// given an identifier to a second issue: no fault of that issue.
+// checkOwner returns an error if the workspace at path belongs to another issue or project
+// than o. Inside one project, the tracker has given an identifier to a second issue: no fault
+// of that issue.
 func (r Record) checkOwner(path string, o Owner) error {
 	if r.IssueID == o.IssueID && r.Project == o.Project {
 		return nil

@@ -143,8 +143,9 @@ func writable(path string) error {
 	return err
 }
 
-// CheckLinks returns an error if a symlink on the way to a root, which need not exist, belongs to neither this account nor
-// root: in a directory that all accounts share, another one could lead the workspaces into any directory of this one.
+// CheckLinks returns an error if a symlink on the way to a root, which need not exist, belongs
+// to neither this account nor root: in a directory that all accounts share, another one could
+// lead the workspaces into any directory of this one.
 func CheckLinks(path string) error {
 	const mostLinks = 100
 	rest := strings.Split(filepath.Clean(path), "/")

@@ -270,8 +270,8 @@ func TestKeysAreContainedAndDistinct(t *testing.T) {
 	})
 }
 
-// In a directory that all accounts share, another one can make a link with the name of a root that does not exist yet. What
-// it leads to is not created.
+// In a directory that all accounts share, another one can make a link with the name of a root
+// that does not exist yet. What it leads to is not created.
 func TestLinkOfAnotherAccount(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a link of another account")

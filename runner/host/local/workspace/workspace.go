@@ -278,7 +278,8 @@ func (w *Workspace) Ready() (err error) {
 	return w.root.writeRecord(w.rec)
 }
 
-// SetIgnored records which file has the patterns that the agent's git ignores everywhere (see git.IgnoreFile).
+// SetIgnored records which file has the patterns that the agent's git ignores everywhere (see
+// git.IgnoreFile).
 func (w *Workspace) SetIgnored(path string) error {
 	if w.rec.Ignored == path {
 		return nil

@@ -177,8 +177,9 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	return Agent{}, err
 }
 
-// directoryFree refuses a directory in which a live agent works, unless it is shared, and one inside or around that of
-// a live agent, because one of the two could put a link in the place of the other's.
+// directoryFree refuses a directory in which a live agent works, unless it is shared, and one
+// inside or around that of a live agent, because one of the two could put a link in the place
+// of the other's.
 func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 	dir, err := paths.Find(s.Cwd)
 	if err != nil {

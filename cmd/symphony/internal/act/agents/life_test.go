@@ -321,7 +321,8 @@ func TestWhereAndWhenAgentsStart(t *testing.T) {
 	r.refuses("nested_workflow", "inside run run-1")(nested.Spawn(ctx, nested.settings("a")))
 }
 
-// Another agent may put a link in the place of the directory of an ended agent. It keeps no agent from being started elsewhere.
+// Another agent may put a link in the place of the directory of an ended agent. It keeps no
+// agent from being started elsewhere.
 func TestDirectoryOfAnEndedAgentIsALink(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

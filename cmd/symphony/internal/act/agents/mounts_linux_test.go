@@ -9,7 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// A directory that is mounted under a second name is the same directory: what is guarded there stays guarded, and no second agent works in it.
+// A directory that is mounted under a second name is the same directory: what is guarded there
+// stays guarded, and no second agent works in it.
 func TestSecondNames(t *testing.T) {
 	if !test.OwnMounts(t) {
 		return

@@ -25,9 +25,9 @@ const (
 	maxFirstLine = 200 // bytes of the prompt's first line in a request
 )
 
-// Permission is what a person decides before an agent starts: whether it may work in a directory
-// that the operator has not permitted, such as /home/me/other. The worker makes a request of it,
-// as of what codex asks, and starts nothing of the agent before the answer.
+// Permission is what a person decides before an agent starts: whether it may work in a
+// directory that the operator has not permitted, such as /home/me/other. The worker makes a
+// request of it, as of what codex asks, and starts nothing of the agent before the answer.
 type Permission struct {
 	// Dir is without symlinks. For a worktree it is the repository that is cloned.
 	Dir string `json:"dir"`
@@ -103,8 +103,8 @@ func (d *heldDir) close() {
 	_ = d.file.Close() // nothing was written
 }
 
-// unchanged returns an error if the path leads to another directory now, because that has taken
-// its name, or because a part of the path is a symlink.
+// unchanged returns an error if the path leads to another directory now, because that has
+// taken its name, or because a part of the path is a symlink.
 func (d *heldDir) unchanged() error {
 	place, err := paths.Find(d.path)
 	if err != nil {
@@ -138,8 +138,8 @@ func (s Settings) ask(dir *heldDir) *runner.Permission {
 	}
 }
 
-// PermissionOf returns the request in which an agent asks whether it may work in its directory;
-// false before its worker has made it.
+// PermissionOf returns the request in which an agent asks whether it may work in its
+// directory; false before its worker has made it.
 func (a *Agents) PermissionOf(ctx context.Context, one Agent) (r reconcile.Request, found bool, err error) {
 	r, err = a.DB.Views.RequestByID(ctx, one.IssueID, 1) // its worker asks for nothing before
 	if errors.Is(err, state.ErrNotFound) {

@@ -221,8 +221,8 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.refuses(agents.CodeInvalid, "is a symlink, which agent a may have made")(r.Spawn(t.Context(), next))
 }
 
-// TestRealAgentAroundRepositories checks with the real codex that an agent can't write what git and an engine run in the
-// next pass, wherever the workflow names it from.
+// TestRealAgentAroundRepositories checks with the real codex that an agent can't write what
+// git and an engine run in the next pass, wherever the workflow names it from.
 func TestRealAgentAroundRepositories(t *testing.T) {
 	r, model, s := newRealRig(t)
 	r.git("", "init", "-q", "--bare", "bare.git")
@@ -253,8 +253,9 @@ func TestRealAgentAroundRepositories(t *testing.T) {
 	test.Equal(t, "what the agent did", did(strings.Join(requests[len(requests)-1].Outputs, "\n")), "main/fine tree/fine")
 }
 
-// TestRealAgentBesideProjects checks with the real codex that an agent in a directory without a project makes none there, and can't write
-// the programs and settings of the account that are in its directory.
+// TestRealAgentBesideProjects checks with the real codex that an agent in a directory without
+// a project makes none there, and can't write the programs and settings of the account that
+// are in its directory.
 func TestRealAgentBesideProjects(t *testing.T) {
 	r, _, s := newRealRig(t)
 	settings := filepath.Join(r.env.Home, ".config")

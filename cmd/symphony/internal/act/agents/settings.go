@@ -46,10 +46,11 @@ type Settings struct {
 	ApprovalTimeout time.Duration `json:"approvalTimeout"`
 	CallTimeout     time.Duration `json:"callTimeout"`
 	IdleTimeout     time.Duration `json:"idleTimeout"` // 0: never
-	// Permit reports whether the operator has permitted agents in a directory. Nil permits all.
-	// Its error refuses a directory in which nobody may permit them.
+	// Permit reports whether the operator has permitted agents in a directory. Nil permits
+	// all. Its error refuses a directory in which nobody may permit them.
 	Permit func(dir paths.Place) (permitted bool, err error) `json:"-"`
-	// Permission is what a person is asked if the operator has not permitted the directory, else nil.
+	// Permission is what a person is asked if the operator has not permitted the directory,
+	// else nil.
 	Permission *Permission `json:"permission,omitempty"`
 	// Host is the process with which the agent ends; nil if it outlives its host.
 	Host *reconcile.Handle `json:"host,omitempty"`
@@ -129,8 +130,8 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	return err
 }
 
-// permit finds out whether the operator has permitted agents in a directory. If not, it sets what
-// a person is asked.
+// permit finds out whether the operator has permitted agents in a directory. If not, it sets
+// what a person is asked.
 func (s *Settings) permit(dir paths.Place) (permitted bool, err error) {
 	permitted = true
 	if s.Permit != nil {
@@ -150,7 +151,8 @@ func (s *Settings) permit(dir paths.Place) (permitted bool, err error) {
 	return false, nil
 }
 
-// outsideOthers refuses a directory that is a part of symphony, of codex, of a repository's git directory, or of an issue's workspace.
+// outsideOthers refuses a directory that is a part of symphony, of codex, of a repository's
+// git directory, or of an issue's workspace.
 func outsideOthers(ctx context.Context, p *project.Project, dir paths.Place) error {
 	own, err := project.OwnPlaces(p.Env)
 	if err != nil {
@@ -243,7 +245,8 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 	return slices.Compact(list), nil
 }
 
-// stillGuarded is guarded for an agent that works in a directory already. The directory must not have been replaced by a link.
+// stillGuarded is guarded for an agent that works in a directory already. The directory must
+// not have been replaced by a link.
 func stillGuarded(ctx context.Context, w *environ.Env, dir string) ([]string, error) {
 	place, err := paths.Find(dir)
 	if err != nil {

@@ -78,7 +78,8 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 	return w.check(ctx, machine)
 }
 
-// insideWorktrees reports whether a directory is in the worktree of an agent or in the workspace of an issue.
+// insideWorktrees reports whether a directory is in the worktree of an agent or in the
+// workspace of an issue.
 func insideWorktrees(p *project.Project, dir string) (bool, error) {
 	place, err := paths.Find(dir)
 	if err != nil {

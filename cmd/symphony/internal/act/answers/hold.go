@@ -64,8 +64,8 @@ func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	return found, nil
 }
 
-// addLastComments adds the times of the newest comments to held issues, if the tracker does not read them with each issue. If that fails,
-// the holds are kept for now.
+// addLastComments adds the times of the newest comments to held issues, if the tracker does
+// not read them with each issue. If that fails, the holds are kept for now.
 func (h holding) addLastComments(ctx context.Context, holds []state.Hold, found map[string]reconcile.Issue) {
 	if h.adapter.LastComments == nil || len(holds) == 0 {
 		return

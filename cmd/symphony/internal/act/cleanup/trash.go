@@ -154,7 +154,8 @@ func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err er
 	return rows, err
 }
 
-// allRoots returns the workspace roots on this machine that a project has used, and the one that it uses now.
+// allRoots returns the workspace roots on this machine that a project has used, and the one
+// that it uses now.
 func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]string, error) {
 	roots, err := project.RootsOf(ctx, db)
 	if len(cfg.Policy.Hosts) > 0 { // workspaces are elsewhere

@@ -58,7 +58,8 @@ func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	return append(errs, d.keepErrors(ctx, errs))
 }
 
-// keepErrors stores the errors of a look for views. Passes do not look each time, so that the errors of the last pass do not tell.
+// keepErrors stores the errors of a look for views. Passes do not look each time, so that the
+// errors of the last pass do not tell.
 func (d Watcher) keepErrors(ctx context.Context, errs []error) error {
 	var list []state.LookError
 	for _, err := range errs {
@@ -194,7 +195,8 @@ func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f *followed
 	return d.readRequired(ctx, forge, f.Watch)
 }
 
-// readRequired finds out which checks the base requires, if they are late. Then one that has never begun can be named.
+// readRequired finds out which checks the base requires, if they are late. Then one that has
+// never begun can be named.
 func (d Watcher) readRequired(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
 	if !w.WantsRequired(d.Now()) {
 		return nil
@@ -207,7 +209,8 @@ func (d Watcher) readRequired(ctx context.Context, forge *reconcile.Forge, w *re
 	return nil
 }
 
-// show stores the pull requests that were read for views, which also show those that the tracker describes.
+// show stores the pull requests that were read for views, which also show those that the
+// tracker describes.
 func (d Watcher) show(ctx context.Context, list []*followed) error {
 	read := text.Filter(list, func(f *followed) bool { return f.read })
 	return d.DB.Store.SavePullRequests(ctx, d.Now(), text.Map(read, func(f *followed) reconcile.Issue {

@@ -18,7 +18,8 @@ func (inReview) ByIDs(context.Context, []string) (map[string]reconcile.Issue, er
 	return map[string]reconcile.Issue{"id": {ID: "id", Identifier: "ABC-1", State: "Human Review"}}, nil
 }
 
-// A job that the forge could not run again is tried again by each pass, and its failure does not count before it has run again.
+// A job that the forge could not run again is tried again by each pass, and its failure does
+// not count before it has run again.
 func TestRerunIsTriedAgain(t *testing.T) {
 	ctx := t.Context()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -130,7 +130,8 @@ func TestLoopReportsInMeasure(t *testing.T) {
 	}
 }
 
-// TestKeptIsNotRemoved checks that a pass says of a workspace with unsaved work that it is kept, once, and not that it was removed.
+// TestKeptIsNotRemoved checks that a pass says of a workspace with unsaved work that it is
+// kept, once, and not that it was removed.
 func TestKeptIsNotRemoved(t *testing.T) {
 	a := reconcile.Applied{Action: reconcile.Action{
 		IssueID: "1", Reason: string(reconcile.Succeeded), Message: "unsaved_work: 1 commit not on any remote", Change: &reconcile.Change{},

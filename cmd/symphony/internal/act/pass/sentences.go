@@ -180,7 +180,8 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 	return "the run of " + subject + " " + words.Endings[reconcile.Outcome(a.Reason)] + why + next
 }
 
-// kept is the sentence for a workspace that was not removed because of unsaved work, empty if the reasons for which issues wait say so.
+// kept is the sentence for a workspace that was not removed because of unsaved work, empty if
+// the reasons for which issues wait say so.
 func (n narrator) kept(issueID, subject string) string {
 	said := func(s reconcile.Skip) bool { return s.IssueID == issueID && s.Reason == reconcile.SkipUnsavedWork }
 	if slices.ContainsFunc(n.Skips, said) {

@@ -233,8 +233,9 @@ func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte
 	return err
 }
 
-// proveLabels returns the labels of the issue that have a row with set_by in agent.by_label and that one of the operators has set. It asks
-// the tracker once, only for runs of an agent and only if the issue has such a label, and records the answer for show. A row that does not
+// proveLabels returns the labels of the issue that have a row with set_by in agent.by_label
+// and that one of the operators has set. It asks the tracker once, only for runs of an agent
+// and only if the issue has such a label, and records the answer for show. A row that does not
 // count is left out, also if the tracker does not answer.
 func (h *OwnRun) proveLabels(
 	ctx context.Context, t *reconcile.TrackerAdapter, cfg *workflow.Config, dir string, log *slog.Logger,
@@ -256,7 +257,8 @@ func (h *OwnRun) proveLabels(
 	return project.ByOperators(proofs), nil
 }
 
-// readWorkflow returns the configuration with which the run was dispatched, without what agent.by_label changes.
+// readWorkflow returns the configuration with which the run was dispatched, without what
+// agent.by_label changes.
 func (h *OwnRun) readWorkflow(dir string, p *project.Project, secret []byte) (*workflow.Config, error) {
 	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
 	if err != nil {

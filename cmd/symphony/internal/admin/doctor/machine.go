@@ -51,8 +51,8 @@ func checkGit(ctx context.Context, e *environment) []finding {
 	return list
 }
 
-// checkRepository asks the remote for the branch that work begins at, as a clone does, and for branches beside which those of issues can't
-// exist.
+// checkRepository asks the remote for the branch that work begins at, as a clone does, and for
+// branches beside which those of issues can't exist.
 func checkRepository(ctx context.Context, e *environment) []finding {
 	repository := e.config.Repository
 	if repository.URL == "" || e.lacks(ctx, "git") { // which checkGit reports
@@ -123,7 +123,8 @@ git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
 	return nil
 }
 
-// inScratch makes a script run in a new directory. It prints ok, or in one line what the script has said.
+// inScratch makes a script run in a new directory. It prints ok, or in one line what the
+// script has said.
 func inScratch(script string) string {
 	return `set -f; d=$(mktemp -d) || exit; trap 'rm -rf "$d"' EXIT; cd "$d" || exit
 said=$({ ` + script + `; } 2>&1 </dev/null) && echo ok || echo $said`
@@ -141,7 +142,8 @@ func identity(r workflow.Repository) string {
 	return script
 }
 
-// checkCommit makes a commit in a repository of its own, as an agent would: a hook or a setting of the account may keep all agents from it.
+// checkCommit makes a commit in a repository of its own, as an agent would: a hook or a
+// setting of the account may keep all agents from it.
 func checkCommit(ctx context.Context, e *environment) []finding {
 	repository := e.config.Repository
 	if repository.URL == "" || e.lacks(ctx, "git") {

@@ -45,7 +45,8 @@ func (s *starter) checkLinear() error {
 // listed is how many projects are shown at once. The operator narrows a longer list down by a part of the name.
 const listed = 20
 
-// findProject reads the project or team that a flag names, or the project that the operator chooses.
+// findProject reads the project or team that a flag names, or the project that the operator
+// chooses.
 func (s *starter) findProject(ctx context.Context) (err error) {
 	if s.options.Team != "" {
 		s.project, err = s.account.Team(ctx, s.options.Team, s.answers.Labels[0])

@@ -55,7 +55,8 @@ type Issue struct {
 	Requests  []view.RequestRow `json:"pending_requests"`
 	// ByLabel is the row of agent.by_label that holds for the issue; null if none does.
 	ByLabel *workflow.LabelRow `json:"by_label"`
-	// LabelsLeftOut are the labels of the issue whose rows with set_by the agent's newest run has left out.
+	// LabelsLeftOut are the labels of the issue whose rows with set_by the agent's newest run
+	// has left out.
 	LabelsLeftOut []project.LabelProof `json:"labels_left_out"`
 	// LastMessage is what the agent of the newest run said last, and Log are the last lines of that run's log without minor ones.
 	LastMessage *string          `json:"last_message"`
@@ -216,7 +217,8 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 	return v, err
 }
 
-// addRow adds the row of agent.by_label that holds for the issue. Whether one with set_by does was found out by the agent's newest run.
+// addRow adds the row of agent.by_label that holds for the issue. Whether one with set_by does
+// was found out by the agent's newest run.
 func (r *issueReader) addRow(v *Issue) error {
 	v.LabelsLeftOut = []project.LabelProof{}
 	if r.Config == nil || r.issue == nil {

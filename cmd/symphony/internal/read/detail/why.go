@@ -115,7 +115,8 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	}
 }
 
-// explainLostLink says since when nothing was heard of the host of a run, and what follows from that.
+// explainLostLink says since when nothing was heard of the host of a run, and what follows
+// from that.
 func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
 	silence := text.Duration(run.Lost(r.Now))
 	v.Why = Why{"link_lost", "nothing was heard of " + run.Host + " for " + silence + "; its agent may go on there"}
@@ -244,7 +245,8 @@ func (r *issueReader) undelivered() bool {
 	return r.claim != nil && r.claim.Delivery.Due && (r.claim.Delivery.Handover != nil || r.Config != nil && r.Config.Repository.Delivers())
 }
 
-// deliveryWait is what the delivery of the issue waits for; the zero value if it does not wait for a host.
+// deliveryWait is what the delivery of the issue waits for; the zero value if it does not wait
+// for a host.
 func (r *issueReader) deliveryWait() reconcile.DeliveryWait {
 	if !r.undelivered() {
 		return reconcile.DeliveryWait{}

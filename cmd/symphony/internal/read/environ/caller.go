@@ -8,25 +8,30 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// FromFileVar is the variable that names those variables of a worker that come from the environment file, separated by commas.
-// The pass that the worker starts reads these from the file again.
+// FromFileVar is the variable that names those variables of a worker that come from the
+// environment file, separated by commas. The pass that the worker starts reads these from the
+// file again.
 const FromFileVar = "SYMPHONY_ENV_FILE_VARS"
 
-// caller is a program that may start symphony and leaves variables that are about its own repository, build or service. If they
-// reached a hook or an agent, git there would work in another repository: the before_run `git reset --hard` of a pass that a
-// post-commit hook started would reset the operator's branch, because git sets GIT_DIR for its hooks.
+// caller is a program that may start symphony and leaves variables that are about its own
+// repository, build or service. If they reached a hook or an agent, git there would work in
+// another repository: the before_run `git reset --hard` of a pass that a post-commit hook
+// started would reset the operator's branch, because git sets GIT_DIR for its hooks.
 type caller struct {
 	name string
-	// sign is a variable that only this caller sets. Without it, the others are the operator's own: MAKEFLAGS=-j8 is a setting, but
-	// beside MAKELEVEL it belongs to one run of make. Empty if the variables are never a setting.
+	// sign is a variable that only this caller sets. Without it, the others are the operator's
+	// own: MAKEFLAGS=-j8 is a setting, but beside MAKELEVEL it belongs to one run of make.
+	// Empty if the variables are never a setting.
 	sign string
 	// variables are what the caller leaves. A * at the end stands for any rest.
 	variables []string
-	// programs reports whether the caller has put a directory on the PATH. nil if it puts none there.
+	// programs reports whether the caller has put a directory on the PATH. nil if it puts none
+	// there.
 	programs func(dir, sign string) bool
 }
 
-// callers are those that start symphony in practice: hooks of git, timers and services, build tools, and shells in a project.
+// callers are those that start symphony in practice: hooks of git, timers and services, build
+// tools, and shells in a project.
 var callers = []caller{
 	{
 		name: "git",
@@ -36,7 +41,8 @@ var callers = []caller{
 		}),
 	},
 	{
-		// An agent's commit would be by the author of the commit that the hook is about, and at its time.
+		// An agent's commit would be by the author of the commit that the hook is about, and
+		// at its time.
 		name:      "git's hooks",
 		sign:      "GIT_INDEX_FILE",
 		variables: []string{"GIT_AUTHOR_*", "GIT_EDITOR"},
@@ -85,14 +91,16 @@ var callers = []caller{
 	},
 }
 
-// inBin reports whether dir is the directory with the programs of an environment that begins at prefix.
+// inBin reports whether dir is the directory with the programs of an environment that begins
+// at prefix.
 func inBin(dir, prefix string) bool {
 	return filepath.Clean(dir) == filepath.Join(prefix, "bin")
 }
 
-// Split separates the environment of a process ("NAME=value" entries) into the operator's own variables and those that the program
-// left that has started the process. The variables in keep are the operator's own, whatever their names: a worker has some
-// from the environment file.
+// Split separates the environment of a process ("NAME=value" entries) into the operator's own
+// variables and those that the program left that has started the process. The variables in
+// keep are the operator's own, whatever their names: a worker has some from the environment
+// file.
 func Split(env []string, keep ...string) (own, left []string) {
 	values := map[string]string{}
 	for _, entry := range env {

@@ -9,8 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// What a caller has left is separated from the operator's own variables. Each row is an environment, without line breaks, and what is
-// left of it.
+// What a caller has left is separated from the operator's own variables. Each row is an
+// environment, without line breaks, and what is left of it.
 func TestSplit(t *testing.T) {
 	for name, row := range map[string]struct{ env, own string }{
 		"a shell":                    {"HOME=/h PATH=/b:/usr/bin LANG=C", "HOME=/h PATH=/b:/usr/bin LANG=C"},

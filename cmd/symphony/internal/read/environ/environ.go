@@ -10,13 +10,15 @@ import (
 
 // Env is the environment of an operation. Tests make their own.
 type Env struct {
-	// Environ are the operator's own variables, and Caller those that the program left that started this one, such as systemd's
-	// NOTIFY_SOCKET: nothing that an operation starts gets them. See [Split].
+	// Environ are the operator's own variables, and Caller those that the program left that
+	// started this one, such as systemd's NOTIFY_SOCKET: nothing that an operation starts gets
+	// them. See [Split].
 	Environ, Caller []string
 
 	Dir  string // the working directory
 	Home string
-	// AccountHome is the account's home directory in the password database, which cron sets; empty if it is unknown.
+	// AccountHome is the account's home directory in the password database, which cron sets;
+	// empty if it is unknown.
 	AccountHome string
 
 	Now func() time.Time

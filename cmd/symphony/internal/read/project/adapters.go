@@ -67,8 +67,8 @@ func NewServedMachine(w *environ.Env, stateDir string) host.Local {
 	}
 }
 
-// lockedPlaces returns what finds the state directories and workspace roots of all projects of the account. What can't be
-// read is left out: the files of the others are still known.
+// lockedPlaces returns what finds the state directories and workspace roots of all projects of
+// the account. What can't be read is left out: the files of the others are still known.
 func lockedPlaces(w *environ.Env) func(context.Context) (stateDirs, roots []string) {
 	return func(ctx context.Context) (stateDirs, roots []string) {
 		stateDirs, _ = StateDirs(w)
@@ -135,7 +135,8 @@ func Secrets(p *Project, cfg *workflow.Config) []string {
 	return append(secrets, tracker.Secrets...)
 }
 
-// pathInRepository returns the path of a file in the repository of the operator that it lies in; empty if it lies in none.
+// pathInRepository returns the path of a file in the repository of the operator that it lies
+// in; empty if it lies in none.
 func pathInRepository(file string) string {
 	for dir := filepath.Dir(file); ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -204,8 +205,8 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	return c
 }
 
-// SecretFiles are the directories of the environment files of all projects, also those that a schedule reads, the files to
-// which links there lead, and codex's login.
+// SecretFiles are the directories of the environment files of all projects, also those that a
+// schedule reads, the files to which links there lead, and codex's login.
 func SecretFiles(p *Project, account *state.Account) []string {
 	list := []string{paths.Real(filepath.Join(account.Home, "auth.json"))}
 	add := func(path string) {

@@ -192,7 +192,8 @@ func Visit(
 // Author if git does not know an author of commits there.
 type HostAnswer struct {
 	Codex, Login, Git, Author string
-	// NoRoot is the directory because of which worker.root can't be made or written there; empty if it can.
+	// NoRoot is the directory because of which worker.root can't be made or written there;
+	// empty if it can.
 	NoRoot  string
 	Latency time.Duration // of the connection and the answer
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// holders names the processes that hold a lock or lease on a file: "process 1234 (python3) of run 20260728-x".
-// It is empty if none is found.
+// holders names the processes that hold a lock or lease on a file: "process 1234 (python3) of
+// run 20260728-x". It is empty if none is found.
 func holders(path string) string {
 	found, err := tree.HoldersOf(path)
 	if err != nil {
@@ -35,7 +35,8 @@ func holders(path string) string {
 	return strings.Join(names, ", ")
 }
 
-// NameHolder says who has the lock of a state directory, if it is no pass: any process that can read a file can lock it.
+// NameHolder says who has the lock of a state directory, if it is no pass: any process that
+// can read a file can lock it.
 func NameHolder(stateDir string, h *state.Holder) {
 	if h != nil && h.PID == 0 {
 		h.Name = holders(filepath.Join(stateDir, "lock"))

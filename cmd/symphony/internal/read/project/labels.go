@@ -13,7 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// LabelProof is whether a label counts as set by an operator, for a row of agent.by_label with set_by.
+// LabelProof is whether a label counts as set by an operator, for a row of agent.by_label with
+// set_by.
 type LabelProof struct {
 	Label   string `json:"label"`
 	LeftOut string `json:"left_out"` // why it does not count; empty if it does
@@ -22,8 +23,8 @@ type LabelProof struct {
 // proofsFile has the proofs of a run, in the directory of the run.
 const proofsFile = "labels.json"
 
-// ProveLabels asks the tracker who has set labels of an issue, and returns a proof for each of them. If the tracker does not answer, none
-// counts.
+// ProveLabels asks the tracker who has set labels of an issue, and returns a proof for each of
+// them. If the tracker does not answer, none counts.
 func ProveLabels(ctx context.Context, t *reconcile.TrackerAdapter, issueID string, labels, operators []string) []LabelProof {
 	found, err := askLabels(ctx, t, issueID)
 	var proofs []LabelProof
@@ -51,7 +52,8 @@ func askLabels(ctx context.Context, t *reconcile.TrackerAdapter, issueID string)
 	return t.LabelsSet(ctx, issueID)
 }
 
-// leftOut returns why a label does not count, "" if it does. Several labels of an issue may have the same name: one must count.
+// leftOut returns why a label does not count, "" if it does. Several labels of an issue may
+// have the same name: one must count.
 func leftOut(found []reconcile.LabelSet, label string, operators []string) string {
 	why := "the issue no longer has it"
 	for _, set := range found {
@@ -75,7 +77,8 @@ func SaveProofs(dir string, proofs []LabelProof) error {
 	return durable.WriteFile(filepath.Join(dir, proofsFile), data, 0o600)
 }
 
-// Proofs reads the proofs of a run. They are nil if the run has asked for none, or its directory is gone.
+// Proofs reads the proofs of a run. They are nil if the run has asked for none, or its
+// directory is gone.
 func Proofs(dir string) ([]LabelProof, error) {
 	data, err := os.ReadFile(filepath.Join(dir, proofsFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,7 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// codeNested is the code of an error about a workflow that an agent could have written, or about a call from inside a run.
+// codeNested is the code of an error about a workflow that an agent could have written, or
+// about a call from inside a run.
 const codeNested = "nested_workflow"
 
 // Nested refuses to run inside a workspace: an agent must not start agents.
@@ -31,7 +32,8 @@ func (p *Project) Nested() error {
 	return nil
 }
 
-// Foreign returns the error of a workflow that exists where agents write. Nothing in it is obeyed.
+// Foreign returns the error of a workflow that exists where agents write. Nothing in it is
+// obeyed.
 func (p *Project) Foreign() error {
 	if p.nested != nil && errors.Is(p.SourceErr, p.nested) {
 		return p.nested
@@ -39,9 +41,10 @@ func (p *Project) Foreign() error {
 	return nil
 }
 
-// refuseAgents drops a workflow that lies where agents write: in a workspace or in what is left of one, in a worktree of
-// an agent, or below the workspace root of any project. Its hooks, its tracker program and the address to which it sends
-// the tracker's key would be those of an agent.
+// refuseAgents drops a workflow that lies where agents write: in a workspace or in what is
+// left of one, in a worktree of an agent, or below the workspace root of any project. Its
+// hooks, its tracker program and the address to which it sends the tracker's key would be
+// those of an agent.
 func (p *Project) refuseAgents() {
 	missing := errors.Is(p.SourceErr, fs.ErrNotExist)
 	at := placeOf(p.Path)
@@ -63,7 +66,8 @@ func (p *Project) refuseAgents() {
 	}
 }
 
-// isOwn reports whether a pass has run for the workflow, so that its place was examined before.
+// isOwn reports whether a pass has run for the workflow, so that its place was examined
+// before.
 func (p *Project) isOwn() bool {
 	if !p.HasState() {
 		return false
@@ -88,8 +92,9 @@ func placeOf(path string) paths.Place {
 	return place
 }
 
-// agentsPlace describes the directory of agents in which a file is, judged by what symphony has left around it; empty if
-// there is none. owner is the workflow of its project; empty if that is not known.
+// agentsPlace describes the directory of agents in which a file is, judged by what symphony
+// has left around it; empty if there is none. owner is the workflow of its project; empty if
+// that is not known.
 func agentsPlace(w *environ.Env, file paths.Place) (place, owner string) {
 	for _, path := range file.Names() {
 		in, ok := workspace.Around(path)
@@ -105,8 +110,9 @@ func agentsPlace(w *environ.Env, file paths.Place) (place, owner string) {
 	return "", ""
 }
 
-// knownPlace is agentsPlace for a directory of which only the records of the account's projects tell that agents write
-// there, such as a directory in a workspace root that no run has used.
+// knownPlace is agentsPlace for a directory of which only the records of the account's
+// projects tell that agents write there, such as a directory in a workspace root that no run
+// has used.
 func knownPlace(w *environ.Env, dir paths.Place) (place, owner string) {
 	dirs, _ := StateDirs(w) // those that can be listed
 	for _, stateDir := range dirs {
@@ -131,9 +137,10 @@ func knownPlace(w *environ.Env, dir paths.Place) (place, owner string) {
 	return "", ""
 }
 
-// ownerOfWorkspace returns the workflow and the state directory of the project to which a directory of agents belongs.
-// Both are empty unless the account has that project, and the project has used that workspace root: an agent can write
-// records of workspaces in its own workspace.
+// ownerOfWorkspace returns the workflow and the state directory of the project to which a
+// directory of agents belongs. Both are empty unless the account has that project, and the
+// project has used that workspace root: an agent can write records of workspaces in its own
+// workspace.
 func ownerOfWorkspace(w *environ.Env, in workspace.Agents) (path, stateDir string) {
 	dirs, err := StateDirs(w)
 	if err != nil || !slices.Contains(dirs, in.Record.StateDir) {
@@ -147,8 +154,8 @@ func ownerOfWorkspace(w *environ.Env, in workspace.Agents) (path, stateDir strin
 	return known.workflow, in.Record.StateDir
 }
 
-// OfWorkspace returns the workflow and the state directory of the project in whose workspace dir is; both empty if it is
-// in none, or if the project is not known.
+// OfWorkspace returns the workflow and the state directory of the project in whose workspace
+// dir is; both empty if it is in none, or if the project is not known.
 func OfWorkspace(w *environ.Env, dir string) (path, stateDir string) {
 	in, ok := workspace.Around(paths.Real(dir))
 	if !ok {

@@ -21,19 +21,21 @@ import (
 	"github.com/symphony-cron/symphony/tracker/file"
 )
 
-// Guarded is a file or directory that the next pass of a project reads as configuration, runs, or trusts. It need not
-// exist. Agents in directories of the operator, which those of symphony mcp are, must not change it or replace it.
+// Guarded is a file or directory that the next pass of a project reads as configuration, runs,
+// or trusts. It need not exist. Agents in directories of the operator, which those of symphony
+// mcp are, must not change it or replace it.
 type Guarded struct {
 	paths.Place
 	// Writable: agents of issues write it, as agent.writable_roots says.
 	Writable bool
 }
 
-// OperatorFiles returns what is guarded for all projects of the account, whichever directories for state and settings
-// (XDG_STATE_HOME, XDG_CONFIG_HOME) the caller and a schedule have: what state directories contain; workflows, and what
-// the values of their keys name; environment files; what git obeys in local repositories, and for the account; the
-// account's own settings of shells and ssh. If a workflow can't be read, its whole directory is guarded. A state that
-// can't be read is an error.
+// OperatorFiles returns what is guarded for all projects of the account, whichever directories
+// for state and settings (XDG_STATE_HOME, XDG_CONFIG_HOME) the caller and a schedule have:
+// what state directories contain; workflows, and what the values of their keys name;
+// environment files; what git obeys in local repositories, and for the account; the account's
+// own settings of shells and ssh. If a workflow can't be read, its whole directory is guarded.
+// A state that can't be read is an error.
 func OperatorFiles(ctx context.Context, w *environ.Env) ([]Guarded, error) {
 	g := guard{ctx: ctx, seen: map[string]bool{}, searched: map[string]bool{}}
 	for _, own := range worlds(w) {
@@ -54,8 +56,8 @@ func OperatorFiles(ctx context.Context, w *environ.Env) ([]Guarded, error) {
 	return g.list, errors.Join(g.failed, ctx.Err())
 }
 
-// OwnPlaces are the directories of symphony and of codex that belong to the account, in which and around which no agent
-// beside the projects works. Some need not exist.
+// OwnPlaces are the directories of symphony and of codex that belong to the account, in which
+// and around which no agent beside the projects works. Some need not exist.
 func OwnPlaces(w *environ.Env) ([]paths.Place, error) {
 	g := guard{seen: map[string]bool{}}
 	for _, own := range worlds(w) {
@@ -66,9 +68,10 @@ func OwnPlaces(w *environ.Env) ([]paths.Place, error) {
 	return text.Map(g.list, func(one Guarded) paths.Place { return one.Place }), g.failed
 }
 
-// ObeyedPlaces are the directories of PATH, from which programs are started, and the directories to which hidden links in
-// the home directory and links in ~/.config lead, as those of dotfiles do: programs obey what is there. No agent beside
-// the projects may write them. Some need not exist.
+// ObeyedPlaces are the directories of PATH, from which programs are started, and the
+// directories to which hidden links in the home directory and links in ~/.config lead, as
+// those of dotfiles do: programs obey what is there. No agent beside the projects may write
+// them. Some need not exist.
 func ObeyedPlaces(w *environ.Env) ([]paths.Place, error) {
 	g := guard{seen: map[string]bool{}}
 	g.add(filepath.SplitList(w.Getenv("PATH"))...)
@@ -85,7 +88,8 @@ func ObeyedPlaces(w *environ.Env) ([]paths.Place, error) {
 	return slices.DeleteFunc(list, leadsAround), g.failed
 }
 
-// linksIn returns the symlinks in a directory whose names begin with a prefix. The directory need not exist.
+// linksIn returns the symlinks in a directory whose names begin with a prefix. The directory
+// need not exist.
 func linksIn(dir, prefix string) (links []string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -96,8 +100,9 @@ func linksIn(dir, prefix string) (links []string) {
 	return links
 }
 
-// worlds are the environments in which passes of the account may run: the caller's; the same without its own
-// directories for state and settings; and what cron has, with the home directory of the password database.
+// worlds are the environments in which passes of the account may run: the caller's; the same
+// without its own directories for state and settings; and what cron has, with the home
+// directory of the password database.
 func worlds(w *environ.Env) []*environ.Env {
 	list := []*environ.Env{w}
 	for _, home := range slices.Compact([]string{w.Home, w.AccountHome}) {
@@ -148,8 +153,8 @@ func (g *guard) addAs(writable bool, names []string) {
 	}
 }
 
-// accountFiles are the files in a home directory that a run obeys before or beside WORKFLOW.md: it starts a login shell,
-// git and ssh.
+// accountFiles are the files in a home directory that a run obeys before or beside
+// WORKFLOW.md: it starts a login shell, git and ssh.
 var accountFiles = strings.Fields(`.profile .bash_profile .bash_login .bash_logout .bashrc .zshenv .zprofile .zshrc .zlogin
 	.gitconfig .config/git .git-credentials .netrc .ssh .config/gh .config/systemd .config/environment.d
 	Library/LaunchAgents`)
@@ -175,7 +180,8 @@ func (g *guard) addAccount() {
 	g.addVariables(p)
 }
 
-// programVars are variables by which bash, git and ssh are told what to run or which settings to obey.
+// programVars are variables by which bash, git and ssh are told what to run or which settings
+// to obey.
 var programVars = strings.Fields(`BASH_ENV ENV GIT_ASKPASS GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXTERNAL_DIFF
 	GIT_PROXY_COMMAND GIT_SSH GIT_SSH_COMMAND GIT_TEMPLATE_DIR SSH_ASKPASS`)
 
@@ -195,8 +201,8 @@ const (
 	mostSources = 5       // how deep such files may name one another
 )
 
-// addNamedIn adds the files that a shell's profile or ssh's settings name, as ". ~/dotfiles/aliases" does, and what those
-// in the home directory name in turn.
+// addNamedIn adds the files that a shell's profile or ssh's settings name, as ".
+// ~/dotfiles/aliases" does, and what those in the home directory name in turn.
 func (g *guard) addNamedIn(p *Project, path string, depth int) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxProfile || g.searched[path] {
@@ -329,9 +335,9 @@ func storedFiles(ctx context.Context, stateDir string) (s stored, err error) {
 	return s, nil
 }
 
-// filesIn returns the existing files that shell scripts of a project name by an absolute path, by one below the home
-// directory, by a variable of the environment, or, unless dir is empty, by a path from dir, where they run. It reads
-// words: a value in --config=FILE is one.
+// filesIn returns the existing files that shell scripts of a project name by an absolute path,
+// by one below the home directory, by a variable of the environment, or, unless dir is empty,
+// by a path from dir, where they run. It reads words: a value in --config=FILE is one.
 func (p *Project) filesIn(dir string, scripts ...string) (list []string) {
 	split := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`=:;|&(){}<>,!", r) }
 	value := func(name string) string {
@@ -372,10 +378,11 @@ func inHome(home, path string) string {
 	return path
 }
 
-// WritableRoots returns the directories of agent.writable_roots without links. It refuses those in which agents could
-// change what they must not, also through codex.turn_sandbox_policy, and those that are reached by a link of the account:
-// an agent of an MCP host may have put it there, to lead the agents of issues elsewhere. Directories on other machines
-// are returned as they are.
+// WritableRoots returns the directories of agent.writable_roots without links. It refuses
+// those in which agents could change what they must not, also through
+// codex.turn_sandbox_policy, and those that are reached by a link of the account: an agent of
+// an MCP host may have put it there, to lead the agents of issues elsewhere. Directories on
+// other machines are returned as they are.
 func WritableRoots(ctx context.Context, p *Project, cfg *workflow.Config) ([]string, error) {
 	var real []string
 	var files []Guarded
@@ -408,8 +415,8 @@ func WritableRoots(ctx context.Context, p *Project, cfg *workflow.Config) ([]str
 	return real, nil
 }
 
-// writableRules returns what no writable directory of a project may contain, or be in: what is guarded for all projects
-// and for this one, and the directories of symphony and codex.
+// writableRules returns what no writable directory of a project may contain, or be in: what is
+// guarded for all projects and for this one, and the directories of symphony and codex.
 func writableRules(ctx context.Context, p *Project, cfg *workflow.Config) ([]Guarded, error) {
 	files, err := OperatorFiles(ctx, p.Env)
 	if err != nil {
@@ -428,7 +435,8 @@ func writableRules(ctx context.Context, p *Project, cfg *workflow.Config) ([]Gua
 	return append(g.list, files...), g.failed
 }
 
-// writableFits returns the place of a writable directory, unless it is, contains or is in one of files.
+// writableFits returns the place of a writable directory, unless it is, contains or is in one
+// of files.
 func writableFits(p *Project, key, written string, files []Guarded) (paths.Place, error) {
 	dir, err := paths.Find(written)
 	if errors.Is(err, paths.ErrProc) {
@@ -449,7 +457,8 @@ func writableFits(p *Project, key, written string, files []Guarded) (paths.Place
 	return dir, nil
 }
 
-// ownLink refuses a directory that is reached by a link which a process of this account has made.
+// ownLink refuses a directory that is reached by a link which a process of this account has
+// made.
 func ownLink(p *Project, key, written string, dir paths.Place) error {
 	for _, link := range dir.Links {
 		if link.MadeBy(os.Getuid()) {

@@ -113,7 +113,8 @@ func TestOperatorFiles(t *testing.T) {
 	}
 }
 
-// A writable directory is refused if agents could change there what a pass obeys, or replace another writable directory.
+// A writable directory is refused if agents could change there what a pass obeys, or replace
+// another writable directory.
 func TestWritableRoots(t *testing.T) {
 	t.Parallel()
 	home := test.Must(filepath.EvalSymlinks(t.TempDir()))
@@ -155,7 +156,8 @@ func TestWritableRoots(t *testing.T) {
 	}
 }
 
-// What a schedule obeys is guarded also where the caller has another home directory, and others for state and settings.
+// What a schedule obeys is guarded also where the caller has another home directory, and
+// others for state and settings.
 func TestOperatorFilesOfASchedule(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -197,7 +199,8 @@ const (
 	linkedApp = "rmdir app; git init -q main; git -C main commit -q --allow-empty -m first; git -C main worktree add -q ../app"
 )
 
-// addProject adds the project in ~/app. The text "last good" stands for one whose workflow is broken, but was valid.
+// addProject adds the project in ~/app. The text "last good" stands for one whose workflow is
+// broken, but was valid.
 func addProject(t *testing.T, w *environ.Env, home, config string) {
 	t.Helper()
 	file := func(config string) []byte {

@@ -47,8 +47,9 @@ type Project struct {
 	nested *reconcile.Error // the workflow lies where agents write; nil if it does not
 }
 
-// New reads the workflow and the environment file. An empty stateDir stands for the default one. A workflow that an agent
-// could have written is not used: SourceErr is then the error of Foreign.
+// New reads the workflow and the environment file. An empty stateDir stands for the default
+// one. A workflow that an agent could have written is not used: SourceErr is then the error of
+// Foreign.
 func New(w *environ.Env, path, stateDir string) *Project {
 	p := &Project{Env: w, Path: w.Absolute(path), gh: &sync.Map{}}
 	before := Stamp(p.Path)
@@ -294,8 +295,9 @@ func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 	return roots, nil
 }
 
-// TemporaryAbove returns the temporary directory that contains a path, empty for none. A home directory below /tmp is as permanent as
-// the account itself, so /tmp is not temporary for /tmp/build/bin/symphony if HOME is /tmp/build. ~/tmp is, if TMPDIR names it.
+// TemporaryAbove returns the temporary directory that contains a path, empty for none. A home
+// directory below /tmp is as permanent as the account itself, so /tmp is not temporary for
+// /tmp/build/bin/symphony if HOME is /tmp/build. ~/tmp is, if TMPDIR names it.
 func TemporaryAbove(path string, env *environ.Env) string {
 	home := paths.Real(env.Home)
 	for _, name := range []string{"/tmp", "/var/tmp", "/dev/shm", env.Getenv("TMPDIR")} {

@@ -182,9 +182,10 @@ func NoComments(t *reconcile.TrackerAdapter) *reconcile.Error {
 	}
 }
 
-// VerifyNames wraps the tracker so that its reads check whether project, states, labels and assignee exist, where that matters: if the
-// workflow has names of its own, or if the tracker shows no issue, as it does for a mistyped project. The database stores the names that
-// were checked; if db is nil, every process checks them.
+// VerifyNames wraps the tracker so that its reads check whether project, states, labels and
+// assignee exist, where that matters: if the workflow has names of its own, or if the tracker
+// shows no issue, as it does for a mistyped project. The database stores the names that were
+// checked; if db is nil, every process checks them.
 func VerifyNames(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string),
 ) *reconcile.TrackerAdapter {
 	if t.Verify == nil {
@@ -230,7 +231,8 @@ func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcil
 	return found, err
 }
 
-// showsProject reports whether one of the issues is in the workflow's project, which then exists.
+// showsProject reports whether one of the issues is in the workflow's project, which then
+// exists.
 func showsProject(found map[string]reconcile.Issue) bool {
 	for _, issue := range found {
 		if !issue.Elsewhere {
@@ -240,8 +242,9 @@ func showsProject(found map[string]reconcile.Issue) bool {
 	return false
 }
 
-// confirmProject returns an error if the tracker shows no issue of the workflow's project. The project may be mistyped then, and
-// neither the issues that seem to be in another one nor those of the project before may be stopped or released.
+// confirmProject returns an error if the tracker shows no issue of the workflow's project. The
+// project may be mistyped then, and neither the issues that seem to be in another one nor
+// those of the project before may be stopped or released.
 func (v *verified) confirmProject(ctx context.Context) error {
 	candidates, err := v.t.Candidates(ctx, v.cfg.Policy.ActiveStates)
 	if err != nil || len(candidates) > 0 {
@@ -268,8 +271,9 @@ func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile
 	return issues, nil
 }
 
-// hasOwnNames reports whether the workflow has names that may be mistyped although the tracker shows issues: states other than those that
-// each project of the tracker has, labels, an assignee or operators.
+// hasOwnNames reports whether the workflow has names that may be mistyped although the tracker
+// shows issues: states other than those that each project of the tracker has, labels, an
+// assignee or operators.
 func (v *verified) hasOwnNames() bool {
 	n := TrackerNames(v.cfg)
 	usual := workflow.UsualStates(v.cfg.Tracker.Kind)
@@ -277,7 +281,8 @@ func (v *verified) hasOwnNames() bool {
 	return len(own)+len(n.Labels)+len(n.Operators) > 0 || n.Assignee != ""
 }
 
-// explain adds to the error of a project that does not exist which key of which workflow names it. It returns other errors as they are.
+// explain adds to the error of a project that does not exist which key of which workflow names
+// it. It returns other errors as they are.
 func (v *verified) explain(err error) error {
 	if !isNoProject(err) {
 		return err
@@ -291,7 +296,8 @@ func (v *verified) explain(err error) error {
 	return &own
 }
 
-// isNoProject reports whether an error of the tracker says that the workflow's project does not exist.
+// isNoProject reports whether an error of the tracker says that the workflow's project does
+// not exist.
 func isNoProject(err error) bool {
 	known, ok := errors.AsType[*reconcile.Error](err)
 	return ok && known.Code == "tracker_project_not_found"

@@ -23,8 +23,9 @@ const (
 	stopPause  = 500 * time.Millisecond
 )
 
-// TryEngine starts a job of the project's engine, connects to it, makes and removes a workspace below worker.root there, and ends the job
-// again. Its error names what failed. It returns the root as the job has it.
+// TryEngine starts a job of the project's engine, connects to it, makes and removes a
+// workspace below worker.root there, and ends the job again. Its error names what failed. It
+// returns the root as the job has it.
 func TryEngine(ctx context.Context, p *Project, hostName string) (root string, err error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {

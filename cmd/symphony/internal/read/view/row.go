@@ -165,7 +165,8 @@ func (v Overview) complete(list []Row) []Row {
 	return list
 }
 
-// UnreadableText begins the text of a row whose issue has a record in the tracker that can't be read.
+// UnreadableText begins the text of a row whose issue has a record in the tracker that can't
+// be read.
 const UnreadableText = "the tracker's record can't be read: "
 
 // HeldNextText begins the text of a row whose issue is held when its run has ended.

@@ -22,8 +22,8 @@ type LookErrorRow struct {
 	state.LookError
 }
 
-// Feedback says how pull requests are watched; false if they are not. Where the workflow can't be
-// read, nothing is known of reviews.
+// Feedback says how pull requests are watched; false if they are not. Where the workflow can't
+// be read, nothing is known of reviews.
 func (f *Facts) Feedback() (reconcile.Feedback, bool) {
 	if f.Config == nil {
 		return reconcile.Feedback{}, true

@@ -137,8 +137,8 @@ func (c codex) withAgent(
 	return err
 }
 
-// waiting returns the id of an agent that an earlier call has started for the same work, and that
-// had no permission for its directory when that call ended; "" if there is none.
+// waiting returns the id of an agent that an earlier call has started for the same work, and
+// that had no permission for its directory when that call ended; "" if there is none.
 func (c codex) waiting(ctx context.Context, dir string, of agents.Permission) (id string, err error) {
 	place, err := paths.Find(dir)
 	if err != nil {

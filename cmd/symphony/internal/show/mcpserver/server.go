@@ -32,7 +32,8 @@ type Options struct {
 	Events bool
 	// Deliver permits to push the work of agents to the origin of the operator's repository.
 	Deliver bool
-	// Dirs are directories in which agents may work, beside that of the server and the roots of the host.
+	// Dirs are directories in which agents may work, beside that of the server and the roots
+	// of the host.
 	Dirs    []string
 	Project *project.Project // of the issues; nil without a workflow
 	// overHTTP: the hosts get no events as notifications, which the SDK can't send there.

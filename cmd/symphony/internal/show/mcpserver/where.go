@@ -17,18 +17,18 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// codeNotDecided is the code of a call that starts an agent in a directory about which a person
-// has not decided yet.
+// codeNotDecided is the code of a call that starts an agent in a directory about which a
+// person has not decided yet.
 const codeNotDecided = "directory_not_decided"
 
 // sessionKey is the key of the context's value with the host's session.
 type sessionKey struct{}
 
 // permit reports whether the operator has permitted agents in a directory. Permitted are the
-// directory in which the server was started, the roots of the host, the directories of --dir, and
-// what is in them. A person is asked about any other. An error refuses hidden directories of the
-// home directory, such as ~/.ssh or ~/.local/bin, and directories of PATH: what an agent leaves
-// there is run or obeyed without a question.
+// directory in which the server was started, the roots of the host, the directories of --dir,
+// and what is in them. A person is asked about any other. An error refuses hidden directories
+// of the home directory, such as ~/.ssh or ~/.local/bin, and directories of PATH: what an
+// agent leaves there is run or obeyed without a question.
 func (s starter) permit(ctx context.Context, dir paths.Place) (permitted bool, err error) {
 	never, err := s.never(dir)
 	if err != nil {
@@ -53,8 +53,8 @@ type spawning struct {
 	again func(agentID string) string
 }
 
-// spawning returns what is known of a call that starts an agent, and carries out what a person has
-// answered at the host.
+// spawning returns what is known of a call that starts an agent, and carries out what a person
+// has answered at the host.
 func (s starter) spawning(ctx context.Context, e *elicitor, req *mcp.CallToolRequest, prompt string) spawning {
 	began := s.env.Now()
 	e.takeAnswers(ctx, req)
@@ -70,8 +70,8 @@ func (s starter) spawning(ctx context.Context, e *elicitor, req *mcp.CallToolReq
 	}
 }
 
-// answeredAgent is the agent of a call that the host repeats after it has asked a person; "" for a
-// new call.
+// answeredAgent is the agent of a call that the host repeats after it has asked a person; ""
+// for a new call.
 func answeredAgent(req *mcp.CallToolRequest) string {
 	for id := range req.Params.InputResponses {
 		agentID, _ := reconcile.RequestRef(id)
@@ -80,10 +80,10 @@ func answeredAgent(req *mcp.CallToolRequest) string {
 	return ""
 }
 
-// awaitPermission returns when an agent may start. It waits while a person sees a form at the host.
-// It also waits if the request is older than the call: then the host has been told to ask its user.
-// toAsk is a request about which the result of the call has to ask the host instead.
-// Errors: agents.CodeNotPermitted; codeNotDecided, after which the agent still waits.
+// awaitPermission returns when an agent may start. It waits while a person sees a form at the
+// host. It also waits if the request is older than the call: then the host has been told to
+// ask its user. toAsk is a request about which the result of the call has to ask the host
+// instead. Errors: agents.CodeNotPermitted; codeNotDecided, after which the agent still waits.
 func (s starter) awaitPermission(ctx context.Context, host spawning, one agents.Agent) (toAsk []reconcile.Request, err error) {
 	if one.Settings.Permission == nil {
 		return nil, nil
@@ -144,8 +144,8 @@ func notDecided(r reconcile.Request, again string) error {
 		fmt.Sprintf("ask your user to decide: %s. Then %s", view.HowToAnswer(r), again))
 }
 
-// startedIn is the directory in which the server was started. Hosts with windows start it in the home directory or in /, which
-// says nothing about what their users permit.
+// startedIn is the directory in which the server was started. Hosts with windows start it in
+// the home directory or in /, which says nothing about what their users permit.
 func (s starter) startedIn() []string {
 	if s.env.Dir == "/" || paths.SameDir(s.env.Dir, s.env.Home) {
 		return nil
@@ -153,7 +153,8 @@ func (s starter) startedIn() []string {
 	return []string{s.env.Dir}
 }
 
-// roots are the directories that the host has opened. A host of another machine names those of its own machine.
+// roots are the directories that the host has opened. A host of another machine names those of
+// its own machine.
 func (s starter) roots(ctx context.Context) (dirs []string) {
 	session, _ := ctx.Value(sessionKey{}).(*mcp.ServerSession)
 	if session == nil || s.options.overHTTP {
@@ -176,7 +177,8 @@ func (s starter) roots(ctx context.Context) (dirs []string) {
 	return dirs
 }
 
-// isIn reports whether a directory is one of several, or inside one. Those that can't be found are skipped.
+// isIn reports whether a directory is one of several, or inside one. Those that can't be found
+// are skipped.
 func (s starter) isIn(dir paths.Place, dirs []string) bool {
 	for _, one := range dirs {
 		place, err := paths.Find(s.env.Absolute(one))

@@ -19,8 +19,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// The folders that a host has opened are permitted, but not those that a host of another machine names. A server that was started
-// in the home directory or in / permits nothing by that.
+// The folders that a host has opened are permitted, but not those that a host of another
+// machine names. A server that was started in the home directory or in / permits nothing by
+// that.
 func TestPermittedDirectories(t *testing.T) {
 	open, other, home := t.TempDir(), t.TempDir(), t.TempDir()
 	s := starter{env: &environ.Env{Dir: home, Home: home}}
@@ -53,7 +54,8 @@ func TestPermittedDirectories(t *testing.T) {
 	check("a server that was started in /", ctx, other, false)
 }
 
-// A person at the host permits a directory by a form, or refuses it. A host that answers without a person decides nothing.
+// A person at the host permits a directory by a form, or refuses it. A host that answers
+// without a person decides nothing.
 func TestFormPermitsDirectory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

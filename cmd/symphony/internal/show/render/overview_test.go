@@ -134,7 +134,8 @@ func TestMessageOfRunningIssue(t *testing.T) {
 	test.Lacks(t, "the message of an ended run", page.String(), "all of it")
 }
 
-// TestWatchedLine checks the line about watched pull requests on a terminal: a late check is named with its age.
+// TestWatchedLine checks the line about watched pull requests on a terminal: a late check is
+// named with its age.
 func TestWatchedLine(t *testing.T) {
 	line := func(waits ...reconcile.Waits) string {
 		out := &bytes.Buffer{}

@@ -86,7 +86,8 @@ func (r RequestForm) IssuePage() string {
 // IsQuestion reports whether it needs an answer, not an approval.
 func (r RequestForm) IsQuestion() bool { return r.Kind == reconcile.QuestionRequest }
 
-// Recurs reports whether it can be approved for the session, too: whether its agent may ask for the like again.
+// Recurs reports whether it can be approved for the session, too: whether its agent may ask
+// for the like again.
 func (r RequestForm) Recurs() bool { return !r.IsQuestion() && r.Kind != reconcile.DirectoryRequest }
 
 // wants name the kinds of requests in a few words.
