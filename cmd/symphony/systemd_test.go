@@ -45,7 +45,9 @@ func bootSystemd(t *testing.T, uid int) *machine {
 	if _, err := os.Stat("/lib/systemd/systemd"); err != nil {
 		t.Skip("systemd is not installed")
 	}
-	m := bootMachine(t, uid, boot, "-t", strconv.Itoa(int(test.Patience().Seconds())))
+	// A test waits dozens of times, each time for at most test.Patience. The machine must outlive all of that.
+	life := 5 * test.Patience()
+	m := bootMachine(t, uid, boot, "-t", strconv.Itoa(int(life.Seconds())))
 	m.key()
 	return m
 }
