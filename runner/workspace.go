@@ -447,6 +447,10 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved strin
 	if err == nil && removal.HookDue {
 		err = w.hook(ctx, "before_remove", w.Config.Hooks.BeforeRemove, "")
 	}
+	// A worker that was asked to end also ended the hook. A later pass starts the removal again.
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
 	w.warn("before_remove failed or did not run, removing the workspace anyway", err)
 	answer, err := w.host.Remove(ctx)
 	if err == nil && answer.Unsaved == "" {

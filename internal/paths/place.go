@@ -147,15 +147,25 @@ func Meet(a, b Place) bool { return a.Inside(b) || b.Inside(a) }
 // is the directory or inside it, or leads through a link there. A path that can't be found
 // counts as one of these.
 func Reaches(dir, path string) bool {
+	reaches, err := Reach(dir, path)
+	return reaches || err != nil
+}
+
+// Reach is Reaches with the error of a path that can't be found, for callers to whom a full
+// table of open files says nothing about the path.
+func Reach(dir, path string) (bool, error) {
 	from, err := Find(dir)
 	if err != nil {
-		return true
+		return false, err
 	}
 	to, err := Find(path)
 	if err != nil {
-		return true
+		return false, err
 	}
-	return to.Inside(from) || slices.ContainsFunc(to.Links, func(link Place) bool { return link.Inside(from) })
+	if to.Inside(from) {
+		return true, nil
+	}
+	return slices.ContainsFunc(to.Links, func(link Place) bool { return link.Inside(from) }), nil
 }
 
 // walk is on its way along a path, with a descriptor of each directory that it has come

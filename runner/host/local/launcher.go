@@ -1,6 +1,7 @@
 package local
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -33,11 +34,13 @@ const (
 type launch struct {
 	host.LaunchRequest
 	dir string // the workspace, "" for none
+	// limit is the error of a system that had no further descriptor to look a program up.
+	limit error
 }
 
 // find returns the launcher that a shell command starts, and the files in the workspace that it would obey. It reads the words of the
 // command and of the scripts that they name: it does not understand shell, and takes too many programs for launchers rather than too few.
-func (l launch) find(command string, depth int) (found host.Launcher) {
+func (l *launch) find(command string, depth int) (found host.Launcher) {
 	inWorkspace, start, last := true, true, "" // start: the next word may be the name of a program
 	for _, word := range shellWords(command) {
 		switch {
@@ -84,7 +87,7 @@ func shellWords(command string) []string {
 }
 
 // program examines the program that a shell finds by a name.
-func (l launch) program(name string, depth int, inWorkspace bool) (found host.Launcher, exists bool) {
+func (l *launch) program(name string, depth int, inWorkspace bool) (found host.Launcher, exists bool) {
 	if rest, home := strings.CutPrefix(name, "~/"); home {
 		name = filepath.Join(l.Home, rest)
 	}
@@ -107,14 +110,13 @@ func (l launch) program(name string, depth int, inWorkspace bool) (found host.La
 }
 
 // file examines a program.
-func (l launch) file(name string, depth int) (found host.Launcher) {
+func (l *launch) file(name string, depth int) (found host.Launcher) {
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
 		return found // the shell will report it
 	}
-	inside := func(dir string) bool { return dir != "" && paths.Reaches(dir, name) } // doctor has no root
 	switch {
-	case slices.ContainsFunc(l.Writable, inside):
+	case slices.ContainsFunc(l.Writable, func(dir string) bool { return l.reaches(dir, name) }):
 		return host.Launcher{Program: name, Files: []string{real}}
 	case slices.Contains(launchers, filepath.Base(real)), strings.Contains(name, "/shims/"), strings.Contains(name, "/.volta/bin/"):
 		return host.Launcher{Program: name, Files: l.obeyed()}
@@ -138,8 +140,22 @@ func (l launch) file(name string, depth int) (found host.Launcher) {
 	return found
 }
 
+// reaches reports whether who can write a directory decides what a program's name leads to.
+// doctor has no root, and then names no directory.
+func (l *launch) reaches(dir, name string) bool {
+	if dir == "" {
+		return false
+	}
+	reaches, err := paths.Reach(dir, name)
+	if host.LimitReached(err) {
+		l.limit = fmt.Errorf("look up %s: %w", name, err)
+		return false
+	}
+	return reaches || err != nil
+}
+
 // existing returns a path in the workspace if something is there.
-func (l launch) existing(name string) []string {
+func (l *launch) existing(name string) []string {
 	if l.dir == "" {
 		return nil
 	}
@@ -150,7 +166,7 @@ func (l launch) existing(name string) []string {
 }
 
 // obeyed returns the names of the files in the workspace that launchers obey.
-func (l launch) obeyed() (names []string) {
+func (l *launch) obeyed() (names []string) {
 	if l.dir == "" {
 		return nil
 	}
@@ -171,7 +187,7 @@ func (l launch) obeyed() (names []string) {
 
 // direct returns the path of a codex that no launcher starts, "" if none is found. The program is better than the script of
 // codex's npm package, which starts it.
-func (l launch) direct() string {
+func (l *launch) direct() string {
 	var candidates []string
 	for _, dir := range filepath.SplitList(l.Path) {
 		if filepath.IsAbs(dir) {

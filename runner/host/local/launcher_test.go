@@ -96,7 +96,7 @@ func TestLauncherFiles(t *testing.T) {
 		{"clean", "./codex", ""},
 		{"nowhere", "npx codex", ""},
 	} {
-		l := launch{host.LaunchRequest{Path: root + "/bin"}, filepath.Join(root, c.dir)}
+		l := launch{LaunchRequest: host.LaunchRequest{Path: root + "/bin"}, dir: filepath.Join(root, c.dir)}
 		test.Equal(t, c.command, strings.Join(l.find(c.command, 0).Files, " "), c.want)
 	}
 	if !test.Unprivileged(t) {
@@ -105,7 +105,7 @@ func TestLauncherFiles(t *testing.T) {
 	clean := filepath.Join(root, "clean")
 	test.OK(t, os.Chmod(clean, 0o300))
 	t.Cleanup(func() { test.OK(t, os.Chmod(clean, 0o700)) })
-	test.Equal(t, "files of a directory that can't be listed", len(launch{dir: clean}.find("npx codex", 0).Files), 1)
+	test.Equal(t, "files of a directory that can't be listed", len((&launch{dir: clean}).find("npx codex", 0).Files), 1)
 }
 
 // The program of codex's npm package is named, not the script that starts it.

@@ -275,8 +275,12 @@ func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fa
 	}
 	if r.Launch != nil {
 		l := launch{LaunchRequest: *r.Launch, dir: r.Path}
-		if answer.Launcher = l.find(r.Launch.Command, 0); answer.Launcher.Program != "" {
+		answer.Launcher = l.find(r.Launch.Command, 0)
+		if answer.Launcher.Program != "" {
 			answer.Launcher.Direct = l.direct()
+		}
+		if l.limit != nil {
+			return answer, l.limit
 		}
 	}
 	for _, path := range r.Exist {
