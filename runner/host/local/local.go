@@ -146,15 +146,15 @@ func endPrevious(ctx context.Context, space *workspace.Workspace, guard *git.Gua
 	return answer, err
 }
 
-func (r *run) Confirm(_ context.Context, q host.ConfirmRequest) (err error) {
-	switch err := r.held(); {
-	case err != nil:
+func (r *run) Confirm(ctx context.Context, q host.ConfirmRequest) error {
+	if err := r.held(); err != nil {
 		return err
-	case q.Discard:
+	}
+	if q.Discard {
 		return r.space.Discard()
 	}
 	if q.KeepCache {
-		if err := r.space.KeepCache(); err != nil {
+		if err := r.space.KeepCache(ctx); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
@@ -26,7 +28,9 @@ import (
 //	work/KEY/verify/tmp, cache        the commands that run in it
 //
 // Commands of an agent can write only the first two. The checkout and its tmp are made anew
-// each time, and the cache stays.
+// each time, and the cache stays. It contains what after_create has left in a new workspace
+// (see KeepCache) and what the commands in the checkout have left, nothing else: in a workspace
+// that is older than verify.command it begins empty.
 
 func (w *Workspace) verifyDir(name string) string { return filepath.Join(w.WorkDir(), "verify", name) }
 
@@ -42,10 +46,7 @@ func (w *Workspace) MakeCheckout(ctx context.Context) (space host.Workspace, err
 	if err := w.RemoveCheckout(ctx); err != nil {
 		return space, err
 	}
-	if err := w.KeepCache(); err != nil { // it is kept already, unless the workspace is older than verify.command
-		return space, err
-	}
-	for _, dir := range []string{w.checkoutTree(), space.TmpDir, space.CacheDir} {
+	for _, dir := range []string{w.verifyDir("."), w.checkoutTree(), space.TmpDir, space.CacheDir} {
 		if err := files.OwnDir(dir); err != nil {
 			return space, files.Failed(err, "create %s", dir)
 		}
@@ -65,28 +66,40 @@ func (w *Workspace) RemoveCheckout(ctx context.Context) error {
 	return nil
 }
 
-// KeepCache makes the cache of checkouts, with a copy of what is in that of the agent's
-// commands. It does so once for a workspace. In files of text and in links, the paths of the
-// workspace and of its cache become those of the checkout and of its cache: an editable
-// package of Python leads to the checkout then, and a script to the interpreter beside it.
-func (w *Workspace) KeepCache() error {
+// KeepCache makes the cache of checkouts, with a copy of what after_create has left in that of
+// the agent's commands. It belongs to the creation of a workspace: an agent writes to its cache
+// later on, and a copy that was interrupted is removed with the incomplete workspace. In files
+// of text and in links, the paths of the workspace and of its cache become those of the checkout
+// and of its cache: an editable package of Python leads to the checkout then, and a script to
+// the interpreter beside it.
+func (w *Workspace) KeepCache(ctx context.Context) error {
+	if w.rec.State != Creating {
+		return &reconcile.Error{Code: CodeFailed, Message: "keep the cache of " + w.Path + ": it is not new"}
+	}
+	parent := w.verifyDir(".")
+	if err := files.OwnDir(parent); err != nil {
+		return files.Failed(err, "create %s", parent)
+	}
 	cache := w.verifyDir("cache")
-	if _, err := os.Lstat(cache); !errors.Is(err, fs.ErrNotExist) {
-		return files.Failed(err, "look at %s", cache)
+	c := copier{
+		moved:   newMoved(map[string]string{w.Path: filepath.Join(w.checkoutTree(), w.Key), w.CacheDir: cache}),
+		entries: maxCacheEntries,
+		bytes:   maxCacheBytes,
 	}
-	if err := files.OwnDir(filepath.Dir(cache)); err != nil {
-		return files.Failed(err, "create %s", filepath.Dir(cache))
+	err := c.copyDir(ctx, w.CacheDir, cache)
+	if errors.Is(err, errTooLarge) {
+		return &reconcile.Error{
+			Code:    CodeFailed,
+			Message: fmt.Sprintf("copy the cache %s for verify.command: %v", w.CacheDir, err),
+			Hint:    "let hooks.after_create leave less in $SYMPHONY_AGENT_CACHE, or set verify.in_workspace: true",
+			Err:     err,
+		}
 	}
-	unfinished := w.verifyDir("cache.new")
-	if err := files.RemoveTree(context.Background(), unfinished); err != nil {
-		return files.Failed(err, "remove %s", unfinished)
-	}
-	moved := newMoved(map[string]string{w.Path: filepath.Join(w.checkoutTree(), w.Key), w.CacheDir: cache})
-	if err := copyDir(w.CacheDir, unfinished, moved); err != nil {
+	if err != nil {
 		return files.Failed(err, "copy the cache %s", w.CacheDir)
 	}
 	crash.At("workspace.cache.copied")
-	return files.Failed(os.Rename(unfinished, cache), "keep the cache %s", w.CacheDir)
+	return nil
 }
 
 // moved are paths that texts name, and what replaces them.
@@ -115,12 +128,35 @@ func (m moved) in(content []byte) []byte {
 // maxText is the size of the largest file in which paths are looked for, in bytes.
 const maxText = 4 << 20
 
+// What is copied at most. The cache of a large project has 200,000 files and 10 GiB. Tests lower
+// them.
+var (
+	maxCacheEntries       = 2_000_000
+	maxCacheBytes   int64 = 64 << 30
+)
+
+var errTooLarge = errors.New("it is too large")
+
+// copier copies directories. Its bounds are what is left of them.
+type copier struct {
+	moved   moved
+	entries int   // files, directories and links
+	bytes   int64 // of files
+}
+
 // copyDir copies a directory with the files, directories and links in it. It copies no pipes,
 // sockets and devices.
-func copyDir(from, to string, m moved) error {
+func (c *copier) copyDir(ctx context.Context, from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		c.entries--
+		if c.entries < 0 {
+			return fmt.Errorf("%w: more than %d files and directories", errTooLarge, maxCacheEntries)
 		}
 		name, err := filepath.Rel(from, path)
 		if err != nil {
@@ -135,18 +171,21 @@ func copyDir(from, to string, m moved) error {
 			if err != nil {
 				return err
 			}
-			return os.Symlink(string(m.in([]byte(target))), copied)
+			return os.Symlink(string(c.moved.in([]byte(target))), copied)
 		}
 		if !d.Type().IsRegular() {
 			return nil // a socket or a pipe of a program that has ended
 		}
-		return copyFile(path, copied, m)
+		if err := c.copyFile(ctx, path, copied); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
 	})
 }
 
 // copyFile copies a file with its permissions and its time, by which caches recognize what is
 // stale.
-func copyFile(from, to string, m moved) (err error) {
+func (c *copier) copyFile(ctx context.Context, from, to string) (err error) {
 	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
@@ -156,25 +195,50 @@ func copyFile(from, to string, m moved) (err error) {
 	if err != nil {
 		return err
 	}
+	c.bytes -= info.Size()
+	if c.bytes < 0 {
+		return fmt.Errorf("%w: more than %s", errTooLarge, text.BytesText(maxCacheBytes))
+	}
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm()|0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	if info.Size() > maxText {
-		_, err = io.Copy(out, in)
+		err = copyContent(ctx, out, in, info.Size())
 	} else {
-		err = copyText(out, in, m)
+		err = copyText(out, in, c.moved)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", from, err)
+		return err
 	}
 	return os.Chtimes(to, time.Time{}, info.ModTime())
 }
 
+// copyPart is how much of a large file is copied before the context is looked at, in bytes.
+const copyPart = 64 << 20
+
+// copyContent copies size bytes of a large file, or less if the file has become shorter.
+func copyContent(ctx context.Context, to, from *os.File, size int64) error {
+	for copied := int64(0); copied < size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.CopyN(to, from, min(copyPart, size-copied))
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		copied += n
+	}
+	return nil
+}
+
 // copyText copies a small file, with other paths if it is one of text.
 func copyText(to io.Writer, from io.Reader, m moved) error {
-	content, err := io.ReadAll(from)
+	content, err := io.ReadAll(io.LimitReader(from, maxText))
 	if err != nil {
 		return err
 	}
