@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -100,20 +101,32 @@ const hashFor = time.Minute // to hash the commits of a workspace
 // withClone calls use with what symphony knows of the clone in a workspace. With hashed, the objects are those that a delivery would push.
 func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use func(git.Clone) error) error {
 	known, mirrors := workspace.CloneOf(r.Path)
-	if _, err := os.Lstat(filepath.Join(r.Path, ".git")); known.Origin.Commit == "" || !hashed || err != nil {
+	_, statErr := os.Lstat(filepath.Join(r.Path, ".git"))
+	if known.Origin.Commit == "" || !hashed || statErr != nil {
 		return use(known)
 	}
 	limited, cancel := context.WithTimeout(ctx, hashFor)
 	defer cancel()
 	inherit := func(f ...*os.File) []*os.File { return f }
 	m := repository.New(mirrors, host.Repository{URL: known.Origin.URL}, []string{"PATH=" + os.Getenv("PATH")}, inherit)
-	return m.WithHashedClone(limited, r.Path, known.Origin, func(clone git.Clone) error {
+	using := false
+	err := m.WithHashedClone(limited, r.Path, known.Origin, func(clone git.Clone) error {
+		using = true
 		if err := host.CheckCommit(clone.Commit, r.Commit); err != nil {
 			return err
 		}
 		clone.Ignored = known.Ignored
 		return use(clone)
 	})
+	if err != nil && !using && limited.Err() != nil && ctx.Err() == nil {
+		err = &reconcile.Error{
+			Code:    host.CodeGitLimit,
+			Message: "hash the commits of " + r.Path + ": git has not ended within " + text.Took(hashFor.Milliseconds()),
+			Hint:    "try again when the machine is less busy; du -sh .git/objects in the workspace shows how much there is to hash",
+			Err:     err,
+		}
+	}
+	return err
 }
 
 // mostKept is how many bytes the ends of runs of a workspace take at most, before the next is kept. Then all earlier ones are removed.

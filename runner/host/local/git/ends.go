@@ -23,7 +23,7 @@ const (
 // without ignored ones, so that DiffEnds can compare it. It counts what has changed since the end before. It returns nil without a
 // repository. What is committed stays in the repository, where git removes it some time after no branch contains it any more.
 func KeepEnd(ctx context.Context, dir string, clone Clone, ends string) (end *host.WorkEnd, err error) {
-	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
+	ctx, cancel := within(ctx, fingerprintFor)
 	defer cancel()
 	r, ok, err := openToCompare(dir, clone)
 	if err != nil || !ok {
@@ -89,7 +89,7 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 // DiffEnds writes how two trees differ that KeepEnd has stored in ends, or commits of the repository of dir; ok is false where git has no
 // repository there.
 func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, diffFor)
+	ctx, cancel := within(ctx, diffFor)
 	defer cancel()
 	r, ok, err := openToCompare(dir, Clone{})
 	if err != nil || !ok {
@@ -103,6 +103,11 @@ func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok 
 		}
 		return true, reconcile.NewError(host.CodeEndNotKept, dir+" no longer has what one of the attempts has left: it was made anew since, or "+
 			"git has removed it", "compare other attempts")
+	}
+	for _, tree := range []string{from, to} {
+		if err := r.checkSize(ctx, tree); err != nil {
+			return true, readFailed(ctx, dir, err)
+		}
 	}
 	cmd := r.git(ctx, append(diffTreeWords, from, to, "--")...)
 	cmd.Stdout = w

@@ -55,7 +55,7 @@ type Clone struct {
 // none. It runs no program that the repository names and changes nothing in it. Whether a branch counts as pushed depends on the address
 // of the origin, as in Unsaved.
 func Inspect(ctx context.Context, dir string, clone Clone, most int) (g host.GitStatus, commits []host.GitCommit, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, inspectFor)
+	ctx, cancel := within(ctx, inspectFor)
 	defer cancel()
 	r, ok, err := openToCompare(dir, clone)
 	if err != nil || !ok {
@@ -222,7 +222,7 @@ var (
 // work with an origin, what is committed comes first, and the rest below the line host.NotCommitted: else files could hide what a
 // delivery would push.
 func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, diffFor)
+	ctx, cancel := within(ctx, diffFor)
 	defer cancel()
 	r, ok, err := openToCompare(dir, clone)
 	if err != nil || !ok {
@@ -232,6 +232,9 @@ func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, e
 	from, err := r.whereWorkBegan(ctx)
 	if err == nil && r.baseCommit != "" {
 		if r.commit != "" && from != r.commit {
+			if err := r.checkSize(ctx, r.commit); err != nil {
+				return true, err
+			}
 			committed := r.git(ctx, append(diffTreeWords, from, r.commit, "--")...)
 			committed.Stdout = w
 			from, err = r.commit, r.run(committed)
@@ -344,7 +347,7 @@ const (
 // files. After 64 MiB of contents, the times of files count instead. Ignored files do not
 // count. After 10 s the error wraps context.DeadlineExceeded.
 func Fingerprint(ctx context.Context, dir string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, fingerprintFor)
+	ctx, cancel := within(ctx, fingerprintFor)
 	defer cancel()
 	tree, err := filepath.EvalSymlinks(dir)
 	print := ""

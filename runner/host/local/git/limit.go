@@ -2,9 +2,11 @@ package git
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -21,16 +23,47 @@ const (
 	maxAnswer = 64 << 20
 	// maxReferences bounds the references of a repository.
 	maxReferences = 500_000
+	// maxNames bounds the names of all files and directories of a commit, in bytes.
+	maxNames = 512 << 20
 )
+
+// mostFiles bounds the files and directories of a commit. Tests raise it to reach another bound.
+var mostFiles = 2_000_000
 
 // maxMemory bounds the memory of each process of git, in bytes. Two million files fit. Tests
 // lower it.
 var maxMemory uint64 = 1 << 30
 
 // LimitError is the error of a git that has reached one of the bounds.
-type LimitError struct{ what string }
+type LimitError struct {
+	what string
+	late bool // it is the bound of time
+}
 
 func (e LimitError) Error() string { return e.what }
+
+// Unwrap returns context.DeadlineExceeded for the bound of time.
+func (e LimitError) Unwrap() error {
+	if e.late {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Hint tells an operator what to do next.
+func (e LimitError) Hint() string {
+	if e.late {
+		return "try again when the machine is less busy; git status in the workspace shows whether git is always that slow there"
+	}
+	return "a commit of the agent, or its index, lists millions of files: git log --oneline in the workspace shows the commits"
+}
+
+// within bounds the time in which git reads a repository. The error of readFailed is then a
+// LimitError.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	what := "git has not ended within " + text.Took(limit.Milliseconds())
+	return context.WithTimeoutCause(ctx, limit, LimitError{what: what, late: true})
+}
 
 // Run runs a command of git, each process of which may have so many bytes of memory, and
 // returns the end of what it complained of. The error is a LimitError if that was not enough.
@@ -43,7 +76,7 @@ func Run(cmd *exec.Cmd, memory uint64) (complaint []byte, err error) {
 		return complaint, errTooLong
 	}
 	if err != nil && noMemory().Match(complaint) {
-		return complaint, LimitError{fmt.Sprintf("git needs more than %d MiB of memory", memory>>20)}
+		return complaint, LimitError{what: fmt.Sprintf("git needs more than %d MiB of memory", memory>>20)}
 	}
 	return complaint, err
 }
@@ -52,7 +85,7 @@ func Run(cmd *exec.Cmd, memory uint64) (complaint []byte, err error) {
 var noMemory = text.Pattern(`(?im)^(?:fatal|error): .*(?:out of memory|cannot allocate memory|attempting to allocate)`)
 
 // errTooLong is the error of an Answer that had no room for all.
-var errTooLong = LimitError{fmt.Sprintf("git lists more than %d MiB", maxAnswer>>20)}
+var errTooLong = LimitError{what: fmt.Sprintf("git lists more than %d MiB", maxAnswer>>20)}
 
 // Answer is what git prints. It takes no more than 64 MiB: then git ends, and the error of Run
 // is a LimitError.
@@ -85,9 +118,42 @@ func Failed(err error, format string, args ...any) error {
 		return files.Failed(err, format, args...)
 	}
 	return &reconcile.Error{
-		Code: host.CodeGitLimit, Message: fmt.Sprintf(format, args...) + ": " + limit.what, Err: err, Hint: LimitHint,
+		Code: host.CodeGitLimit, Message: fmt.Sprintf(format, args...) + ": " + limit.what, Err: err, Hint: limit.Hint(),
 	}
 }
 
-// LimitHint tells an operator what to do after a LimitError.
-const LimitHint = "a commit of the agent, or its index, lists millions of files: git log --oneline in the workspace shows the commits"
+// checkSize returns a LimitError if a commit or a tree has more files and directories than git
+// can compare with the memory that it gets. It lists them, which takes a second for two million
+// and no memory: git would work for half a minute before it has no memory left. It returns nil
+// if they can't be listed, as in a clone that lacks some.
+func (r *reader) checkSize(ctx context.Context, tree string) error {
+	var size entryCounter
+	cmd := r.git(ctx, "ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", tree)
+	cmd.Stdout = &size
+	_ = r.run(cmd) // git reports the same when it compares
+	what := ""
+	if size.entries > mostFiles {
+		what = fmt.Sprintf("%.12s has more than %d files and directories", tree, mostFiles)
+	}
+	if size.bytes > maxNames {
+		what = fmt.Sprintf("the names of the files of %.12s have more than %d MiB", tree, maxNames>>20)
+	}
+	if what == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errUnread, LimitError{what: what})
+}
+
+// entryCounter counts what git lists with -z. It takes no more than the bounds, so that git
+// ends.
+type entryCounter struct{ entries, bytes int }
+
+// Write implements io.Writer.
+func (c *entryCounter) Write(b []byte) (int, error) {
+	c.entries += bytes.Count(b, []byte{0})
+	c.bytes += len(b)
+	if c.entries > mostFiles || c.bytes > maxNames {
+		return 0, errors.New("too many files")
+	}
+	return len(b), nil
+}

@@ -87,10 +87,14 @@ func newReader(repo repository) (r *reader, err error) {
 
 func (r *reader) close() error { return os.RemoveAll(r.scratch) }
 
-// readFailed adds dir to an error; nil stays nil.
+// readFailed adds dir to an error; nil stays nil. After the end of ctx the error is that of ctx,
+// or the LimitError of within.
 func readFailed(ctx context.Context, dir string, err error) error {
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
+		if late, is := errors.AsType[LimitError](context.Cause(ctx)); is {
+			err = late
+		}
 	}
 	return Failed(err, "read the repository of %s", dir)
 }
@@ -120,7 +124,7 @@ func (r *reader) readReferences() error {
 }
 
 // errReferences is the error of a repository with more references than are read.
-var errReferences = LimitError{fmt.Sprintf("it has more than %d references", maxReferences)}
+var errReferences = LimitError{what: fmt.Sprintf("it has more than %d references", maxReferences)}
 
 // readLoose reads the references that are files below a directory of the git directory, which
 // it reads in parts: a sorted list of millions would take as much memory as git does.
@@ -294,6 +298,11 @@ func (r *reader) output(cmd *exec.Cmd) (string, error) {
 // eachChange calls f for every entry of git status and its path. The path comes after 8 fields in the entry of a changed file,
 // after 10 in that of a file in conflict, and after 1 in that of an untracked file.
 func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) error {
+	if r.commit != "" {
+		if err := r.checkSize(ctx, r.commit); err != nil {
+			return err
+		}
+	}
 	cmd := r.git(ctx, "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
 		"--untracked-files=all", "--ignored=no", "--ignore-submodules=all")
 	fields := map[byte]int{'1': 8, 'u': 10, '?': 1}

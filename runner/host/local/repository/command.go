@@ -194,8 +194,9 @@ func (c *commands) failed(code, what string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) {
 		err, hint = errors.New("git is missing: it is not in PATH"), "install git, or add its directory to PATH in ~/.profile"
 	}
-	if errors.As(err, &git.LimitError{}) {
-		code, hint = host.CodeGitLimit, git.LimitHint
+	if limit, reached := errors.AsType[git.LimitError](err); reached {
+		code = host.CodeGitLimit
+		hint = limit.Hint()
 	}
 	if errors.As(err, &killedError{}) {
 		code, hint = host.CodeGitKilled, "find out what kills git, for instance the kernel when memory is short"

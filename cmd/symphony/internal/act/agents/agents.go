@@ -422,7 +422,9 @@ func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 		_ = os.Remove(filepath.Join(host.RunDir(a.runners.StateDir, run.ID), wakeFile)) // prune removes it, too
 		if err = a.DB.Clients.SettleAgent(ctx, run); err == nil {
 			if one, failed := a.agent(run); failed == nil && one.HasWorktree() {
-				_, _ = a.removeWorktree(ctx, one, false) // a later prune tries again
+				limited, cancel := context.WithTimeout(ctx, removeFor)
+				_, _ = a.removeWorktree(limited, one, false) // a later prune tries again
+				cancel()
 			}
 		}
 	}
@@ -431,6 +433,10 @@ func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 	}
 	return err
 }
+
+// removeFor is how long kill_agent, for which a person or a model waits, tries to remove a
+// worktree. One with very many files is left to symphony prune.
+const removeFor = 5 * time.Second
 
 // How long ended agents are kept, and how many are deleted at once.
 const (

@@ -55,7 +55,8 @@ var runErrors = []RunError{
 		"set `repository.git_name` and `repository.git_email`; then `symphony unblock`"},
 	{"git_killed", "find out what kills git, for instance the kernel when memory is short; the run is tried again"},
 	{"git_limit", "look at the agent's commits with `git log --oneline` in the workspace, without their files: one of them, or the " +
-		"index, lists millions of files. `symphony retry ISSUE` lets the agent correct it; nothing of it was removed"},
+		"index, lists millions of files, or git has not ended in time. `symphony retry ISSUE` lets the agent correct it; " +
+		"nothing of it was removed"},
 	{"delivery_failed", "correct the fault that git, the remote or GitHub reports; unless the issue is held, passes deliver again without " +
 		"an agent, and `symphony deliver ISSUE` delivers now"},
 	{"delivery_incomplete", "correct it in the workspace (`symphony takeover ISSUE`): a clone of the branch would lack the files that the " +

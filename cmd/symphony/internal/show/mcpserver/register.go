@@ -61,7 +61,7 @@ func addCallTool[In, Out any](t *tools, name string, effect *mcp.ToolAnnotations
 	}, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
 		result, out, err := do(ctx, req, in)
 		switch {
-		case errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil: // otherwise it is a bound of something in the call
 			err = reconcile.NewError(agents.CodeTimeout, name+" has not ended within "+text.Took(t.timeout.Milliseconds()), "try again")
 		case errors.Is(err, context.Canceled):
 			err = reconcile.NewError("canceled", "the host has canceled the call", "")
