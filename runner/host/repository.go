@@ -225,6 +225,9 @@ type Work struct {
 	Commit string   // HEAD, empty for none
 	Cloned Origin   // what the workspace was cloned from
 	Tips   []string // commits that the mirror of that machine has, with all that they contain
+	// GitDir is the git directory of the workspace, which has the content of files of Git LFS;
+	// empty if it is on another machine.
+	GitDir string
 	// Pack writes a pack of Commit and its history, without what those commits in have contain that the machine has. What it writes is
 	// not trusted.
 	Pack func(ctx context.Context, have []string, to io.Writer) error
@@ -365,7 +368,8 @@ const (
 	CodeDeliveryFailed = "delivery_failed"
 	// CodeRepositoryChanged: the workspace was cloned from another repository.
 	CodeRepositoryChanged = "repository_changed"
-	// CodeIncomplete: a clone of what was to be pushed would lack files of submodules.
+	// CodeIncomplete: a clone of what was to be pushed would lack files of submodules or of
+	// Git LFS.
 	CodeIncomplete = "delivery_incomplete"
 	// CodeDeliveryConflict: someone else has changed the branch; it stays as it is.
 	CodeDeliveryConflict = "delivery_conflict"

@@ -345,3 +345,23 @@ func TestFingerprintDoesNotWait(t *testing.T) {
 	}
 	wantCode(t, test.Err(Fingerprint(t.Context(), filepath.Join(dir, "none"))), files.CodeFailed)
 }
+
+// The agent's git compares a file of Git LFS with its pointer in the index. So does Inspect,
+// without git-lfs.
+func TestInspectLargeFiles(t *testing.T) {
+	for _, format := range []string{"sha1", "sha256"} {
+		dir := realTemp(t)
+		sh(t, dir, "git init -q -b main --object-format="+format+`; put first "1\n"; put large.bin "work\n"; put other "1\n"
+			pointer() { printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n' $(sha256sum < $1 | cut -c1-64) $(wc -c < $1); }
+			git add first other; git update-index --add --cacheinfo 100644,$(pointer large.bin | git hash-object -w --stdin),large.bin
+			git commit -qm one; put first "2\n"; put other "2\n"; put work ""`)
+		wantStatus(t, dir, "main  0  0", ".M first", ".M other", "? work")
+		sh(t, dir, "git checkout -q first other; rm work")
+		sh(t, dir, `put large.bin "work\n"; chmod +x large.bin`)
+		wantStatus(t, dir, "main  0  0", ".M large.bin")
+		sh(t, dir, `chmod -x large.bin; put large.bin "prey\n"`)
+		wantStatus(t, dir, "main  0  0", ".M large.bin")
+		sh(t, dir, `put large.bin "more\n"; git update-index --cacheinfo 100644,$(printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 5\n' $(sha256sum < large.bin | cut -c1-64) | git hash-object -w --stdin),large.bin`)
+		wantStatus(t, dir, "main  0  0", "M. large.bin")
+	}
+}

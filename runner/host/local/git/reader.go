@@ -306,16 +306,21 @@ func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) err
 	cmd := r.git(ctx, "status", "--porcelain=v2", "-z", "--no-renames", "--no-ahead-behind",
 		"--untracked-files=all", "--ignored=no", "--ignore-submodules=all")
 	fields := map[byte]int{'1': 8, 'u': 10, '?': 1}
+	filter := &changeFilter{ctx: ctx, r: r, each: f}
 	cmd.Stdout = &splitWriter{each: func(entry string) {
 		if entry == "" {
 			return
 		}
 		n := fields[entry[0]]
 		if parts := strings.SplitN(entry, " ", n+1); n > 0 && len(parts) > n {
-			f(entry, parts[n])
+			filter.add(change{entry: entry, fields: parts})
 		}
 	}}
-	return r.run(cmd)
+	if err := r.run(cmd); err != nil {
+		return err
+	}
+	filter.flush()
+	return filter.err
 }
 
 // copyIndex makes git use a copy of the repository's index from now on, and a temporary directory for new objects if there is no other.

@@ -174,6 +174,9 @@ type Head struct {
 	References      map[string]string
 }
 
+// GitDir is the git directory of the workspace.
+func (h Head) GitDir() string { return filepath.Dir(h.Objects) }
+
 // HeadOf reads HEAD of a workspace. Its repository must be a directory .git of its own.
 func HeadOf(workspace string) (h Head, err error) {
 	repo, ok, err := openRepository(workspace)

@@ -27,7 +27,27 @@ func (m *Mirror) CheckOut(ctx context.Context, workspace string, cloned host.Ori
 	if err := m.fillCheckout(ctx, workspace, cloned, to); err != nil {
 		return err
 	}
+	if err := m.copyLargeFiles(ctx, workspace, to); err != nil {
+		return err
+	}
 	return m.checkOutFiles(ctx, to)
+}
+
+// copyLargeFiles copies what the remote may not have yet of the content of files of Git LFS.
+func (m *Mirror) copyLargeFiles(ctx context.Context, workspace string, to Checkout) error {
+	head, err := git.HeadOf(workspace)
+	if err != nil {
+		return nil //nolint:nilerr // a worktree, for instance, shares its content with other work
+	}
+	l := largeFiles{
+		Mirror: m, gitDir: filepath.Join(to.Dir, ".git"), commit: to.Commit,
+		known: []string{"--remotes", "--tags"}, workspace: head.GitDir(),
+	}
+	list, err := l.pointers(ctx)
+	if err == nil {
+		_, _, err = l.copyContent(list[:min(len(list), mostPointers)], l.gitDir)
+	}
+	return err
 }
 
 // fillCheckout makes the repository, without files of the work tree.

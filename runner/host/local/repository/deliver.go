@@ -54,7 +54,7 @@ func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, e
 	if err != nil {
 		return work, err
 	}
-	return host.Work{Commit: head.Commit, Cloned: cloned, Pack: func(ctx context.Context, have []string, to io.Writer) error {
+	return host.Work{Commit: head.Commit, Cloned: cloned, GitDir: head.GitDir(), Pack: func(ctx context.Context, have []string, to io.Writer) error {
 		return m.pack(ctx, head.Objects, []string{head.Commit}, have, to)
 	}}, nil
 }
@@ -114,7 +114,10 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 	if answer.Commits, err = d.countNew(ctx); err != nil || answer.Commits == 0 {
 		return answer, err
 	}
-	if err := d.checkSubmodules(ctx); err != nil || q.Try {
+	if err := d.checkSubmodules(ctx); err != nil {
+		return answer, err
+	}
+	if err := d.deliverLargeFiles(ctx); err != nil || q.Try {
 		return answer, err
 	}
 	crash.At("repository.deliver.copied")

@@ -1,0 +1,362 @@
+package repository
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
+)
+
+// pointer is a file of a commit for which Git LFS keeps the content elsewhere.
+type pointer struct {
+	path, blob string // the blob of the commit is text
+	text       string
+	oid        string // the SHA-256 of the content
+	size       int64  // of the content in bytes
+}
+
+const (
+	longestPointer = 1024 // bytes, as Git LFS reads them
+	mostPointers   = 5000 // of one delivery
+	mostAsked      = 20   // pointers of one delivery whose content only the remote may have
+	pointersAtOnce = 500  // which one command uploads
+)
+
+// pointerText matches the text of a pointer.
+var pointerText = text.Pattern(`\Aversion https://(?:git-lfs|hawser)\.github\.com/spec/v1\r?\n(?:ext-.*\n)*` +
+	`oid sha256:([0-9a-f]{64})\r?\nsize ([0-9]{1,18})\r?\n?\z`)
+
+// largeFiles are the files of Git LFS in commits that the remote does not have.
+type largeFiles struct {
+	*Mirror
+	gitDir string // of a repository with the commits, which no agent can write
+	commit string
+	known  []string // arguments by which git rev-list leaves out what the remote has
+	// workspace is the git directory that may have their content; empty if it is on another
+	// machine.
+	workspace string
+}
+
+func (d *delivery) largeFiles() largeFiles {
+	return largeFiles{
+		Mirror: d.Mirror, gitDir: d.path, commit: d.Commit,
+		known: []string{"--branches", "--tags"}, workspace: d.GitDir,
+	}
+}
+
+// deliverLargeFiles uploads what the workspace has of the content for which the commits have
+// pointers of Git LFS. It returns an error if the remote would lack some of the last commit: a
+// clone would not have these files. A try uploads nothing.
+func (d *delivery) deliverLargeFiles(ctx context.Context) error {
+	if d.try && d.GitDir == "" {
+		return nil // a hook may upload them on the other machine after the turn
+	}
+	l := d.largeFiles()
+	list, err := l.pointers(ctx)
+	if err != nil {
+		return d.failed(host.CodeDeliveryFailed, "list the files of Git LFS", err)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	if len(list) > mostPointers {
+		return incomplete(fmt.Sprintf("the commits add more than %d files of Git LFS", mostPointers),
+			"deliver fewer of them at once")
+	}
+	return d.withLargeStore(ctx, func(s largeStore) error {
+		if err := s.checkInstalled(ctx, list[0]); err != nil {
+			return err
+		}
+		found, missing, err := l.copyContent(list, filepath.Join(s.dir, ".git"))
+		if err != nil {
+			return d.failed(host.CodeDeliveryFailed, "copy the files of Git LFS", err)
+		}
+		missing, err = l.inCommit(ctx, missing)
+		if err != nil {
+			return d.failed(host.CodeDeliveryFailed, "list the files of the commit", err)
+		}
+		if err := s.checkRemote(ctx, missing); err != nil || d.try {
+			return err
+		}
+		return s.upload(ctx, found)
+	})
+}
+
+// git is git in the repository with the commits, with no configuration but its own.
+func (l largeFiles) git(ctx context.Context, args ...string) *exec.Cmd {
+	return l.command(ctx, append(l.plain(), "GIT_DIR="+l.gitDir, "GIT_ALLOW_PROTOCOL=none", allocLimit), args)
+}
+
+// pointers lists the pointers in the commits, and one more than are delivered at most. There
+// are none if a clone of the last commit gives no file to Git LFS.
+func (l largeFiles) pointers(ctx context.Context) (list []pointer, err error) {
+	look := l.git(ctx, "grep", "--quiet", "--threads=1", "--fixed-strings", "-e", "filter=lfs",
+		l.commit, "--", ":(glob)**/.gitattributes")
+	err = l.run(look)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	objects, err := l.temporary()
+	if err != nil {
+		return nil, err
+	}
+	defer objects.Close()
+	small := l.git(ctx, "rev-list", "--objects", "--filter=blob:limit="+strconv.Itoa(longestPointer), l.commit, "--not")
+	small.Args = append(small.Args, l.known...)
+	small.Stdout = objects
+	if err := l.run(small); err != nil {
+		return nil, err
+	}
+	if _, err := objects.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	read := l.git(ctx, "cat-file", "--batch=%(objectname) %(objecttype) %(objectsize) %(rest)")
+	read.Stdin = objects
+	out, in := io.Pipe()
+	read.Stdout = in
+	go func() { in.CloseWithError(l.run(read)) }()
+	defer out.Close()
+	return readPointers(bufio.NewReader(out))
+}
+
+// inCommit returns those of some pointers that the last commit has, with their paths there.
+func (l largeFiles) inCommit(ctx context.Context, list []pointer) (found []pointer, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	cmd := l.git(ctx, "ls-tree", "-r", "-z", "--full-tree", l.commit)
+	cmd.Stdout = git.EachEntry(func(entry string) {
+		about, at, _ := strings.Cut(entry, "\t")
+		for _, p := range list {
+			if strings.HasSuffix(about, " "+p.blob) && len(found) < len(list) {
+				p.path = at
+				found = append(found, p)
+			}
+		}
+	})
+	return found, l.run(cmd)
+}
+
+// copyContent copies what the workspace has of the content for pointers into a git directory.
+func (l largeFiles) copyContent(list []pointer, gitDir string) (found, missing []pointer, err error) {
+	if l.workspace == "" {
+		return nil, list, nil
+	}
+	root, err := os.OpenRoot(l.workspace) // an agent can put links in it
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	for _, p := range list {
+		there, err := p.copyContent(root, gitDir)
+		switch {
+		case err != nil:
+			return nil, nil, fmt.Errorf("%s: %w", p.shown(), err)
+		case there:
+			found = append(found, p)
+		default:
+			missing = append(missing, p)
+		}
+	}
+	return found, missing, nil
+}
+
+// copyContent copies the content for one pointer. It reports whether the workspace has it.
+func (p pointer) copyContent(workspace *os.Root, gitDir string) (bool, error) {
+	from, err := workspace.OpenFile(p.object(), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false, nil //nolint:nilerr // it is missing
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() != p.size {
+		return false, err
+	}
+	to := filepath.Join(gitDir, p.object())
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return false, err
+	}
+	copied, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return false, err
+	}
+	hash := sha256.New()
+	_, err = io.Copy(io.MultiWriter(copied, hash), io.LimitReader(from, p.size))
+	if err := errors.Join(err, copied.Close()); err != nil {
+		return false, err
+	}
+	if hex.EncodeToString(hash.Sum(nil)) != p.oid {
+		return false, os.Remove(to)
+	}
+	return true, nil
+}
+
+// readPointers reads what git cat-file --batch prints.
+func readPointers(r *bufio.Reader) (list []pointer, err error) {
+	known := map[string]bool{}
+	for len(list) <= mostPointers {
+		header, err := r.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			return list, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		words := strings.SplitN(strings.TrimSuffix(header, "\n"), " ", 4)
+		if len(words) != 4 {
+			return nil, fmt.Errorf("git describes an object as %.60q", header)
+		}
+		size, err := strconv.Atoi(words[2])
+		if err != nil {
+			return nil, err
+		}
+		if words[1] != "blob" || size >= longestPointer {
+			if _, err := io.CopyN(io.Discard, r, int64(size)+1); err != nil { // and the end of its line
+				return nil, err
+			}
+			continue
+		}
+		content := make([]byte, size+1)
+		if _, err := io.ReadFull(r, content); err != nil {
+			return nil, err
+		}
+		p, is := parsePointer(string(content[:size]))
+		if is && !known[p.oid] {
+			known[p.oid] = true
+			p.blob = words[0]
+			p.path = words[3]
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+func parsePointer(content string) (pointer, bool) {
+	match := pointerText().FindStringSubmatch(content)
+	if match == nil {
+		return pointer{}, false
+	}
+	size, err := strconv.ParseInt(match[2], 10, 64)
+	return pointer{text: content, oid: match[1], size: size}, err == nil
+}
+
+func (p pointer) shown() string { return text.Visible(text.Within(p.path, maxShown)) }
+
+// object is the path of the content in a git directory.
+func (p pointer) object() string {
+	return filepath.Join("lfs", "objects", p.oid[:2], p.oid[2:4], p.oid)
+}
+
+// largeStore is a repository of its own in which git-lfs works. No agent can write it, and
+// of the settings that git-lfs finds in a repository it has those of the base.
+type largeStore struct {
+	*delivery
+	dir string
+}
+
+// withLargeStore calls use with an empty store, which is removed afterwards.
+func (d *delivery) withLargeStore(ctx context.Context, use func(largeStore) error) (err error) {
+	dir, err := os.MkdirTemp(filepath.Dir(d.path), incomingPrefix)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	w := workTree{Mirror: d.Mirror, dir: dir, scratch: filepath.Join(dir, ".git")}
+	if err := w.create(len(d.Commit) == sha256Length); err != nil {
+		return err
+	}
+	head := d.commitOf(ctx, d.base) + "\n"
+	if err := os.WriteFile(filepath.Join(w.scratch, "HEAD"), []byte(head), 0o600); err != nil {
+		return err
+	}
+	return use(largeStore{delivery: d, dir: dir})
+}
+
+// git is git-lfs in the store, with the operator's configuration and credentials.
+func (s largeStore) git(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := s.command(ctx, s.env, append([]string{"lfs"}, args...))
+	cmd.Dir = s.dir // not by GIT_DIR, which git-lfs would use in a remote on this machine, too
+	return cmd
+}
+
+// checkInstalled returns an error for a pointer if git has no git-lfs.
+func (s largeStore) checkInstalled(ctx context.Context, p pointer) error {
+	err := s.runWithin(s.git(ctx, "version"), noLimit)
+	if notInstalled().MatchString(host.GitOutput(err)) {
+		return incomplete(p.shown()+" is a file of Git LFS, and git-lfs, which would upload its content, is not installed",
+			"a person has to install git-lfs on the machine of symphony")
+	}
+	return s.failed(host.CodeDeliveryFailed, "start git-lfs", err)
+}
+
+var notInstalled = text.Pattern(`'lfs' is not a git command`)
+
+// checkRemote returns an error unless the remote has the content for all these pointers, which
+// it has to send.
+func (s largeStore) checkRemote(ctx context.Context, missing []pointer) error {
+	for i, p := range missing {
+		if i == mostAsked {
+			return s.missing(p)
+		}
+		hash := sha256.New()
+		get := s.git(ctx, "smudge")
+		get.Env = append(get.Env, "GIT_LFS_SKIP_SMUDGE=0")
+		get.Stdin = strings.NewReader(p.text)
+		get.Stdout = hash
+		err := s.runWithin(get, noLimit)
+		if err != nil && !notOnRemote().MatchString(host.GitOutput(err)) {
+			return s.failed(host.CodeDeliveryFailed, "look for "+p.shown()+" of Git LFS", err)
+		}
+		if hex.EncodeToString(hash.Sum(nil)) != p.oid {
+			return s.missing(p)
+		}
+	}
+	return nil
+}
+
+// notOnRemote matches what git-lfs says about content that the remote does not have.
+var notOnRemote = text.Pattern(`(?i)\[(?:404|410)\]|missing object|does not exist`)
+
+// missing is the error for a pointer whose content would be missing in a clone.
+func (s largeStore) missing(p pointer) error {
+	message := p.shown() + " is a file of Git LFS whose content is neither in the workspace nor on the remote"
+	hint := "write the content to that file, and git add and commit it again; " +
+		"or leave Git LFS out for it in .gitattributes"
+	if s.GitDir == "" {
+		message = p.shown() + " is a file of Git LFS whose content is not on the remote"
+		hint = "symphony uploads no content from another machine: commit it without Git LFS, " +
+			"or let a hook run git lfs push there"
+	}
+	return incomplete(message, hint)
+}
+
+// upload brings content that the store has to the remote.
+func (s largeStore) upload(ctx context.Context, list []pointer) error {
+	for some := range slices.Chunk(list, pointersAtOnce) {
+		push := s.git(ctx, "push", "--object-id", "origin")
+		for _, p := range some {
+			push.Args = append(push.Args, p.oid)
+		}
+		if err := s.runWithin(push, noLimit); err != nil {
+			return s.failed(host.CodeDeliveryFailed, "upload the files of Git LFS", err)
+		}
+	}
+	return nil
+}
