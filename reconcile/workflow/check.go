@@ -137,7 +137,7 @@ func (c *checker) block(n *render.BlockNode) {
 	switch n.Name {
 	case "for", "tablerow":
 		c.loop(n)
-	case "capture":
+	case captureTag:
 		c.nodes(n.Body)
 		c.vars[strings.TrimSpace(n.Args)] = plain
 	case "if", "elsif", "unless", "case", "when":

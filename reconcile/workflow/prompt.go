@@ -51,7 +51,11 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	var counted strings.Builder
 	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
 		isTag := token.Type == parser.TagTokenType
-		counted.WriteString(token.Source)
+		source := token.Source
+		if open.Name == "" && isTag && (token.Name == "capture" || token.Name == "endcapture") {
+			source = strings.Replace(source, "capture", captureTag, 1)
+		}
+		counted.WriteString(source)
 		if open.Name == "" && isTag && (token.Name == "for" || token.Name == "tablerow") {
 			counted.WriteString(stepAfter(token))
 		}
@@ -62,6 +66,8 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 			}
 		case isTag && (token.Name == "comment" || token.Name == "raw"):
 			open = token
+		case isTag && token.Name == "capture" && len(strings.Fields(token.Args)) != 1:
+			return nil, fault(CodeTemplateParse, file, token.SourceLoc.LineNo, "{% capture %} needs one name", templateHint)
 		case token.Type != parser.TextTokenType:
 			line = token.SourceLoc.LineNo
 			_, _ = expressions.Parse(token.Args) // only for the panic: it also fails for tags that are no expressions
@@ -72,13 +78,7 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 			fmt.Sprintf("add {%% end%s %%}", open.Name))
 	}
 	line = firstLine
-	engine := liquid.NewEngine()
-	engine.StrictVariables()
-	// These tags read files that the template names.
-	engine.UnregisterTag("include")
-	engine.UnregisterTag("render")
-	engine.RegisterTag(stepTag, countStep)
-	template, bad := engine.ParseTemplateLocation([]byte(counted.String()), file, firstLine)
+	template, bad := newEngine().ParseTemplateLocation([]byte(counted.String()), file, firstLine)
 	if bad != nil {
 		return nil, fault(CodeTemplateParse, file, max(bad.LineNumber(), firstLine), liquidMessage(bad), templateHint)
 	}
@@ -130,6 +130,7 @@ func liquidMessage(err liquid.SourceError) string {
 	if cause := err.Cause(); cause != nil {
 		text = cause.Error()
 	}
+	text = strings.ReplaceAll(text, captureTag, "capture")
 	text = strings.TrimSuffix(liquidPrefix().ReplaceAllString(text, ""), " in "+err.Path())
 	// For an end tag without a start tag the library's message is incomplete.
 	if name, ok := strings.CutSuffix(text, " not inside "); ok {
@@ -143,21 +144,41 @@ func liquidMessage(err liquid.SourceError) string {
 func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			text, err = "", reconcile.NewError(CodeTemplateRender, fmt.Sprintf("%s: %v", p.file, r), checkHint)
+			text = ""
+			err = reconcile.NewError(CodeTemplateRender, fmt.Sprintf("%s: %v", p.file, r), renderHint(r))
 		}
 	}()
-	rendered, bad := p.template.RenderString(bindings(issue, attempt))
+	var rendered boundedText
+	bad := p.template.FRender(&rendered, bindings(issue, attempt))
 	if bad != nil {
-		return "", fault(CodeTemplateRender, p.file, max(bad.LineNumber(), 1), p.explain(bad), checkHint)
+		return "", fault(CodeTemplateRender, p.file, max(bad.LineNumber(), 1), p.explain(bad), renderHint(bad))
 	}
-	if text = strings.TrimSpace(rendered); len(text) > MaxPrompt {
-		return "", reconcile.NewError(CodeTemplateRender, fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
-			"shorten it, for instance with {{ issue.description | truncate: 20000 }}")
+	if text = strings.TrimSpace(rendered.String()); len(text) > MaxPrompt {
+		return "", reconcile.NewError(CodeTemplateRender, fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt), shortenHint)
 	}
 	return text, nil
 }
 
-const checkHint = "run symphony check, which names every unknown variable and filter"
+const (
+	checkHint   = "run symphony check, which names every unknown variable and filter"
+	shortenHint = "shorten it, for instance with {{ issue.description | truncate: 20000 }}"
+)
+
+// renderHint returns what to do after an error of a rendering, or a panic.
+func renderHint(failed any) string {
+	for {
+		switch known := failed.(type) {
+		case errTooLarge:
+			return shortenHint
+		case expressions.FilterError:
+			failed = known.Err
+		case liquid.SourceError:
+			failed = known.Cause()
+		default:
+			return checkHint
+		}
+	}
+}
 
 // Check lists unknown variables, fields and filters, and tags that are not closed, even in branches that are never taken, sorted by line.
 func (p *Prompt) Check() []Warning { return p.problems }

@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func TestRender(t *testing.T) {
 		{name: "past the end", issue: bare, template: "{{ issue.labels[0] }}", fails: "undefined variable"},
 		{name: "filter that fails", issue: full, template: "{{ 1 | divided_by: 0 }}", fails: "division by zero"},
 		{name: "too long", issue: full, template: "{% for i in (1..200000) %}0123456789{% endfor %}", fails: "longer than 1048576 bytes"},
-		{name: "too long in a table", issue: full, template: "{% tablerow i in (1..200000) %}0123456789{% endtablerow %}", fails: "longer than 1048576 bytes"},
+		{name: "too long in a table", issue: full, template: "{% tablerow i in (1..200000) %}0123456789{% endtablerow %}", fails: "the text has more than 4.0 MiB"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -188,6 +189,43 @@ func FuzzPrompt(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A template that would take all memory ends with an error that names it and the bound.
+func TestTemplateSize(t *testing.T) {
+	double := "{% assign s = s | append: s %}"
+	kibibyte := "{% assign s = \"0123456789abcdef\" %}" + strings.Repeat(double, 6)
+	const most = "more than 4.0 MiB, which is the most in a template"
+	for body, what := range map[string]string{
+		"{% assign s = \"x\" %}\n" + strings.Repeat(double, 60):                                              "the filter append",
+		"{% assign s = \"x,\" %}" + strings.Repeat("{% assign s = s | replace: \"x\", s %}", 30):             "the filter replace",
+		kibibyte + "{% assign s = s | replace: \"\", s | replace: \"\", s %}":                                "the filter replace",
+		kibibyte + "{% assign s = (1..5000) | join: s %}":                                                    "the filter join",
+		"{{ (1..1000000000) | join }}":                                                                       "the filter join",
+		kibibyte + "{% assign l = s | split: \"\" %}" + strings.Repeat("{% assign l = l | concat: l %}", 40): "the filter concat",
+		kibibyte + "{% for i in (1..9999) %}{{ s }}{% endfor %}":                                             "the text has",
+		kibibyte + "{% capture c %}{% for i in (1..9999) %}{{ s }}{% endfor %}{% endcapture %}":              "the text has",
+		"{{ issue.created_at | date: \"%1000000d%1000000d%1000000d%1000000d\" }}":                            "the filter date",
+	} {
+		p, err := ParsePrompt(body, "WORKFLOW.md", 1)
+		test.OK(t, err)
+		_, err = p.Render(fullIssue(), 0)
+		if err == nil {
+			t.Errorf("%.60s: no error", body)
+			continue
+		}
+		test.Equal(t, "code", Faults(err)[0].Code, CodeTemplateRender)
+		test.Contains(t, "hint", Faults(err)[0].Hint, "shorten it")
+		if !regexp.MustCompile("WORKFLOW.md:[12]: .*" + what + ".* " + most).MatchString(err.Error()) {
+			t.Errorf("%.60s: %v", body, err)
+		}
+	}
+	p, err := ParsePrompt("{% capture c -%} {{ issue.title }} {%- endcapture %}{{ c | append: c }}", "WORKFLOW.md", 1)
+	test.OK(t, err)
+	issue := fullIssue()
+	test.Equal(t, "captured", test.Must(p.Render(issue, 0)), issue.Title+issue.Title)
+	_, err = ParsePrompt("{% capture a b %}{% endcapture %}", "WORKFLOW.md", 1)
+	test.Equal(t, "code", Faults(err)[0].Code, CodeTemplateParse)
 }
 
 // A template that would loop for days ends with an error.
