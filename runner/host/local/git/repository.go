@@ -213,6 +213,19 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 	return repo.setReference("refs/remotes/origin/"+branch, commit)
 }
 
+// SetSubmoduleBranch does so in a submodule of a workspace, whose links are resolved, if it is
+// set up.
+func SetSubmoduleBranch(workspace, path, branch, commit string) error {
+	repo, ok, err := openRepository(filepath.Join(workspace, path))
+	if err != nil || !ok {
+		return err
+	}
+	if repo.linked || !paths.Inside(filepath.Join(workspace, ".git", "modules"), repo.gitDir) {
+		return errors.New("its repository is elsewhere")
+	}
+	return repo.setReference("refs/remotes/origin/"+branch, commit)
+}
+
 // MoveBranch moves the branch of a workspace to a commit, whose files the work tree has. index
 // is git's index of these files. The index comes first: if only that is there, git shows the
 // files of the commit as staged.

@@ -165,6 +165,10 @@ func (m *Mirror) Look(ctx context.Context, workspace, branch, delivered string) 
 func (m *Mirror) refresh(
 	ctx context.Context, workspace, delivered string, look bool, update func(writer) (host.CloneAnswer, error),
 ) (answer host.FetchAnswer, err error) {
+	workspace, err = filepath.EvalSymlinks(workspace)
+	if err != nil {
+		return answer, m.failed(host.CodeRepositoryUnavailable, "fetch", err)
+	}
 	head, err := git.HeadOf(workspace)
 	if err == nil {
 		err = m.checkBorrower(head.Objects)
@@ -203,6 +207,9 @@ func (m *Mirror) refresh(
 	if err == nil && !look && m.isCopy(ctx, head, delivered) {
 		err = git.MoveHead(workspace, head.Commit, delivered)
 		head.Commit = delivered
+	}
+	if err == nil && head.Commit != "" && !look {
+		err = m.fetchSubmodules(ctx, workspace, head, from)
 	}
 	if err == nil && head.Commit != "" && from.Pushed != "" {
 		answer.Pushed, err = m.takePushed(ctx, workspace, head, from, look)

@@ -111,6 +111,19 @@ func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Hea
 	if changed || status.Count > len(status.Changed) {
 		return "files in the workspace have changes that are not committed", nil
 	}
+	var moved []submodule
+	if m.remote.Submodules {
+		moved, err = m.submodulesSince(ctx, head.Commit, from.Pushed, "")
+		if err != nil {
+			return "", err
+		}
+		moved = slices.DeleteFunc(moved, func(s submodule) bool { return s.url == "" })
+	}
+	for _, s := range moved {
+		if why := m.submoduleWork(ctx, workspace, s); why != "" {
+			return why, nil
+		}
+	}
 	scratch, err := os.MkdirTemp(filepath.Dir(m.path), incomingPrefix)
 	if err != nil {
 		return "", err
@@ -134,7 +147,15 @@ func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Hea
 	if err != nil {
 		return "", err
 	}
-	return "", git.MoveBranch(workspace, from.Branch, from.Pushed, index)
+	if err := git.MoveBranch(workspace, from.Branch, from.Pushed, index); err != nil {
+		return "", err
+	}
+	for _, s := range moved {
+		if err := m.renewSubmodule(ctx, workspace, s); err != nil {
+			return "", s.failed(err)
+		}
+	}
+	return "", nil
 }
 
 const maxIndex = 512 << 20 // bytes

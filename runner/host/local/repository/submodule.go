@@ -23,6 +23,7 @@ import (
 // files are in that repository alone.
 type submodule struct {
 	path, commit string
+	was          string // its commit before, where two commits are compared; empty for none
 	name, url    string // in .gitmodules; empty without an entry there
 }
 
@@ -111,7 +112,7 @@ func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit, object
 			continue
 		}
 		if err := m.addSubmodule(ctx, tree, gitDir, s, depth); err != nil {
-			return fmt.Errorf("the submodule %s: %w", text.Visible(text.Within(s.path, maxShown)), err)
+			return s.failed(err)
 		}
 	}
 	return nil
@@ -123,17 +124,11 @@ func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submod
 	if err != nil {
 		return err
 	}
-	if !filepath.IsLocal(s.name) || strings.HasPrefix(s.name, "-") {
-		return errors.New("its name is no path")
-	}
-	tree, err = filepath.EvalSymlinks(tree)
-	if err != nil {
+	if err := s.check(tree, gitDir); err != nil {
 		return err
 	}
 	at := filepath.Join(tree, s.path)
-	if real, err := filepath.EvalSymlinks(at); err != nil || real != at { // git has made an empty directory
-		return errors.New("its path leads through a link")
-	}
+	own := s.gitDir(gitDir)
 	from := m.mirrorOf(address)
 	err = from.withLock(ctx, func(w writer) error {
 		_, err := w.update(ctx)
@@ -142,7 +137,6 @@ func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submod
 	if err != nil {
 		return err
 	}
-	own := filepath.Join(gitDir, "modules", s.name)
 	if err := os.MkdirAll(filepath.Dir(own), 0o755); err != nil {
 		return err
 	}
@@ -166,6 +160,41 @@ func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submod
 	return from.addSubmodules(ctx, at, own, s.commit, "", depth+1)
 }
 
+// gitDir is the git directory of a submodule, given that of the one that has it.
+func (s submodule) gitDir(of string) string { return filepath.Join(of, "modules", s.name) }
+
+func (s submodule) failed(err error) error {
+	return fmt.Errorf("the submodule %s: %w", text.Visible(text.Within(s.path, maxShown)), err)
+}
+
+// check returns an error if something of a submodule would be outside the work tree or the git
+// directory.
+func (s submodule) check(tree, gitDir string) error {
+	if !filepath.IsLocal(s.name) || strings.HasPrefix(s.name, "-") || filepath.Clean(s.name) == "." {
+		return errors.New("its name is no path")
+	}
+	if !filepath.IsLocal(s.path) {
+		return errors.New("its path leads out of the work tree")
+	}
+	inTree := leadsThroughLink(tree, s.path)
+	inGitDir := leadsThroughLink(gitDir, filepath.Join("modules", s.name)) || leadsThroughLink(gitDir, "config")
+	if inTree || inGitDir {
+		return errors.New("its path leads through a link")
+	}
+	return nil
+}
+
+// leadsThroughLink reports whether a path in a directory has a link, as far as it exists.
+func leadsThroughLink(dir, path string) bool {
+	for at := path; at != "."; at = filepath.Dir(at) {
+		info, err := os.Lstat(filepath.Join(dir, at))
+		if err == nil && info.Mode()&os.ModeSymlink != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // maxShown is how many bytes of a path or an address of an agent a message has.
 const maxShown = 200
 
@@ -174,10 +203,16 @@ func incomplete(message, hint string) error {
 }
 
 // changedSubmodules lists the submodules of the commit that the base does not have at the same
-// commit, and one more than are examined at most.
-func (d *delivery) changedSubmodules(ctx context.Context) (list []submodule, err error) {
-	cmd := d.localGit(ctx, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames",
-		"refs/heads/"+d.base, d.Commit, "--")
+// commit.
+func (d *delivery) changedSubmodules(ctx context.Context) ([]submodule, error) {
+	return d.submodulesSince(ctx, "refs/heads/"+d.base, d.Commit, "")
+}
+
+// submodulesSince lists the submodules of a commit that an earlier one does not have at the
+// same commit, and one more than are examined at most. See addSubmodules for objects.
+func (m *Mirror) submodulesSince(ctx context.Context, earlier, commit, objects string) (list []submodule, err error) {
+	cmd := m.localGit(ctx, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", earlier, commit, "--")
+	cmd = withObjects(cmd, objects)
 	var change []string // the fields before a path: :000000 160000 OLD NEW A
 	cmd.Stdout = git.EachEntry(func(entry string) {
 		if change == nil {
@@ -185,17 +220,21 @@ func (d *delivery) changedSubmodules(ctx context.Context) (list []submodule, err
 			return
 		}
 		if len(change) == 5 && change[1] == "160000" && len(list) <= mostSubmodules {
-			list = append(list, submodule{path: entry, commit: change[3]})
+			s := submodule{path: entry, commit: change[3]}
+			if change[0] == ":160000" {
+				s.was = change[2]
+			}
+			list = append(list, s)
 		}
 		change = nil
 	})
-	if err := d.run(cmd); err != nil {
+	if err := m.run(cmd); err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
 		return nil, nil
 	}
-	return d.withModules(ctx, d.Commit, "", list)
+	return m.withModules(ctx, commit, objects, list)
 }
 
 // withModules adds what .gitmodules of a commit says of submodules. See addSubmodules for
