@@ -147,10 +147,8 @@ func (m writer) update(ctx context.Context) (base string, err error) {
 	if err := m.checkWhole(ctx); err != nil {
 		return "", err
 	}
-	if m.remote.Base == "" || !m.exists() {
-		if err := m.readHead(ctx); err != nil {
-			return "", err
-		}
+	if err := m.readHead(ctx); err != nil { // with another base, too: work is never pushed to the default branch
+		return "", err
 	}
 	if err := m.fetchFrom(ctx, m.remoteGit, m.remote.URL); err != nil {
 		return "", m.ofPartialClone(ctx, err)

@@ -117,6 +117,18 @@ func TestCloneFails(t *testing.T) {
 	test.Must(p.mirrorOf(host.Repository{URL: p.remote, Name: "Agent", Email: "agent@example.org"}).Clone(t.Context(), t.TempDir(), "w", ""))
 }
 
+// Another base than the default branch does not hide that the remote has a new default branch.
+func TestDefaultBranchIsRenamed(t *testing.T) {
+	p := newPlace(t)
+	remote := host.Repository{URL: p.remote, Base: "main", Pushes: true}
+	test.Must(p.mirrorOf(remote).Clone(t.Context(), t.TempDir(), "work", ""))
+	p.sh("git -C remote.git branch trunk main; git -C remote.git symbolic-ref HEAD refs/heads/trunk")
+	_, err := p.mirrorOf(remote).Clone(t.Context(), t.TempDir(), "trunk", "")
+	wantFault(t, err, host.CodeInvalidBranch, "or the default branch of the remote")
+	remote.Base = ""
+	test.Equal(t, "base", test.Must(p.mirrorOf(remote).Clone(t.Context(), t.TempDir(), "work", "")).Base, "trunk")
+}
+
 func TestGitIsMissing(t *testing.T) {
 	p := newPlace(t)
 	p.env[0] = "PATH=/nonexistent"
