@@ -124,7 +124,16 @@ func (j *job) note(name, message string, payload any) {
 func (j *job) killAll(ctx context.Context) error {
 	j.observe(host.ObserveRequest{})
 	run := j.rec.get()
-	return j.ended(j.host.Kill(context.WithoutCancel(ctx), host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot}))
+	answer, err := j.host.Kill(context.WithoutCancel(ctx), host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot})
+	j.logLocks(answer.Locks)
+	return j.ended(answer, err)
+}
+
+// logLocks notes the locks of git that were removed.
+func (j *job) logLocks(locks []string) {
+	if len(locks) > 0 {
+		j.Log.Info("locks of killed git commands removed", "files", locks[:min(len(locks), restoredLogged)])
+	}
 }
 
 // ended returns an error if processes of the run could not be ended.

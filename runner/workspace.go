@@ -387,9 +387,7 @@ func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 	if restored.Incomplete != "" {
 		w.Log.Warn(restored.Incomplete)
 	}
-	if len(restored.Locks) > 0 {
-		w.Log.Info("locks of killed git commands removed", "files", restored.Locks[:min(len(restored.Locks), restoredLogged)])
-	}
+	w.logLocks(restored.Locks)
 	w.untrusted = nil
 	if restored.Untrusted != "" {
 		w.untrusted = &reconcile.Error{Code: host.CodeUntrusted, Message: restored.Untrusted}

@@ -131,7 +131,8 @@ type Run interface {
 	// Observe records the processes of the run, so that they are found if its worker dies, and
 	// ends those that hold a lock of symphony.
 	Observe(ctx context.Context, q ObserveRequest) (ObserveAnswer, error)
-	// Kill ends the processes of the run.
+	// Kill ends the processes of the run. If none is left, it also removes the locks that their
+	// git commands have left in the workspace.
 	Kill(ctx context.Context, r KillRequest) (LeftAnswer, error)
 	// Finish releases the lease and the files of the run. Processes that inherited the lease keep it.
 	Finish(ctx context.Context) error
@@ -332,7 +333,12 @@ type LeftRequest struct {
 }
 
 // LeftAnswer are the processes that were found, or could not be ended.
-type LeftAnswer struct{ Processes []reconcile.Process }
+type LeftAnswer struct {
+	Processes []reconcile.Process
+	// Locks are the locks of git that the ended processes had left in the workspace of a run,
+	// and that were removed.
+	Locks []string
+}
 
 // KillRequest names the agent's thread, if there is one, and the workspace root.
 type KillRequest struct{ ThreadID, Root string }

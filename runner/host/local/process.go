@@ -18,6 +18,7 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -214,7 +215,11 @@ func (r *run) Kill(ctx context.Context, q host.KillRequest) (answer host.LeftAns
 		return answer, err
 	}
 	o.Descendants = r.tree != nil
-	return kill(ctx, "run "+r.id, o, killGrace)
+	answer, err = kill(ctx, "run "+r.id, o, killGrace)
+	if err == nil && len(answer.Processes) == 0 && r.space != nil {
+		answer.Locks, _ = git.RemoveLocks(r.space.Path) // RestoreGit tries again, and reports the error
+	}
+	return answer, err
 }
 
 func kill(ctx context.Context, whose string, o tree.Owner, grace time.Duration) (answer host.LeftAnswer, err error) {

@@ -11,6 +11,15 @@ import (
 // mostLocked is how many entries of a git directory are searched for locks.
 const mostLocked = 100_000
 
+// withoutLocks reports whether a directory below a git directory is one of git's own for which
+// git makes no locks. A folder of branches may have the same name: refs/heads/hooks.
+func withoutLocks(gitDir, path string) bool {
+	if !slices.Contains([]string{"objects", "hooks", "lfs"}, filepath.Base(path)) {
+		return false
+	}
+	return isBare(filepath.Join(gitDir, filepath.Dir(path))) // such as modules/NAME of a submodule
+}
+
 // RemoveLocks removes the locks that git commands of an agent have left when they were killed,
 // such as index.lock, and returns their names: with them no later command of an agent could
 // commit. Nothing may use the workspace. It follows no links.
@@ -33,7 +42,7 @@ func RemoveLocks(workspace string) ([]string, error) {
 			return nil //nolint:nilerr // git reports what can't be read
 		case seen > mostLocked:
 			return fs.SkipAll
-		case entry.IsDir() && slices.Contains([]string{"objects", "hooks", "lfs"}, entry.Name()):
+		case entry.IsDir() && withoutLocks(repo.gitDir, path):
 			return fs.SkipDir
 		case entry.Type().IsRegular() && strings.HasSuffix(path, ".lock"):
 			if err := dir.Remove(path); err != nil {

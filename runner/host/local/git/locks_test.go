@@ -13,7 +13,10 @@ func TestRemoveLocks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	outside := t.TempDir()
-	for _, name := range []string{"HEAD", "index.lock", "refs/heads/a/b.lock", "modules/m/index.lock", "objects/x.lock", "hooks/y.lock"} {
+	for _, name := range []string{
+		"HEAD", "index.lock", "refs/heads/a/b.lock", "objects/x.lock", "hooks/y.lock", "refs/heads/hooks/c.lock", "refs/heads/lfs/d.lock",
+		"modules/m/HEAD", "modules/m/refs/z", "modules/m/objects/x.lock", "modules/m/index.lock",
+	} {
 		path := filepath.Join(dir, ".git", name)
 		test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
 		test.OK(t, os.WriteFile(path, nil, 0o600))
@@ -23,8 +26,11 @@ func TestRemoveLocks(t *testing.T) {
 	test.OK(t, os.Symlink(filepath.Join(outside, "kept.lock"), filepath.Join(dir, ".git", "config.lock")))
 	removed := test.Must(RemoveLocks(dir))
 	slices.Sort(removed)
-	test.Equal(t, "removed", removed, []string{".git/index.lock", ".git/modules/m/index.lock", ".git/refs/heads/a/b.lock"})
-	for _, name := range []string{".git/HEAD", ".git/objects/x.lock", ".git/hooks/y.lock"} {
+	test.Equal(t, "removed", removed, []string{
+		".git/index.lock", ".git/modules/m/index.lock", ".git/refs/heads/a/b.lock", ".git/refs/heads/hooks/c.lock",
+		".git/refs/heads/lfs/d.lock",
+	})
+	for _, name := range []string{".git/HEAD", ".git/objects/x.lock", ".git/hooks/y.lock", ".git/modules/m/objects/x.lock"} {
 		test.Equal(t, name, test.Exists(t, filepath.Join(dir, name)), true)
 	}
 	test.Equal(t, "outside", test.Exists(t, filepath.Join(outside, "kept.lock")), true)
