@@ -130,6 +130,17 @@ func (h *Handover) Asked() bool { return h != nil && (h.Summary != "" || h.Block
 // Waits reports whether symphony has to finish the handover: the agent has asked for it, and verify has not failed for it.
 func (h *Handover) Waits() bool { return h.Asked() && !h.Refused() }
 
+// About returns the handover of a commit, which a later delivery may have to find; nil for no
+// handover.
+func (h *Handover) About(commit string) *Handover {
+	if h == nil {
+		return nil
+	}
+	next := *h
+	next.Commit = commit
+	return &next
+}
+
 // Refused reports whether verify has failed for the handover, and no user has decided to hand over nevertheless.
 func (h *Handover) Refused() bool {
 	return h != nil && h.Verification != nil && !h.Verification.Passed() && !h.Verification.Unusable() && h.UnverifiedBy == ""

@@ -176,7 +176,8 @@ func saveSpace(ctx context.Context, w *Worker, run reconcile.Run) error {
 
 const longestUnsaved = 1 << 10 // bytes of what a host says about work in a workspace
 
-// EndThere ends a run on its host whose worker has died, and stores that the host has confirmed it. An error means that it has not.
+// EndThere ends a run on its host whose worker has died, and stores that the host has confirmed
+// it. An error means that it has not.
 func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()
@@ -187,23 +188,51 @@ func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
 			w.Log.Warn("alive file not written", "error", err)
 		}
 	})
-	far, _, err := w.Reach(ctx, func(string) {})
-	if err == nil {
-		defer far.Link.Close()
-		w.Machine, w.StateDir = far.Machine, far.Account.StateDir
-		run.WorkspaceRoot = expandHome(run.WorkspaceRoot, far.Account.Home)
-		err = far.Link.EndRun(ctx, host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot})
-		if err == nil {
-			if spaceErr := saveSpace(ctx, w, run); spaceErr != nil {
-				w.Log.Warn("workspace on the host not recorded", "error", spaceErr)
-			}
-			err = far.Link.Release(ctx)
-		}
-	}
-	state, heard := reconcile.RemoteBegun, time.Time{}
+	err := w.endReached(ctx, &run)
 	if err == nil || hostEnded(err) {
-		state, heard, err = reconcile.RemoteEnded, w.Now(), nil
+		err = nil
+		run.Remote = reconcile.RemoteEnded
+		run.HeardAt = w.Now()
 		w.Log.Info("the run has ended on its host", "host", run.Host)
 	}
-	return errors.Join(err, w.Journal.SaveRemote(context.WithoutCancel(ctx), run.ID, state, heard, w.Now()))
+	return errors.Join(err, w.Journal.SaveRemote(context.WithoutCancel(ctx), run, w.Now()))
+}
+
+// endReached reaches the host, and ends the run there. The commits are copied to this machine
+// before: an engine may remove the workspace together with the job.
+func (w *Worker) endReached(ctx context.Context, run *reconcile.Run) error {
+	far, _, err := w.Reach(ctx, func(string) {})
+	if err != nil {
+		return err
+	}
+	defer far.Link.Close()
+	w.Machine = far.Machine
+	w.StateDir = far.Account.StateDir
+	run.WorkspaceRoot = expandHome(run.WorkspaceRoot, far.Account.Home)
+	err = far.Link.EndRun(ctx, host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot})
+	if err != nil {
+		return err
+	}
+	w.keepLast(ctx, run)
+	if err := far.Machine.Run(run.ID).Finish(ctx); err != nil {
+		return err
+	}
+	if err := saveSpace(ctx, w, *run); err != nil {
+		w.Log.Warn("workspace on the host not recorded", "error", err)
+	}
+	return far.Link.Release(ctx)
+}
+
+// keepLast copies the commits of a run whose worker has died to this machine. The run may have
+// ended before it had a workspace, or the process that held it.
+func (w *Worker) keepLast(ctx context.Context, run *reconcile.Run) {
+	if run.Kind != reconcile.AgentRun || w.Config.Repository.URL == "" {
+		return
+	}
+	commit, err := w.Machine.Run(run.ID).Keep(ctx, w.keepRequest(run.IssueID, w.Env))
+	if err != nil {
+		w.Log.Warn("the commits are not copied to this machine", "error", err)
+		return
+	}
+	run.Delivery.Handover = run.Delivery.Handover.About(commit)
 }

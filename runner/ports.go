@@ -49,10 +49,11 @@ type Journal interface {
 	// is answered.
 	Watch(ctx context.Context, issueID string) (reconcile.Watch, bool, error)
 	EndRework(ctx context.Context, issueID string) error
-	// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host, nil if there is none. SaveRemote stores what is known of
-	// a run there that was taken only to be ended, and when its host was heard of.
+	// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host, nil if there is none.
 	SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *reconcile.Workspace) error
-	SaveRemote(ctx context.Context, runID string, known reconcile.RemoteState, heard, now time.Time) error
+	// SaveRemote stores what is known of a run there that was taken only to be ended: whether it
+	// has ended, when its host was heard of, and the commit of its handover.
+	SaveRemote(ctx context.Context, run reconcile.Run, now time.Time) error
 	// LateAnswers returns answers that were given after their run had ended and that no later run has passed on.
 	// MarkAnswersSeen records that a run has.
 	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)
@@ -93,7 +94,8 @@ type Link interface {
 	// Lost returns for how long there has been no link, 0 if there is one; Back for how long there has been one again.
 	Lost() time.Duration
 	Back() time.Duration
-	// EndRun ends what an earlier worker has left there. Release ends that process itself, which must have nothing left.
+	// EndRun ends the processes that an earlier worker has left there, and leaves the
+	// workspace held. Release ends that process itself, which must have nothing left.
 	EndRun(ctx context.Context, r host.KillRequest) error
 	Release(ctx context.Context) error
 	// Done is closed when that process serves this worker no more, because of Err.

@@ -167,7 +167,7 @@ func (m *memory) SaveRemoteWorkspace(context.Context, reconcile.Run, *reconcile.
 	return nil
 }
 
-func (m *memory) SaveRemote(context.Context, string, reconcile.RemoteState, time.Time, time.Time) error {
+func (m *memory) SaveRemote(context.Context, reconcile.Run, time.Time) error {
 	return nil
 }
 

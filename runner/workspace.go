@@ -176,14 +176,14 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	return nil
 }
 
-// keepRequest asks this machine to keep the commits of the issue. That needs no remote, and so
-// no login shell.
-func (j *job) keepRequest() host.KeepRequest {
+// keepRequest asks this machine, whose environment is env, to keep the commits of an issue.
+// That needs no remote, and so no login shell.
+func (w *Worker) keepRequest(issueID string, env []string) host.KeepRequest {
 	return host.KeepRequest{
-		Repository: j.Config.Repository.Repository,
-		Issue:      j.run.IssueID,
-		Timeout:    max(repositoryTimeout, j.Config.Hooks.Timeout),
-		Env:        j.Config.HookEnv(j.localGit.env),
+		Repository: w.Config.Repository.Repository,
+		Issue:      issueID,
+		Timeout:    max(repositoryTimeout, w.Config.Hooks.Timeout),
+		Env:        w.Config.HookEnv(env),
 	}
 }
 
@@ -200,23 +200,17 @@ func (j *job) keep(ctx context.Context) {
 	if !j.farClone() {
 		return
 	}
-	commit, err := j.host.Keep(ctx, j.keepRequest())
+	commit, err := j.host.Keep(ctx, j.keepRequest(j.run.IssueID, j.localGit.env))
 	if err != nil {
 		j.warn("the commits are not copied to this machine", err)
 		return
 	}
-	j.rec.change(func(r *reconcile.Run) {
-		if h := r.Delivery.Handover; h != nil {
-			next := *h
-			next.Commit = commit
-			r.Delivery.Handover = &next
-		}
-	})
+	j.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = r.Delivery.Handover.About(commit) })
 }
 
 // forgetKept keeps the commits of a workspace no longer that was removed.
 func (j *job) forgetKept(ctx context.Context) {
-	j.warn("the commits of the workspace stay on this machine", j.host.Forget(ctx, j.keepRequest()))
+	j.warn("the commits of the workspace stay on this machine", j.host.Forget(ctx, j.keepRequest(j.run.IssueID, j.localGit.env)))
 }
 
 // branch returns the branch of the issue and what was pushed there last. An issue keeps its branch once something was pushed, even

@@ -331,12 +331,13 @@ func (j Journal) TakeRemote(ctx context.Context, id string, h reconcile.Handle, 
 	return j.take(ctx, id, h, now, reconcile.EndingThere, `remote = 'begun' AND settled = 0 AND outcome IS NOT NULL`)
 }
 
-// SaveRemote stores what the process that took a run by TakeRemote knows of it on its host, and when it last had a link, zero if it had
-// none.
-func (j Journal) SaveRemote(ctx context.Context, id string, known reconcile.RemoteState, heard, now time.Time) error {
-	return j.update(ctx, "update run "+id, full, change("run "+id, `UPDATE runs SET remote = ?, heard_at = coalesce(?, heard_at),
-		heartbeat_at = ? WHERE id = ? AND remote = ? AND phase = ?`,
-		known, stamp(heard), stamp(now), id, reconcile.RemoteBegun, reconcile.EndingThere))
+// SaveRemote stores what the process that took a run by TakeRemote knows of it on its host:
+// whether it has ended there, when it last had a link, and the commit of its handover.
+func (j Journal) SaveRemote(ctx context.Context, r reconcile.Run, now time.Time) error {
+	update := change("run "+r.ID, `UPDATE runs SET remote = ?, heard_at = ?, delivery = ?, heartbeat_at = ?
+		WHERE id = ? AND remote = ? AND phase = ?`,
+		r.Remote, stamp(r.HeardAt), jsonOf(&r.Delivery), stamp(now), r.ID, reconcile.RemoteBegun, reconcile.EndingThere)
+	return j.update(ctx, "update run "+r.ID, full, update)
 }
 
 // SaveRemoteWorkspace stores the workspace of a run's issue on the run's host; nil if there is none.

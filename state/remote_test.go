@@ -41,9 +41,13 @@ func TestRemoteRun(t *testing.T) {
 	taken := test.Must(db.Journal.TakeRemote(ctx, r.ID, heir, epoch))
 	test.Equal(t, "taken", []any{taken.Phase, taken.Worker, taken.Outcome}, []any{reconcile.EndingThere, heir, reconcile.Lost})
 	later := epoch.Add(time.Minute)
-	test.OK(t, db.Journal.SaveRemote(ctx, r.ID, reconcile.RemoteEnded, later, later))
+	taken.Remote = reconcile.RemoteEnded
+	taken.HeardAt = later
+	taken.Delivery.Handover = &reconcile.Handover{Commit: "c0ffee"}
+	test.OK(t, db.Journal.SaveRemote(ctx, taken, later))
 	r = mustRun(t, db, r.ID)
 	test.Equal(t, "confirmed", []any{r.Remote, r.HeardAt, r.HeartbeatAt}, []any{reconcile.RemoteEnded, later, later})
+	test.Equal(t, "commit of the handover", r.Delivery.Handover.Commit, "c0ffee")
 	_, err = db.Journal.TakeRemote(ctx, r.ID, heir, epoch)
 	conflict("taken after its end", err)
 	test.Must(db.Journal.UpdateRun(ctx, epoch, second))

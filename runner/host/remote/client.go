@@ -188,7 +188,8 @@ func (c *Client) Back() time.Duration {
 	return time.Since(c.backAt)
 }
 
-// EndRun ends what an earlier worker of the run has left there: first the agent, by the end of its stdin, then all processes.
+// EndRun ends what an earlier worker of the run has left there: first the agent, by the end of
+// its stdin, then all processes. A workspace that the run holds there stays held.
 func (c *Client) EndRun(ctx context.Context, r host.KillRequest) error {
 	return tell(ctx, c, "EndRun", r)
 }

@@ -87,10 +87,11 @@ func (s *Server) Close() error {
 // killed. Files and commits stay as they are.
 func (s *Server) EndRun(ctx context.Context) error {
 	s.children.sendEOF(ctx)
-	return errors.Join(s.Close(), s.killRest(ctx, host.KillRequest{}))
+	return errors.Join(s.Close(), s.killRest(ctx, host.KillRequest{}), s.Run.Finish(ctx))
 }
 
-// endWork ends the run as EndRun does, for a worker, which the server goes on to serve.
+// endWork ends the run as EndRun does, for a worker, which the server goes on to serve. The
+// workspace stays held: the worker copies its commits, and then calls Finish.
 func (s *Server) endWork(ctx context.Context, r host.KillRequest) error {
 	s.children.sendEOF(ctx)
 	err := s.children.close()
@@ -100,11 +101,11 @@ func (s *Server) endWork(ctx context.Context, r host.KillRequest) error {
 	return errors.Join(err, s.killRest(ctx, r))
 }
 
-// killRest kills what is left of the run, and ends it.
+// killRest kills what is left of the run, and restores git settings.
 func (s *Server) killRest(ctx context.Context, r host.KillRequest) error {
 	left, killErr := s.Run.Kill(ctx, r)
 	_, restoreErr := s.Run.RestoreGit(ctx)
-	return errors.Join(killErr, host.Leftover("run "+s.of.RunID, left.Processes), restoreErr, s.Run.Finish(ctx))
+	return errors.Join(killErr, host.Leftover("run "+s.of.RunID, left.Processes), restoreErr)
 }
 
 // Silent returns for how long no client was connected.

@@ -31,12 +31,12 @@ const (
 
 // hostDaemon is the daemon of a run on another machine, as its worker here reaches it.
 type hostDaemon struct {
-	engine  engine.Engine
-	run     *engine.Run
-	options workflow.Worker // of the engine
-	path    string          // of the record
-	log     *slog.Logger
-	// mirrors are those through which the run clones and delivers; nil for a worker that only ends the run.
+	engine engine.Engine
+	run    *engine.Run
+	record daemonRecord
+	path   string // of the record
+	log    *slog.Logger
+	// mirrors are those through which the run clones and delivers.
 	mirrors host.Mirrors
 }
 
@@ -47,46 +47,75 @@ type daemonRecord struct {
 	Served      bool   `json:"served"` // a worker was connected with the daemon
 	// Engine has the options of the engine with which the run began.
 	Engine workflow.Worker `json:"engine"`
+	// Repository is that of the workspace, whose commits are copied to this machine.
+	Repository host.Repository `json:"repository"`
 }
 
-// hostDaemon prepares to reach the host of the run. options are those of the engine; nil for a worker that only ends the run, which takes
-// them from the record. If the daemon was killed, that worker starts the next incarnation.
-func (h *OwnRun) hostDaemon(
-	ctx context.Context, p *project.Project, options *workflow.Worker, lostAfter time.Duration, log *slog.Logger,
+// newDaemon prepares to start the daemon of the run, with the options of the engine and the
+// repository that the run begins with.
+func (h *OwnRun) newDaemon(
+	ctx context.Context, p *project.Project, options workflow.Worker, repository host.Repository, log *slog.Logger,
 ) (*hostDaemon, error) {
-	path := filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json")
-	record, ending := daemonRecord{Incarnation: 1, Secret: rand.Text()}, options == nil
-	if ending {
-		data, err := os.ReadFile(path)
-		if err == nil {
-			err = json.Unmarshal(data, &record)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
-		}
-		options = &record.Engine
-	}
-	by, run, err := project.NewEngine(ctx, p, h.DB, h.Run.Host, *options)
-	if err == nil {
-		err = h.DB.SetMeta(ctx, project.NameOnHostsKey, run.Project) // it stays the same when the project is moved
-	}
+	begun := daemonRecord{Incarnation: 1, Secret: rand.Text(), Engine: options, Repository: repository}
+	f, err := h.hostDaemon(ctx, p, begun, log)
 	if err != nil {
 		return nil, err
-	}
-	run.LostAfter, run.Ending, run.Known = lostAfter, ending, record.Served
-	run.Incarnation = remote.Incarnation{RunID: h.Run.ID, Number: record.Incarnation, Secret: record.Secret}
-	f := &hostDaemon{engine: by, run: run, options: *options, path: path, log: log.With(slog.String("host", h.Run.Host))}
-	if ending {
-		return f, nil
 	}
 	return f, f.save()
 }
 
+// oldDaemon prepares to reach the daemon of a run whose worker has died, to end the run. If the
+// daemon was killed, the next incarnation is started.
+func (h *OwnRun) oldDaemon(ctx context.Context, p *project.Project, log *slog.Logger) (*hostDaemon, error) {
+	var record daemonRecord
+	data, err := os.ReadFile(h.daemonFile(p))
+	if err == nil {
+		err = json.Unmarshal(data, &record)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
+	}
+	f, err := h.hostDaemon(ctx, p, record, log)
+	if err != nil {
+		return nil, err
+	}
+	f.run.Ending = true
+	return f, nil
+}
+
+// daemonFile is the path of the record of the run's daemon.
+func (h *OwnRun) daemonFile(p *project.Project) string {
+	return filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json")
+}
+
+func (h *OwnRun) hostDaemon(
+	ctx context.Context, p *project.Project, record daemonRecord, log *slog.Logger,
+) (*hostDaemon, error) {
+	by, run, err := project.NewEngine(ctx, p, h.DB, h.Run.Host, record.Engine)
+	if err != nil {
+		return nil, err
+	}
+	// It stays the same when the project is moved.
+	if err := h.DB.SetMeta(ctx, project.NameOnHostsKey, run.Project); err != nil {
+		return nil, err
+	}
+	run.Known = record.Served
+	run.Incarnation = remote.Incarnation{RunID: h.Run.ID, Number: record.Incarnation, Secret: record.Secret}
+	return &hostDaemon{
+		engine:  by,
+		run:     run,
+		record:  record,
+		path:    h.daemonFile(p),
+		log:     log.With(slog.String("host", h.Run.Host)),
+		mirrors: project.NewMirrors(p.StateDir, h.Run.ID),
+	}, nil
+}
+
 // save writes the record.
 func (f *hostDaemon) save() error {
-	of := f.run.Incarnation
-	data := text.JSON(daemonRecord{Incarnation: of.Number, Secret: of.Secret, Served: f.run.Known, Engine: f.options})
-	return durable.WriteFile(f.path, append(data, '\n'), 0o600)
+	f.record.Incarnation = f.run.Incarnation.Number
+	f.record.Served = f.run.Known
+	return durable.WriteFile(f.path, append(text.JSON(f.record), '\n'), 0o600)
 }
 
 // forget deletes the record of a run that nothing is left of on its host, and what the engine keeps of it.

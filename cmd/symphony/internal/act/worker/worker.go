@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -19,6 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -201,11 +203,11 @@ func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte
 		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
 	}
 	if h.Run.Host != "" {
-		far, err := h.hostDaemon(ctx, p, &cfg.Worker, config.Policy.LostAfter, log)
+		far, err := h.newDaemon(ctx, p, cfg.Worker, config.Repository.Repository, log)
 		if err != nil {
 			return err
 		}
-		far.mirrors = project.NewMirrors(p.StateDir, h.Run.ID)
+		far.run.LostAfter = config.Policy.LostAfter
 		worker.Account, worker.Reach = nil, far.reach
 		defer func() {
 			if err == nil {
@@ -279,13 +281,25 @@ func (h *OwnRun) readWorkflow(dir string, p *project.Project, secret []byte) (*w
 
 // endThere ends the run on its host.
 func (h *OwnRun) endThere(ctx context.Context, p *project.Project, log *slog.Logger) error {
-	far, err := h.hostDaemon(ctx, p, nil, lostAfterEnding, log)
+	far, err := h.oldDaemon(ctx, p, log)
 	if err != nil {
 		return err
 	}
+	far.run.LostAfter = lostAfterEnding
+	// Git in the mirror needs no more, and the names of secrets are not known here.
+	env := text.Filter(p.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "PATH=") || strings.HasPrefix(entry, "HOME=")
+	})
 	worker := &runner.Worker{
-		Journal: h.DB.Journal, Alive: h.Alive, Reach: far.reach, Now: p.Env.Now, Mono: proc.Monotonic, Log: log,
+		Journal: h.DB.Journal,
+		Alive:   h.Alive,
+		Reach:   far.reach,
+		Env:     env,
+		Now:     p.Env.Now,
+		Mono:    proc.Monotonic,
+		Log:     log,
 	}
+	worker.Config.Repository.Repository = far.record.Repository
 	err = worker.EndThere(ctx, h.Run)
 	if err == nil {
 		h.Run.Remote = reconcile.RemoteEnded
