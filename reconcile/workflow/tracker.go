@@ -2,10 +2,13 @@ package workflow
 
 import (
 	"encoding/json"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -143,6 +146,20 @@ func (r trackerReader) agentRoots(issues string) []string {
 		r.warn(r.field("agent.on_approval"), "approved commands run outside the sandbox: "+everywhere)
 	}
 	return roots
+}
+
+// decides reports whether who can write a directory decides what a path leads to, whatever the
+// names of the two: the path is in the directory or leads through a link there. An empty or a
+// relative directory is none. A path that can't be looked up is an error of the field.
+func (r trackerReader) decides(f field, dir, path string) bool {
+	if !filepath.IsAbs(dir) {
+		return false
+	}
+	decides, err := paths.Reach(dir, path)
+	if err != nil {
+		r.invalid(f, fmt.Sprintf("it is not known whether %s is in %s: %v", path, dir, err), "name it by another path")
+	}
+	return decides
 }
 
 // NamesProjectDescription reports whether a template may use issue.project_description, which

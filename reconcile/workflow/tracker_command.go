@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -77,7 +76,7 @@ func (r trackerReader) protectProgram() {
 			path = filepath.Join(filepath.Dir(r.src.Path), path)
 		}
 		for _, root := range roots {
-			if root != "" && paths.Inside(root, path) {
+			if r.decides(r.item(f, i), root, path) {
 				r.invalid(r.item(f, i), path+" is in "+root+", which agents may write", "keep it where no agent can write")
 			}
 		}

@@ -1,11 +1,5 @@
 package workflow
 
-import (
-	"path/filepath"
-
-	"github.com/symphony-cron/symphony/internal/paths"
-)
-
 var fileTracker = tracker{
 	name: "file", title: "the folder",
 	active: []string{"To Do", "Todo", "In Progress"}, terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
@@ -41,14 +35,14 @@ func (r trackerReader) protectFolder() {
 	if dir == "" {
 		return
 	}
-	overlaps := func(path string) bool { return paths.Overlap(path, dir) }
 	f := r.field("tracker.provider.path")
+	overlaps := func(root string) bool { return r.decides(f, root, dir) || r.decides(f, dir, root) }
 	const hint = "keep the issues where agents cannot write"
 	if root := r.cfg.Workspace.Root; overlaps(root) {
 		r.invalid(f, dir+" overlaps workspace.root "+root+", where agents write", hint)
 	}
 	for _, root := range r.agentRoots(dir) {
-		if filepath.IsAbs(root) && overlaps(root) {
+		if overlaps(root) {
 			r.invalid(f, dir+" overlaps "+root+", which agents may write", hint)
 		}
 	}
