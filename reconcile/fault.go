@@ -100,6 +100,9 @@ const (
 	CodeResourceLimit = "resource_limit"
 	// CodeMaxTokens: the issue used up its tokens during a turn, which was interrupted.
 	CodeMaxTokens = "max_tokens"
+	// CodeOthersPushed: a delivery waits for an agent, which merges what others have pushed to
+	// the branch.
+	CodeOthersPushed = "others_pushed"
 	// CodeWorkersWouldDie: a worker started by this pass would be ended when the pass ends.
 	CodeWorkersWouldDie = "workers_would_die"
 	// CodeNoState: the tracker has no state of the name in the workflow.

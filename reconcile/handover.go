@@ -181,7 +181,10 @@ func (h *Handover) withoutRounds() *Handover {
 // Delivery is what remains to be done about the work of an issue's runs: their commits are not in the repository of the workflow yet, or
 // the issue is not handed over. If it is not due, nothing remains.
 type Delivery struct {
-	Due      bool      `json:"due,omitempty"`      // the workspace may contain commits to push
+	Due bool `json:"due,omitempty"` // the workspace may contain commits to push
+	// Behind: others have pushed to the branch since its last delivery. It waits for an agent,
+	// which merges that.
+	Behind   bool      `json:"behind,omitempty"`
 	Tries    int       `json:"tries,omitempty"`    // how many deliveries failed in a row
 	FailedAt time.Time `json:"failed_at,omitzero"` // the first of them
 	Code     string    `json:"code,omitempty"`     // of the last of them
@@ -220,6 +223,9 @@ type DeliveryResult struct {
 	PullRequest string `json:"pull_request"`
 	Code        string `json:"code"` // of a failure; empty if Done is false and no delivery was tried
 	Message     string `json:"message"`
+	// Behind: nothing was pushed, because others have pushed to the branch meanwhile. The next
+	// run's agent merges that.
+	Behind bool `json:"behind,omitempty"`
 	// Handover is what the agent has asked for. It stays when it is done.
 	Handover *Handover `json:"handover,omitempty"`
 }
@@ -238,11 +244,18 @@ type Delivered struct {
 	PullID string `json:"-"`
 }
 
+// behind returns the delivery when others have pushed to the branch. What was handed over is
+// handed over again after the merge.
+func (d Delivery) behind() Delivery {
+	return Delivery{Due: true, Behind: true, Host: d.Host, Root: d.Root}
+}
+
 // failed returns the delivery after one more failure.
 func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	if d.Tries == 0 {
 		d.FailedAt = at
 	}
+	d.Behind = false
 	d.Due, d.Tries, d.Code, d.Message = true, d.Tries+1, code, message
 	return d
 }

@@ -65,6 +65,7 @@ func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 	}
 	p.asked[c.IssueID] = true
 	next.Delivery.Due = true
+	next.Delivery.Behind = false
 	next.Kind, next.DueAt = Delivering, p.s.Now
 	return next, true
 }
@@ -105,12 +106,23 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 	case !s.Policy.Deliver && !c.Delivery.Handover.Waits(): // what is due stays due until the workflow delivers again
 	case d.Done:
 		c.Delivery = c.Delivery.done()
+	case d.Behind:
+		c.Delivery = c.Delivery.behind()
 	case d.Code != "":
 		c.Delivery = c.Delivery.failed(d.Code, d.Message, ended)
 	case r.Turns > 0:
 		c.Delivery.Due = true
+		c.Delivery.Behind = false
 	}
 	return s.awaitDelivery(c, ended)
+}
+
+// deliverAnyway returns a claim whose delivery waits for an agent to merge what others have
+// pushed, when no agent can work on the issue any more. Passes try the delivery again, and say
+// why it fails.
+func (s *Snapshot) deliverAnyway(c Claim) Claim {
+	c.Delivery.Behind = false
+	return s.awaitDelivery(c, s.Now)
 }
 
 // awaitDelivery makes a waiting claim with undelivered commits wait for its delivery.
@@ -131,6 +143,9 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	c.Status, c.DueAt = Waiting, ended
 	c.Delivery.Handover = cmp.Or(r.Delivery.Handover, c.Delivery.Handover)
 	switch {
+	case r.Delivery.Behind:
+		c.Delivery = c.Delivery.behind()
+		c.Kind = Continuation
 	case r.Outcome == Succeeded:
 		c.Delivery, c.Kind = c.Delivery.done(), Continuation
 		if c.Failures > 0 {

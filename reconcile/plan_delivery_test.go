@@ -57,6 +57,7 @@ func TestSettleWithDelivery(t *testing.T) {
 		{"pushed after a failure", ends(Failed, DeliveryResult{Done: true}), "settle A-1 failed", "retry backoff #2 in 20s failures=1 runs=1", 0},
 		{"not tried", ends(Lost, DeliveryResult{}), "settle A-1 lost; deliver A-1 delivering", "running #2 failures=1 runs=1", 0},
 		{"refused", ends(Succeeded, refused), "settle A-1 succeeded", "retry delivery_failed #1 in 10s runs=1", 1},
+		{"others have pushed", ends(Succeeded, DeliveryResult{Behind: true, Handover: over}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
 		{"handed over", ends(Succeeded, DeliveryResult{Done: true, Handover: over}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
 		{"not handed over", ends(Lost, DeliveryResult{Handover: over}), "settle A-1 lost; deliver A-1 delivering", "running #2 failures=1 runs=1", 0},
 		{
@@ -72,6 +73,12 @@ func TestSettleWithDelivery(t *testing.T) {
 		{
 			"delivered after a failed run", delivery(Succeeded, "", func(c *Claim) { c.Failures, c.Attempt = 1, 2 }),
 			"settle A-1 succeeded", "retry backoff #2 in 20s failures=1 runs=1", 0,
+		},
+		{
+			"others have pushed meanwhile", func(c *Claim, r *Run) {
+				delivery(Canceled, CodeOthersPushed)(c, r)
+				r.Delivery.Behind = true
+			}, "settle A-1 canceled", "retry continuation #1 in 0s runs=1", 0,
 		},
 		{"refused again", delivery(Failed, "delivery_failed"), "settle A-1 failed", "retry delivery_failed #1 in 20s runs=1", 2},
 		{"the worker died", delivery(Lost, "worker_lost"), "settle A-1 lost", "retry delivery_failed #1 in 20s runs=1", 2},
@@ -101,6 +108,10 @@ func TestUndelivered(t *testing.T) {
 	one, done, review := issueNo(1), issueNo(1, inState("Done")), issueNo(1, inState("Human Review"))
 	later := func(c *Claim) { undelivered(1)(c); c.DueAt = noon.Add(time.Minute) }
 	busy := func(c *Claim, r *Run) { c.Kind, r.Kind = Delivering, DeliveryRun; c.Delivery.Due = true }
+	behind := func(c *Claim) {
+		c.Kind = Continuation
+		c.Delivery = Delivery{}.behind()
+	}
 	for _, row := range []struct {
 		rule  string
 		scene *scene
@@ -117,6 +128,11 @@ func TestUndelivered(t *testing.T) {
 		{"held by an operator, terminal", newScene().held(one, HoldOperator).edit(func(s *Snapshot) { s.Claims[0].Delivery.Due = true }).answer(done), ""},
 		{"delivery under way, terminal", newScene().running(one, busy).answer(done), ""},
 		{"of another project", newScene().claim(one, func(c *Claim) { undelivered(0)(c); c.Project = otherProject }), ""},
+		{"behind, active", newScene().claim(one, behind).answer(one), "dispatch A-1 continuation"},
+		{"behind, without the tracker", newScene().claim(one, behind), ""},
+		{"behind, handed over by a person", newScene().claim(one, behind).answer(review), "deliver A-1 delivering"},
+		{"behind, terminal", newScene().claim(one, behind).workspace(one).answer(done), "deliver A-1 delivering"},
+		{"deliver, behind", newScene().claim(one, behind).command(VerbDeliver, one), "retry A-1 operator; deliver A-1 delivering"},
 		{"paused", newScene().claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Paused = true }).answer(one), ""},
 		{"the day's budget is used up", newScene().claim(one, undelivered(0)).answer(one).edit(func(s *Snapshot) {
 			s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1}, []ModelUse{{Tokens: Tokens{Total: 1}}}

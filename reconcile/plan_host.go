@@ -96,7 +96,7 @@ type DeliveryWait struct {
 // DeliveryWait returns what the delivery of a claim waits for; the zero value if it does not
 // wait for a host.
 func (s *State) DeliveryWait(c Claim, now time.Time) DeliveryWait {
-	if c.Status != Waiting || !c.Delivery.Due {
+	if c.Status != Waiting || !c.Delivery.Due || c.Delivery.Behind {
 		return DeliveryWait{}
 	}
 	at := slices.IndexFunc(s.Runs, func(r Run) bool { return r.IssueID == c.IssueID && r.Remote == RemoteBegun })

@@ -17,6 +17,10 @@ func (p *planner) refresh() {
 			issue = lastReadable(*c, issue) // its state is enough to end the work on it
 		}
 		reason, message := p.s.Policy.StopReason(issue, visible)
+		if reason != "" && c.Delivery.Behind && c.Status != Running {
+			p.update(p.put(p.s.deliverAnyway(*c)))
+			c = p.claims[c.IssueID]
+		}
 		switch {
 		case issue.Malformed != "": // nothing else is known of it: a run goes on, and none starts
 			p.noteUnreadable(*c, issue)

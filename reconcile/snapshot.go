@@ -28,10 +28,13 @@ type Snapshot struct {
 	FreeBytes  int64               // free space of the workspace volume; negative if unknown
 }
 
-// undelivered reports whether commits of the claim's runs must be pushed, or its issue handed over, before a run may start or the claim may
-// be released.
+// undelivered reports whether commits of the claim's runs must be pushed, or its issue handed
+// over, before a run may start or the claim may be released.
 func (s *Snapshot) undelivered(c Claim) bool {
-	return c.Delivery.Due && (s.Policy.Deliver || c.Delivery.Handover.Waits())
+	if !c.Delivery.Due || c.Delivery.Behind {
+		return false
+	}
+	return s.Policy.Deliver || c.Delivery.Handover.Waits()
 }
 
 // State is the stored half of a Snapshot.

@@ -206,6 +206,11 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 		result, head, err = w.deliver(ctx)
 		handover = w.rec.get().Delivery.Handover
 	}
+	if w.isBehind(ctx, err) {
+		w.Log.Info("nothing is delivered: others have pushed to the branch meanwhile, and the next run's agent merges that")
+		w.rec.change(func(r *reconcile.Run) { r.Delivery = reconcile.DeliveryResult{Behind: true} })
+		return nil
+	}
 	result.Handover = handover
 	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })
 	if err == nil && handover.Waits() {
@@ -213,6 +218,27 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 	}
 	w.rec.change(func(r *reconcile.Run) { r.Delivery.Done = err == nil })
 	return err
+}
+
+// isBehind reports whether a delivery has failed only because others have pushed to the branch
+// since the agent's last turn, and an agent can merge that: its issue is still to be worked on.
+func (w *workspaceStep) isBehind(ctx context.Context, err error) bool {
+	known, _ := errors.AsType[*reconcile.Error](err)
+	if known == nil || known.Code != host.CodeDeliveryConflict {
+		return false
+	}
+	pushed, err := w.pushedMeanwhile(ctx)
+	w.warn("it is not known whether the agent can merge what others have pushed", err)
+	if pushed == nil {
+		return false
+	}
+	issue, visible, err := w.readIssue(ctx)
+	if err != nil {
+		w.warn("it is not known whether an agent will merge what others have pushed", err)
+		return false
+	}
+	reason, _ := w.Config.Policy.StopReason(issue, visible)
+	return reason == ""
 }
 
 // beginAgain fills a new workspace for a delivery with the commits that this machine has kept
@@ -261,5 +287,12 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 	if err := w.verifyAgain(ctx, h); err != nil {
 		return err
 	}
-	return w.deliverAndHandOver(ctx, delivers)
+	if err := w.deliverAndHandOver(ctx, delivers); err != nil {
+		return err
+	}
+	if w.rec.get().Delivery.Behind {
+		const why = "nothing was pushed: others have pushed to its branch meanwhile, and its agent merges that next"
+		return runEnd{reconcile.Canceled, reconcile.CodeOthersPushed, why}
+	}
+	return nil
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // turnLoop starts the agent and runs its turns (specification 10.2 and 10.3).
 type turnLoop struct {
 	*job
 	ending <-chan struct{} // closed when the run must end
-	agent  *agentProcess   // nil until it is started, and while verify runs
+	agent  *agentProcess   // nil until it is started, and between two turns if it was ended
 	// restarts: the next start of the agent goes on with the thread of this run.
 	restarts bool
 	guide    *guide
@@ -31,7 +32,9 @@ type turnLoop struct {
 	turnPermissions string
 	listener        *listener
 	refused         reconcile.Verification // how verify failed last in this run; the zero value if it has not
-	refusals        refusals
+	// came is what others have pushed during the last turn, if the handover has looked for it.
+	came     *host.Pushed
+	refusals refusals
 	// worked: the agent has done something in the present turn.
 	worked atomic.Bool
 	// toldNetwork: the log has a note about the closed network. Only the handler of events uses it.
@@ -86,14 +89,50 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 			t.Log.Info("the run ends: agent.budget_per_day is used up")
 			return nil
 		}
+		if err := t.catchUp(ctx); err != nil {
+			return err
+		}
 		if input, err = t.nextInput(ctx, prompt, turn+1); err != nil {
 			return err
 		}
 	}
 }
 
-// nextInput returns the text of a later turn. If verify has ended the agent, it is started
-// again.
+// catchUp looks before a further turn whether others have pushed to the branch meanwhile. The
+// workspace is moved to what came, where that is possible; for that the agent ends, with all
+// its processes. Its next turn tells the agent what came, once, unless it hands over without a
+// merge.
+func (t *turnLoop) catchUp(ctx context.Context) error {
+	came := t.came
+	t.came = nil
+	if came == nil {
+		pushed, err := t.pushedMeanwhile(ctx)
+		t.warn("it is not known whether others have pushed to the branch", err)
+		told := t.base.Pushed
+		if pushed == nil || told != nil && told.Commit == pushed.Commit && !pushed.Possible {
+			return nil
+		}
+		came = pushed
+	}
+	if came.Possible {
+		t.agent.end(ctx)
+		t.agent = nil
+		t.restarts = true
+		if err := t.killAll(ctx); err != nil {
+			return err
+		}
+		taken, err := t.fetchPushed(ctx, false)
+		t.warn("what others have pushed is not fetched, the agent has to merge it", err)
+		if taken != nil {
+			came = taken
+		}
+	}
+	t.takePushed(came)
+	return nil
+}
+
+// nextInput returns the text of a later turn. If the agent was ended, for verify or to move the
+// workspace, it is started again.
 func (t *turnLoop) nextInput(ctx context.Context, prompt string, turn int) (string, error) {
 	if t.agent != nil {
 		return t.guide.laterTurnText(ctx, turn), nil
@@ -207,8 +246,8 @@ func (t *turnLoop) takeHandover(ctx context.Context, wish reconcile.Handover) (m
 }
 
 // returnForMerge drops the handover if others have pushed to the branch while the agent
-// worked, and reports whether they have. The agent learns that in its next turn, merges and
-// hands over again: without a merge nothing could be pushed.
+// worked, and reports whether they have. The agent learns that in its next turn, and hands over
+// again: without their commits nothing could be pushed.
 func (t *turnLoop) returnForMerge(ctx context.Context, wish reconcile.Handover) bool {
 	if wish.Blocked != "" {
 		return false
@@ -218,8 +257,8 @@ func (t *turnLoop) returnForMerge(ctx context.Context, wish reconcile.Handover) 
 	if pushed == nil {
 		return false
 	}
-	t.Log.Info("others have pushed to the branch meanwhile", "commit", pushed.Commit, "why", pushed.Why)
-	t.base.Pushed = pushed
+	t.Log.Info("the handover waits for what others have pushed meanwhile", "commit", pushed.Commit)
+	t.came = pushed
 	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 	return true
 }

@@ -120,6 +120,17 @@ func (j *job) cloneRequest(ctx context.Context, branch string, last reconcile.De
 // does not have it; nil for nothing. Before the first delivery there is no such branch.
 // Programs of the agent may be at work.
 func (j *job) pushedMeanwhile(ctx context.Context) (*host.Pushed, error) {
+	pushed, err := j.fetchPushed(ctx, true)
+	if err != nil || pushed == nil || pushed.Taken {
+		return nil, err
+	}
+	return pushed, nil
+}
+
+// fetchPushed fetches what others have pushed to the branch of the issue since the last
+// delivery; nil for nothing. With look, programs of the agent may be at work; without, the
+// workspace is moved to what came, where that is possible.
+func (j *job) fetchPushed(ctx context.Context, look bool) (*host.Pushed, error) {
 	if j.Journal == nil || !j.Config.Repository.Deliver {
 		return nil, nil
 	}
@@ -131,12 +142,25 @@ func (j *job) pushedMeanwhile(ctx context.Context) (*host.Pushed, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.Look = true
+	q.Look = look
 	answer, err := j.host.Fetch(ctx, q)
-	if err != nil || answer.Pushed == nil || answer.Pushed.Taken {
-		return nil, err
+	return answer.Pushed, err
+}
+
+// takePushed records what others have pushed, which the next turn tells the agent.
+func (j *job) takePushed(p *host.Pushed) {
+	j.base.Pushed = p
+	if p == nil {
+		return
 	}
-	return answer.Pushed, nil
+	j.Log.Info("others have pushed to the branch", "commit", p.Commit, "commits", p.Total, "taken", p.Taken, "why", p.Why)
+	words := "others have pushed " + text.Plural(p.Total, "commit") + " to the branch: "
+	if p.Taken {
+		words += "the workspace has them now"
+	} else {
+		words += "the agent has to merge " + fmt.Sprintf("%.12s", p.Commit) + ", because " + p.Why
+	}
+	j.note("pushed", words, p)
 }
 
 // cloneOrFetch fills a new workspace, or updates the remote references of an older one, if the workflow names a repository.
@@ -158,9 +182,7 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 		w.logOutput(err)
 		if err == nil {
 			w.base = answer
-			if p := answer.Pushed; p != nil {
-				w.Log.Info("others have pushed to the branch", "commit", p.Commit, "commits", p.Total, "taken", p.Taken, "why", p.Why)
-			}
+			w.takePushed(answer.Pushed)
 			w.Log.Info("repository fetched", "base", answer.Base, "commit", answer.Commit, "behind", answer.Behind)
 		}
 		return err

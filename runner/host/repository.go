@@ -40,7 +40,7 @@ type CloneRequest struct {
 	Repository        Repository
 	Branch, Delivered string
 	// Look: an agent is at work in the workspace. A fetch then changes nothing there but its
-	// remote references.
+	// remote references, and nothing at all if Branch is at Delivered on the remote.
 	Look bool
 	// Issue is the id of the issue, whose kept commit (Run.Keep) a clone begins at, unless
 	// Base, the branch on the remote or Delivered contains it. Without an id a clone keeps
@@ -101,6 +101,8 @@ type Pushed struct {
 	// has commits that were not pushed".
 	Taken bool
 	Why   string
+	// Possible: only the agent at work keeps the workspace from being moved to Commit.
+	Possible bool
 }
 
 // PushedCommit is one commit.
@@ -204,6 +206,8 @@ type Mirrors interface {
 type Mirror interface {
 	// Address is the address of the remote without a password.
 	Address() string
+	// Unchanged reports whether a branch on the remote is at the commit that was delivered.
+	Unchanged(ctx context.Context, branch, delivered string) (bool, error)
 	// Bundle fetches from the remote, and returns a bundle of all branches and tags without what the commits in have contain.
 	Bundle(ctx context.Context, r CloneRequest, have []string) (BundleAnswer, io.ReadCloser, error)
 	// Deliver pushes the work of a run on another machine.

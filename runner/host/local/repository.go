@@ -40,6 +40,10 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", func(ctx context.Context) (host.FetchAnswer, error) {
 		fetch := m.Fetch
 		if q.Look {
+			unchanged, err := m.Unchanged(ctx, q.Branch, q.Delivered)
+			if unchanged || err != nil {
+				return host.FetchAnswer{}, err
+			}
 			fetch = m.Look
 		}
 		answer, err := fetch(ctx, r.space.Path, q.Branch, q.Delivered)

@@ -29,6 +29,12 @@ func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, 
 func (r run) Fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, error) {
 	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", func(ctx context.Context) (host.FetchAnswer, error) {
 		var answer host.FetchAnswer
+		if q.Look {
+			unchanged, err := r.Mirrors.Mirror(q.Repository, q.Env).Unchanged(ctx, q.Branch, q.Delivered)
+			if unchanged || err != nil {
+				return answer, err
+			}
+		}
 		from, err := r.carry(ctx, q, func(b host.BundleRequest) (err error) {
 			answer, err = ask[host.FetchAnswer](ctx, r.Client, "FetchBundle", b)
 			return err

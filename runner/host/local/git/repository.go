@@ -14,6 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
@@ -237,6 +238,7 @@ func MoveBranch(workspace, branch, commit string, index []byte) error {
 	if err := repo.replace("index", index); err != nil {
 		return fmt.Errorf("write the index of %s: %w", workspace, err)
 	}
+	crash.At("workspace.branch.indexed")
 	return repo.setReference("refs/heads/"+branch, commit)
 }
 

@@ -290,7 +290,7 @@ func (d *delivery) push(ctx context.Context) error {
 		push := d.remoteGit(ctx, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
 			"--force-with-lease="+ref+":"+expected, "--", d.remote.URL, d.Commit+":"+ref) // empty: it must not exist
 		pushErr := d.runWithin(push, noLimit)
-		at, err := d.remoteCommit(ctx)
+		at, err := d.remoteCommit(ctx, d.branch)
 		switch {
 		case err != nil:
 			return d.failed(host.CodeDeliveryFailed, "", cmp.Or(pushErr, err))
@@ -342,12 +342,12 @@ func (d *delivery) conflict(at string) error {
 	return d.failed(host.CodeDeliveryConflict, "", fmt.Errorf("someone else has made or changed the branch %s: %s", d.branch, now))
 }
 
-// remoteCommit asks the remote for the commit of the branch, empty if there is none.
-func (d *delivery) remoteCommit(ctx context.Context) (string, error) {
-	list := d.remoteGit(ctx, "ls-remote", "--", d.remote.URL, "refs/heads/"+d.branch)
-	out, err := d.outputWithin(list, noLimit)
+// remoteCommit asks the remote for the commit of a branch, empty if there is none.
+func (m *Mirror) remoteCommit(ctx context.Context, branch string) (string, error) {
+	list := m.remoteGit(ctx, "ls-remote", "--", m.remote.URL, "refs/heads/"+branch)
+	out, err := m.outputWithin(list, noLimit)
 	for line := range strings.Lines(out) {
-		if id, name, _ := strings.Cut(strings.TrimSpace(line), "\t"); name == "refs/heads/"+d.branch {
+		if id, name, _ := strings.Cut(strings.TrimSpace(line), "\t"); name == "refs/heads/"+branch {
 			return id, err
 		}
 	}

@@ -223,6 +223,26 @@ func TestFetchPushed(t *testing.T) {
 			"suggestion by a",
 		},
 		{"merged by the agent", "git pull -q ../remote.git work/one", "echo better > file; git commit -qam suggestion", "taken", "suggestion by a"},
+		{
+			"begun by a worker that died", "git fetch -q ../remote.git work/one; git read-tree -m -u HEAD FETCH_HEAD; git reset -q",
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git commit -qm change", "taken", "change by a",
+		},
+		{
+			"begun, half of the files", "git fetch -q ../remote.git work/one; git checkout -q FETCH_HEAD -- work d; git reset -q",
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git commit -qm change", "taken", "change by a",
+		},
+		{
+			"begun, up to the index", "git fetch -q ../remote.git work/one; git read-tree -m -u HEAD FETCH_HEAD",
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git commit -qm change", "taken", "change by a",
+		},
+		{
+			"begun, and a change of the agent", "git fetch -q ../remote.git work/one; git checkout -q FETCH_HEAD -- work; git reset -q; echo mine >> file",
+			"echo more > work; git commit -qam change", "files in the workspace have changes that are not committed", "change by a",
+		},
+		{
+			"begun, and a change of the agent to such a file", "git fetch -q ../remote.git work/one; echo mine > work",
+			"echo more > work; git commit -qam change", "files in the workspace have changes that are not committed", "change by a",
+		},
 		{"replaced", "true", "git commit -q --amend --allow-empty -m theirs", "", ""},
 		{"nothing", "true", "true", "", ""},
 	} {
@@ -235,7 +255,7 @@ func TestFetchPushed(t *testing.T) {
 			p.mustDeliver("one", "")
 			push := "cd person; git fetch -q; git checkout -q --detach origin/work/one; " + c.push + "; git push -qf origin HEAD:work/one; git rev-parse HEAD"
 			pushed := ""
-			if strings.HasPrefix(c.before, "git pull") {
+			if strings.HasPrefix(c.before, "git pull") || strings.HasPrefix(c.before, "git fetch") {
 				pushed = p.sh(push)
 				p.sh("cd one; " + c.before)
 			} else {
@@ -289,10 +309,17 @@ func TestLook(t *testing.T) {
 		git commit -qam suggestion; git push -q origin HEAD:work/one; git rev-parse HEAD`)
 	before := p.local("one")
 	answer := test.Must(p.mirror().Look(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
-	test.Equal(t, "told", []any{answer.Pushed.Commit, answer.Pushed.Taken}, []any{pushed, false})
+	told := answer.Pushed
+	test.Equal(t, "told", []any{told.Commit, told.Taken, told.Possible}, []any{pushed, false, true})
 	test.Equal(t, "workspace", p.local("one"), before)
 	test.Equal(t, "remote reference", p.sh("git -C one rev-parse origin/work/one"), pushed)
-	p.sh("git -C one merge -q --ff-only " + pushed)
+	test.Equal(t, "unchanged", test.Must(p.mirror().Unchanged(t.Context(), "work/one", delivered)), false)
+	test.Equal(t, "unchanged since", test.Must(p.mirror().Unchanged(t.Context(), "work/one", pushed)), true)
+	p.sh("echo mine >> one/file")
+	answer = test.Must(p.mirror().Look(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
+	test.Equal(t, "why not", answer.Pushed.Why, "files in the workspace have changes that are not committed")
+	test.Equal(t, "possible", answer.Pushed.Possible, false)
+	p.sh("git -C one checkout -q file; git -C one merge -q --ff-only " + pushed)
 }
 
 // An agent makes one commit of those that were delivered, and words it anew. The files are the

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
@@ -30,6 +31,16 @@ func (m writer) pushedByOthers(ctx context.Context, branch, base, delivered stri
 	return at
 }
 
+// Unchanged reports whether a branch on the remote is still where symphony has left it. It is
+// one question to the remote, and changes nothing.
+func (m *Mirror) Unchanged(ctx context.Context, branch, delivered string) (bool, error) {
+	at, err := m.remoteCommit(ctx, branch)
+	if err != nil {
+		return false, m.failed(host.CodeRepositoryUnavailable, "look for pushes to "+branch, err)
+	}
+	return at == delivered, nil
+}
+
 // takePushed brings what others have pushed to the branch of a workspace into the workspace,
 // and describes it. That is possible if the agent has committed nothing since, and has changed
 // no file of the repository. With look an agent is at work there, which could put links in the
@@ -46,20 +57,26 @@ func (m *Mirror) takePushed(
 		p.Taken = true // by an earlier run, or by the agent
 		return p, nil
 	}
-	switch {
-	case head.Branch != from.Branch:
+	if head.Branch != from.Branch {
 		p.Why = "the workspace is on another branch"
-	case !m.contains(ctx, from.Pushed, head.Commit):
+		return p, nil
+	}
+	if !m.contains(ctx, from.Pushed, head.Commit) {
 		p.Why = "the workspace has commits that were not pushed"
+		return p, nil
+	}
+	why, err := m.fastForward(ctx, workspace, head, from, look)
+	if err != nil {
+		return nil, err
+	}
+	p.Why = why
+	switch {
+	case why != "":
 	case look:
 		p.Why = "they came while you were at work"
+		p.Possible = true
 	default:
-		why, err := m.fastForward(ctx, workspace, head, from)
-		if err != nil {
-			return nil, err
-		}
-		p.Why = why
-		p.Taken = why == ""
+		p.Taken = true
 	}
 	return p, nil
 }
@@ -100,16 +117,27 @@ func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *h
 }
 
 // fastForward moves the workspace and its branch to a commit that contains HEAD. It returns
-// why that is not possible, empty if it was done. Git works with a repository that no agent
-// can write: neither settings nor hooks of the workspace take part.
-func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Head, from host.CloneAnswer) (why string, err error) {
+// why that is not possible, empty if it was done; with look it only looks whether it is. Git
+// works with a repository that no agent can write: neither settings nor hooks of the workspace
+// take part. A worker that dies meanwhile leaves some files of the new commit below the old
+// HEAD: the next fast-forward to that commit goes on from there.
+func (m *Mirror) fastForward(
+	ctx context.Context, workspace string, head git.Head, from host.CloneAnswer, look bool,
+) (why string, err error) {
+	const changed = "files in the workspace have changes that are not committed"
 	status, _, ok, err := git.Inspect(ctx, workspace, git.Clone{}, 0)
 	if err != nil || !ok {
 		return "its files could not be compared with HEAD", nil // the agent is told, and can merge
 	}
-	changed := slices.ContainsFunc(status.Changed, func(c host.GitChange) bool { return c.Status != "?" })
-	if changed || status.Count > len(status.Changed) {
-		return "files in the workspace have changes that are not committed", nil
+	if status.Count > len(status.Changed) {
+		return changed, nil
+	}
+	tracked := slices.ContainsFunc(status.Changed, func(c host.GitChange) bool { return c.Status != "?" })
+	if look {
+		if tracked {
+			return changed, nil
+		}
+		return "", nil
 	}
 	var moved []submodule
 	if m.remote.Submodules {
@@ -136,7 +164,16 @@ func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Hea
 	if err := m.run(w.git(ctx, "read-tree", head.Commit)); err != nil {
 		return "", err
 	}
-	_ = m.run(w.git(ctx, "update-index", "-q", "--refresh")) // it fails if a file differs, and so does the next one
+	_ = m.run(w.git(ctx, "update-index", "-q", "--refresh")) // it fails if a file differs
+	if len(status.Changed) > 0 {
+		begun, err := w.takeBegun(ctx, status.Changed, head.Commit, from.Pushed)
+		if err != nil {
+			return "", err
+		}
+		if tracked && !begun {
+			return changed, nil
+		}
+	}
 	if err := m.run(w.git(ctx, "read-tree", "-m", "-u", head.Commit, from.Pushed)); err != nil {
 		// Git looks before it writes. If it has failed later, for instance at a filter, the
 		// files go back.
@@ -147,6 +184,7 @@ func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Hea
 	if err != nil {
 		return "", err
 	}
+	crash.At("repository.forward.written")
 	if err := git.MoveBranch(workspace, from.Branch, from.Pushed, index); err != nil {
 		return "", err
 	}
@@ -156,6 +194,57 @@ func (m *Mirror) fastForward(ctx context.Context, workspace string, head git.Hea
 		}
 	}
 	return "", nil
+}
+
+// takeBegun looks whether all that differs from HEAD in the work tree was written by an earlier
+// fast-forward to the same commit: each file is as it is in one of the two commits. Then the
+// index gets the files as they are. Otherwise it stays as it is.
+func (w workTree) takeBegun(ctx context.Context, changed []host.GitChange, head, pushed string) (bool, error) {
+	out, err := w.output(w.git(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", head, pushed, "--"))
+	if err != nil {
+		return false, err
+	}
+	moves := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+	for _, c := range changed {
+		if c.Status != "?" && !slices.Contains(moves, c.Path) {
+			return false, nil
+		}
+	}
+	if !slices.ContainsFunc(changed, func(c host.GitChange) bool { return slices.Contains(moves, c.Path) }) {
+		return false, nil
+	}
+	present := w.git(ctx, "update-index", "-z", "--add", "--remove", "--stdin")
+	present.Stdin = strings.NewReader(out)
+	others := false
+	if err := w.run(present); err != nil {
+		others = true // for instance a directory where a file was
+	} else {
+		others, err = w.differsFromBoth(ctx, head, pushed)
+		if err != nil {
+			return false, err
+		}
+	}
+	if others {
+		return false, w.run(w.git(ctx, "read-tree", head))
+	}
+	return true, nil
+}
+
+// differsFromBoth reports whether a file in the index is as it is in neither of two commits.
+func (w workTree) differsFromBoth(ctx context.Context, one, other string) (bool, error) {
+	differ := func(commit string) ([]string, error) {
+		out, err := w.output(w.git(ctx, "diff-index", "--cached", "-z", "--name-only", "--no-renames", commit, "--"))
+		return strings.Split(out, "\x00"), err
+	}
+	fromOne, err := differ(one)
+	if err != nil {
+		return false, err
+	}
+	fromOther, err := differ(other)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(fromOne, func(name string) bool { return name != "" && slices.Contains(fromOther, name) }), nil
 }
 
 const maxIndex = 512 << 20 // bytes

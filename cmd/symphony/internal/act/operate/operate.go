@@ -429,7 +429,7 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 	case !claimed:
 	case c.Status == reconcile.Held:
 		e.Message, e.Hint = fmt.Sprintf("%s is held (%s): %s", issue.Identifier, c.HoldReason, c.HoldMessage), "symphony retry "+issue.Identifier
-	case c.Delivery.Due:
+	case c.Delivery.Due && !c.Delivery.Behind:
 		e.Message = "the commits of " + issue.Identifier + ", if there are any, are delivered first"
 		e.Hint = "symphony deliver " + issue.Identifier + " delivers them now"
 		if c.Delivery.Code != "" {

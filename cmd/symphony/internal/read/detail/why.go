@@ -228,6 +228,9 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	case c == nil:
 		return Why{whyUnclaimed, "the last pass had nothing to do for it; only the tracker knows its current state"}
 	}
+	if c.Delivery.Behind {
+		return Why{reconcile.CodeOthersPushed, "others have pushed to its branch during its last run: its agent merges that before anything is delivered"}
+	}
 	last := ""
 	if e := view.ErrorText(c.Fault()); e != nil {
 		last = ": " + *e
@@ -242,7 +245,10 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 
 // undelivered reports whether the issue waits for a delivery, not for an agent.
 func (r *issueReader) undelivered() bool {
-	return r.claim != nil && r.claim.Delivery.Due && (r.claim.Delivery.Handover != nil || r.Config != nil && r.Config.Repository.Delivers())
+	if r.claim == nil || !r.claim.Delivery.Due || r.claim.Delivery.Behind {
+		return false
+	}
+	return r.claim.Delivery.Handover != nil || r.Config != nil && r.Config.Repository.Delivers()
 }
 
 // deliveryWait is what the delivery of the issue waits for; the zero value if it does not wait

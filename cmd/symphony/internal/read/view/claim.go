@@ -176,7 +176,7 @@ func (f *Facts) Claims() Claims {
 		if !f.wants(c.IssueID) {
 			continue
 		}
-		if d := c.Delivery; d.Due {
+		if d := c.Delivery; d.Due && !d.Behind {
 			row := UndeliveredRow{f.headOf(c), d.Tries, text.OrNull(d.FailedAt), ErrorText(d.Code, d.Message)}
 			v.Undelivered = append(v.Undelivered, row)
 		}

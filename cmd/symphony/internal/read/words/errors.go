@@ -68,6 +68,7 @@ var runErrors = []RunError{
 	{"verify_unusable", "correct `verify.command`, or install what it needs where the agent works; passes try again without an agent, and " +
 		"`symphony verify ISSUE` tries now"},
 	{"not_verified", "nothing to do: the next delivery runs verify for the commits that were made since"},
+	{"others_pushed", "nothing to do: others have pushed to the branch, and the agent of the next run merges that before it hands over"},
 	{"workspace_gone", "if it was removed by mistake, put it back (`symphony restore ISSUE`, if it is in the trash), then " +
 		"`symphony deliver ISSUE`; `symphony retry ISSUE` abandons its commits"},
 	{"invalid_branch", "correct `repository.branch`: its result for this issue is not a branch name, or is the base, or the remote has " +
