@@ -38,6 +38,7 @@ import (
 //	github status BRANCH NAME STATE   adds or changes a commit status of another system there
 //	github require NUMBER NAME...     makes the base of a pull request require checks
 //	github review NUMBER AUTHOR STATE FILE LINE BODY   adds a review by a person who may push, three minutes ago
+//	github new-review …       the same now; github age NUMBER makes all of its reviews three minutes older
 //	github crowd NUMBER N     adds as many reviews by a person who may not push
 //	github look               runs a pass that reads the pull requests, however recently they were read
 //	github conflict NUMBER    a pull request can't be merged into its base
@@ -110,14 +111,24 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "look":
 		execute(ts, []string{"sql", "DELETE FROM meta WHERE key = 'feedback_read_at'"})
 		output(ts, "symphony", "tick", "--lock-timeout", ts.Getenv("PATIENCE"))
-	case "review":
+	case "review", "new-review":
+		at := time.Now()
+		if verb == "review" {
+			at = at.Add(-3 * time.Minute)
+		}
 		review := githubtest.Review{
-			Author: rest[1], Role: "MEMBER", Writer: true, State: rest[2], At: time.Now().Add(-3 * time.Minute), Body: "See below.",
+			Author: rest[1], Role: "MEMBER", Writer: true, State: rest[2], At: at, Body: "See below.",
 			Lines: []githubtest.LineComment{{Path: rest[3], Line: test.Must(strconv.Atoi(rest[4])), Body: strings.Join(rest[5:], " ")}},
 		}
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
 			review.Commit = p.Commit
 			p.Reviews = append(p.Reviews, review)
+		}))
+	case "age":
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
+			for i := range p.Reviews {
+				p.Reviews[i].At = p.Reviews[i].At.Add(-3 * time.Minute)
+			}
 		}))
 	case "crowd":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {

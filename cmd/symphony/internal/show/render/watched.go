@@ -34,8 +34,15 @@ const mostNamed = 3
 // printWatched prints a line about the watched pull requests of a project. It names those that
 // may need a person: a check does not report, or the branch was replaced.
 func printWatched(w *term.Env, v view.Overview, named bool) {
+	if line := watchedText(w, v, named); line != "" {
+		fmt.Fprintln(w.Stdout, hang(w, "", line))
+	}
+}
+
+// watchedText is that line; empty if nothing is watched.
+func watchedText(w *term.Env, v view.Overview, named bool) string {
 	if len(v.Watched) == 0 {
-		return
+		return ""
 	}
 	line := "watches " + text.Plural(len(v.Watched), "pull request")
 	if named {
@@ -53,5 +60,5 @@ func printWatched(w *term.Env, v view.Overview, named bool) {
 	if len(list) > 0 {
 		line += "; " + strings.Join(list, "; ")
 	}
-	fmt.Fprintln(w.Stdout, hang(w, "", text.Visible(line)))
+	return text.Visible(line)
 }
