@@ -96,6 +96,7 @@ func (l *label) UnmarshalJSON(data []byte) error {
 
 type account struct {
 	Login string `json:"login"`
+	ID    int64  `json:"databaseId"` // only where a query asks for it
 }
 
 // nodes are a connection.

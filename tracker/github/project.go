@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/internal/githubapi"
@@ -92,11 +93,12 @@ func (c *Client) onBoard(raw json.RawMessage) (record, bool) {
 func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
 	var found reconcile.TrackerFindings
 	var labels, logins []string
+	var viewer account
 	if strings.EqualFold(names.Assignee, "me") {
 		names.Assignee = ""
 	}
 	for i, repo := range c.o.Repositories {
-		project, more, users, err := c.verifyRepository(ctx, repo, names.Assignee, &found.User)
+		project, more, users, err := c.verifyRepository(ctx, repo, names.Assignee, &viewer)
 		if err != nil {
 			return found, err
 		}
@@ -105,6 +107,10 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		}
 		labels, logins = append(labels, more...), append(logins, users...)
 	}
+	found.User = viewer.Login
+	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
+		return reconcile.SameUser(name, viewer.Login, "id:"+strconv.FormatInt(viewer.ID, 10))
+	})
 	c.CheckScopes(c.o.Project != "")
 	if c.o.Project != "" {
 		field, err := c.statusField(ctx, &found.Project)
@@ -125,7 +131,7 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 }
 
 // verifyRepository reads the labels of a repository, and the accounts whose login resembles assignee.
-func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, user *string) (
+func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, user *account) (
 	project reconcile.TrackerProject, labels, logins []string, err error,
 ) {
 	owner, name, _ := strings.Cut(c.present(repo), "/")
@@ -155,12 +161,13 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 		r := data.Repository
 		c.rename(repo, r.Name)
 		project = reconcile.TrackerProject{ID: r.ID, Name: r.Name, Slug: repo, URL: r.URL}
-		*user, logins = data.Viewer.Login, text.Map(r.Users.Nodes, func(u account) string { return u.Login })
+		*user = data.Viewer
+		logins = text.Map(r.Users.Nodes, func(u account) string { return u.Login })
 		if r.Archived {
 			c.WarnOnce(r.Name + " is archived, so that nothing in it can be changed: unarchive it in its settings")
 		}
 		if r.May == "READ" {
-			c.WarnOnce(fmt.Sprintf("%s may only read %s: give that account the role Triage or more", *user, r.Name))
+			c.WarnOnce(fmt.Sprintf("%s may only read %s: give that account the role Triage or more", user.Login, r.Name))
 		}
 		for _, raw := range r.Labels.Nodes {
 			var l label
@@ -258,8 +265,8 @@ func Setup() reconcile.TrackerSetup {
 // proposal describes a repository to init: open and closed, and labels as the states between them. A label that does not exist is
 // created when the agent sets it.
 func (c *Client) proposal(ctx context.Context, repo, label string) (reconcile.TrackerBoard, error) {
-	var user string
-	project, labels, _, err := c.verifyRepository(ctx, repo, "", &user)
+	var viewer account
+	project, labels, _, err := c.verifyRepository(ctx, repo, "", &viewer)
 	if err != nil {
 		return reconcile.TrackerBoard{}, err
 	}

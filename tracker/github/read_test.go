@@ -339,8 +339,11 @@ func TestVerify(t *testing.T) {
 		names  reconcile.TrackerNames
 		want   findings
 	}{
-		"all there":     {func(*Options) {}, reconcile.TrackerNames{States: []string{"OPEN", "closed"}, Labels: []string{"bug"}, Assignee: "Kim"}, findings{}},
-		"me":            {func(*Options) {}, reconcile.TrackerNames{Assignee: "me"}, findings{}},
+		"all there": {func(*Options) {}, reconcile.TrackerNames{States: []string{"OPEN", "closed"}, Labels: []string{"bug"}, Assignee: "Kim"}, findings{}},
+		"me":        {func(*Options) {}, reconcile.TrackerNames{Assignee: "me"}, findings{}},
+		"an operator with the token": {
+			func(*Options) {}, reconcile.TrackerNames{Operators: []string{"kim", "@Ann"}}, findings{OwnOperators: []string{"@Ann"}},
+		},
 		"no such label": {func(*Options) {}, reconcile.TrackerNames{Labels: []string{"Bugs"}}, findings{Labels: unknown("Bugs", "bug")}},
 		"no such user": {
 			func(*Options) {},
@@ -363,6 +366,9 @@ func TestVerify(t *testing.T) {
 				t.Errorf("found %+v", got)
 			}
 			got.User, got.Project = "", reconcile.TrackerProject{}
+			if len(got.OwnOperators) == 0 {
+				got.OwnOperators = nil
+			}
 			for _, list := range []*[]reconcile.UnknownName{&got.States, &got.Labels} {
 				if len(*list) == 0 {
 					*list = nil

@@ -206,7 +206,7 @@ func (x *execution) query() node {
 }
 
 func userNode(login string) node {
-	return node{"id": fmt.Sprint("U_", userID(login)), "login": login}
+	return node{"id": fmt.Sprint("U_", userID(login)), "login": login, "databaseId": userID(login)}
 }
 
 func (x *execution) repositoryNode(r *repository) node {

@@ -160,7 +160,29 @@ func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFin
 		add(fmt.Sprintf("tracker.operators: %q is the user of symphony's key, with which agents comment, too: its answers are ignored", name),
 			"give symphony a key of another user, or name another operator")
 	}
+	if row := uncountedRow(cfg, found.OwnOperators); row != nil {
+		list = append(list, row)
+	}
 	return list
+}
+
+// uncountedRow returns an error if labels that operators set do not count for a row of
+// agent.by_label with set_by, because symphony works with the key of these operators; nil if
+// they count. Their labels can't be told from those of agents.
+func uncountedRow(cfg *workflow.Config, own []string) *reconcile.Error {
+	at := slices.IndexFunc(cfg.Agent.ByLabel, func(row workflow.LabelRow) bool { return row.SetBy != "" })
+	if at < 0 || len(own) == 0 {
+		return nil
+	}
+	words := fmt.Sprintf("does not count if %q sets the label", own[0])
+	if len(own) == len(cfg.Tracker.Operators) {
+		words = "never counts, because symphony has no operator with a user of their own"
+	}
+	return &reconcile.Error{
+		Message: fmt.Sprintf("agent.by_label: the row of the label %q with set_by: operators %s: symphony and its agents set labels with "+
+			"the key of %q, so that all of them have one author", cfg.Agent.ByLabel[at].Label, words, own[0]),
+		Hint: "give symphony a key of another user, such as a machine account",
+	}
 }
 
 // scope is what has the states of a tracker's issues, for people.
