@@ -23,6 +23,10 @@ const (
 	reviewPage = 30   // reviews of each pull request in that request, and of one in each further request
 	maxName    = 255  // bytes of the name of a check, a branch or a file
 	maxAddress = 2048 // bytes of the address of a check
+
+	// enoughReviews is how many bytes of the reviews of one pull request are read before older
+	// ones are left out. 300 reviews with a comment of 200 letters have a tenth of it.
+	enoughReviews = 8 << 20
 )
 
 //go:embed query
@@ -150,7 +154,7 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 				return err
 			}
 		}
-		if err := h.addOlderReviews(ctx, p, reviews); err != nil {
+		if err := h.addOlderReviews(ctx, p, reviews, len(fields[fmt.Sprint("p", n)])); err != nil {
 			return err
 		}
 		found[n] = p.value()
@@ -158,25 +162,29 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 	return nil
 }
 
-// addOlderReviews adds the reviews before the first page, up to reconcile.MaxReviews, and the
-// last verdict of everyone who may push, however old it is. Without them, anyone could hide
-// what a maintainer asks for behind comments of their own.
-func (h hub) addOlderReviews(ctx context.Context, p *pull, size int) error {
+// addOlderReviews adds the reviews before the first page, up to reconcile.MaxReviews and
+// enoughReviews, and the last verdict of everyone who may push, however old it is. Without
+// these verdicts, anyone could hide what a maintainer asks for behind many or long comments.
+// size is how many reviews the first page has, which has taken that many bytes.
+func (h hub) addOlderReviews(ctx context.Context, p *pull, size, bytes int) error {
 	if !p.Reviews.PageInfo.HasPreviousPage {
 		return nil
 	}
-	for page := p.Reviews; page.PageInfo.HasPreviousPage && len(p.Reviews.Nodes) < reconcile.MaxReviews; {
-		older, err := h.readReviews(ctx, p.Number, document("reviews", "review"), size, page.PageInfo.StartCursor)
+	page := p.Reviews
+	for page.PageInfo.HasPreviousPage && len(p.Reviews.Nodes) < reconcile.MaxReviews && bytes < enoughReviews {
+		older, took, err := h.readReviews(ctx, p.Number, document("reviews", "review"), size, page.PageInfo.StartCursor)
 		if err != nil {
 			return err
 		}
+		bytes += took
 		page = older.Reviews
 		if len(page.Nodes) == 0 {
 			break
 		}
 		p.Reviews.Nodes = slices.Concat(page.Nodes, p.Reviews.Nodes)
 	}
-	verdicts, err := h.readReviews(ctx, p.Number, document("opinions", "review"), size, "")
+	// Not size: others may have made that small.
+	verdicts, _, err := h.readReviews(ctx, p.Number, document("opinions", "review"), reviewPage, "")
 	if err != nil {
 		return err
 	}
@@ -190,8 +198,10 @@ func (h hub) addOlderReviews(ctx context.Context, p *pull, size int) error {
 }
 
 // readReviews sends a query for that many reviews of a pull request. If they are more than an
-// answer may contain, it asks for half of them.
-func (h hub) readReviews(ctx context.Context, number int, query string, size int, before string) (*pull, error) {
+// answer may contain, it asks for half of them. It also returns the bytes of the answer.
+func (h hub) readReviews(
+	ctx context.Context, number int, query string, size int, before string,
+) (p *pull, bytes int, err error) {
 	vars := map[string]any{"number": number, "reviews": size}
 	if before != "" {
 		vars["before"] = before
@@ -201,13 +211,14 @@ func (h hub) readReviews(ctx context.Context, number int, query string, size int
 		return h.readReviews(ctx, number, query, size/2, before)
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	p, err := decode[*pull](h, "pull request", fields["pullRequest"])
+	raw := fields["pullRequest"]
+	p, err = decode[*pull](h, "pull request", raw)
 	if err == nil && p == nil {
 		err = h.gone(readPulls, fmt.Sprint("there is no pull request ", number))
 	}
-	return p, err
+	return p, len(raw), err
 }
 
 // value returns the pull request.

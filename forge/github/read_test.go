@@ -223,6 +223,25 @@ func TestReadReviews(t *testing.T) {
 		[]any{reconcile.MaxReviews + 1, "kim", "changes_requested"})
 }
 
+// However long the reviews of others are, a look reads a part of them, and what a person who
+// may push has asked for.
+func TestLongReviews(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.add(func(pull *githubtest.Pull) {
+		pull.Reviews = []githubtest.Review{{Author: "kim", Writer: true, State: "CHANGES_REQUESTED", At: noon, Body: "No."}}
+		long := githubtest.Review{Author: "stranger", State: "COMMENTED", At: noon, Body: strings.Repeat("x", 60_000)}
+		for range reconcile.MaxReviews {
+			pull.Reviews = append(pull.Reviews, long)
+		}
+	})
+	p.ClearLog()
+	got := p.one().Reviews
+	test.Equal(t, "the oldest", []string{got[0].Author, got[0].State}, []string{"kim", "changes_requested"})
+	test.Equal(t, "the reviews of others that fit into 8 MiB", len(got)-1, 5*30)
+	test.Equal(t, "requests", len(p.Log()), 1+4+1)
+}
+
 // If people write more than an answer may contain, it is read in smaller parts.
 func TestLargeAnswers(t *testing.T) {
 	test.Expensive(t)
@@ -232,7 +251,12 @@ func TestLargeAnswers(t *testing.T) {
 	for range 20 {
 		large.Lines = append(large.Lines, githubtest.LineComment{Path: "a.go", Line: 1, Body: large.Body})
 	}
+	const maintainers = 10
 	p.add(func(pull *githubtest.Pull) {
+		for i := range maintainers {
+			asks := githubtest.Review{Author: fmt.Sprint("m", i), Writer: true, State: "CHANGES_REQUESTED", At: noon, Body: "No."}
+			pull.Reviews = append(pull.Reviews, asks)
+		}
 		for range 30 {
 			pull.Reviews = append(pull.Reviews, large)
 		}
@@ -240,7 +264,7 @@ func TestLargeAnswers(t *testing.T) {
 	p.add(func(pull *githubtest.Pull) { pull.Branch = "other" })
 	found := test.Must(p.Read(t.Context(), []int{1, 2}))
 	test.Equal(t, "the other is there", found[2].Branch, "other")
-	test.Equal(t, "reviews", len(found[1].Reviews), 30)
+	test.Equal(t, "reviews in one answer, and the verdicts", len(found[1].Reviews), 7+maintainers)
 }
 
 // It is not parallel, because it measures the memory of the process.
