@@ -149,10 +149,11 @@ func (r trackerReader) agentRoots(issues string) []string {
 }
 
 // decides reports whether who can write a directory decides what a path leads to, whatever the
-// names of the two: the path is in the directory or leads through a link there. An empty or a
-// relative directory is none. A path that can't be looked up is an error of the field.
+// names of the two: the path is in the directory or leads through a link there. Neither an empty
+// nor a relative path is compared, such as those of a workflow that is no file. A path that
+// can't be looked up is an error of the field.
 func (r trackerReader) decides(f field, dir, path string) bool {
-	if !filepath.IsAbs(dir) {
+	if !filepath.IsAbs(dir) || !filepath.IsAbs(path) {
 		return false
 	}
 	decides, err := paths.Reach(dir, path)
