@@ -122,10 +122,16 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) 
 }
 
 // checkTokenPlace refuses the file with the token of a command in a directory that agents can
-// read: whoever has the token decides what agents may do.
+// read: whoever has the token decides what agents may do. The directory of this command's
+// XDG_CONFIG_HOME is one unless passes have the same variable.
 func checkTokenPlace(w *term.Env, command, file string) error {
-	hidden := project.EnvDir(w.Environment())
-	if paths.Inside(paths.Real(hidden), paths.Real(file)) {
+	hidden := project.TokenDir(w.Environment())
+	dir, err := paths.Find(hidden)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", hidden, err)
+	}
+	token, err := paths.Find(file)
+	if err == nil && token.Inside(dir) {
 		return nil
 	}
 	return reconcile.NewError("token_readable", command+": agents can read "+file+", and with its token decide what they ask for",

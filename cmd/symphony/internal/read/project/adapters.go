@@ -206,15 +206,23 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 }
 
 // SecretFiles are the directories of the environment files of all projects, also those that a
-// schedule reads, the files to which links there lead, and codex's login.
+// schedule reads, the files to which links there lead, and codex's login, each under all names
+// that it has through mounts.
 func SecretFiles(p *Project, account *state.Account) []string {
-	list := []string{paths.Real(filepath.Join(account.Home, "auth.json"))}
+	var list []string
 	add := func(path string) {
-		real := paths.Real(path)
-		if !slices.ContainsFunc(list, func(dir string) bool { return paths.Inside(dir, real) }) {
-			list = append(list, real)
+		names := []string{paths.Real(path)}
+		place, err := paths.Find(path)
+		if err == nil {
+			names = append(names, place.Names()...)
+		}
+		for _, name := range names {
+			if !slices.ContainsFunc(list, func(dir string) bool { return paths.Inside(dir, name) }) {
+				list = append(list, name)
+			}
 		}
 	}
+	add(filepath.Join(account.Home, "auth.json"))
 	for _, own := range worlds(p.Env) {
 		dir := filepath.Dir(workflow.EnvFilePath(own.Getenv("XDG_CONFIG_HOME"), own.Home, "symphony"))
 		add(dir)

@@ -132,9 +132,11 @@ func (p *Project) EnvPath() string {
 	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, filepath.Base(p.StateDir))
 }
 
-// EnvDir is the directory of the environment files of all projects, which agents can't read.
-func EnvDir(w *environ.Env) string {
-	return filepath.Dir(workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, "symphony"))
+// TokenDir is the directory for the token of a server. Every pass of the account hides it from
+// agents, whichever variables it has (see worlds). It hides the directory of the caller's
+// XDG_CONFIG_HOME only if it has the same variable.
+func TokenDir(w *environ.Env) string {
+	return filepath.Dir(workflow.EnvFilePath("", cmp.Or(w.AccountHome, w.Home), "symphony"))
 }
 
 // Lookup finds a variable in the environment, otherwise in the environment file.
