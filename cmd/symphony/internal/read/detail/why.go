@@ -179,6 +179,9 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 		v.Why.Message += "; its state is now " + state
 	}
 	v.Next.Message = "nothing to do"
+	if v.WaitsFor != nil {
+		v.Next.Message = "passes watch its pull request, and bring the issue back if that needs work"
+	}
 	switch {
 	case f.reason == "not_active" && r.Config != nil:
 		v.Next.Message += "; if it is moved to " + strings.Join(r.Config.Policy.ActiveStates, " or ") + ", a pass starts it again"

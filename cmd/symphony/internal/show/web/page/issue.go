@@ -62,6 +62,9 @@ var verdicts = map[view.Status]headline{
 
 // Verdict is the headline of the page.
 func (i Issue) Verdict() headline {
+	if i.Status == detail.StatusHandedOver && i.WaitsFor != nil {
+		return headline{"info", "clock", "In review: its pull request is watched"}
+	}
 	if known, ok := verdicts[i.Status]; ok {
 		return known
 	}

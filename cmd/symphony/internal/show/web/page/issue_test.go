@@ -217,6 +217,10 @@ func TestVerdict(t *testing.T) {
 		{detail.Issue{Status: reconcile.StatusWaiting, Next: detail.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
 		{detail.Issue{Status: reconcile.StatusSkipped, Schedule: true, Why: detail.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not continue by itself"},
 		{detail.Issue{Status: detail.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
+		{
+			detail.Issue{Status: detail.StatusHandedOver, WaitsFor: &reconcile.Waits{Code: reconcile.WaitsReview, Text: "a review"}},
+			"info", "In review: its pull request is watched",
+		},
 	} {
 		c.v.Timeline = []detail.Moment{{At: moment, Kind: detail.MomentClaim, Name: "claimed"}}
 		i := Issue{Project: "web", Issue: c.v}
