@@ -42,6 +42,23 @@ func TestScriptOnSlurm(t *testing.T) {
 	runElsewhere(t, onHost, useSlurm)
 }
 
+// TestScriptInContainers runs a script whose agents work in containers, with each engine of
+// containers.
+func TestScriptInContainers(t *testing.T) {
+	programs := map[string]string{"docker": "dockerd", "podman": "podman"}
+	for engine, program := range programs {
+		t.Run(engine, func(t *testing.T) {
+			if !canRunContainers(program) {
+				t.Skipf("%s is not installed, or containers can not run here", engine)
+			}
+			runElsewhere(t, []string{"engine/containers"}, func(env *testscript.Env) error {
+				env.Setenv("ENGINE", engine)
+				return nil
+			})
+		})
+	}
+}
+
 // runElsewhere runs scripts whose workflow a function changes.
 func runElsewhere(t *testing.T, scripts []string, change func(*testscript.Env) error) {
 	test.Expensive(t)

@@ -218,8 +218,6 @@ func condition(name string) (bool, error) {
 		return err == nil && missing == nil, nil
 	case "docker":
 		return canRunContainers("dockerd"), nil
-	case "podman":
-		return canRunContainers("podman"), nil
 	case "tmux":
 		return hasTmux(), nil
 	case "bash", "zsh", "fish", "gh", "python3":
