@@ -36,7 +36,8 @@ S
 export SLURM_CONF=$dir/slurm.conf
 cat > slurm/down <<S
 export SLURM_CONF=$dir/slurm.conf
-timeout 20 scancel --me || true # without a controller it waits long
+# Without a controller scancel waits long, and jobs that still end when it goes leave processes.
+timeout 20 sh -c 'scancel --me; until [ -z "\$(squeue --me --noheader)" ]; do sleep 0.2; done' || true
 for file in $dir/n1.pid $dir/n2.pid $dir/ctl.pid $dir/munge.pid; do
 	[ ! -e \$file ] || { pid=\$(cat \$file); kill \$pid; while kill -0 \$pid; do sleep 0.1; done; } 2>/dev/null
 done

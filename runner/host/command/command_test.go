@@ -114,18 +114,30 @@ func TestKilledDaemon(t *testing.T) {
 	test.Equal(t, "then", enginetest.Verdict(err), "ended")
 }
 
-// A worker that is stopped while its job waits cancels the job.
+// A worker that is stopped while its job waits cancels the job. It waits, too, while the job
+// can't be connected to, and says why.
 func TestWaits(t *testing.T) {
-	l, dir := newScene(t, Commands{Status: "echo pending no free slot"})
-	ctx, stop := context.WithCancel(t.Context())
-	l.Waits = func(why string) {
-		test.Equal(t, "reason", why, "no free slot")
-		stop()
+	for _, c := range []struct{ name, status, connect, why, calls string }{
+		{"no place", "echo pending no free slot", "cat", "no free slot", "start status stop"},
+		{
+			"no connection", "echo running", "echo no route to node >&2; exit 1",
+			"connect to the job: no route to node", "start status connect stop",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l, dir := newScene(t, Commands{Status: c.status, Connect: c.connect})
+			ctx, stop := context.WithCancel(t.Context())
+			l.Waits = func(why string) {
+				test.Contains(t, "reason", why, c.why)
+				stop()
+			}
+			err := l.Start(ctx)
+			test.Equal(t, "verdict", enginetest.Verdict(err), "nothing begun")
+			test.Contains(t, "error", err.Error(), engine.CodeWithdrawn)
+			calls := string(test.Must(os.ReadFile(filepath.Join(dir, "calls"))))
+			test.Equal(t, "calls", strings.Join(strings.Fields(calls), " "), c.calls)
+		})
 	}
-	err := l.Start(ctx)
-	test.Equal(t, "verdict", enginetest.Verdict(err), "nothing begun")
-	test.Contains(t, "error", err.Error(), engine.CodeWithdrawn)
-	test.Equal(t, "calls", string(test.Must(os.ReadFile(filepath.Join(dir, "calls")))), "start\nstatus\nstop\n")
 }
 
 // The commands status of the documentation, with programs that print what the engines print by their documentation.
@@ -163,7 +175,9 @@ func TestExamples(t *testing.T) {
 		{"kubectl", "echo 0/Failed", "ended Failed"},
 		{"kubectl", "echo /Complete", "ended Complete"},
 		{"kubectl", `[ "$2" = job ] && echo / || echo 0 nodes are available`, "pending 0 nodes are available"},
-		{"kubectl", "true", "unknown "},
+		{"kubectl", "true", "ended its job was deleted"},
+		{"kubectl", `[ "$2" = job ] || echo pod/symphony-1`, "unknown"},
+		{"kubectl", `[ "$2" = job ]`, "error"},
 		{"kubectl", "exit 1", "error"},
 		{"nomad", "echo running", "running"},
 		{"nomad", "echo failed", "ended failed"},

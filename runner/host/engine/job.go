@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -97,8 +98,9 @@ func (e *JobEngine) Start(ctx context.Context) error {
 		case j.State == JobEnded:
 			return e.withdraw(ctx, e.unusable("the job has ended before symphony served the run: "+j.Why))
 		case err != nil && trouble >= jobTrouble:
-			return e.withdraw(ctx, e.unusable(err.Error()))
+			return e.withdraw(ctx, e.unusable(e.messageOf(err)))
 		case err != nil:
+			e.Waits(e.messageOf(err))
 			pause = minPause
 			trouble += pause
 		default:
@@ -128,8 +130,18 @@ func (e *JobEngine) begin(ctx context.Context) (Job, error) {
 	cmd, err := e.Connect(j, e.words("connect", "--begin"))
 	if err == nil {
 		_, err = Output(ctx, cmd, e.Incarnation.Secret+"\n")
+		err = Explain(err, "connect to the job: ", "")
 	}
 	return j, err
+}
+
+// messageOf returns the message of an error without its code and without the host.
+func (e *JobEngine) messageOf(err error) string {
+	message := err.Error()
+	if known, ok := errors.AsType[*reconcile.Error](err); ok {
+		message = known.Message
+	}
+	return strings.TrimPrefix(message, e.Host+": ")
 }
 
 // Dial opens a stream to the daemon. It is a remote.Dial. Its errors have no code after which nothing has begun.

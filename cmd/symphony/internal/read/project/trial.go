@@ -46,14 +46,14 @@ func TryEngine(ctx context.Context, p *Project, hostName string) (root string, e
 	if !isJob {
 		return "", fmt.Errorf("%s starts no jobs", hostName)
 	}
-	waits := ""
+	waits := "nothing has answered"
 	run.Waits = func(why string) { waits = why }
 	run.LostAfter = visitLost
 	run.Incarnation = remote.Incarnation{RunID: NewRunID(p.Env.Now()), Number: 1, Secret: rand.Text()}
 	bounded, cancel := context.WithTimeout(ctx, trialBound)
 	defer cancel()
 	if err := by.Start(bounded); err != nil {
-		if bounded.Err() != nil && waits != "" {
+		if bounded.Err() != nil {
 			err = reconcile.NewError(engine.CodeUnusable, hostName+": the trial job still waits: "+waits, "try it when the engine has a place")
 		}
 		return "", err
