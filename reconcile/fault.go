@@ -90,6 +90,9 @@ const (
 	CodeWorkspaceBusy = "workspace_busy"
 	// CodeWorkspaceGone: the workspace with the commits to deliver does not exist. An operator's retry gives them up.
 	CodeWorkspaceGone = "workspace_gone"
+	// CodeIncomplete: a clone of what was to be pushed would lack files of submodules or of
+	// Git LFS.
+	CodeIncomplete = "delivery_incomplete"
 	// CodeBranchCheckedOut: a person has checked out the branch of an issue where it would be
 	// pushed, and can switch to another one.
 	CodeBranchCheckedOut = "branch_checked_out"

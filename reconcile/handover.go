@@ -182,13 +182,15 @@ func (h *Handover) withoutRounds() *Handover {
 // the issue is not handed over. If it is not due, nothing remains.
 type Delivery struct {
 	Due bool `json:"due,omitempty"` // the workspace may contain commits to push
-	// Behind: others have pushed to the branch since its last delivery. It waits for an agent,
-	// which merges that.
+	// Behind: it waits for an agent. Others have pushed to the branch since its last delivery,
+	// which the agent merges; or its commits are incomplete, which an operator lets the agent
+	// correct.
 	Behind   bool      `json:"behind,omitempty"`
 	Tries    int       `json:"tries,omitempty"`    // how many deliveries failed in a row
 	FailedAt time.Time `json:"failed_at,omitzero"` // the first of them
 	Code     string    `json:"code,omitempty"`     // of the last of them
 	Message  string    `json:"message,omitempty"`
+	Repeats  int       `json:"repeats,omitempty"` // how many of the last ones had this code and message
 	// Host and Root are where the workspace is: the host, empty for this machine, and its workspace root. They stay after a delivery.
 	Host string `json:"host,omitempty"`
 	Root string `json:"root,omitempty"`
@@ -256,6 +258,10 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 		d.FailedAt = at
 	}
 	d.Behind = false
+	if d.Code != code || d.Message != message {
+		d.Repeats = 0
+	}
+	d.Repeats++
 	d.Due, d.Tries, d.Code, d.Message = true, d.Tries+1, code, message
 	return d
 }

@@ -22,8 +22,8 @@ const (
 	HoldNeverStarts = "never_starts" // the engine of its host has a reason that waiting does not end
 	// HoldVerifyFailed: verify has failed in as many rounds as the workflow allows, or twice for one commit.
 	HoldVerifyFailed = "verify_failed"
-	// HoldRefused: hand_over was refused several times in a row for the same reason, and
-	// nothing has changed meanwhile.
+	// HoldRefused: hand_over, or the delivery of a run, was refused several times in a row for
+	// the same reason, and nothing has changed meanwhile.
 	HoldRefused = "hand_over_refused"
 	// HoldPolicy: the provider of the model refuses the work by its rules, as it would again.
 	HoldPolicy = "agent_policy"
@@ -62,7 +62,7 @@ var holdRules = map[string]holdRule{
 	},
 	HoldRefused: {
 		afterRun: "correct what the message names, for example settings or hooks of git with which no commit succeeds; then " +
-			"`symphony retry ISSUE`",
+			"`symphony retry ISSUE`, which lets an agent go on. If you have corrected the commits yourself: `symphony deliver ISSUE`",
 	},
 	HoldPolicy: {
 		afterRun: "the provider of the model refuses this work by its rules: change the issue or the prompt and start a new conversation " +

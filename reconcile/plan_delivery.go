@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 )
 
@@ -117,18 +118,25 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 	return s.awaitDelivery(c, ended)
 }
 
-// deliverAnyway returns a claim whose delivery waits for an agent to merge what others have
-// pushed, when no agent can work on the issue any more. Passes try the delivery again, and say
+// deliverAnyway returns a claim whose delivery waits for an agent, when no agent can work on
+// the issue any more. Passes try the delivery again, and say
 // why it fails.
 func (s *Snapshot) deliverAnyway(c Claim) Claim {
 	c.Delivery.Behind = false
 	return s.awaitDelivery(c, s.Now)
 }
 
+// maxRefusals is how often a delivery of incomplete commits is tried.
+const maxRefusals = 3
+
 // awaitDelivery makes a waiting claim with undelivered commits wait for its delivery.
 func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 	switch tries := c.Delivery.Tries; {
 	case c.Status != Waiting || !s.undelivered(c):
+	case c.Delivery.Code == CodeIncomplete && c.Delivery.Repeats >= maxRefusals:
+		// Only a change of the commits can help, and no agent changes them meanwhile.
+		message := fmt.Sprintf("the delivery was refused %d times for the same reason: %s", c.Delivery.Repeats, c.Delivery.Message)
+		return s.hold(c, HoldRefused, message)
 	case tries > 0:
 		c.Kind, c.DueAt = DeliveryFailed, since.Add(BackoffDelay(tries, s.Policy.MaxRetryBackoff))
 	default:
@@ -147,6 +155,9 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 		c.Delivery = c.Delivery.behind()
 		c.Kind = Continuation
 	case r.Outcome == Succeeded:
+		if c.HoldReason == HoldRefused && c.Delivery.Code == CodeIncomplete {
+			c = s.endHold(c)
+		}
 		c.Delivery, c.Kind = c.Delivery.done(), Continuation
 		if c.Failures > 0 {
 			c.Kind, c.DueAt = Backoff, ended.Add(BackoffDelay(c.Attempt, s.Policy.MaxRetryBackoff))

@@ -103,6 +103,67 @@ func TestSettleWithDelivery(t *testing.T) {
 	}
 }
 
+// Incomplete commits are delivered three times, and then their issue is held: only an agent or
+// a person can correct them.
+func TestIncompleteDelivery(t *testing.T) {
+	one := issueNo(1)
+	review := issueNo(1, inState("Human Review"))
+	incomplete := func(same int) func(*Claim) {
+		return func(c *Claim) {
+			undelivered(same)(c)
+			c.Delivery.Code = CodeIncomplete
+			c.Delivery.Message = "tool is missing"
+			c.Delivery.Repeats = same
+		}
+	}
+	after := func(same int, code, message string) string {
+		run := func(c *Claim, r *Run) {
+			incomplete(same)(c)
+			c.Kind = Delivering
+			r.Kind = DeliveryRun
+			r.Outcome = Failed
+			r.ErrorCode = code
+			r.ErrorText = message
+		}
+		return state(compute(delivers(newScene().running(one, run)).Snapshot), one)
+	}
+	equal(t, "second", after(1, CodeIncomplete, "tool is missing"), "retry delivery_failed #1 in 20s runs=1")
+	equal(t, "third", after(2, CodeIncomplete, "tool is missing"), "held hand_over_refused runs=1")
+	equal(t, "another file", after(2, CodeIncomplete, "lib is missing"), "retry delivery_failed #1 in 40s runs=1")
+	equal(t, "another fault", after(2, "delivery_failed", "tool is missing"), "retry delivery_failed #1 in 40s runs=1")
+
+	held := func(i Issue) *scene {
+		s := newScene().held(i, HoldRefused)
+		incomplete(3)(&s.Claims[0])
+		return s
+	}
+	for _, row := range []struct {
+		rule  string
+		scene *scene
+		story string
+	}{
+		{"held", held(one).answer(one), ""},
+		{"held, and handed over", held(review).answer(review), ""},
+		{"retry lets an agent go on", held(one).answer(one).command(VerbRetry, one), "retry A-1 operator; dispatch A-1 requested"},
+		{"retry of what is in review", held(review).answer(review).command(VerbRetry, one), "retry A-1 operator; deliver A-1 delivering"},
+		{"moved back", held(review).answer(one), "retry A-1 moved; dispatch A-1 requested"},
+		{"deliver", held(one).answer(one).command(VerbDeliver, one), "retry A-1 operator; deliver A-1 delivering"},
+	} {
+		t.Run(row.rule, func(t *testing.T) {
+			equal(t, "plan", story(Compute(delivers(row.scene).Snapshot)), row.story)
+		})
+	}
+	corrected := func(c *Claim, r *Run) {
+		incomplete(3)(c)
+		c.HoldReason = HoldRefused
+		c.Kind = Delivering
+		r.Kind = DeliveryRun
+		r.Outcome = Succeeded
+	}
+	p := compute(delivers(newScene().running(one, corrected)).Snapshot)
+	equal(t, "delivered", state(p, one), "retry continuation #1 in 0s runs=1")
+}
+
 // A claim with undelivered commits waits for its delivery: no agent starts, and nothing releases it.
 func TestUndelivered(t *testing.T) {
 	one, done, review := issueNo(1), issueNo(1, inState("Done")), issueNo(1, inState("Human Review"))

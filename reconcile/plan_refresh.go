@@ -26,7 +26,8 @@ func (p *planner) refresh() {
 			p.noteUnreadable(*c, issue)
 			p.eligible[c.IssueID] = c.Status == Waiting && !p.s.undelivered(*c)
 		case reason == "":
-			p.stillActive(p.renew(*c, issue), issue)
+			back := !p.s.Policy.Active(c.Issue.State)
+			p.stillActive(p.renew(*c, issue), issue, back)
 		case c.delivering(), c.Status != Running && c.Delivery.Due && (p.s.undelivered(*c) || reason != StopTerminal):
 			// The claim stays until its commits are pushed, also while the workflow delivers nothing.
 			if visible {
@@ -113,8 +114,10 @@ func (p Policy) StopReason(issue Issue, visible bool) (reason, message string) {
 	return "", ""
 }
 
-// stillActive makes a waiting claim eligible for dispatch, and ends a hold on which someone has commented.
-func (p *planner) stillActive(c Claim, issue Issue) {
+// stillActive makes a waiting claim eligible for dispatch, and ends a hold on which someone has
+// commented. back: the issue has come back to the active states, while its claim was kept for
+// its undelivered work.
+func (p *planner) stillActive(c Claim, issue Issue, back bool) {
 	switch {
 	case c.Status == Waiting && p.s.undelivered(c):
 	case c.Status == Waiting:
@@ -124,7 +127,7 @@ func (p *planner) stillActive(c Claim, issue Issue) {
 			c.DueAt = p.s.Now
 			p.update(p.put(c))
 		}
-	case c.Status == Held && holdRules[c.HoldReason].moveEnds:
+	case c.Status == Held && (holdRules[c.HoldReason].moveEnds || back && CommentEnds(c.HoldReason)):
 		next := p.s.freshStart(c, Requested)
 		p.act(ActRetry, next, "moved", "a person has moved it, which ended the hold", p.put(next))
 		p.eligible[c.IssueID] = true

@@ -102,13 +102,27 @@ func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 	c.Attempt = min(c.Attempt, 1)
 	c.Failures, c.IdleRuns, c.Runs, c.Interruptions = 0, 0, 0, 0
 	c.TokenBase = s.Tokens[c.IssueID]
-	c.HoldReason, c.HoldMessage, c.HoldNext = "", "", false
-	c.HeldAt, c.HoldCommentAt = time.Time{}, time.Time{}
+	c = s.endHold(c)
 	c.ErrorCode, c.ErrorMessage = "", ""
+	if c.Delivery.Code == CodeIncomplete && kind != Delivering {
+		c.Delivery.Behind = true
+		c.Delivery.Tries = 0
+		c.Delivery.Repeats = 0
+	}
 	if c.Delivery.Code == CodeWorkspaceGone && kind != Delivering { // the run of a delivery needs to know where the work is
 		c.Delivery = Delivery{}
 	}
 	c.Delivery.Handover = c.Delivery.Handover.withoutRounds()
+	return c
+}
+
+// endHold returns the claim without its hold. Its status stays.
+func (s *Snapshot) endHold(c Claim) Claim {
+	c.HoldReason = ""
+	c.HoldMessage = ""
+	c.HoldNext = false
+	c.HeldAt = time.Time{}
+	c.HoldCommentAt = time.Time{}
 	return c
 }
 

@@ -24,6 +24,7 @@ type guide struct {
 	given   []string           // the ids of messages that are in the text of a turn or were added to one; only the loop of turns uses it
 
 	toldRework      bool
+	undelivered     string                  // why the work can't be delivered, which the agent was not told yet
 	toldPushed      *host.Pushed            // what others have pushed, in the text of a turn
 	commentsRefused bool                    // the tracker does not know the request for comments; only the loop of turns uses it
 	told            *reconcile.Verification // the result of verify in the text of the last turn; only the loop of turns uses it
@@ -127,8 +128,15 @@ func (g *guide) newUpdate(ctx context.Context, seen *reconcile.LastSeen) agent.U
 	g.warn("messages of operators not read, starting the turn without them", err)
 	return agent.Update{
 		Answers: g.lateAnswers(ctx), Messages: messages, Refused: g.untold(), Base: g.newBase(seen), Rework: g.reworkText(ctx),
-		Pushed: g.newPushed(),
+		Pushed: g.newPushed(), Undelivered: g.takeUndelivered(),
 	}
+}
+
+// takeUndelivered returns why the work can't be delivered, once.
+func (g *guide) takeUndelivered() string {
+	why := g.undelivered
+	g.undelivered = ""
+	return why
 }
 
 // newPushed returns what others have pushed, once for each fetch: a run that follows one that

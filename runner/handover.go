@@ -52,7 +52,9 @@ func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.
 		err = t.checkWork(ctx)
 	}
 	if err != nil {
-		t.countRefusal(ctx, err)
+		if t.countRefusal(ctx, "hand_over", err) {
+			t.interruptTurn(ctx)
+		}
 		return agent.ToolResult{Text: t.agentRedactor.Text(agenttool.Refused("hand_over_failed", err).Text)}
 	}
 	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
@@ -65,12 +67,12 @@ func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.
 	return agent.ToolResult{Text: "recorded; end your turn", Success: true}
 }
 
-// maxRefusals is how often in a row hand_over is refused for the same reason, while nothing
+// maxRefusals is how often in a row hand_over, or the delivery, is refused for the same reason, while nothing
 // changes, before the run ends. An agent that can't commit, because a hook of git fails for
 // example, would try until its last turn.
 const maxRefusals = 3
 
-// refusals are the last refusals of hand_over.
+// refusals are the last refusals of hand_over, or of the delivery.
 type refusals struct {
 	mu       sync.Mutex
 	sentence string // that of the last one
@@ -79,8 +81,9 @@ type refusals struct {
 	end      error  // why the run ends; nil as long as it goes on
 }
 
-// countRefusal counts a refusal of hand_over, and interrupts the turn if the run has to end.
-func (t *turnLoop) countRefusal(ctx context.Context, refusal error) {
+// countRefusal counts a refusal of hand_over, or of the delivery at the end of the run. It
+// reports whether the run has to end because of this one.
+func (t *turnLoop) countRefusal(ctx context.Context, what string, refusal error) bool {
 	_, sentence := codeOf(refusal)
 	facts, err := t.Machine.Facts(ctx, host.FactsRequest{Path: t.space.Path, Fingerprint: true})
 	t.warn("state of the workspace, only the sentence of the refusal counts", err)
@@ -94,17 +97,45 @@ func (t *turnLoop) countRefusal(ctx context.Context, refusal error) {
 	r.sentence = sentence
 	r.content = facts.Fingerprint
 	if r.count < maxRefusals || r.end != nil {
-		return
+		return false
 	}
 	r.end = &reconcile.Error{
 		Code:    reconcile.HoldRefused,
-		Message: fmt.Sprintf("hand_over was refused %d times, and nothing has changed meanwhile: %s", r.count, sentence),
+		Message: fmt.Sprintf("%s was refused %d times, and nothing has changed meanwhile: %s", what, r.count, sentence),
 	}
-	go func(g *agentProcess) { // the agent waits for the answer to its call first
+	return true
+}
+
+// interruptTurn interrupts the turn after its present call of a tool: the agent waits for the
+// answer to that first.
+func (t *turnLoop) interruptTurn(ctx context.Context) {
+	go func(g *agentProcess) {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), interruptBound)
 		defer cancel()
 		g.warn("turn not interrupted", g.session.Interrupt(bounded))
 	}(t.agent)
+}
+
+// returnForDelivery reports whether the agent has to go on after its last turn, because a
+// clone of what it has committed would lack files. It learns that in its next turn. With a
+// state for handovers hand_over has told it.
+func (t *turnLoop) returnForDelivery(ctx context.Context, turn int) (more bool, err error) {
+	if t.Config.Handoff.State != "" || t.overBudget.Load() || ctx.Err() != nil {
+		return false, nil
+	}
+	refusal := t.tryDelivery(ctx)
+	if refusal == nil {
+		return false, nil
+	}
+	if t.countRefusal(ctx, "the delivery", refusal) {
+		return false, t.refusals.hopeless()
+	}
+	if turn >= t.Config.MaxTurns {
+		return false, nil
+	}
+	_, t.guide.undelivered = codeOf(refusal)
+	t.Log.Info("the work can't be delivered, which the agent is told", "why", t.guide.undelivered)
+	return true, nil
 }
 
 // hopeless returns the error with which the run ends because of refusals, nil if it goes on.

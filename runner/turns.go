@@ -78,6 +78,9 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 			idle = 0
 		}
 		more, err := t.wantsMore(ctx, turn)
+		if !more && err == nil {
+			more, err = t.returnForDelivery(ctx, turn)
+		}
 		if !more || err != nil {
 			return err
 		}

@@ -51,10 +51,14 @@ func (r Resumption) Text() string {
 		task = "The text of the task has changed. The new text is below and replaces the one above."
 		prompt = "The task:\n\n" + strings.TrimRight(r.NewPrompt, "\n")
 	}
-	var cutShort, elsewhere, attempt string
+	var cutShort, undelivered, elsewhere, attempt string
 	if r.Last != nil && r.Last.Turns > r.Last.TurnsDone {
 		cutShort = "- Its last turn was cut short. A command that was running then was ended with it: " +
 			"it may have done only half of its work, and its output is not above."
+	}
+	if r.Last != nil && r.Last.Delivery.Code == reconcile.CodeIncomplete {
+		undelivered = "- Symphony could not deliver what the last run has committed: " + sentence(r.Last.Delivery.Message) +
+			" Correct it first."
 	}
 	if r.Elsewhere {
 		elsewhere = "- Since then a thread in another codex home has worked on the issue. " +
@@ -67,6 +71,7 @@ func (r Resumption) Text() string {
 		"- A new run continues this thread. "+task,
 		"- "+whyEnded(r.Last, r.Issue, r.Attempt, r.Policy),
 		cutShort,
+		undelivered,
 		elsewhere,
 		"- The workspace is as the last run left it. Look at it as it is now and continue from there; do not start over.",
 		fmt.Sprintf("- %s is in state %q.", r.Issue.Identifier, r.Issue.State),
@@ -190,6 +195,9 @@ type Update struct {
 	// been told.
 	Pushed *host.Pushed
 	Base   host.FetchAnswer // the base of the repository; the zero value if the thread has seen it
+	// Undelivered is why a clone of what the agent has committed would lack files; empty if it
+	// would not, or if the agent was told by hand_over.
+	Undelivered string
 	// Rework is what the issue's pull request has come back for, as text; empty if it has not.
 	Rework string
 }
@@ -201,6 +209,10 @@ const FromTracker = "The following comes from the tracker. Each text is quoted b
 // Text returns the update as text, "" if there is nothing new.
 func (u Update) Text() string {
 	parts := []string{u.Rework, pushedText(u.Pushed), baseText(u.Base)}
+	if u.Undelivered != "" {
+		parts = append(parts, "Symphony can't deliver what you have committed: "+u.Undelivered+
+			". Correct it, commit, and end your turn.")
+	}
 	if v := u.Refused; v != nil {
 		parts = append(parts, "Symphony has not handed the issue over: "+v.String()+". It runs this command for each handover, "+
 			where(v)+". "+

@@ -374,7 +374,7 @@ const (
 	CodeRepositoryChanged = "repository_changed"
 	// CodeIncomplete: a clone of what was to be pushed would lack files of submodules or of
 	// Git LFS.
-	CodeIncomplete = "delivery_incomplete"
+	CodeIncomplete = reconcile.CodeIncomplete
 	// CodeDeliveryConflict: someone else has changed the branch; it stays as it is.
 	CodeDeliveryConflict = "delivery_conflict"
 )
