@@ -13,7 +13,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
-	"github.com/symphony-cron/symphony/state"
 )
 
 // codeNested is the code of an error about a workflow that an agent could have written, or
@@ -49,7 +48,7 @@ func (p *Project) refuseAgents() {
 	missing := errors.Is(p.SourceErr, fs.ErrNotExist)
 	at := placeOf(p.Path)
 	place, owner := agentsPlace(p.Env, at)
-	if place == "" && !missing && !p.isOwn() {
+	if place == "" && !missing && !p.isOwn(at) {
 		place, owner = knownPlace(p.Env, placeOf(filepath.Dir(at.Path)))
 	}
 	if place == "" {
@@ -66,16 +65,11 @@ func (p *Project) refuseAgents() {
 	}
 }
 
-// isOwn reports whether a pass has run for the workflow, so that its place was examined
-// before.
-func (p *Project) isOwn() bool {
-	if !p.HasState() {
-		return false
-	}
-	if p.StateDir == state.DefaultDir(p.Env.Getenv("XDG_STATE_HOME"), p.Env.Home, p.Path) {
-		return true
-	}
-	return ownerOf(p.StateDir) == p.Path
+// isOwn reports whether a pass has run for the workflow at a place, so that its place was
+// examined before. The state says so, and not the name of its directory.
+func (p *Project) isOwn(at paths.Place) bool {
+	owner := ownerOf(p.StateDir)
+	return owner != "" && at.Same(placeOf(owner))
 }
 
 // placeOf returns where a path leads, also through /proc, as the operator's shell may name it.
