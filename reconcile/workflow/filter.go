@@ -18,6 +18,16 @@ var filterWords = map[string]string{
 	"filter": "", "filters": "", "query": "", "jql": "", "exclude": "", "include": "", "milestone": "", "cycle": "", "epic": "",
 }
 
+// choosingWords are the words of sections and keys that are about the choice of issues, such as
+// linear in linear.labels and dispatch in worker.dispatch_states. The labels of docker.labels
+// or of pull_request.labels choose none.
+var choosingWords = []string{
+	"tracker", "linear", "github", "gitlab", "jira", "asana", "trello", "plane",
+	"issue", "issues", "ticket", "tickets", "task", "tasks", "backlog", "board", "queue", "project", "projects",
+	"dispatch", "dispatcher", "pickup", "poll", "polling", "candidate", "candidates", "source", "sources",
+	"active", "required", "select", "selection",
+}
+
 // filterKeys are the keys that choose issues, for the hint of a filter without a counterpart.
 const filterKeys = "tracker.project_slug, tracker.team, tracker.active_states, tracker.required_labels and tracker.assignee"
 
@@ -30,7 +40,11 @@ func (r *frontMatter) refuseFilter(f field) bool {
 	if known && section != "tracker" && section != "tracker.provider" && inSection {
 		return false // such as hooks or repository, which choose no issues
 	}
-	if use, is := filterOf(word); is {
+	isMap := f.node != nil && f.node.Kind == yaml.MappingNode
+	chooses := slices.ContainsFunc(wordsOf(f.key), func(w string) bool { return slices.Contains(choosingWords, w) })
+	use, is := filterOf(word)
+	atTop := !inSection && (!isMap || use == "") // such as filters, but not the section state
+	if is && (chooses || atTop) {
 		hint := "remove it: symphony chooses issues by " + filterKeys
 		if near := r.suggest(f.key); near != "" {
 			hint = "use " + near + ", or remove it"
@@ -40,7 +54,7 @@ func (r *frontMatter) refuseFilter(f field) bool {
 		r.invalid(f, "is no key of symphony: without this filter agents would work on every issue in an active state", hint)
 		return true
 	}
-	if f.node == nil || f.node.Kind != yaml.MappingNode {
+	if !isMap {
 		return false
 	}
 	refused := false
@@ -55,12 +69,17 @@ func (r *frontMatter) refuseFilter(f field) bool {
 // filterOf reports whether one of the words of a key, such as labels in pickup_labels, is that
 // of a filter, and which key of symphony is one for it.
 func filterOf(key string) (use string, is bool) {
-	for _, word := range strings.Split(strings.ToLower(key), "_") {
+	for _, word := range wordsOf(key) {
 		if use, is = filterWords[word]; is {
 			return use, true
 		}
 	}
 	return "", false
+}
+
+// wordsOf returns the words of a key: docker, extra and labels of docker.extra_labels.
+func wordsOf(key string) []string {
+	return strings.FieldsFunc(strings.ToLower(key), func(r rune) bool { return strings.ContainsRune("._-", r) })
 }
 
 // cutLast cuts the last word off a key: tracker.provider and path of tracker.provider.path.
