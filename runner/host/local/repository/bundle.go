@@ -135,8 +135,11 @@ func (m *Mirror) CloneBundle(ctx context.Context, workspace, branch string, from
 func (m *Mirror) FetchBundle(
 	ctx context.Context, workspace string, q host.BundleRequest, bundle string,
 ) (host.FetchAnswer, error) {
+	from := q.BundleAnswer
+	from.Branch = q.Branch // the JSON of the request has its own Branch and Delivered in place of these
+	from.Delivered = q.Delivered
 	return m.refresh(ctx, workspace, q.Delivered, q.Look, func(w writer) (host.CloneAnswer, error) {
-		return w.fetchBundle(ctx, q.BundleAnswer, bundle)
+		return w.fetchBundle(ctx, from, bundle)
 	})
 }
 
