@@ -34,6 +34,15 @@ type Repository struct {
 	Workflow string
 }
 
+// Kept are the commits of an issue's work on other machines that a mirror on this one keeps.
+type Kept struct {
+	Mirror string `json:"mirror"` // its path
+	Commit string `json:"commit"` // the newest
+	// Commits are those that no branch or tag of the remote has, the newest first and at most
+	// 100, such as "1a2b3c4 Fix the total".
+	Commits []string `json:"commits"`
+}
+
 // CloneRequest asks to fill the new, empty workspace that a run holds, or to fetch into an older one. A clone checks Branch out: at its
 // commit on the remote, if that is Delivered or descends from it, and if Base does not contain it; otherwise at Base.
 type CloneRequest struct {

@@ -149,6 +149,39 @@ func (m Mirrors) mirror(r host.Repository, env []string) *repository.Mirror {
 	return repository.New(m.Dir, r, append(env, host.RunMark+"="+m.RunID), func(files ...*os.File) []*os.File { return files })
 }
 
+// Unsaved returns the commits that the mirrors keep of an issue and no remote has.
+func (m Mirrors) Unsaved(ctx context.Context, issue string, env []string) ([]host.Kept, error) {
+	all, err := repository.In(m.Dir, env)
+	if err != nil {
+		return nil, err
+	}
+	list := []host.Kept{}
+	for _, mirror := range all {
+		found, err := mirror.Unsaved(ctx, issue)
+		if err != nil {
+			return nil, err
+		}
+		if len(found.Commits) > 0 {
+			list = append(list, found)
+		}
+	}
+	return list, nil
+}
+
+// Forget keeps the commits of an issue no longer.
+func (m Mirrors) Forget(ctx context.Context, issue string, env []string) error {
+	all, err := repository.In(m.Dir, env)
+	if err != nil {
+		return err
+	}
+	for _, mirror := range all {
+		if err := mirror.Forget(ctx, issue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // directory is that of a run.
 type directory string
 

@@ -4,7 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -55,6 +59,41 @@ func (m *Mirror) Forget(ctx context.Context, issue string) error {
 		return m.run(m.localGit(ctx, "update-ref", "-d", keptRef(issue)))
 	})
 	return m.failed(host.CodeDeliveryFailed, "forget the commits of the workspace", err)
+}
+
+// In returns the mirrors below a directory, whatever their remotes are: only for what is done
+// without the remote.
+func In(dir string, env []string) ([]*Mirror, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.git"))
+	if err != nil {
+		return nil, fmt.Errorf("find the mirrors in %s: %w", dir, err)
+	}
+	inherit := func(files ...*os.File) []*os.File { return files }
+	return text.Map(paths, func(path string) *Mirror {
+		return &Mirror{commands{path: path, env: env, inherit: inherit}}
+	}), nil
+}
+
+// maxListed is how many of the commits that it keeps a mirror lists.
+const maxListed = 100
+
+// Unsaved returns the commits that are kept of an issue, without those on a branch or a tag of
+// the remote.
+func (m *Mirror) Unsaved(ctx context.Context, issue string) (host.Kept, error) {
+	found := host.Kept{Mirror: m.path, Commit: m.kept(ctx, issue)}
+	if found.Commit == "" {
+		return found, nil
+	}
+	log := m.localGit(ctx, "log", "--format=%h %s", fmt.Sprintf("--max-count=%d", maxListed),
+		found.Commit, "--not", "--branches", "--tags")
+	out, err := m.output(log)
+	if err != nil {
+		return found, fmt.Errorf("list the commits that %s keeps: %w", m.path, err)
+	}
+	if out != "" {
+		found.Commits = strings.Split(out, "\n")
+	}
+	return found, nil
 }
 
 // beginWithKept lets a clone begin at the commit that is kept of its issue, unless what was

@@ -49,6 +49,9 @@ type PruneJSON struct {
 	Trash      []prunedTrash `json:"trash"`
 	Runs       []prunedRuns  `json:"runs"`
 	KeptTrash  []loss        `json:"kept_trash"`
+	// KeptRuns are finished issues of whose work on another machine this one has commits that
+	// exist nowhere else.
+	KeptRuns []prunedRuns `json:"kept_runs"`
 	// RunDirs are run directories without a row in the database.
 	RunDirs []string `json:"run_directories"`
 
@@ -72,6 +75,8 @@ type prunedRuns struct {
 	Identifier string `json:"issue_identifier"`
 	Runs       int    `json:"runs"`
 	Why        string `json:"why"`
+	// Commits are those in a mirror that no remote has.
+	Commits []loss `json:"commits"`
 }
 
 // pruner is one call of symphony prune.
@@ -124,6 +129,11 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON,
 			c.agreed[r.Path] = r.loss.work()
 		}
 	}
+	for _, r := range found.Runs {
+		for _, l := range r.Commits {
+			c.agreed[l.Path] = l.work()
+		}
+	}
 	if found, err = c.find(ctx); err == nil {
 		err = c.remove(context.WithoutCancel(ctx), found)
 	}
@@ -146,7 +156,7 @@ func claimedIn(rec reconcile.State) map[string]bool {
 func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 	f := &PruneJSON{
 		DryRun: c.options.DryRun, Workspaces: []Space{}, Kept: []Space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
-		KeptTrash: []loss{}, RunDirs: []string{}, KeptFor: c.cfg.Workspace.KeepRemoved,
+		KeptTrash: []loss{}, KeptRuns: []prunedRuns{}, RunDirs: []string{}, KeptFor: c.cfg.Workspace.KeepRemoved,
 	}
 	db, err := project.OpenForReading(ctx, c.p)
 	if err != nil {
@@ -187,8 +197,20 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		}
 	}
 	for _, i := range past {
-		if reason := why[i.IssueID]; reason != "" {
-			f.names, f.Runs = append(f.names, i.IssueID, i.Identifier), append(f.Runs, prunedRuns{i.IssueID, i.Identifier, i.Runs, reason})
+		reason := why[i.IssueID]
+		if reason == "" {
+			continue
+		}
+		f.names = append(f.names, i.IssueID, i.Identifier)
+		commits, err := c.keptHere(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		runs := prunedRuns{IssueID: i.IssueID, Identifier: i.Identifier, Runs: i.Runs, Why: reason, Commits: commits}
+		if slices.ContainsFunc(commits, func(l loss) bool { return !c.mayRemove(l) }) {
+			f.KeptRuns = append(f.KeptRuns, runs)
+		} else {
+			f.Runs = append(f.Runs, runs)
 		}
 	}
 	if err := c.findTrash(ctx, f, roots); err != nil {
@@ -198,6 +220,19 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		err = c.findRunDirs(ctx, f, db)
 	}
 	return f, err
+}
+
+// keptHere returns what the mirrors of this machine have of an issue's work on another one, and
+// no remote has. Mirrors are shared, so each path is followed by the commit.
+func (c *pruner) keptHere(ctx context.Context, i state.PastIssue) ([]loss, error) {
+	kept, err := project.KeptHere(ctx, c.p, i.IssueID)
+	return text.Map(kept, func(k host.Kept) loss {
+		return loss{
+			Path:    k.Mirror + " " + k.Commit,
+			Unsaved: text.Plural(len(k.Commits), "commit") + " not on any remote",
+			Items:   k.Commits,
+		}
+	}), err
 }
 
 // findRunDirs selects the run directories without a row that are neither new nor in use.
@@ -351,6 +386,9 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		}
 	}
 	for i, r := range f.Runs {
+		if err := project.ForgetKept(ctx, c.p, r.IssueID); err != nil {
+			return err
+		}
 		ids, err := db.Operator.ForgetIssue(ctx, r.IssueID)
 		if err != nil {
 			return err

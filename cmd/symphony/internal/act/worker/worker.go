@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -20,7 +19,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -286,15 +284,11 @@ func (h *OwnRun) endThere(ctx context.Context, p *project.Project, log *slog.Log
 		return err
 	}
 	far.run.LostAfter = lostAfterEnding
-	// Git in the mirror needs no more, and the names of secrets are not known here.
-	env := text.Filter(p.Environ(), func(entry string) bool {
-		return strings.HasPrefix(entry, "PATH=") || strings.HasPrefix(entry, "HOME=")
-	})
 	worker := &runner.Worker{
 		Journal: h.DB.Journal,
 		Alive:   h.Alive,
 		Reach:   far.reach,
-		Env:     env,
+		Env:     project.GitEnv(p), // the names of secrets are not known here
 		Now:     p.Env.Now,
 		Mono:    proc.Monotonic,
 		Log:     log,

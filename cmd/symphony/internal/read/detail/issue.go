@@ -48,11 +48,15 @@ type Issue struct {
 	// LookErrors are why the last look at it failed.
 	LookErrors []state.LookError `json:"pull_request_errors"`
 	// Links are the pages that the agents named in the runs listed here, such as pull requests.
-	Links     []reconcile.Link  `json:"links"`
-	Workspace *WorkspaceRow     `json:"workspace"`
-	Totals    view.Totals       `json:"codex_totals"`
-	Cost      *view.Cost        `json:"cost"` // of these tokens; null without agent.prices
-	Requests  []view.RequestRow `json:"pending_requests"`
+	Links     []reconcile.Link `json:"links"`
+	Workspace *WorkspaceRow    `json:"workspace"`
+	// KeptHere are commits of a workspace on another machine of which this one has a copy, and
+	// which no remote has.
+	KeptHere []host.Kept `json:"kept_here"`
+
+	Totals   view.Totals       `json:"codex_totals"`
+	Cost     *view.Cost        `json:"cost"` // of these tokens; null without agent.prices
+	Requests []view.RequestRow `json:"pending_requests"`
 	// ByLabel is the row of agent.by_label that holds for the issue; null if none does.
 	ByLabel *workflow.LabelRow `json:"by_label"`
 	// LabelsLeftOut are the labels of the issue whose rows with set_by the agent's newest run
@@ -169,7 +173,7 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 	v = Issue{
 		GeneratedAt: r.Now, Runs: []view.RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{},
 		Requests: []view.RequestRow{}, LookErrors: []state.LookError{},
-		Commands: []string{}, Log: []eventlog.Line{}, Timeline: []Moment{},
+		Commands: []string{}, Log: []eventlog.Line{}, Timeline: []Moment{}, KeptHere: []host.Kept{},
 	}
 	err = r.Open(ctx)
 	switch {
@@ -200,6 +204,9 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 	r.addRuns(&v)
 	if !o.Brief {
 		if v.Workspace, err = r.workspace(ctx); err != nil {
+			return v, err
+		}
+		if v.KeptHere, err = project.KeptHere(ctx, p, r.id); err != nil {
 			return v, err
 		}
 		if err := r.addLog(&v, cmp.Or(o.Lines, shownLines)); err != nil {

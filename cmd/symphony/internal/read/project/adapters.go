@@ -83,7 +83,29 @@ func lockedPlaces(w *environ.Env) func(context.Context) (stateDirs, roots []stri
 
 // NewMirrors returns the mirrors on this machine through which a run clones and delivers on another one.
 func NewMirrors(stateDir, runID string) host.Mirrors {
-	return local.Mirrors{Dir: filepath.Join(stateDir, "mirrors"), RunID: host.HereID(runID)}
+	return local.Mirrors{Dir: mirrorsDir(stateDir), RunID: host.HereID(runID)}
+}
+
+// KeptHere returns the commits of an issue's work on other machines that this one keeps and no
+// remote has.
+func KeptHere(ctx context.Context, p *Project, issueID string) ([]host.Kept, error) {
+	return local.Mirrors{Dir: mirrorsDir(p.StateDir)}.Unsaved(ctx, issueID, GitEnv(p))
+}
+
+// ForgetKept keeps the commits of an issue no longer.
+func ForgetKept(ctx context.Context, p *Project, issueID string) error {
+	return local.Mirrors{Dir: mirrorsDir(p.StateDir)}.Forget(ctx, issueID, GitEnv(p))
+}
+
+// mirrorsDir is the directory of the mirrors on this machine for runs on others.
+func mirrorsDir(stateDir string) string { return filepath.Join(stateDir, "mirrors") }
+
+// GitEnv is the environment of git that reads a mirror on this machine, and no remote. It has
+// no secrets.
+func GitEnv(p *Project) []string {
+	return text.Filter(p.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "PATH=") || strings.HasPrefix(entry, "HOME=")
+	})
 }
 
 // NewCommands returns what starts commands of the operator on this machine.

@@ -221,6 +221,11 @@ func printResults(w *term.Env, v detail.Issue) {
 	if p := v.Workspace; p != nil && p.Kept != nil {
 		printField(w, "kept", p.Kept.Unsaved+"; push or copy it, or discard it with symphony prune --force "+p.Kept.Identifier)
 	}
+	for _, k := range v.KeptHere {
+		commits := text.Plural(len(k.Commits), "commit")
+		printField(w, "kept here", fmt.Sprintf("%s that no remote has: git --git-dir %s log %.12s",
+			commits, text.ShellQuote(k.Mirror), k.Commit))
+	}
 	printUsed(w, v)
 }
 
