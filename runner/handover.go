@@ -121,16 +121,15 @@ func (t *turnLoop) interruptTurn(ctx context.Context) {
 // state for handovers hand_over has told it.
 func (t *turnLoop) returnForDelivery(ctx context.Context, turn int) (more bool, err error) {
 	if t.Config.Handoff.State != "" || t.overBudget.Load() || ctx.Err() != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // a stop after a completed turn does not undo it
 	}
 	refusal := t.tryDelivery(ctx)
-	if refusal == nil {
+	switch {
+	case refusal == nil:
 		return false, nil
-	}
-	if t.countRefusal(ctx, "the delivery", refusal) {
+	case t.countRefusal(ctx, "the delivery", refusal):
 		return false, t.refusals.hopeless()
-	}
-	if turn >= t.Config.MaxTurns {
+	case turn >= t.Config.MaxTurns:
 		return false, nil
 	}
 	_, t.guide.undelivered = codeOf(refusal)

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -146,7 +145,7 @@ func (c contextReader) Read(b []byte) (int, error) {
 
 // blobID is the name of a blob in a repository with names of so many characters.
 func blobID(content string, length int) string {
-	var h hash.Hash = sha1.New() //nolint:gosec // as git names objects
+	h := sha1.New() //nolint:gosec // as git names objects
 	if length == 64 {
 		h = sha256.New()
 	}

@@ -54,9 +54,11 @@ func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, e
 	if err != nil {
 		return work, err
 	}
-	return host.Work{Commit: head.Commit, Cloned: cloned, GitDir: head.GitDir(), Pack: func(ctx context.Context, have []string, to io.Writer) error {
+	work = host.Work{Commit: head.Commit, Cloned: cloned, GitDir: head.GitDir()}
+	work.Pack = func(ctx context.Context, have []string, to io.Writer) error {
 		return m.pack(ctx, head.Objects, []string{head.Commit}, have, to)
-	}}, nil
+	}
+	return work, nil
 }
 
 // WithHashedClone calls use with HEAD of a workspace, and with its objects as a delivery would push them: git has hashed them in a

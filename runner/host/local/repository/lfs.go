@@ -132,8 +132,8 @@ func (l largeFiles) pointers(ctx context.Context) (list []pointer, err error) {
 	out, in := io.Pipe()
 	read.Stdout = in
 	go func() { in.CloseWithError(l.run(read)) }()
-	defer out.Close()
-	return readPointers(bufio.NewReader(out))
+	list, err = readPointers(bufio.NewReader(out))
+	return list, errors.Join(err, out.Close())
 }
 
 // inCommit returns those of some pointers that the last commit has, with their paths there.
@@ -182,7 +182,7 @@ func (l largeFiles) copyContent(list []pointer, gitDir string) (found, missing [
 func (p pointer) copyContent(workspace *os.Root, gitDir string) (bool, error) {
 	from, err := workspace.OpenFile(p.object(), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return false, nil //nolint:nilerr // it is missing
+		return false, nil
 	}
 	defer from.Close()
 	info, err := from.Stat()
