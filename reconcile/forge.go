@@ -46,7 +46,9 @@ const (
 	MaxReviewText = 8 << 10  // bytes of the text of a review or of a comment in it
 	MaxChecks     = 500      // of a commit: the failed ones first, then those that have not ended
 	MaxChecksRead = 2000     // of a commit with a failed check, to find all that have failed
-	MaxReviews    = 300      // of a pull request: the newest ones, fewer long ones, and the last verdicts of people who may push
+	// MaxReviews is how many of a pull request are read: the newest ones, fewer if they are
+	// long, and the last verdicts of people who may push.
+	MaxReviews = 300
 )
 
 // ErrNoBranch is wrapped by the error of a pull request whose branch does not exist.

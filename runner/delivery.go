@@ -207,7 +207,7 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 		handover = w.rec.get().Delivery.Handover
 	}
 	if w.isBehind(ctx, err) {
-		w.Log.Info("nothing is delivered: others have pushed to the branch meanwhile, and the next run's agent merges that")
+		w.Log.Info("nothing is delivered: others have pushed to the branch, which the next run's agent merges")
 		w.rec.change(func(r *reconcile.Run) { r.Delivery = reconcile.DeliveryResult{Behind: true} })
 		return nil
 	}

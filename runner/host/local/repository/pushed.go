@@ -244,7 +244,8 @@ func (w workTree) differsFromBoth(ctx context.Context, one, other string) (bool,
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(fromOne, func(name string) bool { return name != "" && slices.Contains(fromOther, name) }), nil
+	fromBoth := func(name string) bool { return name != "" && slices.Contains(fromOther, name) }
+	return slices.ContainsFunc(fromOne, fromBoth), nil
 }
 
 const maxIndex = 512 << 20 // bytes

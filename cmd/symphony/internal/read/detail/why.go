@@ -232,7 +232,9 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		return Why{whyUnclaimed, "the last pass had nothing to do for it; only the tracker knows its current state"}
 	}
 	if c.Delivery.Behind {
-		return Why{reconcile.CodeOthersPushed, "others have pushed to its branch during its last run: its agent merges that before anything is delivered"}
+		const message = "others have pushed to its branch during its last run: " +
+			"its agent merges that before anything is delivered"
+		return Why{reconcile.CodeOthersPushed, message}
 	}
 	last := ""
 	if e := view.ErrorText(c.Fault()); e != nil {

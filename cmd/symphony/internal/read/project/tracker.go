@@ -179,8 +179,8 @@ func uncountedRow(cfg *workflow.Config, own []string) *reconcile.Error {
 		words = "never counts, because symphony has no operator with a user of their own"
 	}
 	return &reconcile.Error{
-		Message: fmt.Sprintf("agent.by_label: the row of the label %q with set_by: operators %s: symphony and its agents set labels with "+
-			"the key of %q, so that all of them have one author", cfg.Agent.ByLabel[at].Label, words, own[0]),
+		Message: fmt.Sprintf("agent.by_label: the row of the label %q with set_by: operators %s: "+
+			"symphony and its agents set labels with the key of %q, so that all of them have one author", cfg.Agent.ByLabel[at].Label, words, own[0]),
 		Hint: "give symphony a key of another user, such as a machine account",
 	}
 }

@@ -46,8 +46,8 @@ func summary(w *term.Env, all []view.Overview) string {
 // summaryLines is how many lines of a terminal the reasons of several projects may take.
 const summaryLines = 2
 
-// Status prints the last line of ps about projects, with what ps prints above it, and which pull requests are watched. On a terminal it
-// continues on further lines.
+// Status prints the last line of ps about projects, with what ps prints above it, and which
+// pull requests are watched. On a terminal it continues on further lines.
 func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 	var watched []string
 	for _, v := range all {
@@ -58,7 +58,8 @@ func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 	fmt.Fprintln(w.Stdout, verdictLine(w, all, verdict.Level, slices.Clone(verdict.Reasons), watched...))
 }
 
-// verdictLine adds to the parts of a verdict what goes on, what more there is to say, and when the next pass is expected.
+// verdictLine adds to the parts of a verdict what goes on, what more there is to say, and when
+// the next pass is expected.
 func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []string, more ...string) string {
 	word, colour := verdictLabel(level)
 	if len(all) > 0 {
