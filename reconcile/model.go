@@ -421,7 +421,7 @@ type Handle struct {
 type LastSeen struct {
 	CommentAt   time.Time // the time of the newest comment that the thread was given, or that existed when the thread began
 	Description string    // the hash of the description, never empty
-	Prompt      string    // the hash of the prompt; empty for threads of earlier versions
+	Prompt      string    // the hash of the prompt
 	Base        string    // the commit of the repository's base; empty if the thread was told of none
 }
 

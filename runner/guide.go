@@ -54,7 +54,7 @@ func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread
 	}
 	r := agent.Resumption{Issue: issue, Attempt: g.run.Attempt, Policy: g.Config.Policy, Last: last, Elsewhere: t.elsewhere}
 	hash := hashOf(prompt)
-	if seen.Prompt != "" && seen.Prompt != hash { // threads of earlier versions have no hash: assume that theirs is the same
+	if seen.Prompt != "" && seen.Prompt != hash { // a worker that died early has stored none
 		r.NewPrompt = prompt
 	}
 	seen.Prompt = hash

@@ -143,7 +143,7 @@ func useWAL(ctx context.Context, pool *sql.DB) error {
 var migrations embed.FS
 
 // schemaVersion is the number of the last migration.
-const schemaVersion = 16
+const schemaVersion = 1
 
 // migrate applies the migrations in files with numbers above from, up to and including to. Each transaction applies one
 // migration and stores its number.
@@ -165,10 +165,7 @@ func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now t
 				VALUES ('created_at', '%d') ON CONFLICT (key) DO NOTHING`, version, now.UnixMilli())); err != nil {
 				return err
 			}
-			if err := setMeta(t, metaSchema, strconv.Itoa(version)); err != nil {
-				return err
-			}
-			return setMeta(t, "oldest_writer", strconv.Itoa(version)) // for programs of before 0.1, which compare it with their schema
+			return setMeta(t, metaSchema, strconv.Itoa(version))
 		})
 		if err != nil {
 			return err

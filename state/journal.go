@@ -262,7 +262,7 @@ func (o Operator) EndThreads(ctx context.Context, issueID string) error {
 	return o.update(ctx, "end the threads of the issue", full, statement(`UPDATE threads SET ended = 1 WHERE issue_id = ?`, issueID))
 }
 
-// LastSeen returns what the agent knows of its issue in a thread; false if that was never stored, as with threads of earlier versions.
+// LastSeen returns what the agent knows of its issue in a thread; false if that was never stored.
 func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
 	return readOne(ctx, j.conn, "read what the agent knows of its issue", func(s *reconcile.LastSeen) []any {
 		return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt, &s.Base}

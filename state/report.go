@@ -127,11 +127,9 @@ const (
 		coalesce(issue ->> '$.labels', '[]'), used.model, runs, well, failed, runtime, input, cached, output, reasoning, total
 		FROM used JOIN runs ON runs.id = last ORDER BY first`
 
-	// The outages that overlap a period. An older program does not record the end of an outage: if its block is gone, it counts
-	// as ended when it began.
-	outagesQuery = `SELECT code, message, since, over FROM (SELECT *, iif(until IS NULL
-			AND NOT EXISTS (SELECT 1 FROM meta WHERE key = source), since, until) AS over FROM outages)
-		WHERE since < ? AND (over IS NULL OR over >= ?) ORDER BY since, id`
+	// The outages that overlap a period.
+	outagesQuery = `SELECT code, message, since, until FROM outages
+		WHERE since < ? AND (until IS NULL OR until >= ?) ORDER BY since, id`
 )
 
 // readFailures sums up the runs of a period that meet a condition, by issue, the last of them first. texts are the columns of their error.

@@ -202,10 +202,6 @@ func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
 	}{{0, 60, want}, {4, 60, want[1:]}, {0, 5, want[:2]}} {
 		test.Equal(t, "Outages", reported(t, db, at(c.since), at(c.until)).Outages, c.want)
 	}
-	// An older program deletes the block without recording the end of the outage.
-	test.Must(db.sql.ExecContext(ctx, `DELETE FROM meta WHERE key = 'blocked_agent'`))
-	want[2].Until = want[2].Since
-	test.Equal(t, "Outages", reported(t, db, epoch, at(60)).Outages, want)
 }
 
 func TestMissedPasses(t *testing.T) {

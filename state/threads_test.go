@@ -95,15 +95,15 @@ func TestLastThread(t *testing.T) {
 		"failure in an outage": {[]past{{"a", "", failed, "network"}, {"a", "", failed, "turn_failed"}, {"a", "", failed, "network"}}, first, "a", "a", 1},
 		"refused by the agent": {[]past{{"a", "", failed, "codex_incompatible"}, {"a", "", failed, "codex_incompatible"}}, first, "a", "a", 2},
 
-		"the same home":              {[]past{{"a", first, failed, ""}, {"", "", failed, ""}}, first, "a", "a", 1},
-		"another home":               {[]past{{"a", first, failed, ""}}, second, "a", "", 0},
-		"switched":                   {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}}, second, "b", "b", 1},
-		"switched back":              {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}}, first, "b", "a", 0},
-		"switched back twice":        {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}, {"a", first, failed, ""}}, second, "a", "b", 0},
-		"of an earlier version":      {[]past{{"a", "", failed, ""}}, second, "a", "a", 1},
-		"an earlier version's, back": {[]past{{"a", "", failed, ""}, {"b", second, failed, ""}}, first, "b", "a", 0},
-		"known by a later run only":  {[]past{{"a", "", failed, ""}, {"a", first, failed, ""}}, second, "a", "", 0},
-		"no home given":              {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}}, "", "b", "b", 1},
+		"the same home":             {[]past{{"a", first, failed, ""}, {"", "", failed, ""}}, first, "a", "a", 1},
+		"another home":              {[]past{{"a", first, failed, ""}}, second, "a", "", 0},
+		"switched":                  {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}}, second, "b", "b", 1},
+		"switched back":             {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}}, first, "b", "a", 0},
+		"switched back twice":       {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}, {"a", first, failed, ""}}, second, "a", "b", 0},
+		"of an unknown home":        {[]past{{"a", "", failed, ""}}, second, "a", "a", 1},
+		"an unknown home's, back":   {[]past{{"a", "", failed, ""}, {"b", second, failed, ""}}, first, "b", "a", 0},
+		"known by a later run only": {[]past{{"a", "", failed, ""}, {"a", first, failed, ""}}, second, "a", "", 0},
+		"no home given":             {[]past{{"a", first, failed, ""}, {"b", second, failed, ""}}, "", "b", "b", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newState(t)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,39 +26,6 @@ func TestOldStates(t *testing.T) {
 		scripts[strings.TrimSuffix(filepath.Base(path), ".txtar")] = made("old_state.txt") + string(test.Must(os.ReadFile(path)))
 	}
 	runScripts(t, p, scripts)
-}
-
-// previousSchema is the last commit whose program has the schema before the present one.
-const previousSchema = "2c286232"
-
-// TestOldWorkers lets workers of an earlier program end their runs while passes and commands of this one have migrated the state. It builds
-// the earlier program from the history; with SYMPHONY_TEST=each two much older ones, too.
-func TestOldWorkers(t *testing.T) {
-	test.Expensive(t)
-	t.Parallel()
-	commits := []string{previousSchema}
-	if test.Each() {
-		commits = append(commits, "ec2fe83", "12b3baa")
-	}
-	for _, commit := range commits {
-		t.Run(commit, func(t *testing.T) {
-			if exec.Command("git", "cat-file", "-e", commit+"^{tree}").Run() != nil {
-				t.Skip("the history of this clone does not have that commit")
-			}
-			source, program := t.TempDir(), filepath.Join(t.TempDir(), "symphony")
-			test.Run(t, exec.Command("sh", "-ec", `cd "$(git rev-parse --show-toplevel)"; git archive "$1" | tar -x -C "$2"`, "sh", commit, source))
-			build := exec.Command("go", "build", "-o", program, "./cmd/symphony")
-			build.Dir = source
-			test.Run(t, build)
-			p := params(t, "old")
-			setup := p.Setup
-			p.Setup = func(env *testscript.Env) error {
-				env.Setenv("OLD", program)
-				return setup(env)
-			}
-			runScripts(t, p, map[string]string{"old_worker": made("old_worker.txt")})
-		})
-	}
 }
 
 // oldStateCmd makes the state directory of a file in testdata/old, and fills in the paths of the script: old-state

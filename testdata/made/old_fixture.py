@@ -1,6 +1,6 @@
-# Turns what old_fixture.txt has left in a directory into a file of testdata/old: old_fixture.py DIRECTORY COMMIT FILE
+# Turns what old_fixture.txt has left in a directory into a file of testdata/old: old_fixture.py DIRECTORY RELEASE FILE
 import os,sys,re,glob
-src,commit,out=sys.argv[1],sys.argv[2],sys.argv[3]
+src,release,out=sys.argv[1],sys.argv[2],sys.argv[3]
 work=open(src+'/work').read().strip(); end=open(src+'/endpoint').read().strip(); ver=open(src+'/version').read().strip()
 boot=open('/proc/sys/kernel/random/boot_id').read().strip()
 base=end.rsplit('/graphql',1)[0]
@@ -22,7 +22,7 @@ for d,_,names in os.walk(src+'/ws'):
         try: files[rel]=fix(open(p).read())
         except UnicodeDecodeError: print('skip',rel)
 with open(out,'w') as f:
-    f.write('# The state directory and the workspaces of the program of commit %s, with schema %s, while its workers were at work.\n'%(commit,ver))
+    f.write('# The state directory and the workspaces of symphony %s, with schema %s, while its workers were at work.\n'%(release,ver))
     for n in sorted(files):
         t=files[n]
         if not t.endswith('\n'): t+='\n'
