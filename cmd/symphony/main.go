@@ -70,8 +70,8 @@ func inFull(args []string) []string {
 	return args
 }
 
-// wantsJSON looks for --json before the command line is parsed, so that a mistake in it is printed as JSON, too. A reader of --jq or
-// --template expects other values than the error.
+// wantsJSON looks for --json before the command line is parsed, so that a mistake in it is printed as JSON, too. A reader of --jq
+// expects other values than the error.
 func wantsJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -79,7 +79,7 @@ func wantsJSON(args []string) bool {
 	given := func(name string) bool {
 		return slices.ContainsFunc(args, func(arg string) bool { return arg == name || strings.HasPrefix(arg, name+"=") })
 	}
-	return given("--json") && !given("--jq") && !given("--template")
+	return given("--json") && !given("--jq")
 }
 
 // helpTopic refuses help about an unknown command.

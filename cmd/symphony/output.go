@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// jsonFlags returns more followed by --json, --jq and --template. The command prints a T. newApp reads these flags before the
+// jsonFlags returns more followed by --json and --jq. The command prints a T. newApp reads these flags before the
 // command's action, which only has to call Env.PrintJSON if Env.JSON is set.
 func jsonFlags[T any](more ...cli.Flag) []cli.Flag {
 	return jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[T]()}}, more...)
@@ -25,7 +25,6 @@ func jsonFlagsOf(documents []jsonDocument, more ...cli.Flag) []cli.Flag {
 			Name: "json", Usage: "print JSON, or these `[FIELDS]` of it, separated by commas", Value: &jsonValue{documents: documents},
 		},
 		&cli.StringFlag{Name: "jq", Usage: "with --json: print the values of this jq `EXPRESSION`"},
-		&cli.StringFlag{Name: "template", Usage: "with --json: print with this Go `TEMPLATE`, which has the functions of gh"},
 	)
 }
 
@@ -127,15 +126,13 @@ func jsonValueOf(c *cli.Command) *jsonValue {
 	return nil
 }
 
-// selectJSON reads --json, --jq and --template into w, and refuses what they do not accept.
-func selectJSON(c *cli.Context, w *term.Env) (err error) {
-	v, jq, template := jsonValueOf(c.Command), c.String("jq"), c.String("template")
+// selectJSON reads --json and --jq into w, and refuses what they do not accept.
+func selectJSON(c *cli.Context, w *term.Env) error {
+	v := jsonValueOf(c.Command)
+	jq := c.String("jq")
 	name := c.Command.Name
-	switch {
-	case !v.set && jq+template != "":
-		return exit.Usage("%s: --%s works only with --json", name, map[bool]string{true: "jq", false: "template"}[jq != ""])
-	case jq != "" && template != "":
-		return exit.Usage("%s: --jq and --template cannot be combined", name)
+	if jq != "" && !v.set {
+		return exit.Usage("%s: --jq works only with --json", name)
 	}
 	verb := c.Args().First()
 	if takesSeveral(w, c) {
@@ -153,9 +150,11 @@ func selectJSON(c *cli.Context, w *term.Env) (err error) {
 				name, field, text.DidYouMean(field, known, "%s"), strings.Join(known, ", "))
 		}
 	}
-	if w.Query, err = w.NewJSONQuery(v.fields, jq, template); err != nil {
+	query, err := w.NewJSONQuery(v.fields, jq)
+	if err != nil {
 		return exit.Usage("%s: %v", name, err)
 	}
+	w.Query = query
 	w.JSON = v.set
 	return nil
 }

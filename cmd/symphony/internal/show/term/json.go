@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
-	"text/template"
 
 	"github.com/itchyny/gojq"
 
@@ -18,30 +16,25 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// JSONQuery is what the flags --json FIELDS, --jq and --template select from the JSON of a command. The zero value selects all.
+// JSONQuery is what the flags --json FIELDS and --jq select from the JSON of a command. The zero value selects all.
 type JSONQuery struct {
-	Fields   []string // members of the document, or of its elements if it is a list; none stands for all
-	jq       *gojq.Code
-	template *template.Template
+	Fields []string // members of the document, or of its elements if it is a list; none stands for all
+	jq     *gojq.Code
 }
 
-// NewJSONQuery compiles the expressions, each of which may be empty.
-func (w *Env) NewJSONQuery(fields []string, jq, templateText string) (q JSONQuery, err error) {
-	q.Fields = fields
-	if jq != "" {
-		parsed, err := gojq.Parse(jq)
-		if err != nil {
-			return q, fmt.Errorf("--jq: %w", err)
-		}
-		if q.jq, err = gojq.Compile(parsed, gojq.WithEnvironLoader(func() []string { return w.Environ })); err != nil {
-			return q, fmt.Errorf("--jq: %w", err)
-		}
+// NewJSONQuery compiles a jq expression, for example `.held[].issue_identifier`. It may be empty.
+func (w *Env) NewJSONQuery(fields []string, jq string) (JSONQuery, error) {
+	q := JSONQuery{Fields: fields}
+	if jq == "" {
+		return q, nil
 	}
-	if templateText != "" {
-		q.template, err = template.New("").Funcs(w.templateFunctions(nil)).Parse(templateText)
-		if err != nil {
-			return q, fmt.Errorf("--template: %s", strings.TrimPrefix(err.Error(), "template: :"))
-		}
+	parsed, err := gojq.Parse(jq)
+	if err != nil {
+		return q, fmt.Errorf("--jq: %w", err)
+	}
+	q.jq, err = gojq.Compile(parsed, gojq.WithEnvironLoader(func() []string { return w.Environ }))
+	if err != nil {
+		return q, fmt.Errorf("--jq: %w", err)
 	}
 	return q, nil
 }
@@ -67,12 +60,12 @@ func (w *Env) outputFailed(err error, hint string) {
 		hint).WithCause(err))
 }
 
-// printJSONError prints an error as the only member of an object. With --jq or --template it prints nothing, because their reader
+// printJSONError prints an error as the only member of an object. With --jq it prints nothing, because its reader
 // expects other values.
 func (w *Env) printJSONError(e *reconcile.Error) {
 	query := w.Query
 	w.Query = JSONQuery{}
-	if query.jq == nil && query.template == nil {
+	if query.jq == nil {
 		w.PrintJSON(ErrorJSON{*e})
 	}
 	w.Query = query
@@ -97,11 +90,8 @@ func (w *Env) printQueried(data []byte) (err error) {
 			return err
 		}
 	}
-	switch {
-	case w.Query.jq != nil:
+	if w.Query.jq != nil {
 		return w.printValues(data)
-	case w.Query.template != nil:
-		return w.printTemplate(data)
 	}
 	var out bytes.Buffer
 	if w.JSONLines {

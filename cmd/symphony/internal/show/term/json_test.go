@@ -27,7 +27,7 @@ var testRows = []row{
 }
 
 // printed returns what a command prints of testRows, and its errors.
-func printed(t *testing.T, w *Env, fields, jq, template string) (out, errs string) {
+func printed(t *testing.T, w *Env, fields, jq string) (out, errs string) {
 	t.Helper()
 	var stdout, stderr strings.Builder
 	w.Stdout, w.Stderr, w.Now = &stdout, &stderr, func() time.Time { return time.Date(2026, 2, 24, 20, 10, 0, 0, time.UTC) }
@@ -36,7 +36,7 @@ func printed(t *testing.T, w *Env, fields, jq, template string) (out, errs strin
 		names = strings.Split(fields, ",")
 	}
 	var err error
-	if w.Query, err = w.NewJSONQuery(names, jq, template); err != nil {
+	if w.Query, err = w.NewJSONQuery(names, jq); err != nil {
 		return "", err.Error()
 	}
 	w.PrintJSON(testRows)
@@ -44,49 +44,32 @@ func printed(t *testing.T, w *Env, fields, jq, template string) (out, errs strin
 	return stdout.String(), stderr.String()
 }
 
-// Selected fields are in the order in which they were asked for; strings of --jq are raw and the numbers exact; a template has gh's
-// functions; control characters of a document never reach the output.
+// Selected fields are in the order in which they were asked for; strings of --jq are raw and the numbers exact;
+// control characters of a document never reach the output.
 func TestJSONQuery(t *testing.T) {
-	for name, c := range map[string]struct{ fields, jq, template, want string }{
-		"fields":       {"url,id", "", "", "[\n  {\n    \"url\": \"https://example.com/9?a=\\u009c\",\n    \"id\": \"WEB-9\"\n  },\n  {\n    \"url\": null,\n    \"id\": \"WEB-10\"\n  }\n]\n"},
-		"jq":           {"", ".[] | .id, .n, .cost, .url, .at", "", "WEB-9\n12345678\n0.5\nhttps://example.com/9?a=\\x9c\n2026-02-24T20:00:00Z\nWEB-10\n3\n12\n\n2026-02-24T20:09:00Z\n"},
-		"jq of fields": {"id,n", ".[0]", "", `{"id":"WEB-9","n":12345678}` + "\n"},
-		"jq strings":   {"", ".[1] | .title, [.id, .n], ([.id, .n] | @tsv)", "", "bad \\x1b[31m\ntwo\tlines\n[\"WEB-10\",3]\nWEB-10\t3\n"},
-		"jq halts":     {"", "1, halt, 2", "", "1\n"},
-		"range":        {"", "", `{{range .}}{{.id}} {{.n}} {{.cost}}{{if gt .n 5}} many{{end}};{{end}}`, "WEB-9 12345678 0.5 many;WEB-10 3 12;"},
-		"join, pluck":  {"", "", `{{pluck "id" . | join ", "}}`, "WEB-9, WEB-10"},
-		"times":        {"", "", `{{range .}}{{timeago .at}} {{timefmt "15:04" .at}};{{end}}`, "10m ago 20:00;1m ago 20:09;"},
-		"truncate":     {"", "", `{{range .}}{{truncate 5 .title}}{{truncate 3 .url}};{{end}}`, "日本…ht…;bad …;"},
-		"colours":      {"", "", `{{color "green+b" "x"}}{{autocolor "red" "y"}}`, "\x1b[32;1mx\x1b[0my"},
-		"control":      {"", "", `{{(index . 1).title}}`, "bad \\x1b[31m\ntwo\tlines"},
-		"hyperlink":    {"", "", `{{hyperlink (index . 0).url "x"}}{{hyperlink "https://a.b" ""}}`, "xhttps://a.b"},
-		"rows":         {"", "", `{{range .}}{{tablerow .id .n}}{{end}}`, "WEB-9\t12345678\nWEB-10\t3\n"},
-		"rendered":     {"", "", `{{tablerow "a"}}{{tablerender}}-{{tablerow "b"}}`, "a\n-b\n"},
+	for name, c := range map[string]struct{ fields, jq, want string }{
+		"fields":       {"url,id", "", "[\n  {\n    \"url\": \"https://example.com/9?a=\\u009c\",\n    \"id\": \"WEB-9\"\n  },\n  {\n    \"url\": null,\n    \"id\": \"WEB-10\"\n  }\n]\n"},
+		"jq":           {"", ".[] | .id, .n, .cost, .url, .at", "WEB-9\n12345678\n0.5\nhttps://example.com/9?a=\\x9c\n2026-02-24T20:00:00Z\nWEB-10\n3\n12\n\n2026-02-24T20:09:00Z\n"},
+		"jq of fields": {"id,n", ".[0]", `{"id":"WEB-9","n":12345678}` + "\n"},
+		"jq strings":   {"", ".[1] | .title, [.id, .n], ([.id, .n] | @tsv)", "bad \\x1b[31m\ntwo\tlines\n[\"WEB-10\",3]\nWEB-10\t3\n"},
+		"jq halts":     {"", "1, halt, 2", "1\n"},
 	} {
-		out, errs := printed(t, &Env{}, c.fields, c.jq, c.template)
+		out, errs := printed(t, &Env{}, c.fields, c.jq)
 		test.Equal(t, name, [2]string{out, errs}, [2]string{c.want})
 	}
-	screen := &Env{Width: 16, Palette: Palette{Colour: true, Links: true}}
-	want := "WEB-9   日本…  3\nWEB-10  bad …  3\n\x1b[31my\x1b[0m\x1b]8;;https://a.b\x1b\\x\x1b]8;;\x1b\\"
-	out, errs := printed(t, screen, "", "", `{{range .}}{{tablerow .id .title 3}}{{end}}{{tablerender}}{{autocolor "red" "y"}}{{hyperlink "https://a.b" "x"}}`)
-	test.Equal(t, "on a terminal", [2]string{out, errs}, [2]string{want})
-	lines, _ := printed(t, &Env{JSONLines: true}, "id", "", "")
+	lines, _ := printed(t, &Env{JSONLines: true}, "id", "")
 	test.Equal(t, "one line", lines, `[{"id":"WEB-9"},{"id":"WEB-10"}]`+"\n")
 }
 
 func TestJSONQueryErrors(t *testing.T) {
-	for _, c := range []struct{ jq, template, want string }{
-		{".[", "", `--jq: unexpected EOF`},
-		{"nosuch", "", `--jq: function not defined: nosuch/0`},
-		{".x", "", "symphony: output_failed: the command is done, but its answer can't be printed: --jq: expected an object but got: array"},
-		{"", "{{", "--template: 1: unclosed action"},
-		{"", "{{nosuch}}", `--template: 1: function "nosuch" not defined`},
-		{"", `{{color "pink" 1}}`, `unknown colour "pink"`},
-		{"", `{{timeago "never"}}`, `cannot parse "never"`},
+	for _, c := range []struct{ jq, want string }{
+		{".[", `--jq: unexpected EOF`},
+		{"nosuch", `--jq: function not defined: nosuch/0`},
+		{".x", "symphony: output_failed: the command is done, but its answer can't be printed: --jq: expected an object but got: array"},
 	} {
-		out, errs := printed(t, &Env{}, "", c.jq, c.template)
-		test.Equal(t, "the output of "+c.jq+c.template, out, "")
-		test.Contains(t, "the error of "+c.jq+c.template, errs, c.want)
+		out, errs := printed(t, &Env{}, "", c.jq)
+		test.Equal(t, "the output of "+c.jq, out, "")
+		test.Contains(t, "the error of "+c.jq, errs, c.want)
 	}
 }
 
@@ -96,7 +79,7 @@ func TestJSONQueryInterrupted(t *testing.T) {
 	defer stop()
 	ended := make(chan string)
 	go func() {
-		_, errs := printed(t, &Env{}, "", "last(repeat(1))", "")
+		_, errs := printed(t, &Env{}, "", "last(repeat(1))")
 		ended <- errs
 	}()
 	for {
