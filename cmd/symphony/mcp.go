@@ -22,11 +22,11 @@ func mcpCommand(w *term.Env) *cli.Command {
 		Description: `Claude Code, codex, VS Code, Cursor and other hosts start it themselves, and speak MCP with it over stdin and stdout.
 Its agents continue when it ends; the next host finds them with list_agents.
 
-` + exampleText("claude mcp add symphony -- symphony mcp", "codex mcp add symphony -- symphony mcp --tools codex"),
+` + exampleText("claude mcp add symphony -- symphony mcp", "codex mcp add symphony -- symphony mcp --tools lean"),
 		Flags: workflowFlags(
 			&cli.StringFlag{
-				Name: "tools", Usage: "offer the tools of the groups `LIST`: agents, issues, codex, or lean for few tools",
-				DefaultText: "agents,codex, with a workflow also issues",
+				Name: "tools", Usage: "offer the tools of the groups `LIST`: agents, issues, or lean for few tools",
+				DefaultText: "agents, with a workflow also issues",
 			},
 			&cli.DurationFlag{
 				Name: "call-timeout", Value: agents.DefaultCallTimeout, DefaultText: text.Duration(agents.DefaultCallTimeout),

@@ -130,7 +130,7 @@ func TestMCPInspector(t *testing.T) {
 	}
 	workflow := filepath.Join(server.Dir, "WORKFLOW.md")
 	test.OK(t, os.WriteFile(workflow, []byte("---\ntracker:\n  kind: file\n---\nDo it.\n"), 0o600))
-	for _, groups := range []string{"agents,issues,codex", "lean,issues"} {
+	for _, groups := range []string{"agents,issues", "lean,issues"} {
 		list := inspect("--tools", groups, "--workflow", workflow, "--method", "tools/list", "--strict")
 		test.Contains(t, "tools/list", list, `"spawn_agent"`)
 		test.Contains(t, "tools/list", list, `"show_issue"`)

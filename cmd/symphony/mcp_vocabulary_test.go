@@ -20,7 +20,7 @@ var vocabularyTests = map[string]string{
 	"Op::ConfigureSession, again":         "TestCallsOfAnAgent",
 	"Op::UserInput":                       "TestScript/mcp",
 	"Op::UserInput during a task":         "TestInterruptAndSteer",
-	"Op::UserInput with last_response_id": "TestScript/mcp_codex",
+	"Op::UserInput with last_response_id": "TestScript/mcp",
 	"Op::Interrupt":                       "TestScript/mcp",
 	"Op::ExecApproval":                    "TestRealCodex/mcp_host",
 	"Op::PatchApproval":                   "TestHostDecides",

@@ -57,7 +57,6 @@ var meanings = map[string]string{
 	"conversationId": "from new_conversation", "items": "in order",
 	"requestId": "from wait_agent, such as one.1", "model": "default: codex's own",
 	"prompt": "what the agent is to do", "developerInstructions": "added to codex's own",
-	"developer-instructions": "added to codex's own",
 }
 
 // complete returns a schema with what describeTools promises.

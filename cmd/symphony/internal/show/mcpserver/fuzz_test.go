@@ -45,18 +45,13 @@ var fuzzSeeds = map[string][]string{
 		`{"agentId":"one","params":{"command":"ls"}}`,
 	},
 	"get_auth_status": {`{"agentId":"one"}`},
-	"codex": {
-		`{"prompt":"hello","cwd":".","approval-policy":"on-failure","sandbox":"danger-full-access"}`,
-		`{"prompt":"","profile":"x"}`,
-	},
-	"codex-reply": {`{"threadId":"th","prompt":"go on"}`, `{"conversationId":"th"}`, `{}`},
-	"list_issues": {`{"issues":["ABC-1"],"all":true}`},
-	"show_issue":  {`{"issue":"https://example.com/x/1","offline":true}`},
-	"hold_issue":  {`{"issue":"ABC-1"}`, `{"issue":""}`},
-	"run_issue":   {`{"issue":"1"}`},
-	"approve":     {`{"requestId":"one.1","forSession":true}`, `{"requestId":"one."}`},
-	"deny":        {`{"requestId":"one.99999999999999999999"}`},
-	"answer":      {`{"requestId":"one.1","answers":[]}`},
+	"list_issues":     {`{"issues":["ABC-1"],"all":true}`},
+	"show_issue":      {`{"issue":"https://example.com/x/1","offline":true}`},
+	"hold_issue":      {`{"issue":"ABC-1"}`, `{"issue":""}`},
+	"run_issue":       {`{"issue":"1"}`},
+	"approve":         {`{"requestId":"one.1","forSession":true}`, `{"requestId":"one."}`},
+	"deny":            {`{"requestId":"one.99999999999999999999"}`},
+	"answer":          {`{"requestId":"one.1","answers":[]}`},
 }
 
 // FuzzArguments calls every tool with arbitrary arguments. Whatever they are, the result is one of the tool, or an error with a code that

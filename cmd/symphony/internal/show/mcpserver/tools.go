@@ -10,12 +10,11 @@ import (
 const (
 	GroupAgents = "agents"
 	GroupIssues = "issues" // needs a workflow
-	GroupCodex  = "codex"
-	GroupLean   = "lean" // the few tools that a model needs, instead of GroupAgents
+	GroupLean   = "lean"   // the few tools that a model needs, instead of GroupAgents
 )
 
 // Groups are all groups of tools.
-func Groups() []string { return []string{GroupAgents, GroupIssues, GroupCodex, GroupLean} }
+func Groups() []string { return []string{GroupAgents, GroupIssues, GroupLean} }
 
 // addTools registers the tools of each group. A tool is in the file of its subject.
 func addTools(t *tools, c caller, s starter, e *elicitor) {
@@ -38,8 +37,6 @@ func addTools(t *tools, c caller, s starter, e *elicitor) {
 			worktrees{c.agents, o}.addTools(t)
 		case GroupIssues:
 			addIssueTools(t, issues{env: s.env, project: o.Project})
-		case GroupCodex:
-			codex{conversations: conversations{c}, starter: s, elicitor: e, canWait: slices.Contains(o.Groups, GroupAgents)}.addTools(t)
 		}
 	}
 }
@@ -48,7 +45,7 @@ func addTools(t *tools, c caller, s starter, e *elicitor) {
 func ParseGroups(list []string) ([]string, error) {
 	for _, g := range list {
 		if !slices.Contains(Groups(), g) {
-			return nil, exit.Usage("mcp: --tools takes agents, issues, codex and lean, not %q", g)
+			return nil, exit.Usage("mcp: --tools takes agents, issues and lean, not %q", g)
 		}
 	}
 	if slices.Contains(list, GroupLean) && slices.Contains(list, GroupAgents) {
