@@ -47,9 +47,7 @@ type looper struct {
 	log     *slog.Logger
 	jobs    []*job
 	systemd systemd
-	program upgrader
-	// passes is locked for reading by each pass, so that the process executes no new program during one.
-	passes sync.RWMutex
+	program *program
 }
 
 // job is one project of a loop.
@@ -87,7 +85,7 @@ func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o Optio
 		// An operator's command holds the lock for a moment, and looks at one issue only.
 		o.LockTimeout = project.CommandPatience
 	}
-	l := &looper{w: w, options: o, systemd: newSystemd(w), program: newUpgrader()}
+	l := &looper{w: w, options: o, systemd: newSystemd(w), program: newProgram()}
 	l.log = o.logger(w)
 	l.addJobs(ctx, projects)
 	for _, j := range l.jobs {
@@ -100,7 +98,7 @@ func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o Optio
 			j.refuse(err)
 		}
 	}
-	// This also reaps the workers that the process started before it executed a new program.
+	// Workers that outlive their passes are adopted by the loop where it is the first process of a container.
 	go proc.ReapOrphans(ctx, reapStep, func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) })
 	if o.Beside != nil {
 		beside, end := context.WithCancel(ctx)
@@ -243,15 +241,12 @@ func (j *job) run(ctx context.Context) int {
 		}
 		j.sourceStamp = j.stampOfSources()
 		j.p = project.New(j.w.Environment(), j.p.Path, j.p.StateDir)
-		j.setDeadline(longestPass) // a new program waits for the passes of the other projects
-		j.upgrade(ctx, j.p)
+		j.noteReplaced()
 	}
 }
 
 // pass runs one pass and reports it. It returns the exit code that tick would end with.
 func (j *job) pass(ctx context.Context) (pass.Result, int) {
-	j.passes.RLock()
-	defer j.passes.RUnlock()
 	j.setDeadline(longestPass) // again: the lock may have taken long
 	j.requestStamp = project.Stamp(project.RequestFile(j.p.StateDir))
 	r, err := pass.Run(ctx, j.p, j.options.Options)

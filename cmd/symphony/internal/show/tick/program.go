@@ -1,0 +1,41 @@
+package tick
+
+import (
+	"log/slog"
+	"sync"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+)
+
+// program is the file of this program. An upgrade may replace it while the loop runs.
+type program struct {
+	path string
+
+	mu    sync.Mutex // the jobs of several projects look at it
+	stamp string     // of the file that runs, then of the last one that was reported
+}
+
+func newProgram() *program {
+	path := project.ProgramPath()
+	return &program{path: path, stamp: project.Stamp(path)}
+}
+
+// replaced reports once whether another file has taken the place of the program.
+func (p *program) replaced() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := project.Stamp(p.path)
+	if now == "" || now == p.stamp { // it is missing for a moment while it is installed
+		return false
+	}
+	p.stamp = now
+	return true
+}
+
+// noteReplaced says that the loop is older than the program on the disk. Once a newer program has
+// migrated the state, the passes of the loop fail.
+func (l *looper) noteReplaced() {
+	if l.program.replaced() {
+		l.w.Note(slog.LevelWarn, l.program.path+" was replaced; the loop continues with the old program until you restart it")
+	}
+}
