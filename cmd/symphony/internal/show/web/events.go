@@ -60,9 +60,6 @@ func newFeeds() *feeds {
 type event struct {
 	id   string // changes with the content
 	data []byte // the whole event
-	// changes are what a client needs instead that has the event with the id since; nil for none.
-	changes []byte
-	since   string
 }
 
 // render makes an event, and names the files that change when it does.
@@ -210,11 +207,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) e
 	for {
 		e, newer := f.newest()
 		if e.id != "" && e.id != sent {
-			data := e.data
-			if e.changes != nil && e.since == sent {
-				data = e.changes
-			}
-			if !send(data) {
+			if !send(e.data) {
 				return nil
 			}
 			sent = e.id
@@ -239,11 +232,7 @@ var readAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 // the server.
 func newEvent(name string, data []byte) event {
 	id := fmt.Sprintf("%x", sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...)))[:16]
-	return event{id: id, data: message(id, name, data)}
-}
-
-func message(id, name string, data []byte) []byte {
-	return fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n", id, name, data)
+	return event{id: id, data: fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n", id, name, data)}
 }
 
 // encoded is a value of ours as a line of JSON.
@@ -266,39 +255,14 @@ func (s *Server) pageEvent(r *http.Request, draw drawPage) (event, []string) {
 	return newEvent("page", encoded(p.Changes())), files
 }
 
-// events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at first and at each change. With changes=true the
-// event "changes" has a JSON Patch of the state before instead. While there is no state, the event "unavailable" has the error.
+// events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at first
+// and at each change. While there is no state, the event "unavailable" has the error.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
-	changes := r.URL.Query().Get("changes") == "true"
-	var last event
-	var was any
 	return s.follow(w, r, func(ctx context.Context) (event, []string) {
 		v, files, err := s.readState(r.WithContext(ctx))
 		if err != nil {
-			v, was = term.ErrorJSON{Error: *exit.From(err)}, nil
-			last = newEvent("unavailable", encoded(v))
-			return last, files
+			return newEvent("unavailable", encoded(term.ErrorJSON{Error: *exit.From(err)})), files
 		}
-		data := encoded(v)
-		e := newEvent("state", data)
-		if changes && e.id != last.id {
-			now := decode(data)
-			if was != nil {
-				ops := encoded(patch([]operation{}, "", was, now))
-				if len(ops) < len(e.data) {
-					e.changes, e.since = message(e.id, "changes", ops), last.id
-				}
-			}
-			last, was = e, now
-		}
-		return e, files
+		return newEvent("state", encoded(v)), files
 	})
-}
-
-// decode decodes JSON of ours, and keeps its numbers as they are.
-func decode(data []byte) (v any) {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	_ = dec.Decode(&v)
-	return v
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -233,10 +232,10 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// A client of changes gets the state once and then patches of it. One that connects again gets what it has missed, and nothing twice.
-func TestChanges(t *testing.T) {
+// A client that connects again gets the state only if it has changed since the event that it names.
+func TestConnectAgain(t *testing.T) {
 	s, dir, _ := withWorkspace(t)
-	address := "http://" + s.listeners[0].Addr().String() + "/api/v1/events"
+	address := "http://" + s.listeners[0].Addr().String() + "/api/v1/events?project=web"
 	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(dir, "web", "state", "state.db")))
 	defer db.Close()
 	retry := func(attempt int) {
@@ -245,42 +244,21 @@ func TestChanges(t *testing.T) {
 	test.Must(db.ExecContext(t.Context(), "DELETE FROM claims WHERE status = 'running'")) // their time changes the state
 	test.Must(db.ExecContext(t.Context(), "DELETE FROM runs WHERE settled = 0"))
 	retry(5)
-	next := stream(t, t.Context(), http.DefaultClient, address+"?project=web&changes=true", "")
-	first := next()
+	first := stream(t, t.Context(), http.DefaultClient, address, "")()
 	test.Equal(t, "the first event", first.name, "state")
-	state := decode([]byte(first.data))
-	attempt := func() string {
-		return fmt.Sprint(state.(map[string]any)["retrying"].([]any)[0].(map[string]any)["attempt"])
-	}
-	test.Equal(t, "the attempt", attempt(), "5")
-	var last, before received
-	for wanted := 6; wanted <= 7; wanted++ {
-		for retry(wanted); attempt() != fmt.Sprint(wanted); {
-			if e := next(); e.name == "changes" {
-				var ops []operation
-				test.OK(t, json.Unmarshal([]byte(e.data), &ops))
-				state, before, last = applied(state, ops), last, e
-				if len(e.data) > len(first.data)/4 {
-					t.Errorf("%d bytes of %d: %s", len(e.data), len(first.data), e.data)
-				}
-			} else {
-				test.Equal(t, "the event", e.name, "beat")
-			}
-		}
-	}
-	for id, want := range map[string]string{before.id: last.data, "of another time": ""} {
-		again := stream(t, t.Context(), http.DefaultClient, address+"?project=web&changes=true", id)
-		test.Equal(t, "the first event of one that was here", again().name, "beat")
-		if got := again(); got.id != last.id || want != "" && got.data != want || want == "" && got.name != "state" {
-			t.Errorf("after %s: %+v", id, got)
-		}
-	}
-	again := stream(t, t.Context(), http.DefaultClient, address+"?project=web&changes=true", last.id)
+	test.Contains(t, "the first event", first.data, `"attempt":5`)
+
+	other := stream(t, t.Context(), http.DefaultClient, address, "of another time")
+	test.Equal(t, "the first event of one that was here", other().name, "beat")
+	test.Equal(t, "the event after it", other().id, first.id)
+
+	again := stream(t, t.Context(), http.DefaultClient, address, first.id)
 	test.Equal(t, "the first event of one that has missed nothing", again().name, "beat")
-	retry(8)
+	retry(6)
 	e := again()
 	for e.name == "beat" {
 		e = again()
 	}
-	test.Contains(t, "the next event", e.name+e.data, "changes", `"path":"/retrying/0/attempt","value":8`)
+	test.Equal(t, "the next event", e.name, "state")
+	test.Contains(t, "the next event", e.data, `"attempt":6`)
 }

@@ -231,7 +231,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, "docs/api.md lists the addresses; the pages begin at /"))
 	})
-	limited := compressed(http.MaxBytesHandler(mux, maxBody))
+	limited := http.MaxBytesHandler(mux, maxBody)
 	return s.access.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == mcpPath { // it has a limit of its own
 			mux.ServeHTTP(w, r)
