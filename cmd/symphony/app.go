@@ -159,9 +159,6 @@ func dashed(name string) string {
 }
 
 func unknownFlag(c *cli.Command, name string) error {
-	if c.Name == "show" && name == "diff" { // a flag of earlier builds
-		return exit.Usage("show: --diff is now symphony diff ISSUE")
-	}
 	var known []string
 	for _, f := range c.Flags {
 		long := f.Names()[0]
