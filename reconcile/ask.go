@@ -34,9 +34,11 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	if t.interrupted(ctx) {
 		return nil
 	}
-	if err := cmp.Or(refreshErr, candidatesErr); err != nil {
-		if resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
-			err = candidatesErr // it contains the time of the next request
+	if refreshErr != nil || candidatesErr != nil {
+		err := refreshErr
+		// An error with the time of the next request says more.
+		if err == nil || resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
+			err = candidatesErr
 		}
 		t.trackerFailed(work, err)
 	} else if requested := len(tracked.Refreshed) > 0 || tracked.Fetched; requested && t.snapshot.TrackerBlock != nil {

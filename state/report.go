@@ -1,8 +1,8 @@
 package state
 
 import (
-	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -80,37 +80,84 @@ const failedOutcomes = `('failed', 'timed_out', 'stalled', 'lost')`
 // Report returns what happened between two times, from one snapshot of the database. Days count as a whole.
 func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report, error) {
 	r := Report{Since: since, Until: until}
-	err := v.view(ctx, "read the report", func(t tx) error {
-		var errs [10]error
-		from, to := stamp(since), stamp(until)
-		r.Releases, errs[0] = rows(t, releaseFields, `SELECT `+releaseColumns+` FROM releases
-			WHERE released_at >= ? AND released_at < ? ORDER BY released_at, id`, from, to)
-		r.Uses, errs[1] = rows(t, func(u *RunUse) []any {
-			return append([]any{
-				&u.IssueID, &u.Identifier, &u.Title, &u.URL, jsonOf(&u.Labels), &u.Model, &u.Runs, &u.Succeeded, &u.Failed,
-				millisOf(&u.Runtime),
-			}, tokenFields(&u.Tokens)...)
-		}, usesQuery, from, to)
-		r.Failures, errs[2] = readFailures(t, `error_code, error_text`, `outcome IN `+failedOutcomes, from, to)
-		r.FailedHooks, errs[3] = readFailures(t, `'', after_run_error`, `after_run_error <> ''`, from, to)
-		r.Outages, errs[4] = rows(t, func(o *Outage) []any {
-			return []any{&o.Code, &o.Message, stampOf(&o.Since), stampOf(&o.Until)}
-		}, outagesQuery, to, from)
-		r.Schedule, errs[5] = readRhythm(t, since, until)
-		r.PullRequests, errs[6] = readPullRequests(t)
-		r.Days, errs[7] = readDays(t, since, until)
-		r.Handovers, errs[9] = countHandovers(t, since, until)
-		// Pruning is not recorded, but it never deletes runs younger than keepFor, nor runs of issues with fewer than keepRuns.
-		r.RunsSince = since
-		if kept := now.Add(-keepFor); kept.After(since) {
-			many, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs GROUP BY issue_id HAVING count(*) >= ?)`, keepRuns)
-			if errs[8] = err; many {
-				r.RunsSince = kept
-			}
-		}
-		return cmp.Or(errs[:]...)
-	})
+	err := v.view(ctx, "read the report", func(t tx) error { return r.read(t, now) })
 	return r, err
+}
+
+// read fills the report of the period from Since to Until.
+func (r *Report) read(t tx, now time.Time) error {
+	from := stamp(r.Since)
+	to := stamp(r.Until)
+	var err error
+	r.Releases, err = rows(t, releaseFields, `SELECT `+releaseColumns+` FROM releases
+		WHERE released_at >= ? AND released_at < ? ORDER BY released_at, id`, from, to)
+	if err != nil {
+		return fmt.Errorf("released issues: %w", err)
+	}
+	r.Uses, err = rows(t, runUseFields, usesQuery, from, to)
+	if err != nil {
+		return fmt.Errorf("runs by issue and model: %w", err)
+	}
+	r.Failures, err = readFailures(t, `error_code, error_text`, `outcome IN `+failedOutcomes, from, to)
+	if err != nil {
+		return fmt.Errorf("failed runs: %w", err)
+	}
+	r.FailedHooks, err = readFailures(t, `'', after_run_error`, `after_run_error <> ''`, from, to)
+	if err != nil {
+		return fmt.Errorf("failed hooks: %w", err)
+	}
+	r.Outages, err = rows(t, outageFields, outagesQuery, to, from)
+	if err != nil {
+		return fmt.Errorf("outages: %w", err)
+	}
+	r.Schedule, err = readRhythm(t, r.Since, r.Until)
+	if err != nil {
+		return fmt.Errorf("scheduled passes: %w", err)
+	}
+	r.PullRequests, err = readPullRequests(t)
+	if err != nil {
+		return fmt.Errorf("pull requests: %w", err)
+	}
+	r.Days, err = readDays(t, r.Since, r.Until)
+	if err != nil {
+		return fmt.Errorf("tokens by day: %w", err)
+	}
+	r.Handovers, err = countHandovers(t, r.Since, r.Until)
+	if err != nil {
+		return fmt.Errorf("handovers: %w", err)
+	}
+	r.RunsSince, err = recordedSince(t, r.Since, now)
+	if err != nil {
+		return fmt.Errorf("the oldest runs: %w", err)
+	}
+	return nil
+}
+
+func runUseFields(u *RunUse) []any {
+	fields := []any{
+		&u.IssueID, &u.Identifier, &u.Title, &u.URL, jsonOf(&u.Labels),
+		&u.Model, &u.Runs, &u.Succeeded, &u.Failed, millisOf(&u.Runtime),
+	}
+	return append(fields, tokenFields(&u.Tokens)...)
+}
+
+func outageFields(o *Outage) []any {
+	return []any{&o.Code, &o.Message, stampOf(&o.Since), stampOf(&o.Until)}
+}
+
+// recordedSince returns from when on all runs of a period are recorded. Pruning is not recorded,
+// but it never deletes runs younger than keepFor, nor runs of issues with fewer than keepRuns.
+func recordedSince(t tx, since, now time.Time) (time.Time, error) {
+	kept := now.Add(-keepFor)
+	if !kept.After(since) {
+		return since, nil
+	}
+	pruned, err := row(t, itself[bool],
+		`SELECT EXISTS (SELECT 1 FROM runs GROUP BY issue_id HAVING count(*) >= ?)`, keepRuns)
+	if err != nil || !pruned {
+		return since, err
+	}
+	return kept, nil
 }
 
 // undelivered is true for a run whose commits could not be pushed, and were not pushed later either.
@@ -201,18 +248,36 @@ type DayOutcome struct {
 }
 
 // Results returns what was achieved since a time, from one snapshot of the database.
-func (v Views) Results(ctx context.Context, since time.Time) (r Results, err error) {
-	err = v.view(ctx, "read the results", func(t tx) error {
-		var errs [3]error
-		r.Handovers, errs[0] = rows(t, func(h *Handover) []any { return []any{stampOf(&h.ClaimedAt), stampOf(&h.At)} },
-			`SELECT claimed_at, released_at FROM releases WHERE released_at >= ? AND `+handedOver, stamp(since))
-		r.Outcomes, errs[1] = rows(t, func(o *DayOutcome) []any { return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)} },
-			`SELECT date(ended_at / 86400000 * 86400, 'unixepoch'), outcome, count(*), sum(runtime_ms) FROM runs
+func (v Views) Results(ctx context.Context, since time.Time) (Results, error) {
+	var r Results
+	err := v.view(ctx, "read the results", func(t tx) error {
+		var err error
+		r.Handovers, err = rows(t, handoverFields, `SELECT claimed_at, released_at FROM releases
+			WHERE released_at >= ? AND `+handedOver, stamp(since))
+		if err != nil {
+			return fmt.Errorf("handovers: %w", err)
+		}
+		r.Outcomes, err = rows(t, dayOutcomeFields, `SELECT date(ended_at / 86400000 * 86400, 'unixepoch'), outcome,
+			count(*), sum(runtime_ms) FROM runs
 			WHERE kind = 'agent' AND ended_at >= ? GROUP BY ended_at / 86400000, outcome`, stamp(since))
-		r.Days, errs[2] = readDays(t, since, time.Time{})
-		return cmp.Or(errs[:]...)
+		if err != nil {
+			return fmt.Errorf("outcomes by day: %w", err)
+		}
+		r.Days, err = readDays(t, since, time.Time{})
+		if err != nil {
+			return fmt.Errorf("tokens by day: %w", err)
+		}
+		return nil
 	})
 	return r, err
+}
+
+func handoverFields(h *Handover) []any {
+	return []any{stampOf(&h.ClaimedAt), stampOf(&h.At)}
+}
+
+func dayOutcomeFields(o *DayOutcome) []any {
+	return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)}
 }
 
 // readDays returns what was used on the days from since to until, which is not part of it; to the last one if it is zero.

@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,11 +17,18 @@ import (
 // Call stores a call of an agent and wakes its worker. A call with an ID that is stored already is returned as it is, and not
 // carried out again. Errors: CodeUnknown, CodeEnded, CodeConflict.
 func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, params any) (stored reconcile.Call, err error) {
-	if known, found, err := a.DB.Clients.Call(ctx, call.ID); err != nil || found {
-		return known, cmp.Or(err, conflict(known, agentID, call))
+	known, found, err := a.DB.Clients.Call(ctx, call.ID)
+	if err != nil {
+		return known, err
+	}
+	if found {
+		return known, conflict(known, agentID, call)
 	}
 	one, err := a.live(ctx, agentID)
-	if err = cmp.Or(err, a.DB.NewerNow(ctx)); err != nil {
+	if err != nil {
+		return stored, err
+	}
+	if err := a.DB.NewerNow(ctx); err != nil {
 		return stored, err
 	}
 	if call.Params, err = json.Marshal(params); err != nil {
@@ -31,8 +37,10 @@ func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, 
 	call.RunID, call.Agent, call.CreatedAt = one.ID, agentID, a.p.Env.Now()
 	stored, err = a.DB.Clients.AddCall(ctx, call)
 	if errors.Is(err, reconcile.ErrConflict) { // it has just ended
-		_, ended := a.live(ctx, agentID)
-		return stored, cmp.Or(ended, err)
+		if _, ended := a.live(ctx, agentID); ended != nil {
+			return stored, ended
+		}
+		return stored, err
 	}
 	if err == nil {
 		err = conflict(stored, agentID, call)

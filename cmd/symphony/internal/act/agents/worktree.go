@@ -209,21 +209,27 @@ func (a *Agents) Deliver(ctx context.Context, id string, to host.Repository, com
 		return d, reconcile.NewError(CodeInvalid, "agent "+id+" has no worktree", "spawn_agent makes one with worktree: true")
 	}
 	calls, err := a.DB.Clients.CallsOf(ctx, one.ID)
+	if err != nil {
+		return d, err
+	}
 	for _, call := range calls {
 		if !call.Ended() && one.Outcome == "" {
 			return d, reconcile.NewError(CodeConflict, "agent "+id+" is at work", "wait_agent until its turn has ended, or interrupt it")
 		}
 	}
-	env, envErr := a.gitEnv(ctx, one)
-	file := filepath.Join(host.RunDir(a.runners.StateDir, one.ID), deliveredFile)
-	last, readErr := os.ReadFile(file)
-	if readErr == nil {
-		readErr = json.Unmarshal(last, &d)
-	} else if errors.Is(readErr, fs.ErrNotExist) {
-		readErr = nil
-	}
-	if err := cmp.Or(err, envErr, readErr); err != nil {
+	env, err := a.gitEnv(ctx, one)
+	if err != nil {
 		return d, err
+	}
+	file := filepath.Join(host.RunDir(a.runners.StateDir, one.ID), deliveredFile)
+	last, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d, err
+	}
+	if err == nil {
+		if err := json.Unmarshal(last, &d); err != nil {
+			return d, fmt.Errorf("%s: %w", file, err)
+		}
 	}
 	tree := one.Settings.Worktree
 	answer, err := project.NewMachine(a.p.StateDir).DeliverWorkspace(ctx, host.WorkspaceDelivery{

@@ -1,7 +1,6 @@
 package cleanup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,13 +182,30 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	path, _, pathErr := db.Meta(ctx, project.OwnerKey)
-	roots, rootsErr := project.RootsOf(ctx, db)
-	rec, recErr := db.Store.State(ctx)
-	last, lastErr := project.LastPass(ctx, db)
-	alive, aliveErr := project.ScheduleAlive(ctx, db, w.Now())
-	r.WorkflowPath, r.WorkflowExists, r.Roots = path, path != "" && project.Exists(path), roots
-	if err := cmp.Or(pathErr, rootsErr, db.Newer(), recErr, lastErr, aliveErr); err != nil {
+	// Workflow and roots are also known of a database that this program can't use otherwise.
+	path, _, err := db.Meta(ctx, project.OwnerKey)
+	if err != nil {
+		return err
+	}
+	r.WorkflowPath = path
+	r.WorkflowExists = path != "" && project.Exists(path)
+	r.Roots, err = project.RootsOf(ctx, db)
+	if err != nil {
+		return err
+	}
+	if err := db.Newer(); err != nil {
+		return err
+	}
+	rec, err := db.Store.State(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := project.LastPass(ctx, db)
+	if err != nil {
+		return err
+	}
+	alive, err := project.ScheduleAlive(ctx, db, w.Now())
+	if err != nil {
 		return err
 	}
 	claims := map[reconcile.ClaimStatus]int{}

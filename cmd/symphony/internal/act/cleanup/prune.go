@@ -3,7 +3,6 @@
 package cleanup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -167,9 +166,15 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		c.options.Issues[i] = project.IssueName(ctx, c.p, db, name)
 	}
 	rec, err := db.Store.State(ctx)
-	past, pastErr := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
-	roots, rootsErr := allRoots(ctx, c.cfg, db)
-	if err := cmp.Or(err, rootsErr, pastErr); err != nil {
+	if err != nil {
+		return nil, err
+	}
+	past, err := db.Views.PastIssues(ctx, c.p.Env.Now().Add(-c.options.OlderThan), maxPastIssues)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := allRoots(ctx, c.cfg, db)
+	if err != nil {
 		return nil, err
 	}
 	claimed := claimedIn(rec) // nothing of these issues is removed

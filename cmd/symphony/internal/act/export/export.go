@@ -52,8 +52,11 @@ func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err err
 		t.redactor.Add(project.Secrets(p, cfg))
 	}
 	ids, err := db.Runs.EndedIDs(ctx, o.Since)
+	if err != nil {
+		return r, err
+	}
 	out := target{name: o.To, redactor: t.redactor, now: p.Env.Now}
-	if err = cmp.Or(err, out.open(p, o.Out)); err != nil {
+	if err := out.open(p, o.Out); err != nil {
 		return r, err
 	}
 	r.To = out.name
@@ -62,23 +65,38 @@ func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err err
 		most = 8 // of up to 100 kB each
 	}
 	for _, id := range ids {
-		one := t
-		if one.run, err = db.Runs.Find(ctx, id); errors.Is(err, state.ErrNotFound) { // it was pruned meanwhile
+		run, err := db.Runs.Find(ctx, id)
+		if errors.Is(err, state.ErrNotFound) { // it was pruned meanwhile
 			continue
-		}
-		err = cmp.Or(err, one.read(p.StateDir))
-		for spans := range slices.Chunk(one.spans, most) {
-			err = cmp.Or(err, out.send(ctx, spans))
 		}
 		if err != nil {
 			return r, errors.Join(err, out.close())
 		}
-		r.Runs, r.Spans = r.Runs+1, r.Spans+len(one.spans)
+		one := t
+		one.run = run
+		if err := one.export(ctx, p.StateDir, &out, most); err != nil {
+			return r, errors.Join(err, out.close())
+		}
+		r.Runs++
+		r.Spans += len(one.spans)
 	}
 	if err = out.close(); err == nil && out.rejected > 0 {
 		err = failed(out.name+" has rejected "+text.Plural(out.rejected, "span")+": "+out.reason, "see the log of the collector")
 	}
 	return r, err
+}
+
+// export reads the spans of the run and sends them, at most so many in a message.
+func (t *trace) export(ctx context.Context, stateDir string, out *target, most int) error {
+	if err := t.read(stateDir); err != nil {
+		return err
+	}
+	for spans := range slices.Chunk(t.spans, most) {
+		if err := out.send(ctx, spans); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // target is what takes the spans.

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,19 +176,23 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 		out.addProblem("%s", found.problem)
 	}
 	db, err := project.OpenForReading(ctx, p)
-	switch {
-	case errors.Is(err, state.ErrNoState):
+	if errors.Is(err, state.ErrNoState) {
 		return out, nil
-	case err != nil:
+	}
+	if err != nil {
 		return out, err
 	}
 	defer db.Close()
-	rhythm, rhythmErr := project.ReadRhythm(ctx, db, p.Env.Now())
-	last, lastErr := project.LastPass(ctx, db)
-	if out.Alive, out.LastPass = rhythm.Alive || out.Loop, last; rhythm.Last.ID > 0 {
+	rhythm, err := project.ReadRhythm(ctx, db, p.Env.Now())
+	if err != nil {
+		return out, err
+	}
+	out.Alive = rhythm.Alive || out.Loop
+	if rhythm.Last.ID > 0 {
 		out.LastRun = &scheduledPass{rhythm.Last.Trigger, rhythm.Last.StartedAt.UTC()}
 	}
-	return out, cmp.Or(rhythmErr, lastErr)
+	out.LastPass, err = project.LastPass(ctx, db)
+	return out, err
 }
 
 func (t *timer) addStatus(ctx context.Context, out *Status) {

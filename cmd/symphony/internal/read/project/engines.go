@@ -1,7 +1,6 @@
 package project
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -79,10 +78,19 @@ func NewEngine(
 	ctx context.Context, p *Project, db *state.DB, hostName string, options workflow.Worker,
 ) (engine.Engine, *engine.Run, error) {
 	by, isJob, err := engineOf(hostName)
-	name, nameErr := nameOnHosts(ctx, p, db)
-	path, pathErr := RunningProgram()
-	program, programErr := readProgram(path)
-	if err = cmp.Or(err, nameErr, pathErr, programErr); err != nil {
+	if err != nil {
+		return nil, nil, err
+	}
+	name, err := nameOnHosts(ctx, p, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	path, err := RunningProgram()
+	if err != nil {
+		return nil, nil, err
+	}
+	program, err := readProgram(path)
+	if err != nil {
 		return nil, nil, err
 	}
 	run := &engine.Run{Env: p.Environ(), Project: name, Program: program, ProgramFor: programFor}

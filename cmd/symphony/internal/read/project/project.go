@@ -228,8 +228,11 @@ func LastGood(ctx context.Context, p *Project, db *state.DB, path string) (cfg *
 }
 
 func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
-	if err := cmp.Or(p.SourceErr, p.EnvErr); err != nil {
-		return nil, err
+	if p.SourceErr != nil {
+		return nil, p.SourceErr
+	}
+	if p.EnvErr != nil {
+		return nil, p.EnvErr
 	}
 	cfg, err := workflow.Parse(p.Source, env)
 	if err == nil {
