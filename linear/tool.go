@@ -2,7 +2,6 @@ package linear
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -154,7 +153,10 @@ func (c *Client) execute(ctx context.Context, query string, variables json.RawMe
 		}
 		return nil
 	})
-	return body, failed, cmp.Or(err, refused)
+	if err != nil {
+		return body, failed, err
+	}
+	return body, failed, refused
 }
 
 // input is a valid call: one query or mutation.

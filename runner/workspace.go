@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,8 +33,11 @@ type workspaceStep struct {
 
 // prepare takes the workspace and runs the hooks that precede an agent.
 func (w *workspaceStep) prepare(ctx context.Context) error {
-	if err := cmp.Or(w.take(ctx), w.untrusted); err != nil {
+	if err := w.take(ctx); err != nil {
 		return err
+	}
+	if w.untrusted != nil {
+		return w.untrusted
 	}
 	if err := w.refuseLauncher(ctx); err != nil {
 		return err
@@ -393,7 +395,10 @@ func (w *workspaceStep) guardGit(ctx context.Context) error {
 func (w *workspaceStep) restoreGit(ctx context.Context) error {
 	restored, err := w.host.RestoreGit(ctx)
 	w.reportRestored(restored)
-	return cmp.Or(err, w.untrusted)
+	if err != nil {
+		return err
+	}
+	return w.untrusted
 }
 
 // restoredLogged is how many restored git settings the log names. The event names all.

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -293,7 +292,10 @@ func (c *conn) Newer() error { return refuseNewer(c.dir, c.schema) }
 // NewerNow returns an error if the database has the schema of a newer program by now, for a process that keeps it open.
 func (c *conn) NewerNow(ctx context.Context) error {
 	schema, err := row(c.reader(ctx), itself[int], `PRAGMA user_version`)
-	return cmp.Or(fault(c.dir, "read the schema", err), refuseNewer(c.dir, schema))
+	if err != nil {
+		return fault(c.dir, "read the schema", err)
+	}
+	return refuseNewer(c.dir, schema)
 }
 
 // refuseNewer returns an error for a schema that this program does not know.

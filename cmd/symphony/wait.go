@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 
 	"github.com/urfave/cli/v2"
@@ -44,7 +43,10 @@ Exit codes:
 				return err
 			}
 			render.WaitEnd(w, v)
-			return cmp.Or(err, waitCode(v))
+			if err != nil {
+				return err
+			}
+			return waitCode(v)
 		}),
 	}
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,7 +112,11 @@ type reader struct {
 	err error
 }
 
-func (r *reader) fail(err error) { r.err = cmp.Or(r.err, err) }
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
 
 // need reads a string that must be there and must not be blank.
 func (r *reader) need(name string) string {

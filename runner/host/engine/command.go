@@ -109,12 +109,15 @@ func Open(host string, cmd *exec.Cmd) (io.ReadWriteCloser, error) {
 func Start(cmd *exec.Cmd) (in io.WriteCloser, out *bufio.Reader, stderr *text.Tail, err error) {
 	stderr = &text.Tail{Limit: maxSaid}
 	cmd.Stderr = stderr
-	in, inErr := cmd.StdinPipe()
-	stdout, outErr := cmd.StdoutPipe()
-	if err = cmp.Or(inErr, outErr); err == nil {
-		err = start(cmd)
+	in, err = cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, stderr, err
 	}
-	return in, bufio.NewReader(stdout), stderr, err
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, stderr, err
+	}
+	return in, bufio.NewReader(stdout), stderr, start(cmd)
 }
 
 // Read reads what the daemon writes. If the daemon can't be reached, the error says why.

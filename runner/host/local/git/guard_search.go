@@ -77,9 +77,12 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
 		}
 	}
 	if len(unsafe) > 0 {
-		err = foundError(unsafe)
+		return f, foundError(unsafe)
 	}
-	return f, cmp.Or(err, ctx.Err())
+	if err != nil {
+		return f, err
+	}
+	return f, ctx.Err()
 }
 
 // find adds the git directories below the directories in queue, breadth first, and follows no link. It returns the files and links
@@ -88,10 +91,14 @@ func (f *search) find(queue []string) (pointers, links []string, err error) {
 	for ; len(queue) > 0; queue = queue[1:] {
 		dir := queue[0]
 		entries, err := readDir(dir)
-		if f.left -= len(entries); f.left < 0 && err == nil {
-			err = errors.New("it holds more files than are examined")
+		if err != nil {
+			return nil, nil, err
 		}
-		if err = cmp.Or(err, f.ctx.Err()); err != nil {
+		f.left -= len(entries)
+		if f.left < 0 {
+			return nil, nil, errors.New("it holds more files than are examined")
+		}
+		if err := f.ctx.Err(); err != nil {
 			return nil, nil, err
 		}
 		has := map[string]bool{}
@@ -213,7 +220,10 @@ func (f *search) gitDir(dir string) error {
 	}
 	list := map[string]entry{}
 	if !slices.Contains(f.own, dir) {
-		if err := cmp.Or(readGitDir(f.ctx, list, dir), unreadable(list)); err != nil {
+		if err := readGitDir(f.ctx, list, dir); err != nil {
+			return err
+		}
+		if err := unreadable(list); err != nil {
 			return err
 		}
 	}

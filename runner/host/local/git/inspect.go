@@ -364,8 +364,11 @@ func Fingerprint(ctx context.Context, dir string) (string, error) {
 // that ends with a slash: all files in it count. Without a repository the error is errUnread.
 func gitFingerprint(ctx context.Context, tree string) (print string, err error) {
 	r, ok, err := openReader(tree)
-	if err != nil || !ok {
-		return "", cmp.Or(err, errUnread)
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", errUnread
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	w := walker{ctx: ctx, h: sha256.New(), left: walkEntries}

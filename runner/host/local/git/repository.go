@@ -1,7 +1,6 @@
 package git
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -208,8 +207,11 @@ func HeadOf(workspace string) (h Head, err error) {
 // replaces symbolic references.
 func SetRemoteBranch(workspace, branch, commit string) error {
 	repo, ok, err := openRepository(workspace)
-	if err != nil || !ok || !repo.inTree {
-		return cmp.Or(err, errUnread)
+	if err != nil {
+		return err
+	}
+	if !ok || !repo.inTree {
+		return errUnread
 	}
 	return repo.setReference("refs/remotes/origin/"+branch, commit)
 }
@@ -232,8 +234,11 @@ func SetSubmoduleBranch(workspace, path, branch, commit string) error {
 // files of the commit as staged.
 func MoveBranch(workspace, branch, commit string, index []byte) error {
 	repo, ok, err := openRepository(workspace)
-	if err != nil || !ok || !repo.inTree {
-		return cmp.Or(err, errUnread)
+	if err != nil {
+		return err
+	}
+	if !ok || !repo.inTree {
+		return errUnread
 	}
 	if err := repo.replace("index", index); err != nil {
 		return fmt.Errorf("write the index of %s: %w", workspace, err)
@@ -246,8 +251,11 @@ func MoveBranch(workspace, branch, commit string, index []byte) error {
 // same tree. HEAD must be at a commit.
 func MoveHead(workspace, from, to string) error {
 	repo, ok, err := openRepository(workspace)
-	if err != nil || !ok || !repo.inTree {
-		return cmp.Or(err, errUnread)
+	if err != nil {
+		return err
+	}
+	if !ok || !repo.inTree {
+		return errUnread
 	}
 	r := &reader{repository: repo}
 	if err := r.readReferences(); err != nil {
@@ -288,8 +296,12 @@ func (repo repository) replace(name string, content []byte) error {
 		return err
 	}
 	parent := filepath.Join(repo.gitDir, filepath.Dir(name))
-	if real, ok, err := resolveDir(parent); err != nil || !ok || real != parent {
-		return cmp.Or(err, fmt.Errorf("%s is a link", parent))
+	real, ok, err := resolveDir(parent)
+	if err != nil {
+		return err
+	}
+	if !ok || real != parent {
+		return fmt.Errorf("%s is a link", parent)
 	}
 	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

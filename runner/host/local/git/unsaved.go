@@ -1,7 +1,6 @@
 package git
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -437,12 +436,17 @@ func (r *reader) readHeads(deleted bool) (h heads, err error) {
 		}
 		for _, name := range automaticStashes {
 			stash, err := files.ReadRegular(filepath.Join(dir, name), 1<<10)
-			switch id := strings.TrimSpace(string(stash)); {
-			case err == nil && objectID(id):
-				h.current = append(h.current, id)
-			case !files.Absent(err):
-				return h, fmt.Errorf("%s: %w", name, cmp.Or(err, errUnread))
+			if files.Absent(err) {
+				continue
 			}
+			if err != nil {
+				return h, fmt.Errorf("%s: %w", name, err)
+			}
+			id := strings.TrimSpace(string(stash))
+			if !objectID(id) {
+				return h, fmt.Errorf("%s: %w", name, errUnread)
+			}
+			h.current = append(h.current, id)
 		}
 		past, err := reflog(filepath.Join(dir, "logs", "HEAD"))
 		if err != nil {

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -294,8 +293,10 @@ func (d *delivery) push(ctx context.Context) error {
 		pushErr := d.runWithin(push, noLimit)
 		at, err := d.remoteCommit(ctx, d.branch)
 		switch {
+		case err != nil && pushErr != nil:
+			return d.failed(host.CodeDeliveryFailed, "", pushErr)
 		case err != nil:
-			return d.failed(host.CodeDeliveryFailed, "", cmp.Or(pushErr, err))
+			return d.failed(host.CodeDeliveryFailed, "", err)
 		case at == d.Commit:
 			return nil
 		case pushErr == nil:

@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -80,7 +79,9 @@ func (p Projects) unclaimed(path string, claim projectClaim, refuse RefuseClaim)
 	have, err := readClaim(path)
 	if err == nil && have.StateDir == "" && refuse != nil {
 		for _, other := range p.all() {
-			err = cmp.Or(err, refuse(other.Project, other.StateDir))
+			if err := refuse(other.Project, other.StateDir); err != nil {
+				return err
+			}
 		}
 	}
 	if err != nil || have.StateDir == "" || paths.SameDir(have.StateDir, claim.StateDir) {

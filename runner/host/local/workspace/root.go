@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,8 +165,11 @@ func CheckLinks(path string) error {
 		}
 		links++
 		target, err := os.Readlink(next)
-		if err != nil || links > mostLinks {
-			return rootFailed(path, cmp.Or(err, errors.New("too many links")))
+		if err != nil {
+			return rootFailed(path, err)
+		}
+		if links > mostLinks {
+			return rootFailed(path, errors.New("too many links"))
 		}
 		if filepath.IsAbs(target) {
 			at = "/"

@@ -79,8 +79,11 @@ type Restored struct {
 // Restore makes the state of a project that has none from a backup. The database appears last and at once; an interrupted Restore can be
 // repeated. The next pass treats the workers that were alive during the backup as lost.
 func Restore(ctx context.Context, p *project.Project, path string) (out Restored, err error) {
-	if err := cmp.Or(p.Nested(), p.SourceErr); err != nil {
+	if err := p.Nested(); err != nil {
 		return out, err
+	}
+	if p.SourceErr != nil {
+		return out, p.SourceErr
 	}
 	m, err := archive.Read(p.Env.Absolute(path), kind, names)
 	if err != nil {

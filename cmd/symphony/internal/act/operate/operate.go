@@ -154,7 +154,7 @@ func operate(ctx context.Context, p *project.Project, c Command, do func(*operat
 		db, err = createState(ctx, p)
 	}
 	if err == nil {
-		defer func() { err = cmp.Or(err, db.Close()) }()
+		defer func() { err = errors.Join(err, db.Close()) }()
 		_, err = project.OwnerPath(ctx, p, db)
 	}
 	if err != nil {

@@ -80,7 +80,10 @@ func between(ctx context.Context, p *project.Project, db *state.DB, run reconcil
 			why := fmt.Sprintf("what attempt %d of %s has left was not recorded: it has not ended, its worker was lost, or it had no git "+
 				"repository", n, run.Identifier)
 			hint := "symphony show " + run.Identifier + " --attempts lists what is known"
-			return trees, cmp.Or(readErr, error(reconcile.NewError(host.CodeEndNotKept, why, hint)))
+			if readErr != nil {
+				return trees, readErr
+			}
+			return trees, reconcile.NewError(host.CodeEndNotKept, why, hint)
 		}
 		trees[i], base = end.Tree, end.Base
 	}

@@ -1,7 +1,6 @@
 package mcpserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -91,8 +90,11 @@ func (i issues) operate(issue string, do func(*project.Project) (operate.Result,
 	}
 	r, err := do(i.reopen(i.env.Silent()))
 	out := operateOut{Issue: issue, RunID: r.RunID, Message: strings.Join(r.Lines(i.env.Now()), "\n")}
-	if _, failed := errors.AsType[exit.Only](cmp.Or(err, r.Err())); failed { // the reason is among the lines
-		err = reconcile.NewError("command_failed", out.Message, "")
+	if err == nil {
+		err = r.Err()
+	}
+	if _, failed := errors.AsType[exit.Only](err); failed { // the reason is among the lines
+		return out, reconcile.NewError("command_failed", out.Message, "")
 	}
 	return out, err
 }

@@ -1,7 +1,6 @@
 package render
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -62,8 +61,9 @@ func Stop(ctx context.Context, w *term.Env, p *project.Project, command operate.
 	if ran {
 		w.PrintJSON(r.JSON())
 	}
-	if err == nil {
-		printNotes(w, r)
+	if err != nil {
+		return err
 	}
-	return cmp.Or(err, r.Err())
+	printNotes(w, r)
+	return r.Err()
 }

@@ -89,7 +89,9 @@ type output struct {
 // Write implements io.Writer.
 func (o *output) Write(b []byte) (n int, err error) {
 	n, err = o.to.Write(b)
-	o.err = cmp.Or(o.err, err)
+	if o.err == nil {
+		o.err = err
+	}
 	return n, err
 }
 

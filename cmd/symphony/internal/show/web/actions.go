@@ -68,7 +68,10 @@ func aboutIssue(verb reconcile.Verb) func(*http.Request, parameters) (order, err
 // stop returns the order to stop an issue.
 func (s actions) stop(r *http.Request, p parameters) (order, error) {
 	o, err := aboutIssue(reconcile.VerbStop)(r, p)
-	return o, cmp.Or(err, s.source.checkRuns(r, r.URL.Query().Get("project"), o.issue))
+	if err != nil {
+		return o, err
+	}
+	return o, s.source.checkRuns(r, r.URL.Query().Get("project"), o.issue)
 }
 
 // checkRuns refuses to stop an issue that was handed over, which would hold it: a page may be older than the end of the run.
