@@ -246,7 +246,9 @@ func (t *tick) machineAllows(ctx context.Context, plan Plan) bool {
 // setMachineBlock sets the block in the snapshot, and stores it for ps; nil clears it.
 func (t *tick) setMachineBlock(ctx context.Context, b *Block) {
 	t.foundBlock, t.snapshot.MachineBlock = b, b
-	if next, old := cmp.Or(b, &Block{}), cmp.Or(t.storedBlock, &Block{}); *next != *old {
+	next := cmp.Or(b, &Block{})
+	old := cmp.Or(t.storedBlock, &Block{})
+	if *next != *old {
 		t.store(ctx, Change{MachineBlock: next})
 	}
 }

@@ -154,7 +154,8 @@ func (w *workspace) time() time.Time { return w.now().UTC().Truncate(time.Millis
 // id derives an id from words.
 func id(words ...string) string {
 	h := sha256.Sum256([]byte(strings.Join(words, "/")))
-	h[6], h[8] = h[6]&0x0f|0x40, h[8]&0x3f|0x80
+	h[6] = h[6]&0x0f | 0x40
+	h[8] = h[8]&0x3f | 0x80
 	s := hex.EncodeToString(h[:16])
 	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
 }

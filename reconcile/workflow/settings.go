@@ -168,7 +168,9 @@ func (r trackerReader) terminalStates(f field) {
 	} else {
 		r.cfg.Tracker.NamedStates = append(r.cfg.Tracker.NamedStates, r.cfg.Policy.TerminalStates...)
 	}
-	if p, always := &r.cfg.Policy, r.tracker.always; always != "" && !p.Active(always) && !p.Terminal(always) {
+	p := &r.cfg.Policy
+	always := r.tracker.always
+	if always != "" && !p.Active(always) && !p.Terminal(always) {
 		p.TerminalStates = append(p.TerminalStates, always)
 	}
 	f.line = max(f.line, r.lines["tracker.active_states"], r.lines[f.key])

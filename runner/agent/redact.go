@@ -123,7 +123,9 @@ func replaceFound(text string, pattern *regexp.Regexp, secret func(before, found
 	var out strings.Builder
 	done := 0
 	for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {
-		if begin, end := at[0], at[1]; secret(text[max(0, begin-1):begin], text[begin:end], text[end:]) {
+		begin := at[0]
+		end := at[1]
+		if secret(text[max(0, begin-1):begin], text[begin:end], text[end:]) {
 			if len(at) > 2 {
 				begin = at[3]
 			}

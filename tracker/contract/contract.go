@@ -301,7 +301,9 @@ func (c *check) same(i reconcile.Issue, found map[string]reconcile.Issue) {
 		if tag == "-" || tag == "native_ref" { // not every tracker reads them with the candidates
 			continue
 		}
-		if x, y := a.Field(n).Interface(), b.Field(n).Interface(); !reflect.DeepEqual(x, y) && !bothEmpty(a.Field(n), b.Field(n)) {
+		x := a.Field(n).Interface()
+		y := b.Field(n).Interface()
+		if !reflect.DeepEqual(x, y) && !bothEmpty(a.Field(n), b.Field(n)) {
 			c.violated(RuleByIDs, "%s: %s is %s among the candidates and %s by its id", called(i), tag, shown(x), shown(y))
 		}
 	}

@@ -95,7 +95,9 @@ func NewRow(a Agent, open []reconcile.Request) Row {
 	}
 	if a.Outcome != "" {
 		ended := a.EndedAt.UTC()
-		if r.State, r.EndedAt = RowEnded, &ended; a.HasWorktree() {
+		r.EndedAt = &ended
+		r.State = RowEnded
+		if a.HasWorktree() {
 			r.State = RowKept
 		}
 	}

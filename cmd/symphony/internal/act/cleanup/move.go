@@ -1,7 +1,6 @@
 package cleanup
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,7 +113,8 @@ func (m *mover) findMoved(ctx context.Context, err error) error {
 		m.old = filepath.Join(m.old, filepath.Base(m.new))
 	}
 	if dir := m.defaultDir(m.old); readState(ctx, m.w, dir).WorkflowPath == m.new {
-		m.from, m.to = dir, m.defaultDir(m.new)
+		m.from = dir
+		m.to = m.defaultDir(m.new)
 		return nil
 	}
 	moved, newErr := findProject(ctx, m.w, "move", m.new)
@@ -138,7 +138,9 @@ func (m *mover) check(ctx context.Context) error {
 	if err := readState(ctx, m.w, m.from).refuseUnverified(); err != nil {
 		return err
 	}
-	if from, to := envFile(m.w, m.from), envFile(m.w, m.to); from != to && project.Exists(from) && project.Exists(to) {
+	from := envFile(m.w, m.from)
+	to := envFile(m.w, m.to)
+	if from != to && project.Exists(from) && project.Exists(to) {
 		return reconcile.NewError(codeNotMoved, from+" and "+to+" exist both", "keep the right lines in the first and remove the second")
 	}
 	return nil
@@ -176,8 +178,13 @@ func (m *mover) clear(ctx context.Context) (err error) {
 	defer func() { _ = release() }() // it fails if the lock file has been removed
 	db, err := state.OpenReadOnly(ctx, m.to)
 	if err == nil {
-		runs, runsErr := db.Runs.Recent(ctx, 1)
-		if err = errors.Join(cmp.Or(db.Newer(), runsErr), db.Close()); err == nil && len(runs) > 0 {
+		var runs []reconcile.Run
+		err = db.Newer()
+		if err == nil {
+			runs, err = db.Runs.Recent(ctx, 1)
+		}
+		err = errors.Join(err, db.Close())
+		if err == nil && len(runs) > 0 {
 			return reconcile.NewError(codeNotMoved, m.new+" has runs of its own, in "+m.to,
 				"remove that project first: symphony projects remove "+text.ShellQuote(m.to))
 		}

@@ -249,7 +249,9 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 		}
 		askTracker = askTracker && hasKey
 	}
-	if r.Config, r.Warnings = cfg, nil; current { // the lines of an older text would mislead
+	r.Config = cfg
+	r.Warnings = nil
+	if current { // the lines of an older text would mislead
 		r.Warnings = workflowWarnings(cfg)
 	}
 	rootErr := project.RootFits(ctx, p, cfg, false)

@@ -109,7 +109,8 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	case o.Cron:
 		s.every, kind = time.Minute, cron{plan: s}
 	case usesLaunchd && !o.System:
-		s.every, kind = max(s.every.Truncate(time.Second), shortestLaunchd), newLaunchd(s)
+		s.every = max(s.every.Truncate(time.Second), shortestLaunchd)
+		kind = newLaunchd(s)
 	}
 	if s.every != cfg.Polling.Interval {
 		s.changes.warn(fmt.Sprintf(

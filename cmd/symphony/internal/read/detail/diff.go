@@ -25,9 +25,11 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, attempts str
 	q := host.WorkspaceRequest{Path: run.WorkspacePath}
 	if attempts != "" {
 		trees, err := between(ctx, p, db, run, attempts)
-		if q.From, q.To = trees[0], trees[1]; err != nil {
+		if err != nil {
 			return run, err
 		}
+		q.From = trees[0]
+		q.To = trees[1]
 	}
 	var found bool
 	err = project.Visit(ctx, p, db, run, "diff", func(ctx context.Context, m host.Machine) error {

@@ -118,7 +118,9 @@ func GiveTo(ctx context.Context, db *state.DB, old, path, from, dir string) erro
 	if err != nil {
 		return err
 	}
-	if before, now := filepath.Dir(old), filepath.Dir(path); !Exists(before) {
+	before := filepath.Dir(old)
+	now := filepath.Dir(path)
+	if !Exists(before) {
 		for i, root := range roots {
 			if below, found := strings.CutPrefix(root, before+"/"); found {
 				roots[i] = filepath.Join(now, below)

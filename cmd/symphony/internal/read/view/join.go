@@ -72,7 +72,8 @@ func joinResults(all []Overview) *Results {
 		case sum == nil:
 			sum = &Results{handovers: slices.Clone(v.Results.handovers)}
 			for _, d := range v.Results.Days {
-				d.Outcomes, d.Spent = maps.Clone(d.Outcomes), d.joined(Spent{})
+				d.Spent = d.joined(Spent{})
+				d.Outcomes = maps.Clone(d.Outcomes)
 				sum.Days = append(sum.Days, d)
 			}
 		default: // all overviews are read at about the same time

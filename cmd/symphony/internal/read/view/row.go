@@ -156,7 +156,8 @@ func (v Overview) complete(list []Row) []Row {
 		if w, watched := waits[list[i].IssueID]; watched && list[i].Status != StatusEnded {
 			list[i].WaitsFor = &w
 		}
-		list[i].Project, list[i].PullRequest = v.Project.Name, text.OrNull(pulls[list[i].IssueID])
+		list[i].Project = v.Project.Name
+		list[i].PullRequest = text.OrNull(pulls[list[i].IssueID])
 		list[i].paused = v.Paused && list[i].Status == reconcile.StatusWaiting
 		if why := list[i].unreadable; why != "" {
 			list[i].Text = UnreadableText + why + "; " + list[i].Text

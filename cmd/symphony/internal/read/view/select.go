@@ -99,7 +99,8 @@ func (s Selection) Select(all []Overview) (confined []Overview, rows []Row, more
 		return s.compare(a.Row, b.Row)
 	})
 	if s.limit > 0 && len(kept) > s.limit {
-		kept, more = kept[:s.limit], len(kept)-s.limit
+		more = len(kept) - s.limit
+		kept = kept[:s.limit]
 	}
 	own := make([][]Row, len(all))
 	confined, rows = []Overview{}, []Row{}

@@ -140,7 +140,8 @@ func divide(parts []part) []part {
 		all += p.Count
 	}
 	for i := range parts {
-		parts[i].X, parts[i].Width = x, 100*float64(parts[i].Count)/float64(all)
+		parts[i].X = x
+		parts[i].Width = 100 * float64(parts[i].Count) / float64(all)
 		x += parts[i].Width
 	}
 	return parts
