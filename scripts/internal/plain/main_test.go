@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+)
+
+func TestSearch(t *testing.T) {
+	for name, c := range map[string]struct {
+		code string
+		want int
+	}{
+		"several values":          {"a, b := 1, 2", 1},
+		"in a header of an if":    {"if a, b := 1, 2; a > b {}", 1},
+		"a swap":                  {"a, b = b, a", 0},
+		"a swap of elements":      {"l[i], l[j] = l[j], l[i]", 0},
+		"the results of one call": {"a, b := f()", 0},
+		"in a header of a for":    {"for i, j := 0, 1; i < j; i, j = i+1, j-1 {}", 0},
+		"errors in cmp.Or":        {"err = cmp.Or(err, closeErr)", 1},
+		"texts in cmp.Or":         {"s = cmp.Or(s, t)", 0},
+	} {
+		dir := t.TempDir()
+		code := "package p\n\nfunc f() {\n\t" + c.code + "\n}\n"
+		test.OK(t, os.WriteFile(filepath.Join(dir, "p.go"), []byte(code), 0o600))
+		found, err := search(dir)
+		test.OK(t, err)
+		if len(found) != c.want {
+			t.Errorf("%s: found %q", name, found)
+		}
+	}
+}
