@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// stopBound is how long a pass waits for all stopped workers together. Later passes settle the rest.
+// stopBound is how long a pass waits for all stopped workers together. Later passes settle the
+// rest.
 const stopBound = 5 * time.Second
 
 // Applied is an action and its result.
@@ -18,16 +19,19 @@ type Applied struct {
 	Err error // nil if the action took effect
 }
 
-// applier carries out a plan. Each action is stored before it takes effect, so that after a crash at any line the next pass can
-// finish it. Signals and starts come at the end, concurrently.
+// applier carries out a plan. Each action is stored before it takes effect, so that after a
+// crash at any line the next pass can finish it. Signals and starts come at the end,
+// concurrently.
 type applier struct {
 	Deps
 	runs map[string]Run // the unsettled runs of the snapshot
 	done []Applied      // without the updates that succeeded
-	// failed contains the issues with a failed action. Their later actions, which depend on its success, are omitted.
+	// failed contains the issues with a failed action. Their later actions, which depend on
+	// its success, are omitted.
 	failed       map[string]bool
 	keepCommands bool // a stop failed: the command that requested it stays for the next pass
-	slotsUnsure  bool // a run could not be settled: the slot of a planned dispatch may still be in use
+	// a run could not be settled: the slot of a planned dispatch may still be in use
+	slotsUnsure bool
 }
 
 func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
@@ -66,17 +70,22 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 	return a.done
 }
 
-// leadingUpdates returns the first actions that may share a transaction: updates that delete no command, up to a hundred.
+// leadingUpdates returns the first actions that may share a transaction: updates that delete
+// no command, up to a hundred.
 func leadingUpdates(actions []Action) []Action {
-	n := slices.IndexFunc(actions, func(a Action) bool { return a.Kind != actUpdate || len(a.Change.Commands) > 0 })
+	n := slices.IndexFunc(
+		actions,
+		func(a Action) bool { return a.Kind != actUpdate || len(a.Change.Commands) > 0 },
+	)
 	if n < 0 {
 		n = len(actions)
 	}
 	return actions[:min(n, 100)]
 }
 
-// storeTogether stores updates in one transaction, because each transaction syncs the disk while workers wait. It returns false
-// if nothing was stored. Then each update is stored separately, so that one failure does not affect the others.
+// storeTogether stores updates in one transaction, because each transaction syncs the disk
+// while workers wait. It returns false if nothing was stored. Then each update is stored
+// separately, so that one failure does not affect the others.
 func (a *applier) storeTogether(ctx context.Context, updates []Action) bool {
 	var changes []Change
 	for _, u := range updates {
@@ -90,7 +99,8 @@ func (a *applier) storeTogether(ctx context.Context, updates []Action) bool {
 // one carries out an action, except for signals and starts, which come at the end.
 func (a *applier) one(ctx context.Context, action Action) {
 	endsCommand := action.Kind == actUpdate && len(action.Change.Commands) > 0
-	if a.failed[action.IssueID] || action.Kind == ActDispatch && a.slotsUnsure || endsCommand && a.keepCommands {
+	if a.failed[action.IssueID] || action.Kind == ActDispatch && a.slotsUnsure ||
+		endsCommand && a.keepCommands {
 		return
 	}
 	var err error
@@ -121,7 +131,8 @@ func (a *applier) one(ctx context.Context, action Action) {
 	case ActStop:
 		a.keepCommands = true
 	case ActReap, ActSettle:
-		// After codeLeftover the slots are known: the plan has counted that of a run with remaining processes as taken.
+		// After codeLeftover the slots are known: the plan has counted that of a run with
+		// remaining processes as taken.
 		var known *Error
 		if !errors.As(err, &known) || known.Code != codeLeftover {
 			a.slotsUnsure = true
@@ -146,8 +157,11 @@ func (a *applier) reap(ctx context.Context, action Action) error {
 	if err != nil || len(left) == 0 || action.GiveUp {
 		return err
 	}
-	leftover := NewError(codeLeftover, fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, run.ID),
-		"the next pass tries again; inspect the process with: ps -fp "+fmt.Sprint(left[0].PID))
+	leftover := NewError(
+		codeLeftover,
+		fmt.Sprintf("process %d (%s) of run %s could not be ended", left[0].PID, left[0].Name, run.ID),
+		"the next pass tries again; inspect the process with: ps -fp "+fmt.Sprint(left[0].PID),
+	)
 	return errors.Join(a.Store.ReapFailed(ctx, run.ID), leftover)
 }
 
@@ -163,7 +177,8 @@ func (a *applier) insert(ctx context.Context, action *Action) error {
 		claim.RunID = run.ID
 		change.Claim = &claim
 	}
-	action.Change, action.RunID = &change, run.ID
+	action.Change = &change
+	action.RunID = run.ID
 	if err := a.Runners.Prepare(ctx, run); err != nil {
 		return err
 	}

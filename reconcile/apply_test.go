@@ -14,7 +14,10 @@ func busy() *scene {
 	s := newScene()
 	s.Policy.MaxConcurrent = 20
 	ended := func(o Outcome) func(*Claim, *Run) {
-		return func(_ *Claim, r *Run) { r.Outcome, r.Tokens.Total = o, 100 }
+		return func(_ *Claim, r *Run) {
+			r.Outcome = o
+			r.Tokens.Total = 100
+		}
 	}
 	s.running(issueNo(1), ended(Succeeded))
 	s.running(issueNo(2), nil).dead(issueNo(2), 2)
@@ -30,7 +33,8 @@ func busy() *scene {
 	s.claim(issueNo(12), func(c *Claim) { c.Failures = 10 })             // is at its cap
 	s.running(issueNo(13), nil)                                          // goes on
 	s.running(issueNo(14), ended(Failed)).command(VerbStop, issueNo(14)) // has ended
-	s.running(issueNo(15), func(_ *Claim, r *Run) { r.StopReason = StopInactive }).command(VerbStop, issueNo(15))
+	s.running(issueNo(15), func(_ *Claim, r *Run) { r.StopReason = StopInactive }).
+		command(VerbStop, issueNo(15))
 	s.workspace(issueNo(16))                                   // unclaimed, is done
 	s.command(VerbHold, issueNo(17))                           // unclaimed
 	s.running(issueNo(18), nil).command(VerbHold, issueNo(18)) // runs, is to be held afterwards
@@ -77,7 +81,8 @@ func consistent(t *testing.T, w *world) {
 	}
 }
 
-// cutOff interrupts a pass at every step in every way, and checks the world after the passes that follow.
+// cutOff interrupts a pass at every step in every way, and checks the world after the passes
+// that follow.
 func cutOff(t *testing.T, scene Snapshot, check func(*testing.T, *world)) {
 	t.Helper()
 	whole := worldOf(scene)
@@ -96,17 +101,32 @@ func cutOff(t *testing.T, scene Snapshot, check func(*testing.T, *world)) {
 	}
 }
 
-// Wherever a pass is interrupted, later passes finish its work: every run is settled once, no claim, command or token is lost,
-// and no issue ever has two live workers.
+// Wherever a pass is interrupted, later passes finish its work: every run is settled once, no
+// claim, command or token is lost, and no issue ever has two live workers.
 func TestCutOff(t *testing.T) { cutOff(t, busy().Snapshot, finished) }
 
 // finished checks the end of the busy scene.
 func finished(t *testing.T, w *world) {
 	t.Helper()
 	for n, want := range map[int]string{
-		1: "running", 2: "running", 3: "unclaimed", 4: "running", 5: "running", 6: "unclaimed", 7: "unclaimed", 8: "running",
-		9: "held operator", 10: "held operator", 11: "running", 12: "held max_failures", 13: "running", 14: "held operator",
-		15: "held operator", 16: "unclaimed", 17: "held operator", 18: "running then held",
+		1:  "running",
+		2:  "running",
+		3:  "unclaimed",
+		4:  "running",
+		5:  "running",
+		6:  "unclaimed",
+		7:  "unclaimed",
+		8:  "running",
+		9:  "held operator",
+		10: "held operator",
+		11: "running",
+		12: "held max_failures",
+		13: "running",
+		14: "held operator",
+		15: "held operator",
+		16: "unclaimed",
+		17: "held operator",
+		18: "running then held",
 	} {
 		got := w.summary(issueNo(n))
 		first, last, _ := strings.Cut(want, " ")
@@ -126,10 +146,16 @@ func finished(t *testing.T, w *world) {
 	}
 }
 
-// If stop --all is interrupted anywhere, everything is stopped and paused in the end, and continues after resume.
+// If stop --all is interrupted anywhere, everything is stopped and paused in the end, and
+// continues after resume.
 func TestStopAllCutOff(t *testing.T) {
-	s := newScene().running(issueNo(1), nil).running(issueNo(2), nil).running(issueNo(3), nil).claim(issueNo(4), nil).
-		command(VerbStopAll, Issue{}).same().candidates(issueNo(5))
+	s := newScene().running(issueNo(1), nil).
+		running(issueNo(2), nil).
+		running(issueNo(3), nil).
+		claim(issueNo(4), nil).
+		command(VerbStopAll, Issue{}).
+		same().
+		candidates(issueNo(5))
 	cutOff(t, s.Snapshot, func(t *testing.T, w *world) {
 		equal(t, "paused", w.paused, true)
 		equal(t, "commands left", len(w.commands), 0)
@@ -144,9 +170,12 @@ func TestStopAllCutOff(t *testing.T) {
 	})
 }
 
-// While a process cannot be ended, its run is not settled and its slot stays taken. The rest of the plan is applied.
+// While a process cannot be ended, its run is not settled and its slot stays taken. The rest
+// of the plan is applied.
 func TestLeftover(t *testing.T) {
-	s := newScene().running(issueNo(1), nil).running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same().
+	s := newScene().running(issueNo(1), nil).
+		running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).
+		same().
 		candidates(issueNo(3), issueNo(4))
 	s.Policy.MaxConcurrent = 2
 	w := worldOf(s.Snapshot)
@@ -156,7 +185,12 @@ func TestLeftover(t *testing.T) {
 	w.mustBe(t, issueNo(1), "running #1 runs=1")
 	w.mustBe(t, issueNo(2), "retry continuation #1 in 1s idle=1 runs=1")
 	w.mustBe(t, issueNo(3), "running #0 runs=1")
-	equal(t, "plan", w.story(report), "reap A-1 worker_lost; settle A-2 succeeded; dispatch A-3; skip A-4 no_slot")
+	equal(
+		t,
+		"plan",
+		w.story(report),
+		"reap A-1 worker_lost; settle A-2 succeeded; dispatch A-3; skip A-4 no_slot",
+	)
 	equal(t, "errors", codes(report), "leftover_process")
 
 	w.workers["run-A-1"].stubborn = false
@@ -170,7 +204,9 @@ func TestLeftover(t *testing.T) {
 
 // If the settlement of a run could not be stored, its slot is not given to another run.
 func TestSettlementThatFails(t *testing.T) {
-	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).same().candidates(issueNo(2))
+	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).
+		same().
+		candidates(issueNo(2))
 	s.Policy.MaxConcurrent = 1
 	w := worldOf(s.Snapshot)
 	w.cut = cut{at: 1, kind: fails}
@@ -183,7 +219,8 @@ func TestSettlementThatFails(t *testing.T) {
 	w.mustBe(t, issueNo(2), "running #0 runs=1")
 }
 
-// A claim that changed since the plan: nothing is written, nothing started, no error reported; the next pass sees the change.
+// A claim that changed since the plan: nothing is written, nothing started, no error reported;
+// the next pass sees the change.
 func TestConflict(t *testing.T) {
 	s := newScene().claim(issueNo(1), nil).same().candidates(issueNo(2))
 	w := worldOf(s.Snapshot)
@@ -198,7 +235,8 @@ func TestConflict(t *testing.T) {
 	equal(t, "workers started", len(w.workers), 1)
 }
 
-// A worker that did not start: the pass reports it, and the next pass counts it with the text of the specification.
+// A worker that did not start: the pass reports it, and the next pass counts it with the text
+// of the specification.
 func TestSpawnFailure(t *testing.T) {
 	s := newScene().candidates(issueNo(1))
 	w := worldOf(s.Snapshot)
@@ -231,7 +269,11 @@ func TestUpdatesShareTransactions(t *testing.T) {
 		s.claim(issueNo(n+1), nil)
 		next := s.Claims[n]
 		next.Issue.Title = "changed"
-		plan.Actions = append(plan.Actions, Action{Kind: actUpdate, IssueID: next.IssueID, Change: &Change{Claim: &next}})
+		plan.Actions = append(plan.Actions, Action{
+			Kind:    actUpdate,
+			IssueID: next.IssueID,
+			Change:  &Change{Claim: &next},
+		})
 	}
 	for _, conflicts := range []int{0, 1} {
 		w := worldOf(s.Snapshot)

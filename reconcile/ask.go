@@ -13,12 +13,14 @@ import (
 const (
 	trackerBound = 60 * time.Second
 	sweepEvery   = 10 * time.Minute
-	emptyFor     = 10 * time.Minute // how long a tracker has no issue before its issues count as gone
-	longestReset = 24 * time.Hour   // more than any tracker asks to wait
+	// how long a tracker has no issue before its issues count as gone
+	emptyFor     = 10 * time.Minute
+	longestReset = 24 * time.Hour // more than any tracker asks to wait
 )
 
-// ask sends the two requests to the tracker concurrently (specification 8.1): the refresh, and the candidates. It returns nil if
-// there is no answer to the refresh; then nothing is stopped, released or dispatched.
+// ask sends the two requests to the tracker concurrently (specification 8.1): the refresh, and
+// the candidates. It returns nil if there is no answer to the refresh; then nothing is
+// stopped, released or dispatched.
 func (t *tick) ask(ctx context.Context) *Tracked {
 	work := context.WithoutCancel(ctx)
 	if t.Tracker == nil || t.limited() {
@@ -52,14 +54,16 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	}
 	t.savePullRequests(work, tracked.ByID)
 	if candidatesErr != nil {
-		tracked.Fetched, t.snapshot.DispatchOff = false, true
+		tracked.Fetched = false
+		t.snapshot.DispatchOff = true
 	}
 	tracked.Low = t.snapshot.TrackerLow || t.Tracker.Low(t.Now())
 	t.report.TrackerLow = tracked.Low
 	return tracked
 }
 
-// interrupted reports whether a signal has ended the wait for the tracker, which is no fault of the tracker.
+// interrupted reports whether a signal has ended the wait for the tracker, which is no fault
+// of the tracker.
 func (t *tick) interrupted(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
@@ -76,11 +80,20 @@ func (t *tick) trackerFailed(ctx context.Context, err error) {
 	t.report.Obstacle = &Obstacle{Reason: known.Code, Message: known.Message, Until: resetOf(err)}
 }
 
-// request makes both requests, that for the issues with these ids unless there are none, that for the candidates if they are wanted.
-func (t *tick) request(ctx context.Context, ids []string, candidates bool) (tracked *Tracked, refreshErr, candidatesErr error) {
+// request makes both requests, that for the issues with these ids unless there are none, that
+// for the candidates if they are wanted.
+func (t *tick) request(
+	ctx context.Context,
+	ids []string,
+	candidates bool,
+) (tracked *Tracked, refreshErr, candidatesErr error) {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
-	tracked = &Tracked{Refreshed: make(map[string]bool, len(ids)), ByID: map[string]Issue{}, Fetched: candidates}
+	tracked = &Tracked{
+		Refreshed: make(map[string]bool, len(ids)),
+		ByID:      map[string]Issue{},
+		Fetched:   candidates,
+	}
 	for _, id := range ids {
 		tracked.Refreshed[id] = true
 	}
@@ -93,13 +106,14 @@ func (t *tick) request(ctx context.Context, ids []string, candidates bool) (trac
 	}
 	wg.Wait()
 	if t.stillEmpty(refreshErr) {
-		tracked.ByID, refreshErr = map[string]Issue{}, nil // the issues are gone
+		tracked.ByID = map[string]Issue{}
+		refreshErr = nil // the issues are gone
 	}
 	return tracked, refreshErr, candidatesErr
 }
 
-// askAgain asks the tracker once more for issues whose runs have ended since. Without an answer the pass knows nothing of these issues, and
-// the next pass asks.
+// askAgain asks the tracker once more for issues whose runs have ended since. Without an
+// answer the pass knows nothing of these issues, and the next pass asks.
 func (t *tick) askAgain(ctx context.Context, tracked *Tracked, ids []string) error {
 	found, err := t.Tracker.ByIDs(ctx, ids)
 	if t.stillEmpty(err) {
@@ -117,11 +131,13 @@ func (t *tick) askAgain(ctx context.Context, tracked *Tracked, ids []string) err
 	return nil
 }
 
-// pullsAtOnce is how many issues readPulls asks for at a time: as many as one request to GitHub reads.
+// pullsAtOnce is how many issues readPulls asks for at a time: as many as one request to
+// GitHub reads.
 const pullsAtOnce = 50
 
-// readPulls reads the candidates that the pass may begin once more, if their list lacks pull requests. It ends when every free slot has an
-// issue of which these are known, or no issue is left.
+// readPulls reads the candidates that the pass may begin once more, if their list lacks pull
+// requests. It ends when every free slot has an issue of which these are known, or no issue is
+// left.
 func (t *tick) readPulls(ctx context.Context, tracked *Tracked) error {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
@@ -130,7 +146,8 @@ func (t *tick) readPulls(ctx context.Context, tracked *Tracked) error {
 		var ids []string
 		for _, skip := range compute(s).plan.Skips {
 			if skip.Reason == SkipPullRequest && skip.Subject == "" && len(ids) < pullsAtOnce {
-				ids, tracked.Refreshed[skip.IssueID] = append(ids, skip.IssueID), true
+				ids = append(ids, skip.IssueID)
+				tracked.Refreshed[skip.IssueID] = true
 			}
 		}
 		if len(ids) == 0 {
@@ -177,7 +194,8 @@ func (t *tick) loadWorkspaces(ctx context.Context) {
 	s.SweepDue = len(s.Workspaces) > 0 && !s.TrackerLow || s.TrashDue
 }
 
-// idsToAsk lists the issues to refresh: those of the claims and, in a sweep, those of unclaimed workspaces.
+// idsToAsk lists the issues to refresh: those of the claims and, in a sweep, those of
+// unclaimed workspaces.
 func (t *tick) idsToAsk(claims []Claim) []string {
 	var ids []string
 	claimed := map[string]bool{}
@@ -216,8 +234,8 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 	return running < t.Policy.MaxConcurrent || t.snapshot.AtOnce
 }
 
-// limited reports whether the tracker's last rate limit still lasts. A pass that starts an issue at once asks nevertheless: its
-// operator's command has just got an answer.
+// limited reports whether the tracker's last rate limit still lasts. A pass that starts an
+// issue at once asks nevertheless: its operator's command has just got an answer.
 func (t *tick) limited() bool {
 	b := t.snapshot.TrackerBlock
 	now := t.snapshot.Now
@@ -225,7 +243,9 @@ func (t *tick) limited() bool {
 		return false
 	}
 	if b.Since.After(now) || b.NextTry.After(now.Add(longestReset)) {
-		return false // the clock was set back since, and only the tracker knows how long the limit still lasts
+		// the clock was set back since, and only the tracker knows how long the limit still
+		// lasts
+		return false
 	}
 	hint := "the next request is made after " + b.NextTry.UTC().Format(time.RFC3339)
 	_ = t.fail("", &Error{Code: b.Code, Message: b.Message, Status: b.Status, Hint: hint})
@@ -233,7 +253,8 @@ func (t *tick) limited() bool {
 	return true
 }
 
-// stillEmpty reports whether an error means that the tracker contains no issue, and it has contained none for so long that they are gone.
+// stillEmpty reports whether an error means that the tracker contains no issue, and it has
+// contained none for so long that they are gone.
 func (t *tick) stillEmpty(err error) bool {
 	var known *Error
 	b := t.snapshot.TrackerBlock
@@ -244,16 +265,25 @@ func (t *tick) stillEmpty(err error) bool {
 	return t.gone
 }
 
-// blockTracker stores a fault of the tracker. It counts from the start of the previous fault if that was not over.
+// blockTracker stores a fault of the tracker. It counts from the start of the previous fault
+// if that was not over.
 func (t *tick) blockTracker(ctx context.Context, err *Error, reset time.Time) {
-	b := Block{Code: err.Code, Message: err.Message, Status: err.Status, Since: t.snapshot.Now, NextTry: cmp.Or(reset, t.snapshot.Now)}
-	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) && (b.Code != CodeTrackerEmpty || old.Code == b.Code) {
+	b := Block{
+		Code:    err.Code,
+		Message: err.Message,
+		Status:  err.Status,
+		Since:   t.snapshot.Now,
+		NextTry: cmp.Or(reset, t.snapshot.Now),
+	}
+	if old := t.snapshot.TrackerBlock; old != nil && old.Since.Before(b.Since) &&
+		(b.Code != CodeTrackerEmpty || old.Code == b.Code) {
 		b.Since = old.Since
 	}
 	t.store(ctx, Change{TrackerBlock: &b})
 }
 
-// resetOf returns when the tracker accepts the next request after an error, zero if the error does not say.
+// resetOf returns when the tracker accepts the next request after an error, zero if the error
+// does not say.
 func resetOf(err error) time.Time {
 	var limit Limited
 	if errors.As(err, &limit) {

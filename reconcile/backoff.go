@@ -8,8 +8,8 @@ const (
 	longestProbe      = 10 * time.Minute
 )
 
-// BackoffDelay returns how long the given attempt (from 1) waits after a failure: 10 s, doubled with each attempt, at most
-// longest (specification 8.4).
+// BackoffDelay returns how long the given attempt (from 1) waits after a failure: 10 s,
+// doubled with each attempt, at most longest (specification 8.4).
 func BackoffDelay(attempt int, longest time.Duration) time.Duration {
 	d := firstBackoff
 	for i := 1; i < attempt; i++ {

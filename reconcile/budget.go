@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// DailyBudget is how much all runs of a project may use on a day of UTC: a number of tokens, or an amount of money by the prices. The
-// zero value sets no limit. Runs that have begun go on, so that a day may use more.
+// DailyBudget is how much all runs of a project may use on a day of UTC: a number of tokens,
+// or an amount of money by the prices. The zero value sets no limit. Runs that have begun go
+// on, so that a day may use more.
 type DailyBudget struct {
 	Tokens  int64
 	Amount  float64 // in the currency of Prices; 0 for a budget of tokens
@@ -53,14 +54,16 @@ func DayEnd(now time.Time) time.Time { return now.UTC().Truncate(24 * time.Hour)
 
 // clockOf is a time of day in the time zone of now, with the date unless it is today.
 func clockOf(at, now time.Time) string {
-	at, layout := at.In(now.Location()), "15:04"
+	at = at.In(now.Location())
+	layout := "15:04"
 	if y, m, d := now.Date(); !at.Before(time.Date(y, m, d+1, 0, 0, 0, 0, now.Location())) {
 		layout = "2 Jan 15:04"
 	}
 	return at.Format(layout)
 }
 
-// ModelUse is what was used of one model. Model is empty if it is unknown; several models of one run are joined by a plus.
+// ModelUse is what was used of one model. Model is empty if it is unknown; several models of
+// one run are joined by a plus.
 type ModelUse struct {
 	Model  string `json:"model"`
 	Tokens Tokens `json:"tokens"`
@@ -87,7 +90,8 @@ func (p Prices) Of(model string) (Price, bool) {
 	return price, known
 }
 
-// atMost is what tokens may have cost: if several models used them, all of them at the highest price.
+// atMost is what tokens may have cost: if several models used them, all of them at the highest
+// price.
 func (p Prices) atMost(u ModelUse) (amount float64) {
 	for model := range strings.SplitSeq(u.Model, "+") {
 		price, _ := p.Of(model)
@@ -96,7 +100,8 @@ func (p Prices) atMost(u ModelUse) (amount float64) {
 	return amount
 }
 
-// Cost returns what tokens cost. Cached tokens are part of the input, and reasoning tokens part of the output.
+// Cost returns what tokens cost. Cached tokens are part of the input, and reasoning tokens
+// part of the output.
 func (p Price) Cost(t Tokens) float64 {
 	cached := min(t.Cached, t.Input)
 	return (float64(t.Input-cached)*p.Input + float64(cached)*p.Cached + float64(t.Output)*p.Output) / 1e6

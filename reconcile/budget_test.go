@@ -7,7 +7,10 @@ import (
 )
 
 func TestDailyBudget(t *testing.T) {
-	prices := Prices{Currency: "EUR", Models: map[string]Price{"small": {1, 0.5, 2}, AnyModel: {10, 10, 20}}}
+	prices := Prices{
+		Currency: "EUR",
+		Models:   map[string]Price{"small": {1, 0.5, 2}, AnyModel: {10, 10, 20}},
+	}
 	used := Tokens{Input: 1_000_000, Cached: 400_000, Output: 500_000, Total: 1_500_000}
 	for _, row := range []struct {
 		what  string
@@ -19,7 +22,10 @@ func TestDailyBudget(t *testing.T) {
 		{"money", DailyBudget{Amount: 1, Prices: prices}, "small", 0.6 + 0.2 + 1},
 		{"another model", DailyBudget{Amount: 1, Prices: prices}, "large", 20},
 		{"a model that is not recorded", DailyBudget{Amount: 1, Prices: prices}, "", 20},
-		{"several models: the highest price", DailyBudget{Amount: 1, Prices: prices}, "small+large", 20},
+		{"several models: the highest price", DailyBudget{
+			Amount: 1,
+			Prices: prices,
+		}, "small+large", 20},
 	} {
 		equal(t, row.what, row.b.Used([]ModelUse{{row.model, used}}), row.want)
 	}
@@ -30,12 +36,24 @@ func TestDailyBudget(t *testing.T) {
 	now := time.Date(2026, 3, 2, 8, 30, 0, 0, tokyo)
 	equal(t, "day", DayOf(now), "2026-03-01")
 	equal(t, "end", DayEnd(now), time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC))
-	equal(t, "text", DailyBudget{Amount: 20, Written: "20 EUR"}.Text(now), "budget of 20 EUR a day used up until 09:00")
+	equal(t, "text", DailyBudget{
+		Amount:  20,
+		Written: "20 EUR",
+	}.Text(now), "budget of 20 EUR a day used up until 09:00")
 }
 
 func TestPricesOfModels(t *testing.T) {
-	p := Prices{Models: map[string]Price{"a": {Input: 2, Cached: 0.5, Output: 10}, AnyModel: {Input: 1, Cached: 1, Output: 1}}}
-	tokens := Tokens{Input: 3_000_000, Cached: 2_000_000, Output: 1_000_000, Reasoning: 900_000, Total: 4_000_000}
+	p := Prices{Models: map[string]Price{
+		"a":      {Input: 2, Cached: 0.5, Output: 10},
+		AnyModel: {Input: 1, Cached: 1, Output: 1},
+	}}
+	tokens := Tokens{
+		Input:     3_000_000,
+		Cached:    2_000_000,
+		Output:    1_000_000,
+		Reasoning: 900_000,
+		Total:     4_000_000,
+	}
 	for model, want := range map[string]float64{"a": 2 + 2*0.5 + 10, "b": 4, "": 4} {
 		price, known := p.Of(model)
 		if got := price.Cost(tokens); !known || math.Abs(got-want) > 1e-9 {

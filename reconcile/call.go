@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Call is something that a client asks of an agent without an issue, such as a turn. A client may choose its ID; a call with an ID
-// that is stored already is not carried out again.
+// Call is something that a client asks of an agent without an issue, such as a turn. A client
+// may choose its ID; a call with an ID that is stored already is not carried out again.
 type Call struct {
 	ID           string
 	RunID, Agent string
@@ -19,7 +19,8 @@ type Call struct {
 	// ErrorCode and ErrorText explain why the call failed.
 	ErrorCode, ErrorText          string
 	CreatedAt, StartedAt, EndedAt time.Time
-	// EndedNo is the order in which the calls of the run have ended, from 1. 0: it has not ended.
+	// EndedNo is the order in which the calls of the run have ended, from 1. 0: it has not
+	// ended.
 	EndedNo int64
 }
 
@@ -57,7 +58,8 @@ type Message struct {
 	Identifier string    `json:"issue_identifier"` // not stored
 	At         time.Time `json:"at"`
 	Words
-	RunID  string    `json:"run_id"`           // the last run that has begun to tell its agent; empty before that
+	// the last run that has begun to tell its agent; empty before that
+	RunID  string    `json:"run_id"`
 	ToldAt time.Time `json:"told_at,omitzero"` // when that run's agent has got it
 }
 

@@ -1,16 +1,19 @@
-// Package reconcile is the core of symphony: it decides what one pass does, and in which order. It imports no other package of
-// symphony and does no I/O: the clock, the database, the processes and the tracker are values or interfaces of ports.go.
+// Package reconcile is the core of symphony: it decides what one pass does, and in which
+// order. It imports no other package of symphony and does no I/O: the clock, the database, the
+// processes and the tracker are values or interfaces of ports.go.
 //
 //	Store, Runners ─► Snapshot ─► Compute (pure) ─► Plan ─► apply ─► Store, then Runners     local half
 //	Tracker ────────► Snapshot ─► Compute (pure) ─► Plan ─► apply ─► Store, then Runners     tracker half
 //
 // # Words
 //
-// A pass is one call of [Tick]. A claim is symphony's record of an issue that it works on; an issue without one is
-// unclaimed. A run is one worker process for one issue; it gets exactly one outcome. To settle a run is to turn its outcome
-// into the next state of the claim, once. To reap is to end the processes that a dead worker left behind. A candidate is an
-// issue that the tracker offers; a candidate that gets no claim gets a skip, with a reason. A block is a fault of the machine
-// that keeps runs from starting; a probe is the one run that starts in spite of it, to test whether the fault is over.
+// A pass is one call of [Tick]. A claim is symphony's record of an issue that it works on; an
+// issue without one is unclaimed. A run is one worker process for one issue; it gets exactly
+// one outcome. To settle a run is to turn its outcome into the next state of the claim, once.
+// To reap is to end the processes that a dead worker left behind. A candidate is an issue that
+// the tracker offers; a candidate that gets no claim gets a skip, with a reason. A block is a
+// fault of the machine that keeps runs from starting; a probe is the one run that starts in
+// spite of it, to test whether the fault is over.
 //
 // # A claim
 //
@@ -21,15 +24,18 @@
 //	unclaimed ──hold, stop──► held                running ──settle, if HoldNext──► held
 //	retry, held ──release──► unclaimed            running ──settle, if project_change──► unclaimed
 //
-// A running claim is never released: its run is stopped, a later pass settles it, and the tracker's answer then decides. The
-// exception is a run that was stopped because the workflow names another project. An operator's hold is released only when
-// the issue reaches a terminal state or the workflow names another project that the tracker knows.
+// A running claim is never released: its run is stopped, a later pass settles it, and the
+// tracker's answer then decides. The exception is a run that was stopped because the workflow
+// names another project. An operator's hold is released only when the issue reaches a terminal
+// state or the workflow names another project that the tracker knows.
 //
 // # Delivery
 //
-// Where the workflow names a repository, the commits of a run are pushed at the end of the run. A claim whose commits could not
-// be pushed (Claim.Delivery) gets no further run of an agent and is not released. Passes start delivery runs for it, which have
-// no agent, until the commits are pushed; they need neither the tracker nor a slot. An operator's hold also holds the delivery.
+// Where the workflow names a repository, the commits of a run are pushed at the end of the
+// run. A claim whose commits could not be pushed (Claim.Delivery) gets no further run of an
+// agent and is not released. Passes start delivery runs for it, which have no agent, until the
+// commits are pushed; they need neither the tracker nor a slot. An operator's hold also holds
+// the delivery.
 //
 // # Invariants
 //
@@ -45,19 +51,23 @@
 //
 // # Decisions
 //
-// Ended runs are settled before commands are carried out, and the whole local half comes before the tracker is asked. So
-// `retry` of an issue whose run has just died makes it due now, not after a backoff, and `stop` holds it at once.
+// Ended runs are settled before commands are carried out, and the whole local half comes
+// before the tracker is asked. So `retry` of an issue whose run has just died makes it due
+// now, not after a backoff, and `stop` holds it at once.
 //
-// Caps, among them the third interruption in a row, are checked after the refresh. The hold then knows the newest comment, and
-// a comment that the agent wrote during its last run does not end it.
+// Caps, among them the third interruption in a row, are checked after the refresh. The hold
+// then knows the newest comment, and a comment that the agent wrote during its last run does
+// not end it.
 //
-// When a run is settled, a fault of the machine takes precedence over an interruption: a worker that gives up because the
-// tracker does not answer must not count as interrupted.
+// When a run is settled, a fault of the machine takes precedence over an interruption: a
+// worker that gives up because the tracker does not answer must not count as interrupted.
 //
-// An ended run with remaining processes keeps its slot until they are gone, even in the plan that tries to end them. The next
-// plan gives the slot away: at worst one pass late, and never with one agent too many.
+// An ended run with remaining processes keeps its slot until they are gone, even in the plan
+// that tries to end them. The next plan gives the slot away: at worst one pass late, and never
+// with one agent too many.
 //
-// Faults of an account (login, allowance) do not block one project alone: the worker publishes them before it records how the
-// run ended, and all projects of that codex home wait, probe one at a time and continue together. If publishing failed, the
-// project sets its own block, as for any other fault.
+// Faults of an account (login, allowance) do not block one project alone: the worker publishes
+// them before it records how the run ended, and all projects of that codex home wait, probe
+// one at a time and continue together. If publishing failed, the project sets its own block,
+// as for any other fault.
 package reconcile

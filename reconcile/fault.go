@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Error is the error that reaches users: a stable code for programs, a message and a hint for people.
+// Error is the error that reaches users: a stable code for programs, a message and a hint for
+// people.
 type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -14,8 +15,9 @@ type Error struct {
 	Err     error  `json:"-"`              // the cause, nil if there is none
 	// Status is that of the HTTP answer which was the error, 0 for other errors.
 	Status int `json:"http_status,omitempty"`
-	// Class overrides the class of the code in the table below. Of the error that ends a run only the code is stored: an
-	// adapter whose errors can end a run adds its codes to the table.
+	// Class overrides the class of the code in the table below. Of the error that ends a run
+	// only the code is stored: an adapter whose errors can end a run adds its codes to the
+	// table.
 	Class Class `json:"-"`
 }
 
@@ -35,7 +37,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message)
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Class is the origin of an error. It determines the exit code of a command and the consequence of a failed run.
+// Class is the origin of an error. It determines the exit code of a command and the
+// consequence of a failed run.
 type Class string
 
 // The classes. An error without a class is a plain failure of the command.
@@ -43,9 +46,10 @@ const (
 	ClassUsage    Class = "usage"    // the command line
 	ClassWorkflow Class = "workflow" // WORKFLOW.md, or what it names
 	ClassTracker  Class = "tracker"  // the tracker, or the network between
-	ClassMachine  Class = "machine"  // this machine, the database, or the agent's program or account
-	ClassIssue    Class = "issue"    // the work on one issue
-	ClassLock     Class = "lock"     // another pass has the lock
+	// this machine, the database, or the agent's program or account
+	ClassMachine Class = "machine"
+	ClassIssue   Class = "issue" // the work on one issue
+	ClassLock    Class = "lock"  // another pass has the lock
 )
 
 // ClassOf returns the class of an error, empty if it has none.
@@ -61,7 +65,8 @@ func ClassOf(err error) Class {
 	return f.class
 }
 
-// RunClass returns the class of the code that a run ended with. An unknown code is a fault of the issue.
+// RunClass returns the class of the code that a run ended with. An unknown code is a fault of
+// the issue.
 func RunClass(code string) Class {
 	if f, known := faultOf(code); known {
 		return f.ofRun
@@ -69,14 +74,15 @@ func RunClass(code string) Class {
 	return ClassIssue
 }
 
-// MachineFault reports whether a run that ended with this code is no evidence about its issue: the run counts as no failure, and
-// the attempt stays the same.
+// MachineFault reports whether a run that ended with this code is no evidence about its issue:
+// the run counts as no failure, and the attempt stays the same.
 func MachineFault(code string) bool {
 	class := RunClass(code)
 	return class == ClassMachine || class == ClassTracker
 }
 
-// AccountFault reports whether the code is a fault of the agent's account, which all its projects share.
+// AccountFault reports whether the code is a fault of the agent's account, which all its
+// projects share.
 func AccountFault(code string) bool { return code == CodeAgentAuth || code == CodeAgentQuota }
 
 // Codes that decisions depend on.
@@ -88,7 +94,8 @@ const (
 	CodeWorkerFrozen  = "worker_frozen"
 	CodeSpawnFailed   = "spawn_failed"
 	CodeWorkspaceBusy = "workspace_busy"
-	// CodeWorkspaceGone: the workspace with the commits to deliver does not exist. An operator's retry gives them up.
+	// CodeWorkspaceGone: the workspace with the commits to deliver does not exist. An
+	// operator's retry gives them up.
 	CodeWorkspaceGone = "workspace_gone"
 	// CodeIncomplete: a clone of what was to be pushed would lack files of submodules or of
 	// Git LFS.
@@ -121,50 +128,85 @@ const MessageSpawnFailed = "failed to spawn agent"
 
 // fault is the meaning of some codes.
 type fault struct {
-	class Class  // of the error of a command or a pass
-	ofRun Class  // of the end of a run; never ClassWorkflow, because the pass that started the run had found the workflow valid
+	class Class // of the error of a command or a pass
+	// of the end of a run; never ClassWorkflow, because the pass that started the run had
+	// found the workflow valid
+	ofRun Class
 	codes string // separated by blanks
 }
 
-// faults lists the codes that have a class. Other codes are plain failures of a command, or of a run's issue.
+// faults lists the codes that have a class. Other codes are plain failures of a command, or of
+// a run's issue.
 var faults = byCode(
 	fault{ClassUsage, ClassUsage, "usage not_a_terminal token_readable"},
 	fault{ClassLock, ClassLock, "locked"},
-	// As the end of a run these are the issue's: the template, for instance, may render for other issues.
-	fault{ClassWorkflow, ClassIssue, `missing_workflow_file workflow_parse_error workflow_front_matter_not_a_map invalid_config
+	// As the end of a run these are the issue's: the template, for instance, may render for
+	// other issues.
+	fault{
+		ClassWorkflow,
+		ClassIssue,
+		`missing_workflow_file workflow_parse_error workflow_front_matter_not_a_map invalid_config
 		unsupported_key template_parse_error template_render_error env_file_permissions env_file_invalid nested_workflow
-		project_conflict codex_command_unsafe`},
-	fault{ClassWorkflow, ClassTracker, `unsupported_tracker_kind missing_tracker_api_key missing_tracker_project_slug missing_github_repo
-		tracker_project_not_found tracker_state_not_found tracker_ca_file_invalid command_unusable forge_login forge_moved`},
+		project_conflict codex_command_unsafe`,
+	},
+	fault{
+		ClassWorkflow,
+		ClassTracker,
+		`unsupported_tracker_kind missing_tracker_api_key missing_tracker_project_slug missing_github_repo
+		tracker_project_not_found tracker_state_not_found tracker_ca_file_invalid command_unusable forge_login forge_moved`,
+	},
 	fault{ClassWorkflow, ClassMachine, "workspace_root_unusable codex_not_found state_conflict"},
-	fault{ClassTracker, ClassTracker, `*_api_request *_api_status *_graphql_errors *_unknown_payload *_missing_end_cursor
+	fault{
+		ClassTracker,
+		ClassTracker,
+		`*_api_request *_api_status *_graphql_errors *_unknown_payload *_missing_end_cursor
 		answer_too_large tracker_endpoint_invalid tracker_error *_rate_limited tracker_unavailable
-		file_read file_malformed file_write tracker_malformed tracker_empty`},
-	fault{ClassTracker, ClassTracker, "command_key_refused command_failed command_timeout command_answer_invalid"},
-	fault{ClassMachine, ClassMachine, `codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed
+		file_read file_malformed file_write tracker_malformed tracker_empty`,
+	},
+	fault{
+		ClassTracker,
+		ClassTracker,
+		"command_key_refused command_failed command_timeout command_answer_invalid",
+	},
+	fault{
+		ClassMachine,
+		ClassMachine,
+		`codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed
 		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer state_outdated state_read
-		state_readonly state_replaced state_unsupported_filesystem state_write`},
+		state_readonly state_replaced state_unsupported_filesystem state_write`,
+	},
 	fault{ClassMachine, ClassMachine, "repository_unavailable git_identity_missing branch_in_the_way"},
 	// As the end of a run it concerns that issue only: it blocks nothing, and is no failure
 	// either.
 	fault{ClassMachine, ClassTracker, "workspace_taken"},
-	fault{ClassMachine, ClassMachine, `host_failed host_lost host_mismatch host_system host_unreachable host_unusable
-		host_unverified host_withdrawn engine_missing`},
-	fault{ClassIssue, ClassIssue, `delivery_failed delivery_conflict delivery_incomplete invalid_branch branch_checked_out
-		repository_changed git_killed verify_unusable not_verified`},
+	fault{
+		ClassMachine,
+		ClassMachine,
+		`host_failed host_lost host_mismatch host_system host_unreachable host_unusable
+		host_unverified host_withdrawn engine_missing`,
+	},
+	fault{
+		ClassIssue,
+		ClassIssue,
+		`delivery_failed delivery_conflict delivery_incomplete invalid_branch branch_checked_out
+		repository_changed git_killed verify_unusable not_verified`,
+	},
 	fault{ClassIssue, ClassIssue, strings.Join(HoldCodes(), " ")},
 	// For hooks.on_attention these are warnings, which fail no pass.
 	fault{ClassIssue, ClassIssue, "hook_failed hook_timeout"},
 )
 
 // passing lists the codes of faults that end by themselves.
-var passing = byCode(fault{codes: `agent_quota network tracker_unavailable *_rate_limited *_api_request command_timeout
-	canceled locked`})
+var passing = byCode(
+	fault{codes: `agent_quota network tracker_unavailable *_rate_limited *_api_request command_timeout
+	canceled locked`},
+)
 
 // serverError is the lowest status of an HTTP answer that is the fault of the server.
 const serverError = 500
 
-// EndsByItself reports whether a fault, which may be an HTTP answer with this status, ends without an operator.
+// EndsByItself reports whether a fault, which may be an HTTP answer with this status, ends
+// without an operator.
 func EndsByItself(code string, status int) bool {
 	_, passes := lookUp(passing, code)
 	return passes || status >= serverError

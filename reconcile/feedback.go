@@ -7,46 +7,56 @@ import (
 	"time"
 )
 
-// Feedback is what brings an issue back that was handed over with a pull request. The zero value brings none back.
+// Feedback is what brings an issue back that was handed over with a pull request. The zero
+// value brings none back.
 type Feedback struct {
 	Checks, Reviews, Conflicts bool
 	State                      string // to which the issue is moved then
-	MergedState                string // to which it is moved once the pull request is merged; empty for no move
-	Rounds                     int    // how often an issue comes back before it is held
-	Reviewers                  []string
+	// to which it is moved once the pull request is merged; empty for no move
+	MergedState string
+	Rounds      int // how often an issue comes back before it is held
+	Reviewers   []string
 }
 
 // On reports whether pull requests are watched.
 func (f Feedback) On() bool { return f.State != "" }
 
-// Watch is what symphony remembers of a pull request that it has opened, for the time after the handover.
+// Watch is what symphony remembers of a pull request that it has opened, for the time after
+// the handover.
 type Watch struct {
 	IssueID    string      `json:"-"`
 	Identifier string      `json:"-"`
 	Delivered  Delivered   `json:"-"` // what it has pushed last
 	Claim      ClaimStatus `json:"-"` // the status of the issue's claim; empty if there is none
-	Blocked    bool        `json:"-"` // its agent waits for a person, whose review is the only cause then
+	// its agent waits for a person, whose review is the only cause then
+	Blocked bool `json:"-"`
 
 	// Renamed is the present address, if the repository of Delivered.PullRequest has another
 	// name or owner now. Saving the watch stores it.
 	Renamed string `json:"-"`
 
-	Pull     Pull          `json:"pull"` // as it was read last
-	Pushed   Pushed        `json:"pushed,omitzero"`
-	Rounds   int           `json:"rounds,omitempty"`
-	Handled  []string      `json:"told,omitempty"` // the causes that bring the issue back no more: each does so once
+	Pull   Pull   `json:"pull"` // as it was read last
+	Pushed Pushed `json:"pushed,omitzero"`
+	Rounds int    `json:"rounds,omitempty"`
+	// the causes that bring the issue back no more: each does so once
+	Handled  []string      `json:"told,omitempty"`
 	Failures KnownFailures `json:"failures,omitzero"`
-	Rerun    string        `json:"rerun,omitempty"`   // the commit whose failed jobs were run again
-	Reran    []int64       `json:"reran,omitempty"`   // the workflow runs of these jobs
-	RerunAt  time.Time     `json:"rerun_at,omitzero"` // zero once the forge shows that they run again
-	ReranAt  time.Time     `json:"reran_at,omitzero"` // the same, kept
-	HeadAt   time.Time     `json:"head_at,omitzero"`  // when the newest commit was first seen
-	Required Required      `json:"required,omitzero"`
-	Rework   *Rework       `json:"rework,omitempty"`  // what the issue has come back for, until it is handed over again
-	History  []Round       `json:"history,omitempty"` // all rounds, the oldest first
-	Seen     []Observation `json:"seen,omitempty"`    // what has happened to the pull request, the oldest first
-	Held     string        `json:"held,omitempty"`    // the reason for which the issue was held; empty if it was not, or is not any more
-	Ended    bool          `json:"ended,omitempty"`   // nothing more is expected of the pull request
+	Rerun    string        `json:"rerun,omitempty"` // the commit whose failed jobs were run again
+	Reran    []int64       `json:"reran,omitempty"` // the workflow runs of these jobs
+	// zero once the forge shows that they run again
+	RerunAt  time.Time `json:"rerun_at,omitzero"`
+	ReranAt  time.Time `json:"reran_at,omitzero"` // the same, kept
+	HeadAt   time.Time `json:"head_at,omitzero"`  // when the newest commit was first seen
+	Required Required  `json:"required,omitzero"`
+	// what the issue has come back for, until it is handed over again
+	Rework  *Rework `json:"rework,omitempty"`
+	History []Round `json:"history,omitempty"` // all rounds, the oldest first
+	// what has happened to the pull request, the oldest first
+	Seen []Observation `json:"seen,omitempty"`
+	// the reason for which the issue was held; empty if it was not, or is not any more
+	Held string `json:"held,omitempty"`
+	// nothing more is expected of the pull request
+	Ended bool `json:"ended,omitempty"`
 }
 
 // Pushed is the newest commit of the pull request if someone else has pushed it than symphony.
@@ -79,7 +89,8 @@ type Round struct {
 	Causes string    `json:"causes"`
 }
 
-// Observation is the first time that a pass has read that all checks of a commit have ended, or that the pull request has.
+// Observation is the first time that a pass has read that all checks of a commit have ended,
+// or that the pull request has.
 type Observation struct {
 	At     time.Time `json:"at"`
 	Commit string    `json:"commit"`
@@ -171,7 +182,8 @@ func (w *Watch) Failed(f Feedback, now time.Time) []Check {
 	}
 	known := w.knownFailures()
 	return slices.DeleteFunc(c.all(), func(one Check) bool {
-		return one.State != CheckFailure || slices.Contains(known.Told, one.Name) || slices.Contains(known.OfBase, one.Name)
+		return one.State != CheckFailure || slices.Contains(known.Told, one.Name) ||
+			slices.Contains(known.OfBase, one.Name)
 	})
 }
 
@@ -235,7 +247,8 @@ func (w *Watch) WantsRequired(now time.Time) bool {
 	return w.Pull.State == pullOpen && w.late(now) && !fresh
 }
 
-// unlisted is the name of a check that stands for those that the token may not see, or that are too many.
+// unlisted is the name of a check that stands for those that the token may not see, or that
+// are too many.
 const unlisted = "a check that is not listed"
 
 func (c Checks) all() []Check {
@@ -269,10 +282,12 @@ func (w *Watch) Asks(f Feedback, now time.Time) bool {
 	if w.Ended || w.Claim != "" && (!merged || !heldForIt) {
 		return false
 	}
-	return merged || w.Pull.State == PullClosed || w.Rework != nil || w.Causes(f, w.Failed(f, now), now) != nil
+	return merged || w.Pull.State == PullClosed || w.Rework != nil ||
+		w.Causes(f, w.Failed(f, now), now) != nil
 }
 
-// NewReviews lists the reviews that ask for something, once nobody has written for two minutes.
+// NewReviews lists the reviews that ask for something, once nobody has written for two
+// minutes.
 func (w *Watch) NewReviews(f Feedback, now time.Time) []Review {
 	if w.unquiet(f, now) != nil {
 		return nil
@@ -294,8 +309,8 @@ func (w *Watch) unanswered(f Feedback) (list []Review) {
 	return list
 }
 
-// listensTo reports whether the author of a review may bring an issue back: one of the reviewers or, if none are named, a person who may
-// push to the repository.
+// listensTo reports whether the author of a review may bring an issue back: one of the
+// reviewers or, if none are named, a person who may push to the repository.
 func (f Feedback) listensTo(r Review) bool {
 	if len(f.Reviewers) == 0 {
 		return r.Writer && !r.Bot
@@ -328,17 +343,25 @@ func (w *Watch) Is(p Pull) bool {
 	if w.Pull.ID != "" {
 		return w.Pull.ID == p.ID
 	}
-	return strings.EqualFold(w.Delivered.PullRequest, p.URL) || w.Delivered.Branch == p.Branch && w.Delivered.Commit == p.Head
+	return strings.EqualFold(w.Delivered.PullRequest, p.URL) ||
+		w.Delivered.Branch == p.Branch && w.Delivered.Commit == p.Head
 }
 
-// Causes returns what brings the issue back now; nil for nothing. failed are the failed checks that are the pull request's own.
+// Causes returns what brings the issue back now; nil for nothing. failed are the failed checks
+// that are the pull request's own.
 func (w *Watch) Causes(f Feedback, failed []Check, now time.Time) *Rework {
 	if !w.Ours() {
 		return nil
 	}
 	conflict := "conflict " + w.Pull.Head
 	r := &Rework{
-		Round: w.Rounds + 1, Rounds: f.Rounds, At: now, Number: w.Pull.Number, Commit: w.Pull.Head, Checks: failed, Reviews: w.NewReviews(f, now),
+		Round:    w.Rounds + 1,
+		Rounds:   f.Rounds,
+		At:       now,
+		Number:   w.Pull.Number,
+		Commit:   w.Pull.Head,
+		Checks:   failed,
+		Reviews:  w.NewReviews(f, now),
 		Conflict: f.Conflicts && !w.Blocked && w.Pull.Mergeable == pullConflicts && !w.handled(conflict),
 	}
 	if len(r.Checks)+len(r.Reviews) == 0 && !r.Conflict {
@@ -347,7 +370,8 @@ func (w *Watch) Causes(f Feedback, failed []Check, now time.Time) *Rework {
 	return r
 }
 
-// Reruns lists the workflow runs whose failed jobs are run again, before a failure counts: each once for a commit.
+// Reruns lists the workflow runs whose failed jobs are run again, before a failure counts:
+// each once for a commit.
 func (w *Watch) Reruns(failed []Check) (runs []int64) {
 	for _, c := range failed {
 		reran := w.Rerun == w.Pull.Head && slices.Contains(w.Reran, c.Run)
@@ -387,7 +411,10 @@ func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
 		w.HeadAt = now
 	}
 	w.Pull = p
-	w.Pull.Reviews = slices.DeleteFunc(slices.Clone(p.Reviews), func(r Review) bool { return !r.Writer && !f.listensTo(r) })
+	w.Pull.Reviews = slices.DeleteFunc(
+		slices.Clone(p.Reviews),
+		func(r Review) bool { return !r.Writer && !f.listensTo(r) },
+	)
 	w.Pull.Reviews = w.Pull.Reviews[max(0, len(w.Pull.Reviews)-keptReviews):]
 	if c := p.Checks; c.Commit == w.Delivered.Commit && (c.State == CheckSuccess || c.State == CheckFailure) {
 		w.note(Observation{now, c.Commit, c.State})
@@ -401,19 +428,23 @@ func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
 }
 
 func (w *Watch) note(s Observation) {
-	if !slices.ContainsFunc(w.Seen, func(o Observation) bool { return o.Commit == s.Commit && o.What == s.What }) {
+	if !slices.ContainsFunc(
+		w.Seen,
+		func(o Observation) bool { return o.Commit == s.Commit && o.What == s.What },
+	) {
 		w.Seen = append(w.Seen, s)
 	}
 }
 
-// FirstChecks is CheckSuccess if all checks of the first commit with checks have succeeded at once, CheckFailure if not, and empty if they
-// have not ended yet.
+// FirstChecks is CheckSuccess if all checks of the first commit with checks have succeeded at
+// once, CheckFailure if not, and empty if they have not ended yet.
 func (w *Watch) FirstChecks() (state string) {
 	first := ""
 	for _, s := range w.Seen {
 		ofChecks := s.What == CheckSuccess || s.What == CheckFailure
 		if ofChecks && (first == "" || s.Commit == first) && state != CheckFailure {
-			first, state = s.Commit, s.What
+			first = s.Commit
+			state = s.What
 		}
 	}
 	return state
@@ -430,7 +461,8 @@ func (w *Watch) AllCauses() string {
 
 // BeginRound begins a round: it marks the causes that bring the issue back now as handled.
 func (w *Watch) BeginRound(r *Rework) {
-	w.Rounds, w.Rework = r.Round, r
+	w.Rounds = r.Round
+	w.Rework = r
 	w.History = append(w.History, Round{r.At, r.Causes()})
 	if len(r.Checks) > 0 {
 		w.Failures = w.knownFailures()
@@ -458,7 +490,10 @@ func (w *Watch) TakeBack() {
 	for _, v := range r.Reviews {
 		causes = append(causes, "review "+v.ID)
 	}
-	w.Handled = slices.DeleteFunc(w.Handled, func(cause string) bool { return slices.Contains(causes, cause) })
+	w.Handled = slices.DeleteFunc(
+		w.Handled,
+		func(cause string) bool { return slices.Contains(causes, cause) },
+	)
 	if w.Failures.Commit == r.Commit {
 		w.Failures.Told = slices.DeleteFunc(w.Failures.Told, func(name string) bool {
 			return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == name })
@@ -466,10 +501,14 @@ func (w *Watch) TakeBack() {
 	}
 }
 
-// Summary describes the pull request in the words of views. How its checks are is the forge's sum, which also counts those that are not
-// listed.
+// Summary describes the pull request in the words of views. How its checks are is the forge's
+// sum, which also counts those that are not listed.
 func (p Pull) Summary() *PullRequest {
-	words := map[string]string{CheckPending: "pending", CheckFailure: "failed", CheckSuccess: "passed"}
+	words := map[string]string{
+		CheckPending: "pending",
+		CheckFailure: "failed",
+		CheckSuccess: "passed",
+	}
 	s := &PullRequest{URL: p.URL, State: p.State, Checks: words[p.Checks.State]}
 	if p.State == "open" && p.Draft {
 		s.State = "draft"

@@ -13,7 +13,14 @@ func TestCauses(t *testing.T) {
 	all := Feedback{Checks: true, Reviews: true, Conflicts: true, State: "In Progress", Rounds: 3}
 	check := func(name, state string) Check { return Check{Name: name, State: state} }
 	review := func(id, state string) Review {
-		return Review{ID: id, Author: "kim", Writer: true, State: state, Body: "Please.", At: noon.Add(-time.Hour)}
+		return Review{
+			ID:     id,
+			Author: "kim",
+			Writer: true,
+			State:  state,
+			Body:   "Please.",
+			At:     noon.Add(-time.Hour),
+		}
 	}
 	for _, row := range []struct {
 		name string
@@ -29,35 +36,50 @@ func TestCauses(t *testing.T) {
 		}, ""},
 		{"without a verdict", func(w *Watch, _ *Feedback) { w.Pull.Checks.List = []Check{check("lint", CheckOpen)} }, ""},
 		{"that fails on the base", func(w *Watch, _ *Feedback) { w.Pull.Checks.List = []Check{check("base", CheckFailure)} }, ""},
-		{"hidden", func(w *Watch, _ *Feedback) { w.Pull.Checks.Hidden, w.Pull.Checks.State = true, CheckFailure }, "a check that is not listed failed"},
-		{"hidden, at work", func(w *Watch, _ *Feedback) { w.Pull.Checks.Hidden, w.Pull.Checks.State = true, CheckPending }, ""},
+		{"hidden", func(w *Watch, _ *Feedback) {
+			w.Pull.Checks.Hidden = true
+			w.Pull.Checks.State = CheckFailure
+		}, "a check that is not listed failed"},
+		{"hidden, at work", func(w *Watch, _ *Feedback) {
+			w.Pull.Checks.Hidden = true
+			w.Pull.Checks.State = CheckPending
+		}, ""},
 		{"3,000", func(w *Watch, _ *Feedback) {
-			w.Pull.Checks.List, w.Pull.Checks.Cut = make([]Check, MaxChecks), true
+			w.Pull.Checks.List = make([]Check, MaxChecks)
+			w.Pull.Checks.Cut = true
 			w.Pull.Checks.State = CheckFailure
 		}, "a check that is not listed failed"},
 		{"of an older commit", func(w *Watch, _ *Feedback) {
 			w.Pull.Checks = Checks{Commit: "b", List: []Check{check("lint", CheckFailure)}}
 		}, ""},
 		{"of a person's commit", func(w *Watch, _ *Feedback) {
-			w.Pull.Head, w.Pull.Mergeable, w.Pull.Reviews = "b", pullConflicts, []Review{review("1", reviewChanges)}
+			w.Pull.Head = "b"
+			w.Pull.Mergeable = pullConflicts
+			w.Pull.Reviews = []Review{review("1", reviewChanges)}
 			w.Pull.Checks = Checks{Commit: "b", List: []Check{check("lint", CheckFailure)}}
 		}, ""},
 		{"of a person's commit on top", func(w *Watch, _ *Feedback) {
-			w.Pull.Head, w.Pushed = "b", Pushed{Commit: "b", On: "a", Builds: true}
+			w.Pull.Head = "b"
+			w.Pushed = Pushed{Commit: "b", On: "a", Builds: true}
 			w.Pull.Reviews = []Review{review("1", reviewChanges)}
 			w.Pull.Checks = Checks{Commit: "b", List: []Check{check("lint", CheckFailure)}}
 		}, "lint failed; kim asks for changes"},
 		{"of a person's commit instead", func(w *Watch, _ *Feedback) {
-			w.Pull.Head, w.Pushed = "b", Pushed{Commit: "b", On: "a"}
+			w.Pull.Head = "b"
+			w.Pushed = Pushed{Commit: "b", On: "a"}
 			w.Pull.Reviews = []Review{review("1", reviewChanges)}
 		}, ""},
 		{"of a person's commit on an older one", func(w *Watch, _ *Feedback) {
-			w.Pull.Head, w.Pushed = "b", Pushed{Commit: "b", On: "0", Builds: true}
+			w.Pull.Head = "b"
+			w.Pushed = Pushed{Commit: "b", On: "0", Builds: true}
 			w.Pull.Reviews = []Review{review("1", reviewChanges)}
 		}, ""},
 		{"not wanted", func(w *Watch, f *Feedback) {
-			f.Checks, f.Reviews, f.Conflicts = false, false, false
-			w.Pull.Mergeable, w.Pull.Reviews = pullConflicts, []Review{review("1", reviewChanges)}
+			f.Checks = false
+			f.Reviews = false
+			f.Conflicts = false
+			w.Pull.Mergeable = pullConflicts
+			w.Pull.Reviews = []Review{review("1", reviewChanges)}
 			w.Pull.Checks.List = []Check{check("lint", CheckFailure)}
 		}, ""},
 		{"changes asked for", func(w *Watch, _ *Feedback) { w.Pull.Reviews = []Review{review("1", reviewChanges)} }, "kim asks for changes"},
@@ -73,21 +95,27 @@ func TestCauses(t *testing.T) {
 		{"a bot by name", func(w *Watch, f *Feedback) {
 			f.Reviewers = []string{"Helper[bot]"}
 			w.Pull.Reviews = []Review{review("1", reviewComment), review("2", reviewComment)}
-			w.Pull.Reviews[0].Bot, w.Pull.Reviews[0].Author = true, "helper[bot]"
+			w.Pull.Reviews[0].Bot = true
+			w.Pull.Reviews[0].Author = "helper[bot]"
 		}, "helper[bot] commented"},
 		{"someone writes", func(w *Watch, _ *Feedback) {
 			w.Pull.Reviews = []Review{review("1", reviewChanges), review("2", reviewComment)}
 			w.Pull.Reviews[1].At = noon.Add(-time.Minute)
 		}, ""},
 		{"blocked", func(w *Watch, _ *Feedback) {
-			w.Blocked, w.Pull.Mergeable, w.Pull.Checks.List = true, pullConflicts, []Check{check("lint", CheckFailure)}
+			w.Blocked = true
+			w.Pull.Mergeable = pullConflicts
+			w.Pull.Checks.List = []Check{check("lint", CheckFailure)}
 		}, ""},
 		{"an answer", func(w *Watch, _ *Feedback) {
-			w.Blocked, w.Pull.Mergeable, w.Pull.Reviews = true, pullConflicts, []Review{review("1", reviewChanges)}
+			w.Blocked = true
+			w.Pull.Mergeable = pullConflicts
+			w.Pull.Reviews = []Review{review("1", reviewChanges)}
 		}, "kim asks for changes"},
 		{"conflict", func(w *Watch, _ *Feedback) { w.Pull.Mergeable = pullConflicts }, "it conflicts with its base"},
 		{"everything", func(w *Watch, _ *Feedback) {
-			w.Pull.Mergeable, w.Pull.Reviews = pullConflicts, []Review{review("1", reviewChanges), review("2", reviewChanges)}
+			w.Pull.Mergeable = pullConflicts
+			w.Pull.Reviews = []Review{review("1", reviewChanges), review("2", reviewChanges)}
 			for _, name := range []string{"a", "b", "c", "d", "e"} {
 				w.Pull.Checks.List = append(w.Pull.Checks.List, check(name, CheckFailure))
 			}
@@ -95,7 +123,10 @@ func TestCauses(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := all
-			w := &Watch{Delivered: Delivered{Commit: "a"}, Pull: Pull{Number: 1, Head: "a", Checks: Checks{Commit: "a"}}}
+			w := &Watch{
+				Delivered: Delivered{Commit: "a"},
+				Pull:      Pull{Number: 1, Head: "a", Checks: Checks{Commit: "a"}},
+			}
 			row.edit(w, &f)
 			causes := func() string {
 				failed := OwnFailures(w.Failed(f, noon), Checks{List: []Check{check("base", CheckFailure)}})
@@ -113,7 +144,8 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// TestReruns checks that failed jobs run again once for a commit, and that a failure counts once they have.
+// TestReruns checks that failed jobs run again once for a commit, and that a failure counts
+// once they have.
 func TestReruns(t *testing.T) {
 	w := &Watch{Pull: Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}}}
 	failed := []Check{{Run: 7}, {Run: 8}, {Run: 7}, {}}
@@ -124,9 +156,15 @@ func TestReruns(t *testing.T) {
 	equal(t, "another run that fails later", fmt.Sprint(w.Reruns(append(failed, Check{Run: 9}))), "[9]")
 	equal(t, "just now", w.Settling(noon.Add(time.Minute)), true)
 	equal(t, "never seen at work", w.Settling(noon.Add(3*time.Minute)), false)
-	w.Update(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckPending}}}}, Feedback{}, noon)
+	w.Update(Pull{
+		Head:   "a",
+		Checks: Checks{List: []Check{{State: CheckPending}}},
+	}, Feedback{}, noon)
 	equal(t, "at work", w.Settling(noon.Add(time.Minute)), false)
-	w.Update(Pull{Head: "a", Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}}}, Feedback{}, noon)
+	w.Update(Pull{
+		Head:   "a",
+		Checks: Checks{List: []Check{{State: CheckFailure, Run: 7}}},
+	}, Feedback{}, noon)
 	equal(t, "and has ended", w.Settling(noon.Add(time.Minute)), false)
 	w.Pull.Head = "b"
 	equal(t, "of the next commit", len(w.Reruns(failed)), 2)
@@ -140,13 +178,20 @@ func TestLaterFailures(t *testing.T) {
 	w := &Watch{Delivered: Delivered{Commit: "a"}}
 	base := Checks{List: []Check{{Name: "slow", State: CheckFailure}}}
 	look := func(failed ...string) string {
-		p := Pull{Number: 1, Head: "a", State: pullOpen, Checks: Checks{Commit: "a", State: CheckFailure}}
+		p := Pull{
+			Number: 1,
+			Head:   "a",
+			State:  pullOpen,
+			Checks: Checks{Commit: "a", State: CheckFailure},
+		}
 		for _, name := range failed {
 			p.Checks.List = append(p.Checks.List, Check{Name: name, State: CheckFailure})
 		}
 		w.Update(p, f, noon)
 		own := OwnFailures(w.Failed(f, noon), base)
-		w.IgnoreFailures(slices.DeleteFunc(w.Failed(f, noon), func(c Check) bool { return slices.Contains(own, c) }))
+		w.IgnoreFailures(
+			slices.DeleteFunc(w.Failed(f, noon), func(c Check) bool { return slices.Contains(own, c) }),
+		)
 		r := w.Causes(f, own, noon)
 		if r == nil {
 			return ""
@@ -160,7 +205,10 @@ func TestLaterFailures(t *testing.T) {
 	equal(t, "that fails on the base", look("lint", "nightly", "slow"), "")
 	equal(t, "known", fmt.Sprint(w.Failures), "{a [lint nightly] [slow]}")
 	w.Delivered.Commit = "b"
-	w.Update(Pull{Head: "b", Checks: Checks{Commit: "b", List: []Check{{Name: "lint", State: CheckFailure}}}}, f, noon)
+	w.Update(Pull{
+		Head:   "b",
+		Checks: Checks{Commit: "b", List: []Check{{Name: "lint", State: CheckFailure}}},
+	}, f, noon)
 	equal(t, "on the next commit", len(w.Failed(f, noon)), 1)
 }
 
@@ -199,7 +247,8 @@ func TestLate(t *testing.T) {
 	p.Base = "release"
 	w.Update(p, f, hour)
 	equal(t, "with another base", late(hour), " false true 1")
-	p.Base, p.Head = "main", "b"
+	p.Base = "main"
+	p.Head = "b"
 	w.Update(p, f, hour)
 	equal(t, "of the next commit", late(hour), " false false 0")
 }
@@ -257,7 +306,11 @@ func TestWaitsFor(t *testing.T) {
 		{"merged", func(w *Watch) { w.Pull.State = PullMerged }, ""},
 	} {
 		w := &Watch{Delivered: Delivered{Commit: "a"}}
-		w.Pull = Pull{Head: "a", State: pullOpen, Checks: Checks{Commit: "a", List: []Check{{Name: "lint", State: CheckFailure}}}}
+		w.Pull = Pull{
+			Head:   "a",
+			State:  pullOpen,
+			Checks: Checks{Commit: "a", List: []Check{{Name: "lint", State: CheckFailure}}},
+		}
 		w.Failures = KnownFailures{Commit: "a", Told: []string{"lint"}}
 		row.edit(w)
 		got := ""
@@ -274,8 +327,10 @@ func TestTakeBack(t *testing.T) {
 	f := Feedback{Checks: true, Reviews: true, Conflicts: true, Rounds: 3}
 	w := &Watch{Delivered: Delivered{Commit: "a"}, Handled: []string{"review 0"}}
 	w.Pull = Pull{
-		Head: "a", Mergeable: pullConflicts, Checks: Checks{Commit: "a", List: []Check{{Name: "lint", State: CheckFailure}}},
-		Reviews: []Review{{ID: "1", Author: "kim", Writer: true, State: reviewChanges}},
+		Head:      "a",
+		Mergeable: pullConflicts,
+		Checks:    Checks{Commit: "a", List: []Check{{Name: "lint", State: CheckFailure}}},
+		Reviews:   []Review{{ID: "1", Author: "kim", Writer: true, State: reviewChanges}},
 	}
 	causes := func() string { return fmt.Sprint(w.Causes(f, w.Failed(f, noon), noon)) }
 	all := causes()
@@ -288,21 +343,46 @@ func TestTakeBack(t *testing.T) {
 
 // TestIs checks by what a pull request is known.
 func TestIs(t *testing.T) {
-	w := &Watch{Delivered: Delivered{PullRequest: "https://f/team/Shop/pull/1", Branch: "b", Commit: "a"}}
+	w := &Watch{Delivered: Delivered{
+		PullRequest: "https://f/team/Shop/pull/1",
+		Branch:      "b",
+		Commit:      "a",
+	}}
 	is := func(p Pull) string { return fmt.Sprint(w.Is(p)) }
 	equal(t, "by its address", is(Pull{ID: "x", URL: "https://f/team/shop/pull/1"}), "true")
-	equal(t, "by its branch and commit", is(Pull{ID: "x", URL: "https://f/team/store/pull/1", Branch: "b", Head: "a"}), "true")
-	equal(t, "another one", is(Pull{ID: "x", URL: "https://f/team/store/pull/1", Branch: "b", Head: "c"}), "false")
+	equal(t, "by its branch and commit", is(Pull{
+		ID:     "x",
+		URL:    "https://f/team/store/pull/1",
+		Branch: "b",
+		Head:   "a",
+	}), "true")
+	equal(t, "another one", is(Pull{
+		ID:     "x",
+		URL:    "https://f/team/store/pull/1",
+		Branch: "b",
+		Head:   "c",
+	}), "false")
 	w.Pull.ID = "x"
 	equal(t, "by its id", is(Pull{ID: "x", URL: "https://f/team/store/pull/1"}), "true")
-	equal(t, "another id", is(Pull{ID: "y", URL: "https://f/team/shop/pull/1", Branch: "b", Head: "a"}), "false")
+	equal(t, "another id", is(Pull{
+		ID:     "y",
+		URL:    "https://f/team/shop/pull/1",
+		Branch: "b",
+		Head:   "a",
+	}), "false")
 }
 
 // TestCrowd checks that what strangers write does not push out what a person with the right to
 // push has asked for.
 func TestCrowd(t *testing.T) {
 	f := Feedback{Reviews: true}
-	p := Pull{Reviews: []Review{{ID: "1", Author: "kim", Writer: true, State: reviewChanges, At: noon}}}
+	p := Pull{Reviews: []Review{{
+		ID:     "1",
+		Author: "kim",
+		Writer: true,
+		State:  reviewChanges,
+		At:     noon,
+	}}}
 	for range MaxReviews {
 		p.Reviews = append(p.Reviews, Review{Author: "stranger", State: reviewChanges, At: noon})
 	}
@@ -315,18 +395,27 @@ func TestCrowd(t *testing.T) {
 	equal(t, "named reviewers", len(w.Pull.Reviews), keptReviews)
 }
 
-// A hold about a pull request stays while the issue is not active, and ends when a person moves it back.
+// A hold about a pull request stays while the issue is not active, and ends when a person
+// moves it back.
 func TestHeldForItsPull(t *testing.T) {
-	review, active, done := issueNo(1, inState("Human Review")), issueNo(1), issueNo(1, inState("Done"))
+	review := issueNo(1, inState("Human Review"))
+	active := issueNo(1)
+	done := issueNo(1, inState("Done"))
 	for _, reason := range []string{HoldPullClosed, HoldFeedbackRounds} {
 		for _, row := range []struct {
 			issue Issue
 			want  string
 		}{{review, ""}, {done, "release A-1 terminal"}, {active, "retry A-1 moved; dispatch A-1 requested"}} {
-			equal(t, reason+" in "+row.issue.State, story(Compute(newScene().held(review, reason).answer(row.issue).Snapshot)), row.want)
+			equal(
+				t,
+				reason+" in "+row.issue.State,
+				story(Compute(newScene().held(review, reason).answer(row.issue).Snapshot)),
+				row.want,
+			)
 		}
 	}
-	// A merge moves an issue that is held for its pull request, but not one that an operator holds.
+	// A merge moves an issue that is held for its pull request, but not one that an operator
+	// holds.
 	for held, want := range map[string]bool{HoldFeedbackRounds: true, "": false} {
 		w := Watch{Claim: Held, Held: held, Pull: Pull{State: PullMerged}}
 		equal(t, "merged while held: "+held, w.Asks(Feedback{State: "Todo"}, noon), want)
@@ -335,17 +424,34 @@ func TestHeldForItsPull(t *testing.T) {
 	hidden := Checks{Hidden: true, State: CheckFailure}
 	equal(t, "hidden on both", len(OwnFailures(hidden.all(), hidden)), 0)
 	equal(t, "hidden, the base passes", len(OwnFailures(hidden.all(), Checks{State: CheckSuccess})), 1)
-	equal(t, "a new claim", strings.Contains(HeldClaim(review, "p", HoldPullClosed, "closed", noon).HoldText(), "moving the issue to an active state"), true)
+	equal(
+		t,
+		"a new claim",
+		strings.Contains(
+			HeldClaim(review, "p", HoldPullClosed, "closed", noon).HoldText(),
+			"moving the issue to an active state",
+		),
+		true,
+	)
 }
 
 // TestSummary checks the words about a draft, whose failed check is not in the list.
 func TestSummary(t *testing.T) {
-	p := Pull{State: "open", Draft: true, Checks: Checks{State: CheckFailure, Cut: true, List: []Check{{State: CheckSuccess}}}}
+	p := Pull{
+		State:  "open",
+		Draft:  true,
+		Checks: Checks{State: CheckFailure, Cut: true, List: []Check{{State: CheckSuccess}}},
+	}
 	p.Reviews = []Review{{State: "approved", Writer: true}}
-	equal(t, "summary", *p.Summary(), PullRequest{State: "draft", Checks: "failed", Review: "approved"})
+	equal(t, "summary", *p.Summary(), PullRequest{
+		State:  "draft",
+		Checks: "failed",
+		Review: "approved",
+	})
 }
 
-// TestFirstChecks checks that only the checks of the first commit tell whether a pull request was green at once.
+// TestFirstChecks checks that only the checks of the first commit tell whether a pull request
+// was green at once.
 func TestFirstChecks(t *testing.T) {
 	w := &Watch{Delivered: Delivered{Commit: "a"}}
 	at := noon
@@ -359,14 +465,20 @@ func TestFirstChecks(t *testing.T) {
 		{"a", "p", CheckFailure, "open", "", 0}, // a person's commit
 		{"a", "a", CheckSuccess, "open", CheckSuccess, 1},
 		{"a", "a", CheckSuccess, "open", CheckSuccess, 1},
-		{"b", "a", CheckFailure, "open", CheckSuccess, 1}, // the forge still shows the commit before
+		// the forge still shows the commit before
+		{"b", "a", CheckFailure, "open", CheckSuccess, 1},
 		{"b", "b", CheckFailure, "open", CheckSuccess, 2},
 		{"b", "b", CheckSuccess, PullMerged, CheckSuccess, 4},
 		{"b", "b", CheckSuccess, PullMerged, CheckSuccess, 4},
 		{"a", "a", CheckFailure, "open", CheckFailure, 5}, // a check came late
 	} {
-		at, w.Delivered.Commit = at.Add(time.Minute), row.ours
-		w.Update(Pull{State: row.state, Head: row.commit, Checks: Checks{Commit: row.commit, State: row.checks}}, Feedback{}, at)
+		at = at.Add(time.Minute)
+		w.Delivered.Commit = row.ours
+		w.Update(Pull{
+			State:  row.state,
+			Head:   row.commit,
+			Checks: Checks{Commit: row.commit, State: row.checks},
+		}, Feedback{}, at)
 		equal(t, fmt.Sprint(row), fmt.Sprint(w.FirstChecks(), len(w.Seen)), fmt.Sprint(row.want, row.seen))
 	}
 	equal(t, "when", w.Seen[0], Observation{noon.Add(4 * time.Minute), "a", CheckSuccess})

@@ -6,22 +6,25 @@ import (
 	"time"
 )
 
-// Forge is where the pull requests of a project's repository are, whatever its tracker is. Its errors are *Error with a class. What it
-// returns is data from outside: it is bounded in size and number and valid UTF-8, but contains any character. What prints it escapes it.
+// Forge is where the pull requests of a project's repository are, whatever its tracker is. Its
+// errors are *Error with a class. What it returns is data from outside: it is bounded in size
+// and number and valid UTF-8, but contains any character. What prints it escapes it.
 type Forge struct {
-	// Open opens a pull request for a branch that was pushed. None is opened if the branch has an open one, or if a person has merged or
-	// closed one at the commit, or if the base contains the commit; so it may be repeated. The error wraps ErrNoBranch if there is no such
-	// branch.
+	// Open opens a pull request for a branch that was pushed. None is opened if the branch has
+	// an open one, or if a person has merged or closed one at the commit, or if the base
+	// contains the commit; so it may be repeated. The error wraps ErrNoBranch if there is no
+	// such branch.
 	Open func(ctx context.Context, n NewPull) (OpenedPull, error)
 	// Number returns the number of the pull request with an address, 0 if it is none, and
 	// whether the address is in this repository. That of a pull request of a repository that
 	// has another name now is not, although the pull request is: Pull.ID tells.
 	Number func(address string) (number int, here bool)
-	// Read reads pull requests by their numbers, with one request for each 50. One that does not exist is not in the answer. Without
-	// numbers no request is made.
+	// Read reads pull requests by their numbers, with one request for each 50. One that does
+	// not exist is not in the answer. Without numbers no request is made.
 	Read func(ctx context.Context, numbers []int) (map[int]Pull, error)
-	// ReadChecks reads the checks of a commit, or of the newest commit of a branch. Those of Pull.Base tell whether a failure is the pull
-	// request's own. The error wraps ErrGone if there is no such commit.
+	// ReadChecks reads the checks of a commit, or of the newest commit of a branch. Those of
+	// Pull.Base tell whether a failure is the pull request's own. The error wraps ErrGone if
+	// there is no such commit.
 	ReadChecks func(ctx context.Context, ref string) (Checks, error)
 	// BuildsOn reports whether a commit is among the newest 100 of a pull request, so that its
 	// newest commit contains it. The error wraps ErrGone if there is no such pull request.
@@ -30,13 +33,16 @@ type Forge struct {
 	// none if the token may not see them. The error wraps ErrGone if there is no such pull
 	// request.
 	ReadRequired func(ctx context.Context, number int) ([]string, error)
-	// ReadLog returns the end of the log of a job (Check.Job) in whole lines, at most MaxLog bytes. The error wraps ErrGone if there is no
-	// log, because the job is at work or its log was deleted.
+	// ReadLog returns the end of the log of a job (Check.Job) in whole lines, at most MaxLog
+	// bytes. The error wraps ErrGone if there is no log, because the job is at work or its log
+	// was deleted.
 	ReadLog func(ctx context.Context, job int64) (string, error)
-	// Rerun runs the failed jobs of a workflow run (Check.Run) again. It does nothing if the run is at work.
+	// Rerun runs the failed jobs of a workflow run (Check.Run) again. It does nothing if the
+	// run is at work.
 	Rerun func(ctx context.Context, run int64) error
-	// Comment comments on a pull request, unless one of the newest 100 comments there, written by the same account, contains marker, which
-	// the body contains. The error wraps ErrGone if there is no such pull request.
+	// Comment comments on a pull request, unless one of the newest 100 comments there, written
+	// by the same account, contains marker, which the body contains. The error wraps ErrGone
+	// if there is no such pull request.
 	Comment func(ctx context.Context, number int, marker, body string) error
 }
 
@@ -54,11 +60,13 @@ const (
 // ErrNoBranch is wrapped by the error of a pull request whose branch does not exist.
 var ErrNoBranch = errors.New("the branch does not exist")
 
-// CodeForgeMoved is the code of the error that the repository has another name or owner than the workflow says.
+// CodeForgeMoved is the code of the error that the repository has another name or owner than
+// the workflow says.
 const CodeForgeMoved = "forge_moved"
 
-// NewPull is a pull request to open. It merges Branch, which was pushed to Commit, into Base; into the default branch if that is empty.
-// Known is the ID of the pull request that the issue has had so far, empty for none: a branch may have several open ones, with other bases.
+// NewPull is a pull request to open. It merges Branch, which was pushed to Commit, into Base;
+// into the default branch if that is empty. Known is the ID of the pull request that the issue
+// has had so far, empty for none: a branch may have several open ones, with other bases.
 type NewPull struct{ Branch, Commit, Base, Title, Body, Known string }
 
 // OpenedPull is the pull request of a branch.
@@ -73,32 +81,39 @@ type OpenedPull struct {
 type Pull struct {
 	// ID is the forge's own name for it, which stays if the repository gets another name or
 	// owner.
-	ID        string   `json:"id"`
-	Number    int      `json:"number"`
-	URL       string   `json:"url"`
-	State     string   `json:"state"` // open, merged, or closed without being merged
-	Draft     bool     `json:"draft,omitempty"`
-	Branch    string   `json:"branch"`
-	Head      string   `json:"head"`      // the newest commit of Branch
-	Base      string   `json:"base"`      // the name of the branch
-	Mergeable string   `json:"mergeable"` // mergeable or conflicting; unknown after a push to either branch, until the forge has found out
-	Checks    Checks   `json:"checks"`    // of Head; soon after a push, Checks.Commit may still be the commit before
-	Reviews   []Review `json:"reviews,omitempty"`
+	ID     string `json:"id"`
+	Number int    `json:"number"`
+	URL    string `json:"url"`
+	State  string `json:"state"` // open, merged, or closed without being merged
+	Draft  bool   `json:"draft,omitempty"`
+	Branch string `json:"branch"`
+	Head   string `json:"head"` // the newest commit of Branch
+	Base   string `json:"base"` // the name of the branch
+	// mergeable or conflicting; unknown after a push to either branch, until the forge has
+	// found out
+	Mergeable string `json:"mergeable"`
+	// of Head; soon after a push, Checks.Commit may still be the commit before
+	Checks  Checks   `json:"checks"`
+	Reviews []Review `json:"reviews,omitempty"`
 }
 
 // Checks are the checks of a commit, sorted by their names.
 type Checks struct {
-	Commit string  `json:"commit"`
-	State  string  `json:"state"` // of all together: pending, success or failure; empty if there are none
-	List   []Check `json:"list,omitempty"`
-	Cut    bool    `json:"cut,omitempty"` // there are more, of which only State is known: not only those that have succeeded
-	// Hidden: the token may not see some. Fine-grained tokens of GitHub see no checks of Actions and apps in private repositories.
+	Commit string `json:"commit"`
+	// of all together: pending, success or failure; empty if there are none
+	State string  `json:"state"`
+	List  []Check `json:"list,omitempty"`
+	// there are more, of which only State is known: not only those that have succeeded
+	Cut bool `json:"cut,omitempty"`
+	// Hidden: the token may not see some. Fine-grained tokens of GitHub see no checks of
+	// Actions and apps in private repositories.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
 // Check is a check of a commit, or what another program has reported as its status.
 type Check struct {
-	Name  string `json:"name"`          // of a job of GitHub Actions after that of its workflow: CI / test
+	// of a job of GitHub Actions after that of its workflow: CI / test
+	Name  string `json:"name"`
 	State string `json:"state"`         // CheckFailure or another
 	URL   string `json:"url,omitempty"` // an address that any program may have set
 	Job   int64  `json:"job,omitempty"` // of GitHub Actions, for ReadLog; 0 for other checks
@@ -111,18 +126,23 @@ const (
 	CheckSuccess = "success"
 	CheckFailure = "failure" // also one that took too long, or could not start
 	CheckSkipped = "skipped" // or neutral
-	CheckOpen    = "open"    // it has ended without a verdict: it was cancelled or replaced, or needs a person
+	// it has ended without a verdict: it was cancelled or replaced, or needs a person
+	CheckOpen = "open"
 )
 
-// Review is a review of a pull request that its author has submitted. A comment on a line, or an answer to one, outside a larger review is
-// a review too.
+// Review is a review of a pull request that its author has submitted. A comment on a line, or
+// an answer to one, outside a larger review is a review too.
 type Review struct {
-	ID     string    `json:"id"`
-	Author string    `json:"author"` // the login, that of an app followed by [bot]; ghost for a deleted account
-	Bot    bool      `json:"bot,omitempty"`
-	Role   string    `json:"role"`             // of the author in the repository: owner, member, collaborator, contributor, none and others
-	Writer bool      `json:"writer,omitempty"` // the author may push to the repository
-	State  string    `json:"state"`            // approved, changes_requested, commented or dismissed
+	ID string `json:"id"`
+	// the login, that of an app followed by [bot]; ghost for a deleted account
+	Author string `json:"author"`
+	Bot    bool   `json:"bot,omitempty"`
+	// of the author in the repository: owner, member, collaborator, contributor, none and
+	// others
+	Role   string `json:"role"`
+	Writer bool   `json:"writer,omitempty"` // the author may push to the repository
+	// approved, changes_requested, commented or dismissed
+	State  string    `json:"state"`
 	At     time.Time `json:"at"`
 	Commit string    `json:"commit"` // that was reviewed
 	Body   string    `json:"body,omitempty"`
@@ -134,6 +154,7 @@ type Review struct {
 // ReviewComment is a comment of a review on a line.
 type ReviewComment struct {
 	File string `json:"file"`
-	Line int    `json:"line,omitempty"` // in the newest commit; 0 if it is not there any more, or the comment is on the whole file
+	// in the newest commit; 0 if it is not there any more, or the comment is on the whole file
+	Line int    `json:"line,omitempty"`
 	Body string `json:"body"`
 }

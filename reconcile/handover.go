@@ -7,16 +7,19 @@ import (
 	"unicode"
 )
 
-// Handover is what an agent has asked for with its tool hand_over: that symphony comments on its issue and moves it, once its commits are
-// verified and delivered. Without a summary and without Blocked it is only a verification, for which an operator has asked.
+// Handover is what an agent has asked for with its tool hand_over: that symphony comments on
+// its issue and moves it, once its commits are verified and delivered. Without a summary and
+// without Blocked it is only a verification, for which an operator has asked.
 type Handover struct {
 	RunID string    `json:"run_id"` // of the agent
 	At    time.Time `json:"at"`
 	// Summary is what the agent has done. Instead, Blocked is what it needs from a person.
 	Summary string `json:"summary,omitempty"`
 	Blocked string `json:"blocked,omitempty"`
-	State   string `json:"state"` // to which the issue is moved, unless the workflow names another one by then
-	// Delivers: the agent's commits have to be pushed before. Verifies: verify has to pass before. Commented: the comment is posted.
+	// to which the issue is moved, unless the workflow names another one by then
+	State string `json:"state"`
+	// Delivers: the agent's commits have to be pushed before. Verifies: verify has to pass
+	// before. Commented: the comment is posted.
 	Delivers  bool `json:"delivers,omitempty"`
 	Verifies  bool `json:"verifies,omitempty"`
 	Commented bool `json:"commented,omitempty"`
@@ -25,7 +28,8 @@ type Handover struct {
 	Commit string `json:"commit,omitempty"`
 	// Verification is how verify has ended last; nil if it was not run yet.
 	Verification *Verification `json:"verification,omitempty"`
-	// UnverifiedBy is the account whose user hands the issue over although verify has not passed; empty for none.
+	// UnverifiedBy is the account whose user hands the issue over although verify has not
+	// passed; empty for none.
 	UnverifiedBy string `json:"unverified,omitempty"`
 }
 
@@ -33,8 +37,8 @@ type Handover struct {
 type Verification struct {
 	At     time.Time `json:"at"`               // when it ended
 	Commit string    `json:"commit,omitempty"` // of HEAD; empty without a repository
-	// Round counts the failures in a row, also over several runs; an operator's retry begins again. If the command has passed, they are
-	// those before that.
+	// Round counts the failures in a row, also over several runs; an operator's retry begins
+	// again. If the command has passed, they are those before that.
 	Round   int    `json:"round,omitempty"`
 	Command string `json:"command"` // its first line
 	// Exit is its exit code. 125 to 127: it could not be run, which is no fault of the agent.
@@ -71,14 +75,18 @@ func (v *Verification) Unusable() bool {
 	return v != nil && !v.Late && v.Exit >= ExitNotPrepared && v.Exit <= exitNotFound
 }
 
-// String describes the result in a few words of Markdown, such as "verified 1a2b3c4d5e6f: `go test ./...`, 41s".
+// String describes the result in a few words of Markdown, such as "verified 1a2b3c4d5e6f: `go
+// test ./...`, 41s".
 func (v *Verification) String() string {
-	words, end := "verified", ""
+	words := "verified"
+	end := ""
 	switch {
 	case v.Late:
-		words, end = "not verified", ", ended at its time limit"
+		words = "not verified"
+		end = ", ended at its time limit"
 	case v.Exit != 0:
-		words, end = "not verified", fmt.Sprintf(", exit code %d", v.Exit)
+		words = "not verified"
+		end = fmt.Sprintf(", exit code %d", v.Exit)
 	}
 	if v.Commit != "" {
 		words += fmt.Sprintf(" %.12s", v.Commit)
@@ -94,10 +102,16 @@ func (v *Verification) String() string {
 // there are none.
 func (v *Verification) Caveats() (sentences []string) {
 	if len(v.Runs) > 0 {
-		sentences = append(sentences, "The work changes what this command runs: "+codeList(v.Runs, len(v.Runs))+".")
+		sentences = append(
+			sentences,
+			"The work changes what this command runs: "+codeList(v.Runs, len(v.Runs))+".",
+		)
 	}
 	if v.IgnoredCount > 0 {
-		sentences = append(sentences, "It ran in the workspace, with files that git ignores: "+codeList(v.Ignored, v.IgnoredCount)+".")
+		sentences = append(
+			sentences,
+			"It ran in the workspace, with files that git ignores: "+codeList(v.Ignored, v.IgnoredCount)+".",
+		)
 	}
 	return sentences
 }
@@ -116,7 +130,8 @@ func codeList(names []string, count int) string {
 	return list
 }
 
-// Verification returns how verify ended last for the issue, as the run knows it; nil if it has not run.
+// Verification returns how verify ended last for the issue, as the run knows it; nil if it has
+// not run.
 func (d *DeliveryResult) Verification() *Verification {
 	if d == nil || d.Handover == nil {
 		return nil
@@ -124,10 +139,12 @@ func (d *DeliveryResult) Verification() *Verification {
 	return d.Handover.Verification
 }
 
-// Asked reports whether an agent has asked for the handover. One without an agent is only a verification, for which an operator has asked.
+// Asked reports whether an agent has asked for the handover. One without an agent is only a
+// verification, for which an operator has asked.
 func (h *Handover) Asked() bool { return h != nil && (h.Summary != "" || h.Blocked != "") }
 
-// Waits reports whether symphony has to finish the handover: the agent has asked for it, and verify has not failed for it.
+// Waits reports whether symphony has to finish the handover: the agent has asked for it, and
+// verify has not failed for it.
 func (h *Handover) Waits() bool { return h.Asked() && !h.Refused() }
 
 // About returns the handover of a commit, which a later delivery may have to find; nil for no
@@ -141,12 +158,15 @@ func (h *Handover) About(commit string) *Handover {
 	return &next
 }
 
-// Refused reports whether verify has failed for the handover, and no user has decided to hand over nevertheless.
+// Refused reports whether verify has failed for the handover, and no user has decided to hand
+// over nevertheless.
 func (h *Handover) Refused() bool {
-	return h != nil && h.Verification != nil && !h.Verification.Passed() && !h.Verification.Unusable() && h.UnverifiedBy == ""
+	return h != nil && h.Verification != nil && !h.Verification.Passed() && !h.Verification.Unusable() &&
+		h.UnverifiedBy == ""
 }
 
-// NeedsVerify reports whether verify must still pass for a commit; with an empty commit, for any.
+// NeedsVerify reports whether verify must still pass for a commit; with an empty commit, for
+// any.
 func (h *Handover) NeedsVerify(commit string) bool {
 	if !h.Verifies || h.Blocked != "" || h.UnverifiedBy != "" {
 		return false
@@ -155,7 +175,8 @@ func (h *Handover) NeedsVerify(commit string) bool {
 	return !v.Passed() || commit != "" && v.Commit != commit
 }
 
-// VerifiedText says in a sentence how a commit that is handed over was verified; empty if nothing is to be said about that.
+// VerifiedText says in a sentence how a commit that is handed over was verified; empty if
+// nothing is to be said about that.
 func (h *Handover) VerifiedText(commit string) string {
 	switch {
 	case h == nil:
@@ -168,18 +189,22 @@ func (h *Handover) VerifiedText(commit string) string {
 	return ""
 }
 
-// withoutRounds returns the handover as if verify had not failed for it before: all rounds that the workflow allows are left.
+// withoutRounds returns the handover as if verify had not failed for it before: all rounds
+// that the workflow allows are left.
 func (h *Handover) withoutRounds() *Handover {
 	if !h.Refused() {
 		return h
 	}
-	next, v := *h, *h.Verification
-	next.Verification, v.Round = &v, 0
+	next := *h
+	v := *h.Verification
+	next.Verification = &v
+	v.Round = 0
 	return &next
 }
 
-// Delivery is what remains to be done about the work of an issue's runs: their commits are not in the repository of the workflow yet, or
-// the issue is not handed over. If it is not due, nothing remains.
+// Delivery is what remains to be done about the work of an issue's runs: their commits are not
+// in the repository of the workflow yet, or the issue is not handed over. If it is not due,
+// nothing remains.
 type Delivery struct {
 	Due bool `json:"due,omitempty"` // the workspace may contain commits to push
 	// Behind: it waits for an agent. Others have pushed to the branch since its last delivery,
@@ -190,15 +215,18 @@ type Delivery struct {
 	FailedAt time.Time `json:"failed_at,omitzero"` // the first of them
 	Code     string    `json:"code,omitempty"`     // of the last of them
 	Message  string    `json:"message,omitempty"`
-	Repeats  int       `json:"repeats,omitempty"` // how many of the last ones had this code and message
-	// Host and Root are where the workspace is: the host, empty for this machine, and its workspace root. They stay after a delivery.
+	// how many of the last ones had this code and message
+	Repeats int `json:"repeats,omitempty"`
+	// Host and Root are where the workspace is: the host, empty for this machine, and its
+	// workspace root. They stay after a delivery.
 	Host string `json:"host,omitempty"`
 	Root string `json:"root,omitempty"`
 	// Handover is what the agent has asked for and symphony has not finished, or has refused.
 	Handover *Handover `json:"handover,omitempty"`
 }
 
-// runsOn is the host on which a delivery run works: that of the workspace, unless nothing of it is needed any more.
+// runsOn is the host on which a delivery run works: that of the workspace, unless nothing of
+// it is needed any more.
 func (d Delivery) runsOn() string {
 	if h := d.Handover; h != nil && !h.Delivers && !h.NeedsVerify("") {
 		return ""
@@ -206,7 +234,8 @@ func (d Delivery) runsOn() string {
 	return d.Host
 }
 
-// done returns the delivery when nothing remains. What verify has refused stays for the next agent.
+// done returns the delivery when nothing remains. What verify has refused stays for the next
+// agent.
 func (d Delivery) done() Delivery {
 	next := Delivery{Host: d.Host, Root: d.Root}
 	if d.Handover.Refused() {
@@ -217,14 +246,18 @@ func (d Delivery) done() Delivery {
 
 // DeliveryResult is what became of the commits of one run.
 type DeliveryResult struct {
-	Done    bool   `json:"done"` // nothing remains to be pushed, and the issue was handed over if the agent asked for it
-	Branch  string `json:"branch"`
-	Commit  string `json:"commit"`
-	Commits int    `json:"commits"` // how many are on the branch and not on its base; 0: there was nothing to push
-	// PullRequest is the address of the branch's pull request, if the run has opened or found one.
+	// nothing remains to be pushed, and the issue was handed over if the agent asked for it
+	Done   bool   `json:"done"`
+	Branch string `json:"branch"`
+	Commit string `json:"commit"`
+	// how many are on the branch and not on its base; 0: there was nothing to push
+	Commits int `json:"commits"`
+	// PullRequest is the address of the branch's pull request, if the run has opened or found
+	// one.
 	PullRequest string `json:"pull_request"`
-	Code        string `json:"code"` // of a failure; empty if Done is false and no delivery was tried
-	Message     string `json:"message"`
+	// of a failure; empty if Done is false and no delivery was tried
+	Code    string `json:"code"`
+	Message string `json:"message"`
 	// Behind: nothing was pushed, because others have pushed to the branch meanwhile. The next
 	// run's agent merges that.
 	Behind bool `json:"behind,omitempty"`
@@ -239,7 +272,8 @@ type Delivered struct {
 	Commit string    `json:"commit"`
 	Base   string    `json:"base"`
 	At     time.Time `json:"at"`
-	// PullRequest is the address of the pull request with the commit, empty if there is none or it is not known yet.
+	// PullRequest is the address of the pull request with the commit, empty if there is none
+	// or it is not known yet.
 	PullRequest string `json:"pull_request"`
 	// PullID is its Pull.ID, where that is known. It is not stored here, but tells
 	// RecordDelivered that only the address is another one.
@@ -262,7 +296,10 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 		d.Repeats = 0
 	}
 	d.Repeats++
-	d.Due, d.Tries, d.Code, d.Message = true, d.Tries+1, code, message
+	d.Due = true
+	d.Tries = d.Tries + 1
+	d.Code = code
+	d.Message = message
 	return d
 }
 

@@ -19,8 +19,10 @@ const (
 	HoldInterrupted = "interrupted"
 	HoldLeftover    = "leftover_process"
 	HoldHostLost    = "host_lost"
-	HoldNeverStarts = "never_starts" // the engine of its host has a reason that waiting does not end
-	// HoldVerifyFailed: verify has failed in as many rounds as the workflow allows, or twice for one commit.
+	// the engine of its host has a reason that waiting does not end
+	HoldNeverStarts = "never_starts"
+	// HoldVerifyFailed: verify has failed in as many rounds as the workflow allows, or twice
+	// for one commit.
 	HoldVerifyFailed = "verify_failed"
 	// HoldRefused: hand_over, or the delivery of a run, was refused several times in a row for
 	// the same reason, and nothing has changed meanwhile.
@@ -32,11 +34,13 @@ const (
 	HoldFeedbackRounds = "feedback_rounds"
 )
 
-// holdRule is what a hold does. A reason without a row is ended by an operator, a comment or a move of its issue away and back. A limit of
-// the workflow also has a case in reachedCap, a field in Policy and a key.
+// holdRule is what a hold does. A reason without a row is ended by an operator, a comment or a
+// move of its issue away and back. A limit of the workflow also has a case in reachedCap, a
+// field in Policy and a key.
 type holdRule struct {
-	// afterRun is the next step of operators if a run ends with the reason as its error code, which then begins the hold. Empty: no run
-	// begins it. The tables of errors have the step from here, with ISSUE for the identifier of the issue.
+	// afterRun is the next step of operators if a run ends with the reason as its error code,
+	// which then begins the hold. Empty: no run begins it. The tables of errors have the step
+	// from here, with ISSUE for the identifier of the issue.
 	afterRun        string
 	uncounted       bool   // the run does not count against the issue
 	ends            string // what ends it
@@ -46,7 +50,11 @@ type holdRule struct {
 }
 
 var holdRules = map[string]holdRule{
-	HoldOperator: {ends: "symphony retry ISSUE ends the hold", staysInactive: true, ignoresComments: true},
+	HoldOperator: {
+		ends:            "symphony retry ISSUE ends the hold",
+		staysInactive:   true,
+		ignoresComments: true,
+	},
 	HoldLeftover: {ends: "end the process, then symphony retry ISSUE"},
 	HoldHostLost: {
 		ends: "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone ISSUE",
@@ -77,12 +85,16 @@ var pullHold = holdRule{
 	staysInactive: true, moveEnds: true, ignoresComments: true,
 }
 
-// HoldStep returns the next step of operators if a run that ends with a code puts its issue on hold, otherwise "".
+// HoldStep returns the next step of operators if a run that ends with a code puts its issue on
+// hold, otherwise "".
 func HoldStep(code string) string { return holdRules[code].afterRun }
 
 // HoldCodes returns the codes for which HoldStep has a step, sorted.
 func HoldCodes() []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(holdRules)), func(code string) bool { return HoldStep(code) == "" })
+	return slices.DeleteFunc(
+		slices.Sorted(maps.Keys(holdRules)),
+		func(code string) bool { return HoldStep(code) == "" },
+	)
 }
 
 // CommentEnds reports whether a new comment ends a hold.
@@ -107,9 +119,13 @@ func (c Claim) HoldText() string {
 	return line
 }
 
-// hold returns the claim held, until an operator, a comment or a change of the issue ends the hold.
+// hold returns the claim held, until an operator, a comment or a change of the issue ends the
+// hold.
 func (s *Snapshot) hold(c Claim, reason, message string) Claim {
-	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = Held, reason, message, s.Now
+	c.Status = Held
+	c.HoldReason = reason
+	c.HoldMessage = message
+	c.HeldAt = s.Now
 	c.HoldNext = false
 	c.HoldCommentAt = time.Time{}
 	if at := c.Issue.LastCommentAt; at != nil {
@@ -125,15 +141,22 @@ func (s *Snapshot) holdByOperator(c Claim) Claim {
 
 // HeldClaim returns a new claim that holds an issue which was handed over.
 func HeldClaim(issue Issue, project, reason, message string, now time.Time) Claim {
-	c := Claim{IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, Project: project, ClaimedAt: now, UpdatedAt: now}
+	c := Claim{
+		IssueID:    issue.ID,
+		Identifier: issue.Identifier,
+		Issue:      issue,
+		Project:    project,
+		ClaimedAt:  now,
+		UpdatedAt:  now,
+	}
 	return (&Snapshot{Now: now}).hold(c, reason, message)
 }
 
 // maxInterruptions is how many interruptions in a row hold an issue.
 const maxInterruptions = 3
 
-// caps puts waiting claims on hold if they have reached a limit. The refresh comes first: it releases claims whose issue is no longer
-// active, and they must not be held.
+// caps puts waiting claims on hold if they have reached a limit. The refresh comes first: it
+// releases claims whose issue is no longer active, and they must not be held.
 func (p *planner) caps() {
 	for _, c := range p.byAge() {
 		if c.Status != Waiting || !p.eligible[c.IssueID] {
@@ -147,15 +170,24 @@ func (p *planner) caps() {
 	}
 }
 
-// reachedCap returns the limit that a claim has reached, as the reason of a hold; empty for none.
+// reachedCap returns the limit that a claim has reached, as the reason of a hold; empty for
+// none.
 func (s *Snapshot) reachedCap(c Claim) (reason, message string) {
 	used := s.Tokens[c.IssueID] - c.TokenBase
 	switch pol := s.Policy; {
 	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
-		message = fmt.Sprintf("%s in a row failed, the last with %s: %s", runs(c.Failures), c.ErrorCode, c.ErrorMessage)
+		message = fmt.Sprintf(
+			"%s in a row failed, the last with %s: %s",
+			runs(c.Failures),
+			c.ErrorCode,
+			c.ErrorMessage,
+		)
 		return HoldMaxFailures, message
 	case c.Interruptions >= maxInterruptions:
-		message = fmt.Sprintf("interrupted %d times in a row before a turn completed: find out what ends the workers", c.Interruptions)
+		message = fmt.Sprintf(
+			"interrupted %d times in a row before a turn completed: find out what ends the workers",
+			c.Interruptions,
+		)
 		return HoldInterrupted, message
 	case pol.MaxIdleRuns > 0 && c.IdleRuns >= pol.MaxIdleRuns:
 		return HoldMaxIdleRuns, runs(c.IdleRuns) + " in a row changed nothing"

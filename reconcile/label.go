@@ -7,9 +7,10 @@ import (
 
 // LabelSet is a label of an issue, with who put it there last.
 type LabelSet struct {
-	Label string    // in lower case, as in Issue.Labels
-	By    string    // who set it, for people: a name or a login; empty if the tracker does not say
-	ByIDs []string  // what tracker.operators may call that user, as in Comment.AuthorIDs; none for programs
+	Label string // in lower case, as in Issue.Labels
+	By    string // who set it, for people: a name or a login; empty if the tracker does not say
+	// what tracker.operators may call that user, as in Comment.AuthorIDs; none for programs
+	ByIDs []string
 	Own   bool      // it was set with symphony's key, which agents use, too
 	At    time.Time // when it was set, by the tracker's clock
 	// ChangedAt is when the label itself was last changed, for instance renamed, by the same

@@ -10,9 +10,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLife simulates a small project: issues move, workers end and die, operators give commands, the machine restarts, the
-// tracker fails, passes are interrupted anywhere. The invariants hold between any two passes, and every plan has the properties of
-// a plan. When the faults end, all work gets done.
+// TestLife simulates a small project: issues move, workers end and die, operators give
+// commands, the machine restarts, the tracker fails, passes are interrupted anywhere. The
+// invariants hold between any two passes, and every plan has the properties of a plan. When
+// the faults end, all work gets done.
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &life{world: newWorld(), policy: testPolicy(), unpushed: map[string]bool{}}
@@ -24,16 +25,23 @@ func TestLife(t *testing.T) {
 			"":     l.check,
 			"pass": func(t *rapid.T) { l.pass(t, cut{}) },
 			"pass in which a run ends": func(t *rapid.T) {
-				ended, again := l.alive(t), l.trackerError(t)
+				ended := l.alive(t)
+				again := l.trackerError(t)
 				l.pass(t, cut{}, func() {
 					r := l.runs[ended]
-					r.Outcome, r.EndedAt = Succeeded, l.now
+					r.Outcome = Succeeded
+					r.EndedAt = l.now
 					l.unpushed[r.IssueID] = l.unpushed[r.IssueID] && r.Kind != DeliveryRun
-					l.runs[ended], l.workers[ended].alive, l.refused = r, false, again
+					l.runs[ended] = r
+					l.workers[ended].alive = false
+					l.refused = again
 				})
 			},
 			"cut off": func(t *rapid.T) {
-				l.pass(t, cut{at: rapid.IntRange(1, 30).Draw(t, "at"), kind: rapid.SampledFrom([]cutKind{diesBefore, diesAfter, fails}).Draw(t, "kind")})
+				l.pass(t, cut{
+					at:   rapid.IntRange(1, 30).Draw(t, "at"),
+					kind: rapid.SampledFrom([]cutKind{diesBefore, diesAfter, fails}).Draw(t, "kind"),
+				})
 			},
 			"plan": func(t *rapid.T) {
 				s := l.snapshot(t)
@@ -69,11 +77,17 @@ func upTo(t *rapid.T, n int, label string) int { return rapid.IntRange(0, n).Dra
 
 func (l *life) choosePolicy(t *rapid.T) {
 	p := &l.policy
-	p.MaxConcurrent, p.MaxFailures, p.MaxIdleRuns, p.MaxRuns = 1+upTo(t, 3, "slots"), upTo(t, 4, "failures"), upTo(t, 4, "idle"), upTo(t, 4, "runs")
+	p.MaxConcurrent = 1 + upTo(t, 3, "slots")
+	p.MaxFailures = upTo(t, 4, "failures")
+	p.MaxIdleRuns = upTo(t, 4, "idle")
+	p.MaxRuns = upTo(t, 4, "runs")
 	p.Deliver = rapid.Bool().Draw(t, "deliver")
 	if rapid.Bool().Draw(t, "hosts") {
 		p.RestartLost = rapid.Bool().Draw(t, "restart lost")
-		p.Hosts, p.MaxPerHost, p.LostAfter, p.Deliver = []string{"near", "far"}, upTo(t, 2, "slots of a host"), 15*time.Minute, false
+		p.Hosts = []string{"near", "far"}
+		p.MaxPerHost = upTo(t, 2, "slots of a host")
+		p.LostAfter = 15 * time.Minute
+		p.Deliver = false
 	}
 	p.MaxTokens = int64(upTo(t, 3, "tokens") * 10)
 	if rarely(t, "limit a state") {
@@ -87,25 +101,33 @@ func (l *life) choosePolicy(t *rapid.T) {
 	}
 }
 
-// snapshot returns a snapshot that a pass could take now, with any options and any state of disk and account.
+// snapshot returns a snapshot that a pass could take now, with any options and any state of
+// disk and account.
 func (l *life) snapshot(t *rapid.T) Snapshot {
 	s := observed(t, l.world, Snapshot{
-		Now: l.now, Boot: l.boot, Mono: l.now.Sub(noon) + 100*time.Hour, Policy: l.policy, Workspaces: l.workspaces,
-		FreeBytes: rapid.SampledFrom([]int64{-1, -1, 1 << 40, 1}).Draw(t, "free"),
+		Now:        l.now,
+		Boot:       l.boot,
+		Mono:       l.now.Sub(noon) + 100*time.Hour,
+		Policy:     l.policy,
+		Workspaces: l.workspaces,
+		FreeBytes:  rapid.SampledFrom([]int64{-1, -1, 1 << 40, 1}).Draw(t, "free"),
 	})
 	s.DispatchOff = rarely(t, "dispatch off")
 	if rarely(t, "only") {
-		s.Only, s.AtOnce = []string{issueNo(1 + upTo(t, 4, "this")).ID}, rapid.Bool().Draw(t, "at once")
+		s.Only = []string{issueNo(1 + upTo(t, 4, "this")).ID}
+		s.AtOnce = rapid.Bool().Draw(t, "at once")
 	}
 	if rarely(t, "used up") {
 		s.Account.Limit = &Limit{Window: "primary", Until: l.now.Add(time.Hour)}
 	}
 	if rarely(t, "budget used up") {
-		s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1}, []ModelUse{{Tokens: Tokens{Total: 1}}}
+		s.Policy.DailyBudget = DailyBudget{Tokens: 1}
+		s.Today = []ModelUse{{Tokens: Tokens{Total: 1}}}
 	}
 	if rarely(t, "login fails") {
 		next := l.now.Add(time.Duration(upTo(t, 4, "next try")-3) * time.Minute)
-		s.Account.Block, s.Account.Probing = &Block{Code: CodeAgentAuth, Since: l.now.Add(-time.Hour), NextTry: next}, rarely(t, "probing")
+		s.Account.Block = &Block{Code: CodeAgentAuth, Since: l.now.Add(-time.Hour), NextTry: next}
+		s.Account.Probing = rarely(t, "probing")
 	}
 	if rarely(t, "bounded") {
 		s.Account.Slots = &Slots{Free: upTo(t, 3, "free slots"), Max: 3}
@@ -114,7 +136,12 @@ func (l *life) snapshot(t *rapid.T) Snapshot {
 		return s
 	}
 	s.SweepDue = rarely(t, "sweep")
-	s.Tracker = &Tracked{Refreshed: map[string]bool{}, ByID: map[string]Issue{}, Fetched: !s.DispatchOff && !rarely(t, "not fetched"), Low: rarely(t, "low")}
+	s.Tracker = &Tracked{
+		Refreshed: map[string]bool{},
+		ByID:      map[string]Issue{},
+		Fetched:   !s.DispatchOff && !rarely(t, "not fetched"),
+		Low:       rarely(t, "low"),
+	}
 	for _, c := range s.Claims {
 		s.Tracker.Refreshed[c.IssueID] = true
 	}
@@ -169,9 +196,16 @@ func (l *life) pass(t *rapid.T, c cut, after ...func()) {
 
 // move changes an issue, deletes it or restores it.
 func (l *life) move(t *rapid.T) {
-	i := issueNo(1+upTo(t, 4, "issue"), inState(rapid.SampledFrom([]string{"Todo", "In Progress", "Done", "Human Review", "gone"}).Draw(t, "state")))
+	i := issueNo(
+		1+upTo(t, 4, "issue"),
+		inState(
+			rapid.SampledFrom([]string{"Todo", "In Progress", "Done", "Human Review", "gone"}).
+				Draw(t, "state"),
+		),
+	)
 	if !rarely(t, "no label") {
-		i.Labels, i.Assignee = []string{"agent"}, &Assignee{ID: "u", IsMe: true}
+		i.Labels = []string{"agent"}
+		i.Assignee = &Assignee{ID: "u", IsMe: true}
 	}
 	if rarely(t, "blocked by") {
 		blockedBy(rapid.SampledFrom([]string{"Todo", "Done", "?"}).Draw(t, "blocker"))(&i)
@@ -196,7 +230,8 @@ func (l *life) end(t *rapid.T) {
 		t.Skip("no worker lives")
 	}
 	id := rapid.SampledFrom(alive).Draw(t, "run")
-	r, p := l.runs[id], l.workers[id]
+	r := l.runs[id]
+	p := l.workers[id]
 	p.alive = false
 	if r.Phase == EndingThere {
 		if r.HeartbeatAt = l.now; rapid.Bool().Draw(t, "confirmed") {
@@ -210,14 +245,17 @@ func (l *life) end(t *rapid.T) {
 		if r.Host != "" && !rarely(t, "lost") {
 			r = l.confirms(r)
 		}
-		r.EndedAt, r.ErrorCode = l.now, rapid.SampledFrom([]string{"", "network", "workspace_busy"}).Draw(t, "code")
+		r.EndedAt = l.now
+		r.ErrorCode = rapid.SampledFrom([]string{"", "network", "workspace_busy"}).Draw(t, "code")
 	}
 	switch pushed := rapid.Bool().Draw(t, "pushed"); {
 	case r.Kind == DeliveryRun && r.Outcome == Succeeded:
 		l.unpushed[r.IssueID] = false
 	case r.Kind == AgentRun && rapid.Bool().Draw(t, "commits"):
 		r.Turns = 1
-		if r.Delivery.Done = pushed && r.Outcome != ""; !r.Delivery.Done && rapid.Bool().Draw(t, "push failed") && r.Outcome != "" {
+		if r.Delivery.Done = pushed && r.Outcome != ""; !r.Delivery.Done &&
+			rapid.Bool().Draw(t, "push failed") &&
+			r.Outcome != "" {
 			r.Delivery.Code = "delivery_failed"
 		}
 		l.unpushed[r.IssueID] = !r.Delivery.Done
@@ -231,8 +269,14 @@ func (l *life) end(t *rapid.T) {
 func (l *life) order(t *rapid.T) {
 	l.orders++
 	i := issueNo(1 + upTo(t, 4, "issue"))
-	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll, VerbUnblock, VerbDeliver, VerbHostGone}).Draw(t, "verb")
-	l.commands[l.orders] = Command{ID: l.orders, Verb: verb, IssueID: i.ID, Identifier: i.Identifier}
+	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll, VerbUnblock, VerbDeliver, VerbHostGone}).
+		Draw(t, "verb")
+	l.commands[l.orders] = Command{
+		ID:         l.orders,
+		Verb:       verb,
+		IssueID:    i.ID,
+		Identifier: i.Identifier,
+	}
 }
 
 func (l *life) reboot(*rapid.T) {
@@ -248,7 +292,8 @@ func (l *life) check(t *rapid.T) {
 	live := 0
 	for id, p := range l.workers {
 		// A run that three passes could not end is settled, and its claim is held.
-		if l.runs[id].Kind == AgentRun && !l.runs[id].Settled && l.runs[id].Phase != EndingThere && (p.alive || len(p.left) > 0) {
+		if l.runs[id].Kind == AgentRun && !l.runs[id].Settled && l.runs[id].Phase != EndingThere &&
+			(p.alive || len(p.left) > 0) {
 			live++
 		}
 	}
@@ -256,10 +301,12 @@ func (l *life) check(t *rapid.T) {
 		t.Fatalf("%d live agents in %d slots", live, l.policy.MaxConcurrent)
 	}
 	for id, r := range l.runs {
-		if c := l.claims[r.IssueID]; !r.Settled && r.Kind != CleanupRun && r.Remote == "" && (c.Status != Running || c.RunID != id) {
+		if c := l.claims[r.IssueID]; !r.Settled && r.Kind != CleanupRun && r.Remote == "" &&
+			(c.Status != Running || c.RunID != id) {
 			t.Fatalf("no claim waits for run %s of %s", id, r.Identifier)
 		}
-		if l.policy.Deliver && l.unpushed[r.IssueID] && r.Kind == AgentRun && l.workers[id] != nil && l.workers[id].alive {
+		if l.policy.Deliver && l.unpushed[r.IssueID] && r.Kind == AgentRun && l.workers[id] != nil &&
+			l.workers[id].alive {
 			t.Fatalf("an agent works on %s, whose commits were not delivered", r.Identifier)
 		}
 	}
@@ -270,7 +317,8 @@ func (l *life) check(t *rapid.T) {
 	}
 }
 
-// calm ends all faults and runs a few passes. Afterwards no command and no dead run is left, and all tokens are counted.
+// calm ends all faults and runs a few passes. Afterwards no command and no dead run is left,
+// and all tokens are counted.
 func (l *life) calm(t *rapid.T) {
 	l.refused = nil
 	for range 3 {
@@ -301,7 +349,9 @@ func (l *life) calm(t *rapid.T) {
 		t.Fatalf("%d of %d tokens, commands left: %s", used, tokens, fmt.Sprint(l.commands))
 	}
 	for id, c := range l.claims {
-		if i, visible := l.issues[id]; c.Status != Running && c.HoldReason != HoldOperator && !c.Delivery.Due && (!visible || !l.policy.Active(i.State)) {
+		if i, visible := l.issues[id]; c.Status != Running && c.HoldReason != HoldOperator &&
+			!c.Delivery.Due &&
+			(!visible || !l.policy.Active(i.State)) {
 			t.Fatalf("%s is still claimed although it is %q", c.Identifier, i.State)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Issue is the tracker's record of one piece of work, normalised (specification 4.1.1 and 11.3).
-// A pointer is nil if the tracker has no value.
+// Issue is the tracker's record of one piece of work, normalised (specification 4.1.1 and
+// 11.3). A pointer is nil if the tracker has no value.
 type Issue struct {
 	ID          string       `json:"id"`
 	Identifier  string       `json:"identifier"`
@@ -31,19 +31,23 @@ type Issue struct {
 	// none or was not asked for it.
 	ProjectDescription *string `json:"project_description,omitempty"`
 
-	Elsewhere     bool       `json:"elsewhere,omitempty"` // the issue is no longer in the project or team of the workflow
-	Archived      bool       `json:"archived"`            // ByIDs returns archived issues, too
-	LastCommentAt *time.Time `json:"last_comment_at"`     // the time of the newest comment; nil if there is none or it was not read
+	// the issue is no longer in the project or team of the workflow
+	Elsewhere bool `json:"elsewhere,omitempty"`
+	Archived  bool `json:"archived"` // ByIDs returns archived issues, too
+	// the time of the newest comment; nil if there is none or it was not read
+	LastCommentAt *time.Time `json:"last_comment_at"`
 	// NativeRef are the tracker's own references to the issue, for prompts.
 	NativeRef map[string]any `json:"native_ref,omitempty"`
-	// PullRequest is the newest of the issue's branch; nil if there is none or the tracker does not know it.
+	// PullRequest is the newest of the issue's branch; nil if there is none or the tracker
+	// does not know it.
 	PullRequest *PullRequest `json:"-"`
-	// OtherPull is an open pull request of another account that closes the issue; nil if there is none or the tracker does not know it.
+	// OtherPull is an open pull request of another account that closes the issue; nil if there
+	// is none or the tracker does not know it.
 	OtherPull *OtherPull `json:"-"`
 	// PullsUnread: the list of candidates does not tell whether there is one. ByIDs does.
 	PullsUnread bool `json:"-"`
-	// Malformed is the reason why a candidate cannot be worked on: its record lacks a required field. Then only ID, Identifier and State
-	// are set, as far as they could be read.
+	// Malformed is the reason why a candidate cannot be worked on: its record lacks a required
+	// field. Then only ID, Identifier and State are set, as far as they could be read.
 	Malformed string `json:"-"`
 	// Unreadable is set in the stored record of an issue at work: why the tracker's record
 	// could not be read at the last look, such as "TASK-1.md:3: did not find expected key".
@@ -53,10 +57,12 @@ type Issue struct {
 
 // PullRequest is the newest pull request of an issue's branch, as the tracker describes it.
 type PullRequest struct {
-	URL    string `json:"url"`
-	State  string `json:"state"`  // open, draft, merged or closed
-	Checks string `json:"checks"` // of its newest commit: pending, passed or failed; empty if there are none
-	Review string `json:"review"` // required, approved or changes_requested; empty if none was asked for or given
+	URL   string `json:"url"`
+	State string `json:"state"` // open, draft, merged or closed
+	// of its newest commit: pending, passed or failed; empty if there are none
+	Checks string `json:"checks"`
+	// required, approved or changes_requested; empty if none was asked for or given
+	Review string `json:"review"`
 }
 
 // OtherPull is a pull request that neither symphony nor an agent has opened.
@@ -85,7 +91,8 @@ func NormalizeState(s string) string { return strings.ToLower(strings.TrimSpace(
 // SameState reports whether two names are of the same state.
 func SameState(a, b string) bool { return NormalizeState(a) == NormalizeState(b) }
 
-// Fingerprint is a hash of the issue's state and description. Only changes of these two count as progress.
+// Fingerprint is a hash of the issue's state and description. Only changes of these two count
+// as progress.
 func (i Issue) Fingerprint() string {
 	h := sha256.New()
 	h.Write([]byte(NormalizeState(i.State)))
@@ -98,17 +105,20 @@ func (i Issue) Fingerprint() string {
 
 // Comment is a comment on an issue in the tracker.
 type Comment struct {
-	ID        string
-	Author    string   // the name of a person or an integration; empty if the tracker names none
-	AuthorIDs []string // the names of the author that tracker.operators may contain: id, login, email; unique in the tracker
-	Own       bool     // symphony or an agent may have written it: it is never the answer of an operator
-	Edited    bool     // its text was changed later, perhaps by another person
+	ID     string
+	Author string // the name of a person or an integration; empty if the tracker names none
+	// the names of the author that tracker.operators may contain: id, login, email; unique in
+	// the tracker
+	AuthorIDs []string
+	// symphony or an agent may have written it: it is never the answer of an operator
+	Own       bool
+	Edited    bool // its text was changed later, perhaps by another person
 	Body      string
 	CreatedAt time.Time
 }
 
-// SameUser reports whether a name in tracker.operators is one of a user's ids. Only the case of ASCII letters is ignored: letters of
-// other alphabets can look like these.
+// SameUser reports whether a name in tracker.operators is one of a user's ids. Only the case
+// of ASCII letters is ignored: letters of other alphabets can look like these.
 func SameUser(name string, ids ...string) bool {
 	lower := func(s string) string {
 		return strings.Map(func(r rune) rune {
@@ -122,7 +132,8 @@ func SameUser(name string, ids ...string) bool {
 	return name != "" && slices.ContainsFunc(ids, func(id string) bool { return lower(id) == lower(name) })
 }
 
-// ClaimStatus is what symphony does with an issue. An issue without a claim is unclaimed (specification 7.1).
+// ClaimStatus is what symphony does with an issue. An issue without a claim is unclaimed
+// (specification 7.1).
 type ClaimStatus string
 
 const (
@@ -138,31 +149,38 @@ const (
 	Continuation RetryKind = "continuation" // the last run succeeded, and the issue is still active
 	Backoff      RetryKind = "backoff"      // the last run failed
 	Interrupted  RetryKind = "interrupted"  // the last run was ended from outside
-	Blocked      RetryKind = "blocked"      // the last run failed by a fault of the machine, not of the issue
-	NoSlot       RetryKind = "no_slot"      // due, but every slot is taken
-	Requested    RetryKind = "requested"    // an operator or a comment ended a hold
+	// the last run failed by a fault of the machine, not of the issue
+	Blocked   RetryKind = "blocked"
+	NoSlot    RetryKind = "no_slot"   // due, but every slot is taken
+	Requested RetryKind = "requested" // an operator or a comment ended a hold
 
-	Delivering     RetryKind = "delivering"      // the commits of the last run are pushed next, or by the current delivery run
-	DeliveryFailed RetryKind = "delivery_failed" // the commits could not be delivered, which is tried again
+	// the commits of the last run are pushed next, or by the current delivery run
+	Delivering RetryKind = "delivering"
+	// the commits could not be delivered, which is tried again
+	DeliveryFailed RetryKind = "delivery_failed"
 )
 
-// Claim is symphony's record of an issue that it works on. Only a pass writes it: it holds the project lock, and Version must
-// still be the one that it read.
+// Claim is symphony's record of an issue that it works on. Only a pass writes it: it holds the
+// project lock, and Version must still be the one that it read.
 type Claim struct {
 	IssueID, Identifier string
 	Status              ClaimStatus
 	Version             int64  // incremented by every write; 0 for a claim that is not stored yet
 	RunID               string // the run that owns a running claim; otherwise the last run
 
-	Attempt                 int // the next run's attempt number: 0 for the first run, which the template sees as null (specification 5.4)
+	// the next run's attempt number: 0 for the first run, which the template sees as null
+	// (specification 5.4)
+	Attempt                 int
 	Kind                    RetryKind
 	DueAt                   time.Time
 	ErrorCode, ErrorMessage string
 
 	HoldReason, HoldMessage string
 	HeldAt                  time.Time
-	HoldCommentAt           time.Time // the time of the newest comment when the hold began; a later comment ends the hold
-	HoldNext                bool      // the claim is to be held for the operator when its current run has ended
+	// the time of the newest comment when the hold began; a later comment ends the hold
+	HoldCommentAt time.Time
+	// the claim is to be held for the operator when its current run has ended
+	HoldNext bool
 
 	Failures      int   // failed runs in a row
 	IdleRuns      int   // runs in a row that succeeded without progress
@@ -177,7 +195,8 @@ type Claim struct {
 	ClaimedAt, UpdatedAt time.Time
 }
 
-// Fault returns why a waiting claim waits: the failure of its delivery, or else that of its last run. Both are empty if nothing failed.
+// Fault returns why a waiting claim waits: the failure of its delivery, or else that of its
+// last run. Both are empty if nothing failed.
 func (c Claim) Fault() (code, message string) {
 	if c.Delivery.Due && c.Delivery.Code != "" {
 		return c.Delivery.Code, c.Delivery.Message
@@ -211,27 +230,31 @@ type Command struct {
 	Verb                Verb
 	IssueID, Identifier string
 	CreatedAt           time.Time
-	// UnverifiedBy is the account whose user hands the issue over without verify, by symphony deliver --unverified; empty for others.
+	// UnverifiedBy is the account whose user hands the issue over without verify, by symphony
+	// deliver --unverified; empty for others.
 	UnverifiedBy string
 }
 
 // Block is a fault of the machine that keeps runs from starting.
 type Block struct {
-	Code    string    `json:"code"`
-	Message string    `json:"message"`
-	Status  int       `json:"http_status,omitempty"` // of the HTTP answer that was the fault, 0 for other faults
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	// of the HTTP answer that was the fault, 0 for other faults
+	Status  int       `json:"http_status,omitempty"`
 	Since   time.Time `json:"since"`
 	NextTry time.Time `json:"next_try"`
 	Tries   int       `json:"tries"`
 }
 
-// After returns the block after a run ended with this fault. b is the block before that, nil for none.
+// After returns the block after a run ended with this fault. b is the block before that, nil
+// for none.
 func (b *Block) After(code, message string, ended time.Time) Block {
 	next := Block{Since: ended}
 	if b != nil {
 		next = *b
 	}
-	next.Code, next.Message = code, message
+	next.Code = code
+	next.Message = message
 	if at := ended.Add(BackoffDelay(next.Tries+1, longestProbe)); at.After(next.NextTry) {
 		next.NextTry = at
 	}
@@ -245,7 +268,8 @@ func (b Block) Tried(now time.Time) Block {
 	return b
 }
 
-// Clamped returns the block with now in place of times that lie so far ahead that the clock must have been set back after they were stored.
+// Clamped returns the block with now in place of times that lie so far ahead that the clock
+// must have been set back after they were stored.
 func (b Block) Clamped(now time.Time) Block {
 	if b.Since.After(now) {
 		b.Since = now
@@ -259,11 +283,12 @@ func (b Block) Clamped(now time.Time) Block {
 // startedUnder reports whether the run was started while the block was set.
 func (b Block) startedUnder(r Run) bool { return r.Kind == AgentRun && !r.StartedAt.Before(b.Since) }
 
-// overBy reports whether the run shows that the fault is over: it was started under the block and completed a turn.
+// overBy reports whether the run shows that the fault is over: it was started under the block
+// and completed a turn.
 func (b Block) overBy(r Run) bool { return b.startedUnder(r) && r.TurnsDone > 0 }
 
-// stopsRunsOn reports whether a block of this machine stops runs on a host, empty for this machine. This machine fetches and pushes for all
-// hosts.
+// stopsRunsOn reports whether a block of this machine stops runs on a host, empty for this
+// machine. This machine fetches and pushes for all hosts.
 func (b Block) stopsRunsOn(host string) bool {
 	return host == "" || b.Code == codeRepositoryUnavailable
 }
@@ -299,18 +324,21 @@ const (
 	Lost           Outcome = "lost"
 )
 
-// RunKind is what a run does: work on an issue, remove a workspace, push the commits of earlier runs, or carry out the calls of clients.
+// RunKind is what a run does: work on an issue, remove a workspace, push the commits of
+// earlier runs, or carry out the calls of clients.
 type RunKind string
 
 const (
 	AgentRun    RunKind = "agent"
 	CleanupRun  RunKind = "cleanup"
 	DeliveryRun RunKind = "delivery"
-	// FreeRun is an agent without an issue. Its IssueID and Identifier are the agent's id, its WorkspacePath the directory in which it works.
+	// FreeRun is an agent without an issue. Its IssueID and Identifier are the agent's id, its
+	// WorkspacePath the directory in which it works.
 	FreeRun RunKind = "free"
 )
 
-// The reasons for which a pass stops a run. After all but StopOperator the tracker's answer decides what follows.
+// The reasons for which a pass stops a run. After all but StopOperator the tracker's answer
+// decides what follows.
 const (
 	StopTerminal = "terminal"       // the issue reached a terminal state
 	StopInactive = "inactive"       // the issue left the active states
@@ -341,7 +369,13 @@ func (t Tokens) Since(base Tokens) Tokens {
 func (t Tokens) Plus(o Tokens) Tokens { return t.with(o, func(n, m int64) int64 { return n + m }) }
 
 func (t Tokens) with(o Tokens, f func(n, m int64) int64) Tokens {
-	return Tokens{f(t.Input, o.Input), f(t.Cached, o.Cached), f(t.Output, o.Output), f(t.Reasoning, o.Reasoning), f(t.Total, o.Total)}
+	return Tokens{
+		f(t.Input, o.Input),
+		f(t.Cached, o.Cached),
+		f(t.Output, o.Output),
+		f(t.Reasoning, o.Reasoning),
+		f(t.Total, o.Total),
+	}
 }
 
 // Run is one worker process for one issue (the specification's run attempt, 4.1.5 and 4.1.6).
@@ -355,30 +389,36 @@ type Run struct {
 	ErrorCode, ErrorText string
 	StopReason           string
 	StopAt               Instant // when the stop was requested; zero if it was not
-	ReapTries            int     // the number of passes that could not end the dead run's remaining processes
-	Settled              bool
-	Issue                Issue  // the tracker's record when the run was dispatched
-	Fingerprint          string // the issue's fingerprint when the run was dispatched
-	Worker               Handle // the process that owns the run, zero until it has taken the run
-	Host                 string // the machine of its processes and its workspace; empty for this one
-	Remote               RemoteState
-	HeardAt              time.Time // when its worker last had a link to the host; zero if it had none
+	// the number of passes that could not end the dead run's remaining processes
+	ReapTries   int
+	Settled     bool
+	Issue       Issue  // the tracker's record when the run was dispatched
+	Fingerprint string // the issue's fingerprint when the run was dispatched
+	Worker      Handle // the process that owns the run, zero until it has taken the run
+	// the machine of its processes and its workspace; empty for this one
+	Host   string
+	Remote RemoteState
+	// when its worker last had a link to the host; zero if it had none
+	HeardAt time.Time
 
 	WorkspacePath, WorkspaceRoot string
 	WorkspaceID                  string // the random id of the workspace's record
 	ThreadID, TurnID             string
-	// Model is the model of the thread; empty if codex did not report it. If codex changed the model during the run, the
-	// names are joined by a plus.
-	Model                  string
-	Turns                  int    // turns started
-	TurnsDone              int    // turns completed
-	AfterRunError          string // why after_run failed, which does not change the outcome; empty if it succeeded
-	Progress               bool   // the run changed HEAD, the index or the work tree
-	Delivery               DeliveryResult
-	Tokens                 Tokens
-	RateLimits             []byte // the agent's latest rate-limit record as JSON, nil if none came (specification 13.5)
+	// Model is the model of the thread; empty if codex did not report it. If codex changed the
+	// model during the run, the names are joined by a plus.
+	Model     string
+	Turns     int // turns started
+	TurnsDone int // turns completed
+	// why after_run failed, which does not change the outcome; empty if it succeeded
+	AfterRunError string
+	Progress      bool // the run changed HEAD, the index or the work tree
+	Delivery      DeliveryResult
+	Tokens        Tokens
+	// the agent's latest rate-limit record as JSON, nil if none came (specification 13.5)
+	RateLimits             []byte
 	LastEvent, LastMessage string
-	// Activity is what the agent does now: its last command, or the first line of its last sentence.
+	// Activity is what the agent does now: its last command, or the first line of its last
+	// sentence.
 	Activity    string
 	LastEventAt time.Time
 	Links       []Link // in the order in which the agent named them
@@ -391,7 +431,8 @@ type Run struct {
 	StartedAt, EndedAt time.Time
 }
 
-// RemoteState is what is known here of the part of a run on its host (Run.Host). Empty: nothing was begun there.
+// RemoteState is what is known here of the part of a run on its host (Run.Host). Empty:
+// nothing was begun there.
 type RemoteState string
 
 const (
@@ -403,14 +444,15 @@ const (
 	RemoteGone RemoteState = "gone"
 )
 
-// Instant is a moment on the monotonic clock, which is not affected by a suspend or a step of the wall clock. Two instants can
-// be compared only if they are of the same boot.
+// Instant is a moment on the monotonic clock, which is not affected by a suspend or a step of
+// the wall clock. Two instants can be compared only if they are of the same boot.
 type Instant struct {
 	Boot string
 	Mono time.Duration
 }
 
-// Handle identifies the process of a worker. It stays unambiguous when the pid is reused or the machine reboots.
+// Handle identifies the process of a worker. It stays unambiguous when the pid is reused or
+// the machine reboots.
 type Handle struct {
 	Boot  string // boot id of the machine
 	PID   int
@@ -419,19 +461,23 @@ type Handle struct {
 
 // LastSeen is the state of an issue that its thread has last been informed about.
 type LastSeen struct {
-	CommentAt   time.Time // the time of the newest comment that the thread was given, or that existed when the thread began
-	Description string    // the hash of the description, never empty
-	Prompt      string    // the hash of the prompt
-	Base        string    // the commit of the repository's base; empty if the thread was told of none
+	// the time of the newest comment that the thread was given, or that existed when the
+	// thread began
+	CommentAt   time.Time
+	Description string // the hash of the description, never empty
+	Prompt      string // the hash of the prompt
+	// the commit of the repository's base; empty if the thread was told of none
+	Base string
 }
 
 // Thread is a codex thread that worked on an issue.
 type Thread struct {
 	ID          string // empty if there is no thread
 	WorkspaceID string // the random id of the record of the workspace that it worked in
-	CodexHome   string // the directory in which codex keeps it, with links resolved; empty if unknown
-	Failed      int    // how many of its latest runs failed in a row
-	Ended       bool   // an operator has asked for a new thread
+	// the directory in which codex keeps it, with links resolved; empty if unknown
+	CodexHome string
+	Failed    int  // how many of its latest runs failed in a row
+	Ended     bool // an operator has asked for a new thread
 }
 
 // Mutation is a change that an agent made in the tracker with its tool, or tried to make.
@@ -455,7 +501,8 @@ const mostLinks = 20
 // MergeLinks appends the links that are not in the list yet, up to 20 in all.
 func MergeLinks(links, more []Link) []Link {
 	for _, l := range more {
-		if len(links) < mostLinks && !slices.ContainsFunc(links, func(k Link) bool { return k.URL == l.URL }) {
+		if len(links) < mostLinks &&
+			!slices.ContainsFunc(links, func(k Link) bool { return k.URL == l.URL }) {
 			links = append(links, l)
 		}
 	}

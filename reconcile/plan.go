@@ -6,16 +6,18 @@ import (
 	"time"
 )
 
-// Compute decides what a pass does. It is pure: it uses no clock, disk, network or process. So every rule can be tested by a row
-// of a table, and a dry run prints the plan itself.
+// Compute decides what a pass does. It is pure: it uses no clock, disk, network or process. So
+// every rule can be tested by a row of a table, and a dry run prints the plan itself.
 //
 //	clock ─► ended runs ─► commands ─► other projects ─► refresh ─► caps ─► deliveries ─► dispatch ─► sweep
 //
-// Each step sees the claims as the earlier steps leave them, so that one pass may settle a run and dispatch the next one.
-// Without the tracker's answer the steps are: clock, ended runs, commands, deliveries.
+// Each step sees the claims as the earlier steps leave them, so that one pass may settle a run
+// and dispatch the next one. Without the tracker's answer the steps are: clock, ended runs,
+// commands, deliveries.
 func Compute(s Snapshot) Plan { return compute(s).plan }
 
-// compute is Compute, but returns the planner, which also has the claims as the plan leaves them.
+// compute is Compute, but returns the planner, which also has the claims as the plan leaves
+// them.
 func compute(s Snapshot) *planner {
 	p := &planner{
 		draft:    draft{s: s, claims: map[string]*Claim{}, runs: map[string]*Run{}},
@@ -38,7 +40,8 @@ func compute(s Snapshot) *planner {
 		p.refresh()
 		p.caps()
 	}
-	p.deliveries() // after every other change of a claim, because the id of the run is not known yet
+	// after every other change of a claim, because the id of the run is not known yet
+	p.deliveries()
 	if s.Tracker != nil {
 		if s.DispatchOff {
 			p.plan.Obstacle = p.newDispatch().laterObstacle()
@@ -51,7 +54,8 @@ func compute(s Snapshot) *planner {
 	return p
 }
 
-// describeActions adds to each action the title and the state of its issue, and the kind of the run concerned.
+// describeActions adds to each action the title and the state of its issue, and the kind of
+// the run concerned.
 func (d *draft) describeActions() {
 	runs := make(map[string]*Run, len(d.s.Runs))
 	for i := range d.s.Runs {
@@ -73,15 +77,17 @@ func (d *draft) describeActions() {
 				issue = seen
 			}
 		}
-		a.Title, a.State = issue.Title, issue.State
+		a.Title = issue.Title
+		a.State = issue.State
 		if run, known := runs[a.RunID]; known {
 			a.RunKind = run.Kind
 		}
 	}
 }
 
-// otherProjects releases the claims of other endpoints and projects. Their workspaces stay. The tracker must have answered about
-// the issue, because only then the workflow's project is known to exist: a mistyped slug must not end a hold.
+// otherProjects releases the claims of other endpoints and projects. Their workspaces stay.
+// The tracker must have answered about the issue, because only then the workflow's project is
+// known to exist: a mistyped slug must not end a hold.
 func (p *planner) otherProjects() {
 	for _, c := range p.byAge() {
 		switch {
@@ -94,8 +100,8 @@ func (p *planner) otherProjects() {
 	}
 }
 
-// clock corrects times that lie so far ahead that the clock must have been set back after they were stored. It comes first, because
-// other steps compare times with the clock.
+// clock corrects times that lie so far ahead that the clock must have been set back after they
+// were stored. It comes first, because other steps compare times with the clock.
 func (p *planner) clock() {
 	if b := p.s.AgentBlock; b != nil && b.Clamped(p.s.Now) != *b {
 		next := b.Clamped(p.s.Now)
@@ -122,7 +128,8 @@ func (d *draft) makeDueBy(latest time.Time, claims []*Claim) {
 	}
 }
 
-// commands carries out the operators' commands. Each is deleted by the change that it causes, or else by a separate change.
+// commands carries out the operators' commands. Each is deleted by the change that it causes,
+// or else by a separate change.
 func (p *planner) commands() {
 	for _, cmd := range p.s.Commands {
 		switch cmd.Verb {
@@ -131,7 +138,8 @@ func (p *planner) commands() {
 		case VerbUnblock:
 			p.unblock(cmd)
 		case VerbStopAll:
-			// It concerns every claim even in a pass for one issue, because that pass deletes the command.
+			// It concerns every claim even in a pass for one issue, because that pass deletes
+			// the command.
 			for _, c := range p.everyClaim() {
 				if c.Status == Running {
 					p.stop(*c, StopAll, nil)
@@ -143,7 +151,8 @@ func (p *planner) commands() {
 				p.hostIsGone(cmd)
 			}
 		case VerbDeliver, VerbVerify:
-			if p.s.concerns(cmd.IssueID) && !p.s.DispatchOff { // else it waits for a pass that starts runs
+			// else it waits for a pass that starts runs
+			if p.s.concerns(cmd.IssueID) && !p.s.DispatchOff {
 				p.issueCommand(cmd)
 			}
 		case VerbStop, VerbHold, VerbRetry:
@@ -160,18 +169,27 @@ func (d *draft) setPaused(cmd Command) {
 	d.update(&Change{Paused: &paused, Commands: []int64{cmd.ID}})
 }
 
-// unblock ends the blocks of the project, and the waiting of every claim, even in a pass for one issue, because that pass deletes
-// the command. The blocks of the account are not the planner's.
+// unblock ends the blocks of the project, and the waiting of every claim, even in a pass for
+// one issue, because that pass deletes the command. The blocks of the account are not the
+// planner's.
 func (p *planner) unblock(cmd Command) {
 	p.makeDueBy(p.s.Now, p.everyClaim())
-	change := &Change{AgentBlock: &Block{}, TrackerBlock: &Block{}, Unblocked: p.s.Now, Commands: []int64{cmd.ID}}
+	change := &Change{
+		AgentBlock:   &Block{},
+		TrackerBlock: &Block{},
+		Unblocked:    p.s.Now,
+		Commands:     []int64{cmd.ID},
+	}
 	if len(p.s.RemoteBlocks) > 0 {
 		change.RemoteBlocks = map[string]Block{}
 		for host := range p.s.RemoteBlocks {
 			change.RemoteBlocks[host] = Block{}
 		}
 	}
-	p.s.AgentBlock, p.s.TrackerBlock, p.s.RemoteBlocks, p.s.Unblocked = nil, nil, nil, p.s.Now
+	p.s.AgentBlock = nil
+	p.s.TrackerBlock = nil
+	p.s.RemoteBlocks = nil
+	p.s.Unblocked = p.s.Now
 	p.update(change)
 }
 
@@ -179,7 +197,9 @@ func (p *planner) unblock(cmd Command) {
 func (p *planner) issueCommand(cmd Command) {
 	claimed := p.claims[cmd.IssueID]
 	var next Claim
-	kind, message, possible := ActRetry, "", true
+	kind := ActRetry
+	message := ""
+	possible := true
 	switch cmd.Verb {
 	case VerbDeliver, VerbVerify:
 		next, possible = p.deliverNow(claimed, cmd)
@@ -202,7 +222,8 @@ func (p *planner) issueCommand(cmd Command) {
 	p.act(kind, next, HoldOperator, message, change)
 }
 
-// retryNow carries out the command retry. It returns the claim due now, or with cleared counters if it has a run; false without a claim.
+// retryNow carries out the command retry. It returns the claim due now, or with cleared
+// counters if it has a run; false without a claim.
 func (s *Snapshot) retryNow(c *Claim) (next Claim, message string, possible bool) {
 	switch {
 	case c == nil:
@@ -215,13 +236,17 @@ func (s *Snapshot) retryNow(c *Claim) (next Claim, message string, possible bool
 	return s.freshStart(*c, Requested), "", true
 }
 
-// holdNow carries out the commands hold and stop. It returns the claim held, or to be held after its run. Without a claim it is a new one.
+// holdNow carries out the commands hold and stop. It returns the claim held, or to be held
+// after its run. Without a claim it is a new one.
 func (s *Snapshot) holdNow(c *Claim, cmd Command) (next Claim, message string) {
 	switch {
 	case c == nil:
 		c = &Claim{
-			IssueID: cmd.IssueID, Identifier: cmd.Identifier, Project: s.Policy.Project, ClaimedAt: s.Now,
-			Issue: Issue{ID: cmd.IssueID, Identifier: cmd.Identifier},
+			IssueID:    cmd.IssueID,
+			Identifier: cmd.Identifier,
+			Project:    s.Policy.Project,
+			ClaimedAt:  s.Now,
+			Issue:      Issue{ID: cmd.IssueID, Identifier: cmd.Identifier},
 		}
 	case c.Status == Running:
 		next = *c

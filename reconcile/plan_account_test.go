@@ -10,12 +10,23 @@ import (
 )
 
 func authBlock(tries int, next time.Duration) *Block {
-	return &Block{Code: CodeAgentAuth, Message: "log in", Since: noon.Add(-time.Hour), NextTry: noon.Add(next), Tries: tries}
+	return &Block{
+		Code:    CodeAgentAuth,
+		Message: "log in",
+		Since:   noon.Add(-time.Hour),
+		NextTry: noon.Add(next),
+		Tries:   tries,
+	}
 }
 
-// While a limit of the account is used up nothing starts; while login or allowance fail, one run at a time.
+// While a limit of the account is used up nothing starts; while login or allowance fail, one
+// run at a time.
 func TestAccount(t *testing.T) {
-	limit := &Limit{Window: "primary", Since: noon.Add(-time.Hour), Until: noon.Add(2*time.Hour + 5*time.Minute)}
+	limit := &Limit{
+		Window: "primary",
+		Since:  noon.Add(-time.Hour),
+		Until:  noon.Add(2*time.Hour + 5*time.Minute),
+	}
 	auth := authBlock
 	for _, row := range []struct {
 		rule    string
@@ -25,16 +36,37 @@ func TestAccount(t *testing.T) {
 		want    string
 	}{
 		{"used up", Account{Limit: limit}, nil, nil, "skip A-2 rate_limited"},
-		{"used up, not even a probe", Account{Limit: limit, Block: auth(0, 0)}, nil, nil, "skip A-2 rate_limited"},
+		{"used up, not even a probe", Account{
+			Limit: limit,
+			Block: auth(0, 0),
+		}, nil, nil, "skip A-2 rate_limited"},
 		{"blocked", Account{Block: auth(0, time.Second)}, nil, nil, "skip A-2 blocked"},
 		{"one probe", Account{Block: auth(0, 0)}, nil, nil, "dispatch A-2 probe"},
-		{"another project's probe lives", Account{Block: auth(1, 0), Probing: true}, nil, nil, "skip A-2 blocked"},
+		{"another project's probe lives", Account{
+			Block:   auth(1, 0),
+			Probing: true,
+		}, nil, nil, "skip A-2 blocked"},
 		{"our own probe lives", Account{Block: auth(1, 0)}, nil, func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-time.Minute) }, "skip A-2 blocked"},
 		{"a run from before the block is no probe", Account{Block: auth(0, 0)}, nil, func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-2 * time.Hour) }, "dispatch A-2 probe"},
-		{"the project's own block, too", Account{Block: auth(0, 0)}, &Block{Code: "network", Since: noon, NextTry: noon.Add(time.Second)}, nil, "skip A-2 blocked"},
-		{"one probe of both", Account{Block: auth(0, 0)}, &Block{Code: "network", Since: noon, NextTry: noon}, nil, "dispatch A-2 probe"},
-		{"two of three slots", Account{Slots: &Slots{Free: 1, Taken: 1, Max: 2}}, nil, nil, "dispatch A-2; retry A-3 no_slot"},
-		{"no slot", Account{Slots: &Slots{Taken: 2, Max: 2}}, nil, nil, "retry A-3 no_slot; skip A-2 no_slot"},
+		{"the project's own block, too", Account{Block: auth(0, 0)}, &Block{
+			Code:    "network",
+			Since:   noon,
+			NextTry: noon.Add(time.Second),
+		}, nil, "skip A-2 blocked"},
+		{"one probe of both", Account{Block: auth(0, 0)}, &Block{
+			Code:    "network",
+			Since:   noon,
+			NextTry: noon,
+		}, nil, "dispatch A-2 probe"},
+		{"two of three slots", Account{Slots: &Slots{
+			Free:  1,
+			Taken: 1,
+			Max:   2,
+		}}, nil, nil, "dispatch A-2; retry A-3 no_slot"},
+		{"no slot", Account{Slots: &Slots{
+			Taken: 2,
+			Max:   2,
+		}}, nil, nil, "retry A-3 no_slot; skip A-2 no_slot"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().claim(issueNo(3), nil)
@@ -42,7 +74,8 @@ func TestAccount(t *testing.T) {
 				s.running(issueNo(1), row.run)
 			}
 			s.same().candidates(issueNo(2))
-			s.Account, s.AgentBlock = row.account, row.own
+			s.Account = row.account
+			s.AgentBlock = row.own
 			equal(t, "plan", story(Compute(s.Snapshot)), row.want)
 		})
 	}
@@ -70,15 +103,21 @@ func TestAccountSaysWhy(t *testing.T) {
 	}
 	s := newScene().claim(issueNo(3), nil).same()
 	s.Account = Account{Home: "/h", Slots: &Slots{Taken: 1, Max: 1}}
-	s.Only, s.AtOnce = []string{"id-3"}, true // the account's limit applies even to a pass that may exceed the workflow's
+	s.Only = []string{"id-3"}
+	s.AtOnce = true // the account's limit applies even to a pass that may exceed the workflow's
 	p := compute(s.Snapshot)
 	equal(t, "waits", p.plan.Waits[0].Reason, SkipNoSlot)
-	equal(t, "retry", p.plan.Actions[0].Message, "no available orchestrator slots, SYMPHONY_MAX_AGENTS: the only slot of /h is taken")
+	equal(
+		t,
+		"retry",
+		p.plan.Actions[0].Message,
+		"no available orchestrator slots, SYMPHONY_MAX_AGENTS: the only slot of /h is taken",
+	)
 	equal(t, "kept as the specification words it", p.claims["id-3"].ErrorMessage, MessageNoSlot)
 }
 
-// A run that ended with a fault of the account does not block the project if the account has the block. If the worker could not
-// publish the fault, the project is blocked.
+// A run that ended with a fault of the account does not block the project if the account has
+// the block. If the worker could not publish the fault, the project is blocked.
 func TestAccountFaultSettled(t *testing.T) {
 	one := issueNo(1)
 	for _, row := range []struct {
@@ -96,7 +135,11 @@ func TestAccountFaultSettled(t *testing.T) {
 		{"it was over before the run", CodeAgentAuth, Account{Over: noon.Add(-time.Hour)}, true},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
-			s := newScene().running(one, func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.StartedAt = Failed, row.code, noon.Add(-time.Minute) })
+			s := newScene().running(one, func(_ *Claim, r *Run) {
+				r.Outcome = Failed
+				r.ErrorCode = row.code
+				r.StartedAt = noon.Add(-time.Minute)
+			})
 			s.Account = row.account
 			p := compute(s.Snapshot)
 			equal(t, "claim", state(p, one), "retry blocked #1 in 0s")
@@ -105,20 +148,25 @@ func TestAccountFaultSettled(t *testing.T) {
 	}
 }
 
-// An issue that has used up its tokens during a turn is held by the pass that settles the run, without a failure. If the limit was
-// raised in the meantime, the issue continues.
+// An issue that has used up its tokens during a turn is held by the pass that settles the run,
+// without a failure. If the limit was raised in the meantime, the issue continues.
 func TestTokensUsedUp(t *testing.T) {
 	one := issueNo(1)
 	spent := func(c *Claim, r *Run) {
-		r.Outcome, r.ErrorCode, r.ErrorText = Canceled, HoldMaxTokens, "1200 tokens used"
-		c.Failures, c.Interruptions, c.Runs = 2, 1, 4
+		r.Outcome = Canceled
+		r.ErrorCode = HoldMaxTokens
+		r.ErrorText = "1200 tokens used"
+		c.Failures = 2
+		c.Interruptions = 1
+		c.Runs = 4
 	}
 	for most, want := range map[int64]string{
 		1000: "settle A-1 canceled; hold A-1 max_tokens",
 		2000: "settle A-1 canceled; dispatch A-1 continuation",
 	} {
 		s := newScene().running(one, spent).same()
-		s.Policy.MaxTokens, s.Tokens[one.ID] = most, 1200
+		s.Policy.MaxTokens = most
+		s.Tokens[one.ID] = 1200
 		p := compute(s.Snapshot)
 		equal(t, fmt.Sprint(most), story(p.plan), want)
 		equal(t, "failures", p.claims[one.ID].Failures, 2)
@@ -170,7 +218,8 @@ func accountPass(t *testing.T, w *world, p Policy, o Options, f *fakeAccounts) R
 	return r
 }
 
-// A pass asks for as many slots as it has runs to start. If it gets fewer, it starts the first ones.
+// A pass asks for as many slots as it has runs to start. If it gets fewer, it starts the first
+// ones.
 func TestSlotsAreTaken(t *testing.T) {
 	for name, row := range map[string]struct {
 		free, most int
@@ -198,14 +247,20 @@ func TestSlotsAreTaken(t *testing.T) {
 
 // If the slots cannot be counted, nothing is started, and the pass reports the error.
 func TestSlotsUnknown(t *testing.T) {
-	s := newScene().running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Failed }).same().candidates(issueNo(1))
+	s := newScene().running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Failed }).
+		same().
+		candidates(issueNo(1))
 	w := worldOf(s.Snapshot)
-	r := accountPass(t, w, s.Policy, Options{}, &fakeAccounts{err: &Error{Code: "disk_full", Message: "no space"}})
+	r := accountPass(t, w, s.Policy, Options{}, &fakeAccounts{err: &Error{
+		Code:    "disk_full",
+		Message: "no space",
+	}})
 	equal(t, "plan", w.story(r), "settle A-2 failed")
 	equal(t, "errors", codes(r), "disk_full")
 }
 
-// A probe is announced to the other projects before its run is stored. A project that comes second starts nothing.
+// A probe is announced to the other projects before its run is stored. A project that comes
+// second starts nothing.
 func TestProbeOfAll(t *testing.T) {
 	s := newScene().candidates(issueNo(1), issueNo(2))
 	w := worldOf(s.Snapshot)
@@ -221,16 +276,26 @@ func TestProbeOfAll(t *testing.T) {
 	equal(t, "errors", codes(r), "")
 }
 
-// An allowance that is used up is notified once. Later reports of it, whose reset may differ by seconds, have the same key. An
-// allowance that is used up hours later has another key.
+// An allowance that is used up is notified once. Later reports of it, whose reset may differ
+// by seconds, have the same key. An allowance that is used up hours later has another key.
 func TestLimitAttention(t *testing.T) {
 	l := Limit{Window: "primary", Since: noon, Until: noon.Add(4 * time.Hour)}
 	first := LimitAttention(l, "/home/ann/.codex", noon)
-	equal(t, "text", first.Text, "nothing is started: agent_quota: codex's primary limit of /home/ann/.codex is used up until 16:00")
+	equal(
+		t,
+		"text",
+		first.Text,
+		"nothing is started: agent_quota: codex's primary limit of /home/ann/.codex is used up until 16:00",
+	)
 	equal(t, "kind", first.Kind, AttentionBlocked)
 	equal(t, "time", first.At, noon)
 	for more, same := range map[time.Duration]bool{-3 * time.Second: true, 5 * time.Hour: false} {
 		again := Limit{Window: "primary", Since: noon.Add(time.Hour), Until: l.Until.Add(more)}
-		equal(t, more.String(), LimitAttention(again, "/home/ann/.codex", noon.Add(time.Hour)).Key == first.Key, same)
+		equal(
+			t,
+			more.String(),
+			LimitAttention(again, "/home/ann/.codex", noon.Add(time.Hour)).Key == first.Key,
+			same,
+		)
 	}
 }

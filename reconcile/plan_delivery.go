@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// deliveries starts a delivery run for each claim whose work is due. For that a pass needs neither the tracker's answer nor a slot of an
-// agent.
+// deliveries starts a delivery run for each claim whose work is due. For that a pass needs
+// neither the tracker's answer nor a slot of an agent.
 func (p *planner) deliveries() {
 	if p.s.DispatchOff || p.s.MachineBlock != nil {
 		return
@@ -29,7 +29,12 @@ func (p *planner) deliveries() {
 		}
 		wait := p.s.deliveryWait(*c, p.unverifiedHost(c.IssueID), p.s.Now)
 		if wait.Reason == SkipUnverified || wait.Reason == SkipBlocked && !asked {
-			skip := Skip{IssueID: c.IssueID, Identifier: c.Identifier, Reason: wait.Reason, Message: wait.Message + "; " + wait.Ends}
+			skip := Skip{
+				IssueID:    c.IssueID,
+				Identifier: c.Identifier,
+				Reason:     wait.Reason,
+				Message:    wait.Message + "; " + wait.Ends,
+			}
 			p.plan.Waits = append(p.plan.Waits, skip)
 			continue
 		}
@@ -42,7 +47,9 @@ func (p *planner) deliveries() {
 
 func (p *planner) deliver(c Claim) {
 	reason := string(c.Kind)
-	c.Status, c.Kind, c.DueAt = Running, Delivering, time.Time{}
+	c.Status = Running
+	c.Kind = Delivering
+	c.DueAt = time.Time{}
 	change := p.put(c)
 	change.Insert = &Run{
 		Kind: DeliveryRun, IssueID: c.IssueID, Identifier: c.Identifier, Phase: Starting,
@@ -53,8 +60,9 @@ func (p *planner) deliver(c Claim) {
 	p.act(ActDeliver, c, reason, "", change)
 }
 
-// deliverNow carries out the commands deliver and verify. It returns the claim due for delivery; false if it cannot be delivered now. A
-// held claim stays held until its delivery run starts.
+// deliverNow carries out the commands deliver and verify. It returns the claim due for
+// delivery; false if it cannot be delivered now. A held claim stays held until its delivery
+// run starts.
 func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 	if c == nil || c.Status == Running {
 		return Claim{}, false
@@ -67,11 +75,13 @@ func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 	p.asked[c.IssueID] = true
 	next.Delivery.Due = true
 	next.Delivery.Behind = false
-	next.Kind, next.DueAt = Delivering, p.s.Now
+	next.Kind = Delivering
+	next.DueAt = p.s.Now
 	return next, true
 }
 
-// forCommand returns the handover for the delivery run of the command deliver or verify; nil if nothing is to be handed over or verified.
+// forCommand returns the handover for the delivery run of the command deliver or verify; nil
+// if nothing is to be handed over or verified.
 func (h *Handover) forCommand(cmd Command) *Handover {
 	switch {
 	case h == nil && cmd.Verb != VerbVerify:
@@ -92,19 +102,23 @@ func (h *Handover) forCommand(cmd Command) *Handover {
 	return &next
 }
 
-// afterWork returns the claim after the end of an agent's run, whose worker may have pushed the commits or may have failed to.
+// afterWork returns the claim after the end of an agent's run, whose worker may have pushed
+// the commits or may have failed to.
 func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
 	if r.Turns > 0 || r.Delivery.Done {
-		c.Delivery.Host, c.Delivery.Root = r.Host, r.WorkspaceRoot
+		c.Delivery.Host = r.Host
+		c.Delivery.Root = r.WorkspaceRoot
 	}
-	if r.Turns > 0 || r.Delivery.Handover != nil { // an agent that has worked may have changed what an earlier handover was about
+	// an agent that has worked may have changed what an earlier handover was about
+	if r.Turns > 0 || r.Delivery.Handover != nil {
 		c.Delivery.Handover = r.Delivery.Handover
 	}
 	switch d := r.Delivery; {
 	case r.Remote == RemoteGone:
 		c.Delivery = Delivery{}
-	case !s.Policy.Deliver && !c.Delivery.Handover.Waits(): // what is due stays due until the workflow delivers again
+	case !s.Policy.Deliver && !c.Delivery.Handover.Waits():
+		// what is due stays due until the workflow delivers again
 	case d.Done:
 		c.Delivery = c.Delivery.done()
 	case d.Behind:
@@ -135,20 +149,28 @@ func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 	case c.Status != Waiting || !s.undelivered(c):
 	case c.Delivery.Code == CodeIncomplete && c.Delivery.Repeats >= maxRefusals:
 		// Only a change of the commits can help, and no agent changes them meanwhile.
-		message := fmt.Sprintf("the delivery was refused %d times for the same reason: %s", c.Delivery.Repeats, c.Delivery.Message)
+		message := fmt.Sprintf(
+			"the delivery was refused %d times for the same reason: %s",
+			c.Delivery.Repeats,
+			c.Delivery.Message,
+		)
 		return s.hold(c, HoldRefused, message)
 	case tries > 0:
-		c.Kind, c.DueAt = DeliveryFailed, since.Add(BackoffDelay(tries, s.Policy.MaxRetryBackoff))
+		c.Kind = DeliveryFailed
+		c.DueAt = since.Add(BackoffDelay(tries, s.Policy.MaxRetryBackoff))
 	default:
-		c.Kind, c.DueAt = Delivering, since
+		c.Kind = Delivering
+		c.DueAt = since
 	}
 	return c
 }
 
-// afterDelivery returns the claim after a delivery run has ended. A hold that the operator's command interrupted continues.
+// afterDelivery returns the claim after a delivery run has ended. A hold that the operator's
+// command interrupted continues.
 func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
-	c.Status, c.DueAt = Waiting, ended
+	c.Status = Waiting
+	c.DueAt = ended
 	c.Delivery.Handover = cmp.Or(r.Delivery.Handover, c.Delivery.Handover)
 	switch {
 	case r.Delivery.Behind:
@@ -158,9 +180,11 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 		if c.HoldReason == HoldRefused && c.Delivery.Code == CodeIncomplete {
 			c = s.endHold(c)
 		}
-		c.Delivery, c.Kind = c.Delivery.done(), Continuation
+		c.Delivery = c.Delivery.done()
+		c.Kind = Continuation
 		if c.Failures > 0 {
-			c.Kind, c.DueAt = Backoff, ended.Add(BackoffDelay(c.Attempt, s.Policy.MaxRetryBackoff))
+			c.Kind = Backoff
+			c.DueAt = ended.Add(BackoffDelay(c.Attempt, s.Policy.MaxRetryBackoff))
 		}
 	case r.Outcome == Canceled || r.Outcome == InterruptedRun || r.ErrorCode == CodeWorkspaceBusy:
 		c = s.awaitDelivery(c, ended)

@@ -9,7 +9,8 @@ func delivers(s *scene) *scene { return s.edit(func(s *Snapshot) { s.Policy.Deli
 
 // The third failure in a row notifies the operator. Later ones do not.
 func TestDeliveryAttention(t *testing.T) {
-	d, keys := Delivery{Due: true}, map[string]bool{}
+	d := Delivery{Due: true}
+	keys := map[string]bool{}
 	for tries := range 5 {
 		a, tell := DeliveryAttention(Claim{IssueID: "1", Identifier: "ABC-1", Delivery: d})
 		equal(t, "told", tell, tries >= 3)
@@ -24,9 +25,12 @@ func TestDeliveryAttention(t *testing.T) {
 // undelivered makes a claim wait for its delivery, after a number of failures.
 func undelivered(tries int) func(*Claim) {
 	return func(c *Claim) {
-		c.Kind, c.Delivery = Delivering, Delivery{Due: true, Tries: tries}
+		c.Kind = Delivering
+		c.Delivery = Delivery{Due: true, Tries: tries}
 		if tries > 0 {
-			c.Kind, c.Delivery.Code, c.Delivery.FailedAt = DeliveryFailed, "delivery_failed", noon.Add(-time.Hour)
+			c.Kind = DeliveryFailed
+			c.Delivery.Code = "delivery_failed"
+			c.Delivery.FailedAt = noon.Add(-time.Hour)
 		}
 	}
 }
@@ -35,13 +39,22 @@ func undelivered(tries int) func(*Claim) {
 func TestSettleWithDelivery(t *testing.T) {
 	one := issueNo(1)
 	ends := func(o Outcome, d DeliveryResult) func(*Claim, *Run) {
-		return func(_ *Claim, r *Run) { r.Outcome, r.Turns, r.Progress, r.Delivery = o, 1, true, d }
+		return func(_ *Claim, r *Run) {
+			r.Outcome = o
+			r.Turns = 1
+			r.Progress = true
+			r.Delivery = d
+		}
 	}
-	refused, over := DeliveryResult{Code: "delivery_failed", Message: "no"}, &Handover{State: "Human Review"}
+	refused := DeliveryResult{Code: "delivery_failed", Message: "no"}
+	over := &Handover{State: "Human Review"}
 	delivery := func(o Outcome, code string, edits ...func(*Claim)) func(*Claim, *Run) {
 		return func(c *Claim, r *Run) {
 			undelivered(1)(c)
-			c.Kind, r.Kind, r.Outcome, r.ErrorCode = Delivering, DeliveryRun, o, code
+			c.Kind = Delivering
+			r.Kind = DeliveryRun
+			r.Outcome = o
+			r.ErrorCode = code
 			for _, edit := range edits {
 				edit(c)
 			}
@@ -57,8 +70,14 @@ func TestSettleWithDelivery(t *testing.T) {
 		{"pushed after a failure", ends(Failed, DeliveryResult{Done: true}), "settle A-1 failed", "retry backoff #2 in 20s failures=1 runs=1", 0},
 		{"not tried", ends(Lost, DeliveryResult{}), "settle A-1 lost; deliver A-1 delivering", "running #2 failures=1 runs=1", 0},
 		{"refused", ends(Succeeded, refused), "settle A-1 succeeded", "retry delivery_failed #1 in 10s runs=1", 1},
-		{"others have pushed", ends(Succeeded, DeliveryResult{Behind: true, Handover: over}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
-		{"handed over", ends(Succeeded, DeliveryResult{Done: true, Handover: over}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
+		{"others have pushed", ends(Succeeded, DeliveryResult{
+			Behind:   true,
+			Handover: over,
+		}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
+		{"handed over", ends(Succeeded, DeliveryResult{
+			Done:     true,
+			Handover: over,
+		}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
 		{"not handed over", ends(Lost, DeliveryResult{Handover: over}), "settle A-1 lost; deliver A-1 delivering", "running #2 failures=1 runs=1", 0},
 		{
 			"no turn, so no commits", func(_ *Claim, r *Run) { r.Outcome = Failed }, "settle A-1 failed",
@@ -71,7 +90,10 @@ func TestSettleWithDelivery(t *testing.T) {
 
 		{"delivered", delivery(Succeeded, ""), "settle A-1 succeeded", "retry continuation #1 in 0s runs=1", 0},
 		{
-			"delivered after a failed run", delivery(Succeeded, "", func(c *Claim) { c.Failures, c.Attempt = 1, 2 }),
+			"delivered after a failed run", delivery(Succeeded, "", func(c *Claim) {
+				c.Failures = 1
+				c.Attempt = 2
+			}),
 			"settle A-1 succeeded", "retry backoff #2 in 20s failures=1 runs=1", 0,
 		},
 		{
@@ -129,8 +151,18 @@ func TestIncompleteDelivery(t *testing.T) {
 	}
 	equal(t, "second", after(1, CodeIncomplete, "tool is missing"), "retry delivery_failed #1 in 20s runs=1")
 	equal(t, "third", after(2, CodeIncomplete, "tool is missing"), "held hand_over_refused runs=1")
-	equal(t, "another file", after(2, CodeIncomplete, "lib is missing"), "retry delivery_failed #1 in 40s runs=1")
-	equal(t, "another fault", after(2, "delivery_failed", "tool is missing"), "retry delivery_failed #1 in 40s runs=1")
+	equal(
+		t,
+		"another file",
+		after(2, CodeIncomplete, "lib is missing"),
+		"retry delivery_failed #1 in 40s runs=1",
+	)
+	equal(
+		t,
+		"another fault",
+		after(2, "delivery_failed", "tool is missing"),
+		"retry delivery_failed #1 in 40s runs=1",
+	)
 
 	held := func(i Issue) *scene {
 		s := newScene().held(i, HoldRefused)
@@ -164,11 +196,18 @@ func TestIncompleteDelivery(t *testing.T) {
 	equal(t, "delivered", state(p, one), "retry continuation #1 in 0s runs=1")
 }
 
-// A claim with undelivered commits waits for its delivery: no agent starts, and nothing releases it.
+// A claim with undelivered commits waits for its delivery: no agent starts, and nothing
+// releases it.
 func TestUndelivered(t *testing.T) {
-	one, done, review := issueNo(1), issueNo(1, inState("Done")), issueNo(1, inState("Human Review"))
+	one := issueNo(1)
+	done := issueNo(1, inState("Done"))
+	review := issueNo(1, inState("Human Review"))
 	later := func(c *Claim) { undelivered(1)(c); c.DueAt = noon.Add(time.Minute) }
-	busy := func(c *Claim, r *Run) { c.Kind, r.Kind = Delivering, DeliveryRun; c.Delivery.Due = true }
+	busy := func(c *Claim, r *Run) {
+		c.Kind = Delivering
+		r.Kind = DeliveryRun
+		c.Delivery.Due = true
+	}
 	behind := func(c *Claim) {
 		c.Kind = Continuation
 		c.Delivery = Delivery{}.behind()
@@ -196,7 +235,8 @@ func TestUndelivered(t *testing.T) {
 		{"deliver, behind", newScene().claim(one, behind).command(VerbDeliver, one), "retry A-1 operator; deliver A-1 delivering"},
 		{"paused", newScene().claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Paused = true }).answer(one), ""},
 		{"the day's budget is used up", newScene().claim(one, undelivered(0)).answer(one).edit(func(s *Snapshot) {
-			s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1}, []ModelUse{{Tokens: Tokens{Total: 1}}}
+			s.Policy.DailyBudget = DailyBudget{Tokens: 1}
+			s.Today = []ModelUse{{Tokens: Tokens{Total: 1}}}
 		}), "deliver A-1 delivering"},
 		{"slots do not matter", newScene().running(issueNo(2), nil).claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }), "deliver A-1 delivering"},
 		{"and a delivery takes none", newScene().running(one, busy).candidates(issueNo(2)).answer(one).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }), "dispatch A-2"},
@@ -209,11 +249,16 @@ func TestUndelivered(t *testing.T) {
 		{"retry", newScene().claim(one, later).command(VerbRetry, one), "retry A-1 operator; deliver A-1 requested"},
 		{"retry without a workspace", newScene().claim(one, func(c *Claim) { later(c); c.Delivery.Code = CodeWorkspaceGone }).answer(one).command(VerbRetry, one), "retry A-1 operator; dispatch A-1 requested"},
 	} {
-		t.Run(row.rule, func(t *testing.T) { equal(t, "plan", story(Compute(delivers(row.scene).Snapshot)), row.story) })
+		t.Run(
+			row.rule,
+			func(t *testing.T) { equal(t, "plan", story(Compute(delivers(row.scene).Snapshot)), row.story) },
+		)
 	}
 	far := func(c *Claim, r *Run) {
 		busy(c, r)
-		c.Delivery.Host, c.Delivery.Root, c.Delivery.Code = "near", "/near", CodeWorkspaceGone
+		c.Delivery.Host = "near"
+		c.Delivery.Root = "/near"
+		c.Delivery.Code = CodeWorkspaceGone
 	}
 	during := compute(delivers(newScene().running(one, far).command(VerbRetry, one)).Snapshot)
 	equal(t, "host after retry during the delivery", during.claims[one.ID].Delivery.Host, "near")
@@ -222,22 +267,47 @@ func TestUndelivered(t *testing.T) {
 		c.Delivery.Handover = &Handover{Summary: "done", State: "Human Review"}
 	}
 	for _, now := range []Issue{one, review} { // perhaps a person has moved it
-		equal(t, "to be handed over, without a repository", story(Compute(newScene().claim(one, asked).answer(now).Snapshot)), "deliver A-1 delivering")
+		equal(
+			t,
+			"to be handed over, without a repository",
+			story(Compute(newScene().claim(one, asked).answer(now).Snapshot)),
+			"deliver A-1 delivering",
+		)
 	}
-	off := newScene().held(one, HoldMaxRuns).command(VerbDeliver, one).edit(func(s *Snapshot) { s.DispatchOff = true })
-	equal(t, "actions of a pass that starts nothing: the command waits", len(Compute(delivers(off).Snapshot).Actions), 0)
+	off := newScene().held(one, HoldMaxRuns).
+		command(VerbDeliver, one).
+		edit(func(s *Snapshot) { s.DispatchOff = true })
+	equal(
+		t,
+		"actions of a pass that starts nothing: the command waits",
+		len(Compute(delivers(off).Snapshot).Actions),
+		0,
+	)
 	without := newScene().claim(one, undelivered(1)).answer(one)
-	equal(t, "plan without repository.deliver", story(Compute(without.Snapshot)), "dispatch A-1 delivery_failed")
-	p := compute(newScene().running(one, func(c *Claim, r *Run) { undelivered(1)(c); r.Outcome = Succeeded }).Snapshot)
+	equal(
+		t,
+		"plan without repository.deliver",
+		story(Compute(without.Snapshot)),
+		"dispatch A-1 delivery_failed",
+	)
+	p := compute(
+		newScene().running(one, func(c *Claim, r *Run) { undelivered(1)(c); r.Outcome = Succeeded }).Snapshot,
+	)
 	equal(t, "delivery due without repository.deliver", p.claims[one.ID].Delivery.Due, true)
 	for state, want := range map[string]string{"Human Review": "", "Done": "release A-1 terminal"} {
 		moved := one
 		moved.State = state
-		equal(t, "without repository.deliver, in "+state, story(Compute(newScene().claim(one, undelivered(1)).answer(moved).Snapshot)), want)
+		equal(
+			t,
+			"without repository.deliver, in "+state,
+			story(Compute(newScene().claim(one, undelivered(1)).answer(moved).Snapshot)),
+			want,
+		)
 	}
 }
 
-// The commits are delivered from the machine on which the last run has worked, even if it is not in the workflow any more.
+// The commits are delivered from the machine on which the last run has worked, even if it is
+// not in the workflow any more.
 func TestDeliveryFromHost(t *testing.T) {
 	one := issueNo(1)
 	for _, row := range []struct {
@@ -250,30 +320,55 @@ func TestDeliveryFromHost(t *testing.T) {
 		{"of a host", "near", "/near", nil, true},
 		{"the host is not in the workflow", "old", "/old", nil, true},
 		{"this machine has a newer workspace than a host", "", "/spaces", func(s *Snapshot) {
-			s.RemoteWorkspaces = []Workspace{{IssueID: one.ID, Project: thisProject, Host: "near", Root: "/near"}}
+			s.RemoteWorkspaces = []Workspace{{
+				IssueID: one.ID,
+				Project: thisProject,
+				Host:    "near",
+				Root:    "/near",
+			}}
 		}, true},
 		{"the host is blocked", "near", "/near", func(s *Snapshot) {
-			s.RemoteBlocks = map[string]Block{"near": {Code: "host_unreachable", NextTry: noon.Add(time.Minute)}}
+			s.RemoteBlocks = map[string]Block{"near": {
+				Code:    "host_unreachable",
+				NextTry: noon.Add(time.Minute),
+			}}
 		}, false},
 		{"its block is tested", "near", "/near", func(s *Snapshot) {
 			s.RemoteBlocks = map[string]Block{"near": {Code: "host_unreachable", NextTry: noon}}
 		}, true},
 		{"the last run may still be at work", "near", "/near", func(s *Snapshot) {
 			s.Runs = []Run{{
-				ID: "r", IssueID: one.ID, Kind: CleanupRun, Host: "near", Remote: RemoteBegun, Outcome: Lost, StartedAt: noon, HeartbeatAt: noon,
-				Phase: EndingThere,
+				ID:          "r",
+				IssueID:     one.ID,
+				Kind:        CleanupRun,
+				Host:        "near",
+				Remote:      RemoteBegun,
+				Outcome:     Lost,
+				StartedAt:   noon,
+				HeartbeatAt: noon,
+				Phase:       EndingThere,
 			}}
 		}, false},
 		{"an operator gives the host up", "old", "/old", func(s *Snapshot) {
-			s.Commands = []Command{{ID: 1, Verb: VerbHostGone, IssueID: one.ID, Identifier: one.Identifier}}
+			s.Commands = []Command{{
+				ID:         1,
+				Verb:       VerbHostGone,
+				IssueID:    one.ID,
+				Identifier: one.Identifier,
+			}}
 		}, false},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
-			s := newScene().hosted().claim(one, func(c *Claim) { undelivered(0)(c); c.Delivery.Host, c.Delivery.Root = row.host, row.root })
+			s := newScene().hosted().claim(one, func(c *Claim) {
+				undelivered(0)(c)
+				c.Delivery.Host = row.host
+				c.Delivery.Root = row.root
+			})
 			if row.edit != nil {
 				s.edit(row.edit)
 			}
-			got, want := "", ""
+			got := ""
+			want := ""
 			plan := Compute(delivers(s).Snapshot)
 			for _, a := range plan.Actions {
 				if a.Kind == ActDeliver {
@@ -285,7 +380,10 @@ func TestDeliveryFromHost(t *testing.T) {
 			}
 			equal(t, "delivery", got, want)
 			told := ""
-			reasons := map[string]string{"the host is blocked": SkipBlocked, "the last run may still be at work": SkipUnverified}
+			reasons := map[string]string{
+				"the host is blocked":               SkipBlocked,
+				"the last run may still be at work": SkipUnverified,
+			}
 			for _, skip := range plan.Waits {
 				told += skip.Reason
 			}
@@ -294,23 +392,46 @@ func TestDeliveryFromHost(t *testing.T) {
 		})
 	}
 	ended := newScene().hosted().running(one, func(_ *Claim, r *Run) {
-		r.Host, r.WorkspaceRoot, r.Outcome, r.Turns, r.EndedAt = "near", "/near", Failed, 1, noon
+		r.Host = "near"
+		r.WorkspaceRoot = "/near"
+		r.Outcome = Failed
+		r.Turns = 1
+		r.EndedAt = noon
 	})
 	p := compute(delivers(ended).Snapshot)
-	equal(t, "host and root of the claim", p.claims[one.ID].Delivery.Host+" "+p.claims[one.ID].Delivery.Root, "near /near")
+	equal(
+		t,
+		"host and root of the claim",
+		p.claims[one.ID].Delivery.Host+" "+p.claims[one.ID].Delivery.Root,
+		"near /near",
+	)
 }
 
 // What verify has refused waits for an agent, which is told, or for an operator.
 func TestVerifyRefuses(t *testing.T) {
 	one := issueNo(1)
-	refused := &Handover{Summary: "done", Verifies: true, Verification: &Verification{Commit: "a", Exit: 1}}
-	plan := Compute(newScene().claim(one, func(c *Claim) { c.Kind, c.Delivery.Handover = Continuation, refused }).answer(one).Snapshot)
+	refused := &Handover{
+		Summary:      "done",
+		Verifies:     true,
+		Verification: &Verification{Commit: "a", Exit: 1},
+	}
+	plan := Compute(newScene().claim(one, func(c *Claim) {
+		c.Kind = Continuation
+		c.Delivery.Handover = refused
+	}).answer(one).Snapshot)
 	equal(t, "refused", story(plan), "dispatch A-1 continuation")
 	equal(t, "what its agent is told", plan.Actions[0].Change.Insert.Delivery.Handover == refused, true)
 	failed := func(c *Claim, r *Run) {
-		r.Outcome, r.ErrorCode, r.Delivery.Handover = Failed, HoldVerifyFailed, refused
+		r.Outcome = Failed
+		r.ErrorCode = HoldVerifyFailed
+		r.Delivery.Handover = refused
 	}
-	equal(t, "after the last round", state(compute(newScene().running(one, failed).Snapshot), one), "held verify_failed runs=1")
+	equal(
+		t,
+		"after the last round",
+		state(compute(newScene().running(one, failed).Snapshot), one),
+		"held verify_failed runs=1",
+	)
 	for verb, want := range map[Verb]Handover{
 		VerbVerify:  {Summary: "done", Verifies: true},
 		VerbDeliver: {Summary: "done", Verifies: true, UnverifiedBy: "me"},
@@ -326,8 +447,11 @@ func TestVerifyRefuses(t *testing.T) {
 		equal(t, "what is delivered", *plan.Actions[1].Change.Insert.Delivery.Handover, want)
 	}
 	again := newScene().running(one, func(c *Claim, r *Run) {
-		c.Kind, c.HoldReason = Delivering, HoldVerifyFailed
-		r.Kind, r.Outcome, r.Delivery.Handover = DeliveryRun, Succeeded, refused
+		c.Kind = Delivering
+		c.HoldReason = HoldVerifyFailed
+		r.Kind = DeliveryRun
+		r.Outcome = Succeeded
+		r.Delivery.Handover = refused
 	})
 	p := compute(again.Snapshot)
 	equal(t, "refused again", state(p, one), "held verify_failed runs=1")

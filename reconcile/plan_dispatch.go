@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// contender is a due retry or an unclaimed candidate. Both compete for the same slots, in one order.
+// contender is a due retry or an unclaimed candidate. Both compete for the same slots, in one
+// order.
 type contender struct {
 	issue Issue
 	claim *Claim // nil for a candidate
@@ -23,8 +24,9 @@ type dispatch struct {
 	onHost  map[string]int           // the agents of each host
 	noHost  *Obstacle                // why no host can take a run; nil if that is not known
 	lost    map[string]time.Duration // of LostHosts
-	// obstacle keeps every issue from starting. The block of the agent or the account, and the budget of the day, keep all but those that
-	// a person wants (isWanted). Each is nil if it is not in the way.
+	// obstacle keeps every issue from starting. The block of the agent or the account, and the
+	// budget of the day, keep all but those that a person wants (isWanted). Each is nil if it
+	// is not in the way.
 	obstacle, block, budget *Obstacle
 	candidates              map[string]Issue // by id; nil until a candidate is blocked
 }
@@ -32,18 +34,27 @@ type dispatch struct {
 // MessageNoSlot is the specification's text for a due retry without a slot (8.4).
 const MessageNoSlot = "no available orchestrator slots"
 
-// dispatch gives the free slots to due retries and candidates in the specification's order (8.2).
+// dispatch gives the free slots to due retries and candidates in the specification's order
+// (8.2).
 func (p *planner) dispatch() {
 	if p.s.Tracker.Fetched {
 		p.plan.Skips = []Skip{}
 	}
 	d := p.newDispatch()
 	queued := 0
-	began, obstacle := d.taken, cmp.Or(d.obstacle, d.block, d.budget)
+	began := d.taken
+	obstacle := cmp.Or(d.obstacle, d.block, d.budget)
 	for _, c := range d.contenders() {
 		reason, subject, message := d.refuse(c)
-		skip := Skip{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Title: c.issue.Title, Labels: c.issue.Labels}
-		skip.Reason, skip.Subject, skip.Message = reason, subject, message
+		skip := Skip{
+			IssueID:    c.issue.ID,
+			Identifier: c.issue.Identifier,
+			Title:      c.issue.Title,
+			Labels:     c.issue.Labels,
+		}
+		skip.Reason = reason
+		skip.Subject = subject
+		skip.Message = message
 		if c.issue.URL != nil {
 			skip.URL = *c.issue.URL
 		}
@@ -62,7 +73,9 @@ func (p *planner) dispatch() {
 			if noSlot && c.claim.Kind != NoSlot {
 				// The retry stays due and keeps its attempt.
 				next := *c.claim
-				next.Kind, next.ErrorCode, next.ErrorMessage = NoSlot, "", MessageNoSlot
+				next.Kind = NoSlot
+				next.ErrorCode = ""
+				next.ErrorMessage = MessageNoSlot
 				p.act(ActRetry, next, string(NoSlot), MessageNoSlot+", "+message, p.put(next))
 			}
 		}
@@ -75,10 +88,16 @@ func (p *planner) dispatch() {
 	}
 }
 
-// newDispatch counts the slots that are taken (specification 8.3): by running claims, and by ended runs with remaining
-// processes, because it is not certain yet that these can be ended. It also finds out whether a block lets a run start, as a test.
+// newDispatch counts the slots that are taken (specification 8.3): by running claims, and by
+// ended runs with remaining processes, because it is not certain yet that these can be ended.
+// It also finds out whether a block lets a run start, as a test.
 func (p *planner) newDispatch() *dispatch {
-	d := &dispatch{planner: p, byState: map[string]int{}, obstacle: p.s.obstacle(), budget: p.s.budget()}
+	d := &dispatch{
+		planner:  p,
+		byState:  map[string]int{},
+		obstacle: p.s.obstacle(),
+		budget:   p.s.budget(),
+	}
 	for _, c := range p.claims {
 		if c.Status == Running && !c.delivering() {
 			d.take(c.Issue.State)
@@ -95,7 +114,8 @@ func (p *planner) newDispatch() *dispatch {
 		waits := p.s.Now.Before(b.NextTry) || b == p.s.Account.Block && p.s.Account.Probing
 		for _, r := range p.s.Runs {
 			if p.runs[r.ID] != nil && b.stopsRunsOn(r.Host) && b.startedUnder(r) {
-				waits, tester = true, r.Identifier
+				waits = true
+				tester = r.Identifier
 			}
 		}
 		if waits {
@@ -105,18 +125,28 @@ func (p *planner) newDispatch() *dispatch {
 	return d
 }
 
-// obstacle returns a block under which no further run starts. The run of the issue tester, if any, tests whether it is over.
+// obstacle returns a block under which no further run starts. The run of the issue tester, if
+// any, tests whether it is over.
 func (b Block) obstacle(tester string) *Obstacle {
-	return &Obstacle{Reason: SkipBlocked, Message: b.Code + ": " + b.Message, Until: b.NextTry, Tester: tester}
+	return &Obstacle{
+		Reason:  SkipBlocked,
+		Message: b.Code + ": " + b.Message,
+		Until:   b.NextTry,
+		Tester:  tester,
+	}
 }
 
-// dispatchBlocks returns the blocks of this machine under which only one run may start at a time.
+// dispatchBlocks returns the blocks of this machine under which only one run may start at a
+// time.
 func (p *planner) dispatchBlocks() []*Block {
 	host := ""
 	if len(p.s.Policy.Hosts) > 0 {
 		host = p.s.Policy.Hosts[0]
 	}
-	return slices.DeleteFunc([]*Block{p.s.Account.Block, p.s.AgentBlock}, func(b *Block) bool { return b == nil || !b.stopsRunsOn(host) })
+	return slices.DeleteFunc(
+		[]*Block{p.s.Account.Block, p.s.AgentBlock},
+		func(b *Block) bool { return b == nil || !b.stopsRunsOn(host) },
+	)
 }
 
 func (d *dispatch) take(state string) {
@@ -124,8 +154,8 @@ func (d *dispatch) take(state string) {
 	d.byState[NormalizeState(state)]++
 }
 
-// contenders lists due retries and unclaimed candidates in dispatch order. A due retry whose issue is blocked by another is
-// released, and becomes a candidate again.
+// contenders lists due retries and unclaimed candidates in dispatch order. A due retry whose
+// issue is blocked by another is released, and becomes a candidate again.
 func (d *dispatch) contenders() []contender {
 	p := d.planner
 	var list []contender
@@ -147,7 +177,8 @@ func (d *dispatch) contenders() []contender {
 			continue
 		}
 		if p.s.Tracker.Refreshed[issue.ID] {
-			// The two requests may have seen the issue at different moments. What the refresh released must not start here.
+			// The two requests may have seen the issue at different moments. What the refresh
+			// released must not start here.
 			refreshed, visible := p.s.Tracker.ByID[issue.ID]
 			if !visible || refreshed.Elsewhere {
 				continue
@@ -162,13 +193,16 @@ func (d *dispatch) contenders() []contender {
 	}
 	slices.SortStableFunc(list, func(a, b contender) int { return CompareIssues(a.issue, b.issue) })
 	for _, b := range p.dispatchBlocks() {
-		slices.SortStableFunc(list, func(x, y contender) int { return x.lastProbe(*b).Compare(y.lastProbe(*b)) })
+		slices.SortStableFunc(
+			list,
+			func(x, y contender) int { return x.lastProbe(*b).Compare(y.lastProbe(*b)) },
+		)
 	}
 	return list
 }
 
-// lastProbe is when the contender's last probe of the block failed, zero if it has made none. Contenders take turns, because one
-// of them may itself cause the fault.
+// lastProbe is when the contender's last probe of the block failed, zero if it has made none.
+// Contenders take turns, because one of them may itself cause the fault.
 func (c contender) lastProbe(b Block) (at time.Time) {
 	if c.claim != nil && c.claim.Kind == Blocked && c.claim.DueAt.After(b.Since) {
 		at = c.claim.DueAt
@@ -176,15 +210,21 @@ func (c contender) lastProbe(b Block) (at time.Time) {
 	return at
 }
 
-// CompareIssues compares issues in the order of dispatch: by priority 1 to 4 and then the rest, by age, by identifier.
+// CompareIssues compares issues in the order of dispatch: by priority 1 to 4 and then the
+// rest, by age, by identifier.
 func CompareIssues(a, b Issue) int {
 	priorityA, createdA := rank(a)
 	priorityB, createdB := rank(b)
-	return cmp.Or(cmp.Compare(priorityA, priorityB), cmp.Compare(createdA, createdB), strings.Compare(a.Identifier, b.Identifier))
+	return cmp.Or(
+		cmp.Compare(priorityA, priorityB),
+		cmp.Compare(createdA, createdB),
+		strings.Compare(a.Identifier, b.Identifier),
+	)
 }
 
 func rank(i Issue) (priority int, created int64) {
-	priority, created = 5, math.MaxInt64
+	priority = 5
+	created = math.MaxInt64
 	if i.Priority != nil && *i.Priority >= 1 && *i.Priority <= 4 {
 		priority = *i.Priority
 	}
@@ -194,9 +234,11 @@ func rank(i Issue) (priority int, created int64) {
 	return priority, created
 }
 
-// obstacle returns what keeps every issue from starting, except for the blocks that a run may test; nil for nothing.
+// obstacle returns what keeps every issue from starting, except for the blocks that a run may
+// test; nil for nothing.
 func (s *Snapshot) obstacle() *Obstacle {
-	limit, least := s.Account.Limit, s.Policy.MinFreeBytes
+	limit := s.Account.Limit
+	least := s.Policy.MinFreeBytes
 	if len(s.Policy.Hosts) > 0 {
 		limit = nil // agents there use other accounts
 	}
@@ -204,13 +246,27 @@ func (s *Snapshot) obstacle() *Obstacle {
 	case s.Paused:
 		return &Obstacle{Reason: SkipPaused, Message: "symphony resume ends the pause"}
 	case s.MachineBlock != nil:
-		return &Obstacle{Reason: SkipBlocked, Message: s.MachineBlock.Code + ": " + s.MachineBlock.Message}
+		return &Obstacle{
+			Reason:  SkipBlocked,
+			Message: s.MachineBlock.Code + ": " + s.MachineBlock.Message,
+		}
 	case limit != nil:
-		return &Obstacle{Reason: SkipRateLimited, Message: limit.Text(s.Account.Home, s.Now), Until: limit.Until}
+		return &Obstacle{
+			Reason:  SkipRateLimited,
+			Message: limit.Text(s.Account.Home, s.Now),
+			Until:   limit.Until,
+		}
 	case s.Tracker != nil && s.Tracker.Low:
-		return &Obstacle{Reason: SkipRateLimited, Message: "less than a tenth of the tracker's allowance is left"}
+		return &Obstacle{
+			Reason:  SkipRateLimited,
+			Message: "less than a tenth of the tracker's allowance is left",
+		}
 	case s.FreeBytes >= 0 && s.FreeBytes < least:
-		message := fmt.Sprintf("%d MiB free, workspace.min_free_bytes asks for %d", s.FreeBytes>>20, least>>20)
+		message := fmt.Sprintf(
+			"%d MiB free, workspace.min_free_bytes asks for %d",
+			s.FreeBytes>>20,
+			least>>20,
+		)
 		return &Obstacle{Reason: SkipDiskLow, Message: message}
 	}
 	return nil
@@ -225,25 +281,35 @@ func (s *Snapshot) budget() *Obstacle {
 	return &Obstacle{Reason: SkipBudget, Message: b.Text(s.Now), Until: DayEnd(s.Now)}
 }
 
-// laterObstacle is what would keep the next pass from starting runs, for a pass that starts none itself; nil for nothing.
+// laterObstacle is what would keep the next pass from starting runs, for a pass that starts
+// none itself; nil for nothing.
 func (d *dispatch) laterObstacle() *Obstacle {
-	wanted := func(c *Claim) bool { return c.Status == Waiting && d.s.isWanted(contender{issue: c.Issue, claim: c}) }
+	wanted := func(c *Claim) bool {
+		return c.Status == Waiting && d.s.isWanted(contender{
+			issue: c.Issue,
+			claim: c,
+		})
+	}
 	if d.obstacle == nil && slices.ContainsFunc(d.byAge(), wanted) {
 		return nil
 	}
 	return cmp.Or(d.obstacle, d.block, d.budget)
 }
 
-// isWanted reports whether a person wants this run now: by symphony run or retry, or by what ended a hold, such as a comment. Neither a
-// used-up budget nor a block keeps such a run from starting; it tests whether the block is over.
+// isWanted reports whether a person wants this run now: by symphony run or retry, or by what
+// ended a hold, such as a comment. Neither a used-up budget nor a block keeps such a run from
+// starting; it tests whether the block is over.
 func (s *Snapshot) isWanted(c contender) bool {
 	return s.atOnce(c.issue.ID) || c.claim != nil && c.claim.Kind == Requested
 }
 
-// refuse returns the first reason for which a contender cannot start; empty if it can. The rules for candidates alone
-// (specification 8.2) were checked for a retry by the refresh.
+// refuse returns the first reason for which a contender cannot start; empty if it can. The
+// rules for candidates alone (specification 8.2) were checked for a retry by the refresh.
 func (d *dispatch) refuse(c contender) (reason, subject, message string) {
-	s, pol, account, issue := d.s, d.s.Policy, d.s.Account, c.issue
+	s := d.s
+	pol := d.s.Policy
+	account := d.s.Account
+	issue := c.issue
 	names, open := s.blockers(issue)
 	state := NormalizeState(issue.State)
 	limit, limited := pol.MaxByState[state]
@@ -289,11 +355,13 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	return reason, "", message
 }
 
-// begins reports whether a run would be the first step on the issue, which no operator asks for: it has neither a claim nor a workspace.
+// begins reports whether a run would be the first step on the issue, which no operator asks
+// for: it has neither a claim nor a workspace.
 func (s *Snapshot) begins(c contender) bool {
-	return c.claim == nil && !s.atOnce(c.issue.ID) && !slices.ContainsFunc(s.Workspaces, func(w Workspace) bool {
-		return w.IssueID == c.issue.ID && w.Project == s.Policy.Project
-	})
+	return c.claim == nil && !s.atOnce(c.issue.ID) &&
+		!slices.ContainsFunc(s.Workspaces, func(w Workspace) bool {
+			return w.IssueID == c.issue.ID && w.Project == s.Policy.Project
+		})
 }
 
 // takenText is the sentence for slots of this kind that are all taken.
@@ -307,7 +375,8 @@ func takenText(slots int, kind string) string {
 	return fmt.Sprintf("all %d slots%s are taken", slots, kind)
 }
 
-// blockers names the open blockers of an issue that waits to be begun. In other states blockers do not count.
+// blockers names the open blockers of an issue that waits to be begun. In other states
+// blockers do not count.
 func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 	if !slices.Contains(s.Policy.WaitingStates, NormalizeState(issue.State)) {
 		return "", false
@@ -315,7 +384,8 @@ func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 	var open []string
 	for _, b := range issue.BlockedBy {
 		if b.State == nil || !s.Policy.Terminal(*b.State) {
-			unnamed, unknown := "an unnamed blocker", ""
+			unnamed := "an unnamed blocker"
+			unknown := ""
 			if b.State == nil {
 				unknown = ", which the tracker does not know"
 			}
@@ -328,7 +398,8 @@ func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
 // circleLimit is how many issues a circle of blockers may have to be recognized.
 const circleLimit = 100
 
-// waitsForItself reports whether the open blockers of a candidate wait for it in turn, directly or through other candidates.
+// waitsForItself reports whether the open blockers of a candidate wait for it in turn,
+// directly or through other candidates.
 func (d *dispatch) waitsForItself(issue Issue) bool {
 	if d.candidates == nil {
 		d.candidates = map[string]Issue{}
@@ -336,7 +407,8 @@ func (d *dispatch) waitsForItself(issue Issue) bool {
 			d.candidates[c.ID] = c
 		}
 	}
-	seen, next := map[string]bool{}, []Issue{issue}
+	seen := map[string]bool{}
+	next := []Issue{issue}
 	for len(next) > 0 && len(seen) < circleLimit {
 		blockers := next[0].BlockedBy
 		next = next[1:]
@@ -357,12 +429,20 @@ func (d *dispatch) waitsForItself(issue Issue) bool {
 // start makes the contender's claim running and adds the dispatch of its run.
 func (d *dispatch) start(c contender) {
 	s := &d.s
-	claim := Claim{IssueID: c.issue.ID, Identifier: c.issue.Identifier, Project: s.Policy.Project, ClaimedAt: s.Now}
+	claim := Claim{
+		IssueID:    c.issue.ID,
+		Identifier: c.issue.Identifier,
+		Project:    s.Policy.Project,
+		ClaimedAt:  s.Now,
+	}
 	reason := ""
 	if c.claim != nil {
-		claim, reason = *c.claim, string(c.claim.Kind)
+		claim = *c.claim
+		reason = string(c.claim.Kind)
 	}
-	claim.Status, claim.Issue, claim.DueAt = Running, c.issue, time.Time{}
+	claim.Status = Running
+	claim.Issue = c.issue
+	claim.DueAt = time.Time{}
 	claim.WorkspaceRoot = cmp.Or(claim.WorkspaceRoot, s.Policy.WorkspaceRoot)
 	root := claim.WorkspaceRoot
 	host, _, _ := d.chooseHost(c)
@@ -372,8 +452,16 @@ func (d *dispatch) start(c contender) {
 	claim.Runs++
 	change := d.put(claim)
 	change.Insert = &Run{
-		Kind: AgentRun, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Attempt: claim.Attempt, Phase: Starting,
-		Issue: c.issue, Fingerprint: c.issue.Fingerprint(), StartedAt: s.Now, WorkspaceRoot: root, Host: host,
+		Kind:          AgentRun,
+		IssueID:       c.issue.ID,
+		Identifier:    c.issue.Identifier,
+		Attempt:       claim.Attempt,
+		Phase:         Starting,
+		Issue:         c.issue,
+		Fingerprint:   c.issue.Fingerprint(),
+		StartedAt:     s.Now,
+		WorkspaceRoot: root,
+		Host:          host,
 	}
 	if claim.Delivery.Handover.Refused() {
 		change.Insert.Delivery.Handover = claim.Delivery.Handover
@@ -381,7 +469,8 @@ func (d *dispatch) start(c contender) {
 	d.take(c.issue.State)
 	d.onHost[host]++
 	if b, blocked := s.RemoteBlocks[host]; blocked {
-		change.RemoteBlocks, reason = d.s.setRemoteBlock(host, b.Tried(s.Now)), "probe"
+		change.RemoteBlocks = d.s.setRemoteBlock(host, b.Tried(s.Now))
+		reason = "probe"
 	}
 	if blocks := d.dispatchBlocks(); len(blocks) > 0 && d.block == nil {
 		d.block = blocks[0].obstacle(c.issue.Identifier)
@@ -391,15 +480,20 @@ func (d *dispatch) start(c contender) {
 	}
 	var probed *Block
 	if b := s.Account.Block; b != nil && host == "" {
-		next, read := b.Tried(s.Now), *b
+		next := b.Tried(s.Now)
+		read := *b
 		if s.isWanted(c) {
 			read.NextTry = time.Time{} // whenever the next try is due
 		}
-		s.Account.Block, probed, reason = &next, &read, "probe"
+		s.Account.Block = &next
+		probed = &read
+		reason = "probe"
 	}
 	if b := s.AgentBlock; b != nil && b.stopsRunsOn(host) {
 		next := b.Tried(s.Now)
-		s.AgentBlock, change.AgentBlock, reason = &next, &next, "probe"
+		s.AgentBlock = &next
+		change.AgentBlock = &next
+		reason = "probe"
 	}
 	d.plan.Actions = append(d.plan.Actions, Action{
 		Kind: ActDispatch, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason,
@@ -407,14 +501,16 @@ func (d *dispatch) start(c contender) {
 	})
 }
 
-// unsavedSkips reports the workspaces of finished issues that are kept because of unsaved work.
+// unsavedSkips reports the workspaces of finished issues that are kept because of unsaved
+// work.
 func (p *planner) unsavedSkips() {
 	listed := map[string]bool{}
 	for _, issue := range p.s.Tracker.Candidates {
 		listed[issue.ID] = true // the issue is active again, and its workspace is in use
 	}
 	for _, w := range p.s.Workspaces {
-		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil && !listed[w.IssueID] {
+		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil &&
+			!listed[w.IssueID] {
 			p.plan.Skips = append(p.plan.Skips, Skip{
 				IssueID: w.IssueID, Identifier: w.Identifier, Reason: SkipUnsavedWork,
 				Message: w.KeptText(),

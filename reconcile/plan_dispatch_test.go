@@ -9,7 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// The rules by which a candidate may be dispatched (specification 8.2), each with one candidate.
+// The rules by which a candidate may be dispatched (specification 8.2), each with one
+// candidate.
 func TestEligible(t *testing.T) {
 	for _, row := range []struct {
 		rule  string
@@ -32,7 +33,10 @@ func TestEligible(t *testing.T) {
 		{"blockers count in Todo only", issueNo(1, blockedBy("Todo", "?")), nil, "dispatch A-1"},
 
 		{"another account's pull request", issueNo(1, pulled), nil, "skip A-1 pull_request_open"},
-		{"the same, an operator asks", issueNo(1, pulled, unread), func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-1"}, true }, "dispatch A-1"},
+		{"the same, an operator asks", issueNo(1, pulled, unread), func(s *Snapshot) {
+			s.Only = []string{"id-1"}
+			s.AtOnce = true
+		}, "dispatch A-1"},
 		{"the same, a workspace", issueNo(1, pulled, unread), func(s *Snapshot) {
 			s.Workspaces = []Workspace{{IssueID: "id-1", Project: thisProject}}
 		}, "dispatch A-1"},
@@ -89,20 +93,33 @@ func TestOtherPullOfClaim(t *testing.T) {
 		"https://forge.example/1, its pull request https://forge.example/1 by ada is open")
 }
 
-// An issue that waits for itself is named, directly or through others; one that only waits for a circle is not.
+// An issue that waits for itself is named, directly or through others; one that only waits for
+// a circle is not.
 func TestCircleOfBlockers(t *testing.T) {
 	var issues []Issue
 	for n, blocker := range []int{2, 3, 1, 1} {
 		ref := fmt.Sprintf("id-%d", blocker)
-		issues = append(issues, issueNo(n+1, inState("Todo"), func(i *Issue) { i.BlockedBy = []BlockerRef{{ID: &ref, Identifier: &ref, State: new("Todo")}} }))
+		issues = append(issues, issueNo(n+1, inState("Todo"), func(i *Issue) {
+			i.BlockedBy = []BlockerRef{{
+				ID:         &ref,
+				Identifier: &ref,
+				State:      new("Todo"),
+			}}
+		}))
 	}
 	circle := " (a circle: it waits for itself)"
 	for n, skip := range Compute(newScene().candidates(issues...).Snapshot).Skips {
-		equal(t, skip.Identifier, skip.Subject, []string{"id-2" + circle, "id-3" + circle, "id-1" + circle, "id-1"}[n])
+		equal(
+			t,
+			skip.Identifier,
+			skip.Subject,
+			[]string{"id-2" + circle, "id-3" + circle, "id-1" + circle, "id-1"}[n],
+		)
 	}
 }
 
-// A due retry of a blocked issue is not started: its claim is released, and the issue is a candidate again.
+// A due retry of a blocked issue is not started: its claim is released, and the issue is a
+// candidate again.
 func TestRetryOfBlockedIssue(t *testing.T) {
 	todo := issueNo(1, inState("Todo"), blockedBy("In Progress"))
 	s := newScene().claim(issueNo(1, inState("Todo")), nil).answer(todo).candidates(todo)
@@ -115,7 +132,8 @@ func TestRetryOfBlockedIssue(t *testing.T) {
 	equal(t, "running", story(Compute(s.Snapshot)), "")
 }
 
-// The two requests of a pass may see an issue at different moments. A candidate that was also refreshed counts as the refresh saw it.
+// The two requests of a pass may see an issue at different moments. A candidate that was also
+// refreshed counts as the refresh saw it.
 func TestCandidateThatTheRefreshContradicts(t *testing.T) {
 	for name, row := range map[string]struct {
 		refreshed *Issue // nil: not returned
@@ -139,7 +157,10 @@ func TestOrder(t *testing.T) {
 	sameAge := func(i *Issue) { at := noon; i.CreatedAt = &at }
 	noAge := func(i *Issue) { i.CreatedAt = nil }
 	s := newScene().candidates(
-		issueNo(9, noAge), issueNo(8, sameAge), issueNo(7, sameAge), issueNo(6), issueNo(5, priority(0)), issueNo(4, priority(5)),
+		issueNo(
+			9,
+			noAge,
+		), issueNo(8, sameAge), issueNo(7, sameAge), issueNo(6), issueNo(5, priority(0)), issueNo(4, priority(5)),
 		issueNo(3, priority(4)), issueNo(2, priority(1)), issueNo(1, priority(2)),
 	)
 	const want = "dispatch A-2; dispatch A-1; dispatch A-3; dispatch A-4; dispatch A-5; dispatch A-6; dispatch A-7; dispatch A-8; dispatch A-9"
@@ -148,14 +169,28 @@ func TestOrder(t *testing.T) {
 
 // Due retries and candidates are one list in one order, with one set of slots.
 func TestOneList(t *testing.T) {
-	urgent, old, claimed := issueNo(5, priority(1)), issueNo(1), issueNo(3)
+	urgent := issueNo(5, priority(1))
+	old := issueNo(1)
+	claimed := issueNo(3)
 	scene := func(slots int) *scene {
-		s := newScene().claim(claimed, nil).claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(time.Millisecond) }).same()
+		s := newScene().claim(claimed, nil).
+			claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(time.Millisecond) }).
+			same()
 		s.Policy.MaxConcurrent = slots
 		return s.candidates(issueNo(4), old, urgent, claimed, issueNo(2))
 	}
-	equal(t, "2 slots", story(Compute(scene(2).Snapshot)), "dispatch A-5; dispatch A-1; retry A-3 no_slot; skip A-4 no_slot")
-	equal(t, "3 slots", story(Compute(scene(3).Snapshot)), "dispatch A-5; dispatch A-1; dispatch A-3 backoff; skip A-4 no_slot")
+	equal(
+		t,
+		"2 slots",
+		story(Compute(scene(2).Snapshot)),
+		"dispatch A-5; dispatch A-1; retry A-3 no_slot; skip A-4 no_slot",
+	)
+	equal(
+		t,
+		"3 slots",
+		story(Compute(scene(3).Snapshot)),
+		"dispatch A-5; dispatch A-1; dispatch A-3 backoff; skip A-4 no_slot",
+	)
 }
 
 // What a dispatch stores, for an unclaimed issue and for a due retry.
@@ -168,7 +203,12 @@ func TestDispatchStores(t *testing.T) {
 	equal(t, "first: status", first.Change.Claim.Status, Running)
 	equal(t, "first: fingerprint", first.Change.Insert.Fingerprint, one.Fingerprint())
 
-	s := newScene().claim(one, func(c *Claim) { c.Attempt, c.WorkspaceRoot, c.Runs, c.Failures = 4, "/old", 6, 3 }).same()
+	s := newScene().claim(one, func(c *Claim) {
+		c.Attempt = 4
+		c.WorkspaceRoot = "/old"
+		c.Runs = 6
+		c.Failures = 3
+	}).same()
 	again := Compute(s.Snapshot).Actions[0]
 	equal(t, "again: version", again.Change.Claim.Version, 3)
 	equal(t, "again: attempt", again.Change.Insert.Attempt, 4)
@@ -177,7 +217,8 @@ func TestDispatchStores(t *testing.T) {
 	equal(t, "again: failures", again.Change.Claim.Failures, 3)
 }
 
-// Slots are limited globally and per state. A running issue counts in its current state (specification 8.3).
+// Slots are limited globally and per state. A running issue counts in its current state
+// (specification 8.3).
 func TestSlots(t *testing.T) {
 	todo := inState("Todo")
 	for _, row := range []struct {
@@ -203,15 +244,18 @@ func TestSlots(t *testing.T) {
 		}, "dispatch A-3; skip A-4 no_slot; skip A-5 no_slot"},
 		{"a run that is settled frees its slot in the same plan", func(s *scene) {
 			s.Policy.MaxConcurrent = 2
-			s.Runs[0].Outcome, s.Liveness["run-A-1"] = Succeeded, Liveness{}
+			s.Runs[0].Outcome = Succeeded
+			s.Liveness["run-A-1"] = Liveness{}
 		}, "settle A-1 succeeded; dispatch A-3; skip A-4 no_slot; skip A-5 no_slot"},
 		{"a run with a remaining process does not: it may not be possible to end the process", func(s *scene) {
 			s.Policy.MaxConcurrent = 2
 			s.dead(issueNo(1), 1)
 		}, "reap A-1 worker_lost; settle A-1 lost; skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
 		{"at once, this issue", func(s *scene) {
-			s.Policy.MaxConcurrent, s.Policy.MaxByState["todo"] = 1, 1
-			s.Only, s.AtOnce = []string{"id-4"}, true
+			s.Policy.MaxConcurrent = 1
+			s.Policy.MaxByState["todo"] = 1
+			s.Only = []string{"id-4"}
+			s.AtOnce = true
 		}, "dispatch A-4"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
@@ -227,7 +271,11 @@ func TestSlots(t *testing.T) {
 func TestNoSlotIsMarkedOnce(t *testing.T) {
 	one := issueNo(1)
 	for _, perState := range []bool{false, true} {
-		s := newScene().claim(one, func(c *Claim) { c.Attempt, c.ErrorCode, c.DueAt = 6, "turn_failed", noon.Add(-time.Hour) }).same()
+		s := newScene().claim(one, func(c *Claim) {
+			c.Attempt = 6
+			c.ErrorCode = "turn_failed"
+			c.DueAt = noon.Add(-time.Hour)
+		}).same()
 		if perState {
 			s.Policy.MaxByState["in progress"] = 0
 		} else {
@@ -236,21 +284,38 @@ func TestNoSlotIsMarkedOnce(t *testing.T) {
 		p := compute(s.Snapshot)
 		equal(t, "first pass", story(p.plan), "retry A-1 no_slot")
 		equal(t, "claim", state(p, one), "retry no_slot #6 in -1h0m0s")
-		equal(t, "error", p.claims[one.ID].ErrorCode+"|"+p.claims[one.ID].ErrorMessage, "|no available orchestrator slots")
+		equal(
+			t,
+			"error",
+			p.claims[one.ID].ErrorCode+"|"+p.claims[one.ID].ErrorMessage,
+			"|no available orchestrator slots",
+		)
 		s.Claims = p.remaining()
 		equal(t, "next pass", len(Compute(s.Snapshot).Actions), 0)
 	}
 }
 
-// After a fault of the agent's machine running workers continue, and dispatch starts one probe at a time, with a backoff of up to
-// ten minutes. The first completed turn ends the block.
+// After a fault of the agent's machine running workers continue, and dispatch starts one probe
+// at a time, with a backoff of up to ten minutes. The first completed turn ends the block.
 func TestBlock(t *testing.T) {
 	block := func(tries int, next time.Duration) *Block {
-		return &Block{Code: "agent_auth", Message: "log in", Since: noon.Add(-time.Hour), NextTry: noon.Add(next), Tries: tries}
+		return &Block{
+			Code:    "agent_auth",
+			Message: "log in",
+			Since:   noon.Add(-time.Hour),
+			NextTry: noon.Add(next),
+			Tries:   tries,
+		}
 	}
-	startedBefore := func(_ *Claim, r *Run) { r.StartedAt, r.TurnsDone = noon.Add(-2*time.Hour), 3 }
+	startedBefore := func(_ *Claim, r *Run) {
+		r.StartedAt = noon.Add(-2 * time.Hour)
+		r.TurnsDone = 3
+	}
 	probing := func(turns int) func(*Claim, *Run) {
-		return func(_ *Claim, r *Run) { r.StartedAt, r.TurnsDone = noon.Add(-time.Minute), turns }
+		return func(_ *Claim, r *Run) {
+			r.StartedAt = noon.Add(-time.Minute)
+			r.TurnsDone = turns
+		}
 	}
 	for _, row := range []struct {
 		rule  string
@@ -265,8 +330,16 @@ func TestBlock(t *testing.T) {
 		{"one at a time", block(1, 0), probing(0), "skip A-2 blocked"},
 		{"the probe completed a turn", block(1, 5*time.Minute), probing(1), "dispatch A-2; dispatch A-3 backoff"},
 		{"the probe succeeded", block(1, 5*time.Minute), func(c *Claim, r *Run) { probing(1)(c, r); r.Outcome = Succeeded }, "settle A-1 succeeded; dispatch A-2; dispatch A-3 backoff"},
-		{"the probe failed by the issue's fault before a turn", block(1, 5*time.Minute), func(c *Claim, r *Run) { probing(0)(c, r); r.Outcome, r.ErrorCode = Failed, "hook_failed" }, "settle A-1 failed; skip A-2 blocked"},
-		{"the probe completed a turn, then met a fault: blocked again", block(1, 0), func(c *Claim, r *Run) { probing(1)(c, r); r.Outcome, r.ErrorCode = Failed, "network" }, "settle A-1 failed; skip A-2 blocked"},
+		{"the probe failed by the issue's fault before a turn", block(1, 5*time.Minute), func(c *Claim, r *Run) {
+			probing(0)(c, r)
+			r.Outcome = Failed
+			r.ErrorCode = "hook_failed"
+		}, "settle A-1 failed; skip A-2 blocked"},
+		{"the probe completed a turn, then met a fault: blocked again", block(1, 0), func(c *Claim, r *Run) {
+			probing(1)(c, r)
+			r.Outcome = Failed
+			r.ErrorCode = "network"
+		}, "settle A-1 failed; skip A-2 blocked"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().claim(issueNo(3), nil)
@@ -280,7 +353,8 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// Probes back off: 10 s after the fault, then 20 s, doubled up to 10 minutes, whether or not the last probe has ended.
+// Probes back off: 10 s after the fault, then 20 s, doubled up to 10 minutes, whether or not
+// the last probe has ended.
 func TestProbeBackoff(t *testing.T) {
 	s := newScene().candidates(issueNo(1))
 	s.AgentBlock = &Block{Code: "network", Since: noon.Add(-time.Hour), NextTry: noon}
@@ -289,24 +363,46 @@ func TestProbeBackoff(t *testing.T) {
 		p := compute(s.Snapshot)
 		gaps = append(gaps, p.s.AgentBlock.NextTry.Sub(s.Now).String())
 		equal(t, "stored with the dispatch", p.plan.Actions[0].Change.AgentBlock, p.s.AgentBlock)
-		s.AgentBlock, s.Now = p.s.AgentBlock, p.s.AgentBlock.NextTry
+		s.AgentBlock = p.s.AgentBlock
+		s.Now = p.s.AgentBlock.NextTry
 	}
 	equal(t, "gaps", strings.Join(gaps, " "), "20s 40s 1m20s 2m40s 5m20s 10m0s 10m0s 10m0s")
 
 	// The fault of a probe counts from the probe's end. The block keeps its start.
-	s = newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.ErrorText = Failed, "agent_quota", "none left" })
-	s.AgentBlock = &Block{Code: "network", Since: noon.Add(-time.Hour), NextTry: noon.Add(-time.Second), Tries: 2}
+	s = newScene().running(issueNo(1), func(_ *Claim, r *Run) {
+		r.Outcome = Failed
+		r.ErrorCode = "agent_quota"
+		r.ErrorText = "none left"
+	})
+	s.AgentBlock = &Block{
+		Code:    "network",
+		Since:   noon.Add(-time.Hour),
+		NextTry: noon.Add(-time.Second),
+		Tries:   2,
+	}
 	equal(t, "block", *compute(s.Snapshot).s.AgentBlock, Block{
-		Code: "agent_quota", Message: "none left", Since: noon.Add(-time.Hour), NextTry: noon.Add(40 * time.Second), Tries: 2,
+		Code:    "agent_quota",
+		Message: "none left",
+		Since:   noon.Add(-time.Hour),
+		NextTry: noon.Add(40 * time.Second),
+		Tries:   2,
 	})
 }
 
 // A step of the clock leaves no block that would last too long.
 func TestBlockFromTheFuture(t *testing.T) {
 	s := newScene().candidates(issueNo(1))
-	s.AgentBlock = &Block{Code: "network", Since: noon.Add(365 * 24 * time.Hour), NextTry: noon.Add(366 * 24 * time.Hour)}
+	s.AgentBlock = &Block{
+		Code:    "network",
+		Since:   noon.Add(365 * 24 * time.Hour),
+		NextTry: noon.Add(366 * 24 * time.Hour),
+	}
 	plan := Compute(s.Snapshot)
-	equal(t, "stored", *updates(plan)[0].AgentBlock, Block{Code: "network", Since: noon, NextTry: noon})
+	equal(t, "stored", *updates(plan)[0].AgentBlock, Block{
+		Code:    "network",
+		Since:   noon,
+		NextTry: noon,
+	})
 	equal(t, "plan", story(plan), "dispatch A-1 probe")
 }
 
@@ -314,9 +410,14 @@ func TestBlockFromTheFuture(t *testing.T) {
 func TestFaultThatIsOver(t *testing.T) {
 	s := newScene().
 		running(issueNo(1), func(_ *Claim, r *Run) {
-			r.Outcome, r.ErrorCode, r.EndedAt = Failed, "network", noon.Add(-30*time.Second)
+			r.Outcome = Failed
+			r.ErrorCode = "network"
+			r.EndedAt = noon.Add(-30 * time.Second)
 		}).
-		running(issueNo(2), func(_ *Claim, r *Run) { r.StartedAt, r.TurnsDone = noon.Add(-20*time.Second), 1 })
+		running(issueNo(2), func(_ *Claim, r *Run) {
+			r.StartedAt = noon.Add(-20 * time.Second)
+			r.TurnsDone = 1
+		})
 	p := compute(s.Snapshot)
 	equal(t, "blocked", p.s.AgentBlock != nil, false)
 	equal(t, "stored", p.plan.Actions[0].Change.AgentBlock != nil, false)

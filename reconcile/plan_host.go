@@ -9,27 +9,35 @@ import (
 	"time"
 )
 
-// Runs on other machines. Each belongs to one host, where its processes and its workspace are; its worker, which decides, is here. A run
-// whose worker has died may still be at work there: only its host, or an operator, can confirm that it has ended.
+// Runs on other machines. Each belongs to one host, where its processes and its workspace are;
+// its worker, which decides, is here. A run whose worker has died may still be at work there:
+// only its host, or an operator, can confirm that it has ended.
 
 const (
-	// silenceBound is how long workers may hear nothing from a host before it gets no further runs. It ends its runs after LostAfter.
+	// silenceBound is how long workers may hear nothing from a host before it gets no further
+	// runs. It ends its runs after LostAfter.
 	silenceBound = 30 * time.Second
 	// endPause is the time between two workers that try to end a run on its host.
 	endPause = 10 * time.Second
 )
 
-// endOnHost plans that a run whose worker is dead is ended on its host. Until that is confirmed the run is not settled, and nothing else
-// starts for its issue. If its host is silent for too long, the claim is held, or the host is given up, as the workflow says.
+// endOnHost plans that a run whose worker is dead is ended on its host. Until that is
+// confirmed the run is not settled, and nothing else starts for its issue. If its host is
+// silent for too long, the claim is held, or the host is given up, as the workflow says.
 func (p *planner) endOnHost(r Run, live Liveness) {
 	isGone := func(cmd Command) bool { return cmd.Verb == VerbHostGone && cmd.IssueID == r.IssueID }
-	// A worker that is alive is killed first. With a block of this machine none can be started. A command about the host comes later.
+	// A worker that is alive is killed first. With a block of this machine none can be
+	// started. A command about the host comes later.
 	if live.Alive || p.s.MachineBlock != nil || slices.ContainsFunc(p.s.Commands, isGone) {
 		return
 	}
 	c := p.claims[r.IssueID]
 	silent := p.s.Now.Sub(r.lastHeard()) > 2*p.s.Policy.LostAfter
-	message := fmt.Sprintf("%s has not confirmed the end of the run since %s", r.Host, clockOf(r.lastHeard(), p.s.Now))
+	message := fmt.Sprintf(
+		"%s has not confirmed the end of the run since %s",
+		r.Host,
+		clockOf(r.lastHeard(), p.s.Now),
+	)
 	switch {
 	case silent && p.s.Policy.RestartLost:
 		p.giveUpHost(r.IssueID, r.Identifier, message, &Change{HostGone: r.ID})
@@ -43,15 +51,20 @@ func (p *planner) endOnHost(r Run, live Liveness) {
 		return
 	}
 	p.plan.Actions = append(p.plan.Actions, Action{
-		Kind: ActEnd, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID, Reason: string(r.Remote),
-		Message: "on " + r.Host,
+		Kind:       ActEnd,
+		IssueID:    r.IssueID,
+		Identifier: r.Identifier,
+		RunID:      r.ID,
+		Reason:     string(r.Remote),
+		Message:    "on " + r.Host,
 	})
 }
 
 // lastHeard is when the run's host was last heard of, as far as it is known.
 func (r Run) lastHeard() time.Time { return cmp.Or(r.HeardAt, r.StartedAt) }
 
-// Lost returns for how long a worker has heard nothing from its host; 0 if that is not long, or not known.
+// Lost returns for how long a worker has heard nothing from its host; 0 if that is not long,
+// or not known.
 func (r Run) Lost(now time.Time) time.Duration {
 	silence := now.Sub(r.lastHeard())
 	if r.Remote != RemoteBegun || r.Outcome != "" || silence < silenceBound {
@@ -60,7 +73,8 @@ func (r Run) Lost(now time.Time) time.Duration {
 	return silence
 }
 
-// LostHosts returns the hosts from which none of their workers hears anything, each with the shortest silence among its workers.
+// LostHosts returns the hosts from which none of their workers hears anything, each with the
+// shortest silence among its workers.
 func LostHosts(runs []Run, now time.Time) map[string]time.Duration {
 	lost := map[string]time.Duration{}
 	for _, r := range runs {
@@ -75,7 +89,8 @@ func LostHosts(runs []Run, now time.Time) map[string]time.Duration {
 	return lost
 }
 
-// unverifiedHost returns the host on which an earlier run of the issue may still be at work; empty if there is none.
+// unverifiedHost returns the host on which an earlier run of the issue may still be at work;
+// empty if there is none.
 func (p *planner) unverifiedHost(issueID string) string {
 	for _, r := range p.runs {
 		if r.IssueID == issueID && r.Remote == RemoteBegun {
@@ -87,7 +102,8 @@ func (p *planner) unverifiedHost(issueID string) string {
 
 // DeliveryWait is why a delivery waits for the host that has the commits, and what ends that.
 type DeliveryWait struct {
-	Host, Reason string // Reason is SkipUnverified or SkipBlocked; empty if the delivery does not wait for a host
+	// Reason is SkipUnverified or SkipBlocked; empty if the delivery does not wait for a host
+	Host, Reason string
 	Message      string // such as "its commits wait for near: host_unreachable: no route to host"
 	Ends         string
 	Until        time.Time // when the host is tried again; zero if that is not a matter of time
@@ -99,7 +115,10 @@ func (s *State) DeliveryWait(c Claim, now time.Time) DeliveryWait {
 	if c.Status != Waiting || !c.Delivery.Due || c.Delivery.Behind {
 		return DeliveryWait{}
 	}
-	at := slices.IndexFunc(s.Runs, func(r Run) bool { return r.IssueID == c.IssueID && r.Remote == RemoteBegun })
+	at := slices.IndexFunc(
+		s.Runs,
+		func(r Run) bool { return r.IssueID == c.IssueID && r.Remote == RemoteBegun },
+	)
 	if at < 0 {
 		return s.deliveryWait(c, "", now)
 	}
@@ -123,15 +142,20 @@ func (s *State) deliveryWait(c Claim, unverified string, now time.Time) Delivery
 	}
 	return DeliveryWait{
 		Host: host, Reason: SkipBlocked, Until: b.NextTry,
-		Message: "its commits wait for " + host + ": " + b.Code + ": " + strings.TrimPrefix(b.Message, host+": "),
-		Ends:    "a pass tries the host again; symphony deliver " + c.Identifier + " tries now",
+		Message: "its commits wait for " + host + ": " + b.Code + ": " + strings.TrimPrefix(
+			b.Message,
+			host+": ",
+		),
+		Ends: "a pass tries the host again; symphony deliver " + c.Identifier + " tries now",
 	}
 }
 
-// remoteWorkspace returns the newest workspace of the issue on a host that may still be used; one without a host if there is none.
+// remoteWorkspace returns the newest workspace of the issue on a host that may still be used;
+// one without a host if there is none.
 func (s *Snapshot) remoteWorkspace(issueID string) (newest Workspace) {
 	for _, w := range s.RemoteWorkspaces {
-		if w.IssueID == issueID && w.Project == s.Policy.Project && !w.Abandoned && slices.Contains(s.Policy.Hosts, w.Host) {
+		if w.IssueID == issueID && w.Project == s.Policy.Project && !w.Abandoned &&
+			slices.Contains(s.Policy.Hosts, w.Host) {
 			newest = w // they are in the order of time
 		}
 	}
@@ -141,7 +165,10 @@ func (s *Snapshot) remoteWorkspace(issueID string) (newest Workspace) {
 // surveyHosts counts the runs of each host, and finds the hosts that are lost.
 func (d *dispatch) surveyHosts() {
 	d.onHost = map[string]int{}
-	d.lost = LostHosts(slices.DeleteFunc(slices.Clone(d.s.Runs), func(r Run) bool { return d.s.Liveness[r.ID].dead() }), d.s.Now)
+	d.lost = LostHosts(
+		slices.DeleteFunc(slices.Clone(d.s.Runs), func(r Run) bool { return d.s.Liveness[r.ID].dead() }),
+		d.s.Now,
+	)
 	for _, r := range d.runs {
 		if r.Host != "" && r.Kind == AgentRun {
 			d.onHost[r.Host]++
@@ -149,8 +176,9 @@ func (d *dispatch) surveyHosts() {
 	}
 }
 
-// chooseHost returns the host for a contender's run, empty for this machine; or the reason why none can take it. The issue stays on the
-// host that has its workspace. Otherwise the host with the fewest runs is chosen, of these the first in the workflow.
+// chooseHost returns the host for a contender's run, empty for this machine; or the reason why
+// none can take it. The issue stays on the host that has its workspace. Otherwise the host
+// with the fewest runs is chosen, of these the first in the workflow.
 func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	hosts := d.s.Policy.Hosts
 	if len(hosts) == 0 {
@@ -194,7 +222,8 @@ func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	return "", reason, message
 }
 
-// hostsText says why hosts get no run. Of many hosts with the same reason it names the first ones.
+// hostsText says why hosts get no run. Of many hosts with the same reason it names the first
+// ones.
 func hostsText(hostsByObstacle map[string][]string) string {
 	const few = 3
 	var parts []string
@@ -209,8 +238,9 @@ func hostsText(hostsByObstacle map[string][]string) string {
 	return strings.Join(parts, "; ")
 }
 
-// hostObstacle returns why a host gets no further run now, and whether its slots are taken (SkipNoSlot), it is lost (SkipUnverified) or
-// blocked (SkipBlocked). Both are empty if it may get one.
+// hostObstacle returns why a host gets no further run now, and whether its slots are taken
+// (SkipNoSlot), it is lost (SkipUnverified) or blocked (SkipBlocked). Both are empty if it may
+// get one.
 func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	if limit := d.s.Policy.MaxPerHost; limit > 0 && d.onHost[host] >= limit {
 		return takenText(limit, ""), SkipNoSlot
@@ -226,7 +256,8 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	return "", ""
 }
 
-// setRemoteBlock sets the block of a host in the snapshot and returns what is to be stored. A block without a code ends it.
+// setRemoteBlock sets the block of a host in the snapshot and returns what is to be stored. A
+// block without a code ends it.
 func (s *Snapshot) setRemoteBlock(host string, b Block) map[string]Block {
 	blocks := map[string]Block{} // those of the snapshot stay
 	maps.Copy(blocks, s.RemoteBlocks)
@@ -237,22 +268,28 @@ func (s *Snapshot) setRemoteBlock(host string, b Block) map[string]Block {
 	return map[string]Block{host: b}
 }
 
-// hostIsGone carries out the command retry --host-is-gone: the issue's workspace on its host counts as abandoned, and a run whose end the
-// host has not confirmed counts as ended. The next plan settles that run.
+// hostIsGone carries out the command retry --host-is-gone: the issue's workspace on its host
+// counts as abandoned, and a run whose end the host has not confirmed counts as ended. The
+// next plan settles that run.
 func (p *planner) hostIsGone(cmd Command) {
-	change, message := &Change{}, ""
-	c, host := p.claims[cmd.IssueID], p.s.remoteWorkspace(cmd.IssueID).Host
+	change := &Change{}
+	message := ""
+	c := p.claims[cmd.IssueID]
+	host := p.s.remoteWorkspace(cmd.IssueID).Host
 	if c != nil && host == "" && c.Delivery.Due {
 		host = c.Delivery.Host // perhaps it is not in the workflow any more
 	}
 	for _, r := range p.runs {
 		// A worker that only ends it may be alive.
-		if r.IssueID == cmd.IssueID && r.Remote == RemoteBegun && (!p.s.Liveness[r.ID].Alive || r.Phase == EndingThere) {
-			change.HostGone, message = r.ID, "its run on "+r.Host+" counts as ended"
+		if r.IssueID == cmd.IssueID && r.Remote == RemoteBegun &&
+			(!p.s.Liveness[r.ID].Alive || r.Phase == EndingThere) {
+			change.HostGone = r.ID
+			message = "its run on " + r.Host + " counts as ended"
 		}
 	}
 	if message == "" && host != "" && c != nil && c.Status == Waiting {
-		change, message = p.put(p.s.startElsewhere(*c)), "its workspace on "+host+" is given up"
+		change = p.put(p.s.startElsewhere(*c))
+		message = "its workspace on " + host + " is given up"
 	}
 	if change.Commands = []int64{cmd.ID}; message == "" {
 		p.update(change)
@@ -271,7 +308,12 @@ func (s *Snapshot) startElsewhere(c Claim) Claim {
 func (p *planner) giveUpHost(issueID, identifier, message string, change *Change) {
 	change.Abandon = issueID
 	p.plan.Actions = append(p.plan.Actions, Action{
-		Kind: ActRetry, IssueID: issueID, Identifier: identifier, RunID: change.HostGone, Reason: HoldHostLost,
-		Message: message, Change: change,
+		Kind:       ActRetry,
+		IssueID:    issueID,
+		Identifier: identifier,
+		RunID:      change.HostGone,
+		Reason:     HoldHostLost,
+		Message:    message,
+		Change:     change,
 	})
 }

@@ -10,33 +10,47 @@ import (
 
 // hosted gives a scene two hosts with two slots each.
 func (s *scene) hosted() *scene {
-	s.Policy.Hosts, s.Policy.MaxPerHost, s.Policy.LostAfter = []string{"near", "far"}, 2, 15*time.Minute
+	s.Policy.Hosts = []string{"near", "far"}
+	s.Policy.MaxPerHost = 2
+	s.Policy.LostAfter = 15 * time.Minute
 	return s
 }
 
 // on makes a run one of a host, where it has begun, and heard of now.
 func on(host string, edits ...func(*Claim, *Run)) func(*Claim, *Run) {
 	return func(c *Claim, r *Run) {
-		r.Host, r.Remote, r.HeardAt, r.HeartbeatAt = host, RemoteBegun, noon, noon
+		r.Host = host
+		r.Remote = RemoteBegun
+		r.HeardAt = noon
+		r.HeartbeatAt = noon
 		for _, edit := range edits {
 			edit(c, r)
 		}
 	}
 }
 
-// Only its host, or an operator, may say that a run on a host has ended. Until then the run is not settled, and its issue gets no other one.
+// Only its host, or an operator, may say that a run on a host has ended. Until then the run is
+// not settled, and its issue gets no other one.
 func TestVerdicts(t *testing.T) {
 	one := issueNo(1)
 	heard := func(ago time.Duration) func(*Claim, *Run) {
 		return func(_ *Claim, r *Run) { r.HeardAt = noon.Add(-ago) }
 	}
 	remote := func(s RemoteState) func(*Claim, *Run) { return func(_ *Claim, r *Run) { r.Remote = s } }
-	failed := func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode = Lost, CodeWorkerLost }
-	lost := func(c *Claim, r *Run) { c.Status, c.HoldReason, c.HeldAt = Held, HoldHostLost, noon }
+	failed := func(_ *Claim, r *Run) {
+		r.Outcome = Lost
+		r.ErrorCode = CodeWorkerLost
+	}
+	lost := func(c *Claim, r *Run) {
+		c.Status = Held
+		c.HoldReason = HoldHostLost
+		c.HeldAt = noon
+	}
 	ending := func(ago time.Duration) func(*Claim, *Run) {
 		return func(c *Claim, r *Run) {
 			failed(c, r)
-			r.Phase, r.HeartbeatAt = EndingThere, noon.Add(-ago)
+			r.Phase = EndingThere
+			r.HeartbeatAt = noon.Add(-ago)
 		}
 	}
 	dead := func(edits ...func(*Claim, *Run)) *scene {
@@ -61,7 +75,12 @@ func TestVerdicts(t *testing.T) {
 		{"that worker takes longer than a stop may", alive(ending(0), func(_ *Claim, r *Run) { r.StopAt = Instant{Boot: thisBoot} }).
 			edit(func(s *Snapshot) { s.Mono = time.Hour }), "", "running #1 runs=1"},
 		{
-			"that worker is frozen", alive(ending(0)).edit(func(s *Snapshot) { s.Liveness["run-A-1"] = Liveness{Alive: true, Frozen: true} }),
+			"that worker is frozen", alive(ending(0)).edit(func(s *Snapshot) {
+				s.Liveness["run-A-1"] = Liveness{
+					Alive:  true,
+					Frozen: true,
+				}
+			}),
 			"reap A-1", "running #1 runs=1",
 		},
 		{"that worker has had no answer", dead(ending(time.Second)), "", "running #1 runs=1"},
@@ -78,11 +97,19 @@ func TestVerdicts(t *testing.T) {
 		{"it does so while the claim is held", dead(failed, lost, remote(RemoteEnded)), "settle A-1 lost", "retry backoff #2 in 20s failures=1 runs=1"},
 		{"an operator has said so", dead(failed, remote(RemoteGone)), "settle A-1 lost", "retry requested #1 in 0s"},
 		{
-			"nothing was begun there", dead(func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.Remote = Failed, "host_unreachable", "" }),
+			"nothing was begun there", dead(func(_ *Claim, r *Run) {
+				r.Outcome = Failed
+				r.ErrorCode = "host_unreachable"
+				r.Remote = ""
+			}),
 			"settle A-1 failed", "retry blocked #1 in 0s",
 		},
 		{
-			"its job can't ever start", dead(func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.Remote = Failed, HoldNeverStarts, "" }),
+			"its job can't ever start", dead(func(_ *Claim, r *Run) {
+				r.Outcome = Failed
+				r.ErrorCode = HoldNeverStarts
+				r.Remote = ""
+			}),
 			"settle A-1 failed", "held never_starts",
 		},
 		{"an operator has said so while a worker tries to end it", alive(ending(0), remote(RemoteGone)), "reap A-1; settle A-1 lost", "retry requested #1 in 0s"},
@@ -97,12 +124,20 @@ func TestVerdicts(t *testing.T) {
 		{"its host answers", dead(failed, lost, remote(RemoteEnded), func(c *Claim, _ *Run) { c.HoldNext = true }), "settle A-1 lost", "held operator runs=1"},
 		{"it is moved meanwhile", dead(ending(time.Second), lost).answer(issueNo(1, inState("Human Review"))), "", "held host_lost"},
 		{
-			"the daemon was killed", dead(func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.Remote = InterruptedRun, "host_died", RemoteEnded }),
+			"the daemon was killed", dead(func(_ *Claim, r *Run) {
+				r.Outcome = InterruptedRun
+				r.ErrorCode = "host_died"
+				r.Remote = RemoteEnded
+			}),
 			"settle A-1 interrupted", "retry interrupted #1 in 0s interruptions=1",
 		},
 		{"retry --host-is-gone of a waiting issue with a workspace there", newScene().hosted().claim(one, func(c *Claim) { c.Kind = Blocked }).
 			edit(func(s *Snapshot) {
-				s.RemoteWorkspaces = []Workspace{{IssueID: one.ID, Project: thisProject, Host: "far"}}
+				s.RemoteWorkspaces = []Workspace{{
+					IssueID: one.ID,
+					Project: thisProject,
+					Host:    "far",
+				}}
 			}).
 			command(VerbHostGone, one), "retry A-1 host_lost", "retry requested #1 in 0s"},
 		{"retry --host-is-gone of a live run", alive().command(VerbHostGone, one), "", "running #1 runs=1"},
@@ -115,7 +150,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// The host with the fewest runs gets the next one; an issue stays where its workspace is; nothing falls back to another machine.
+// The host with the fewest runs gets the next one; an issue stays where its workspace is;
+// nothing falls back to another machine.
 func TestHosts(t *testing.T) {
 	two := func(s *scene, host string, first int) *scene {
 		for i := range 2 {
@@ -125,16 +161,26 @@ func TestHosts(t *testing.T) {
 		return s
 	}
 	home := func(s *scene, host string) *scene {
-		s.RemoteWorkspaces = append(s.RemoteWorkspaces, Workspace{IssueID: "id-9", Project: thisProject, Host: host})
+		s.RemoteWorkspaces = append(s.RemoteWorkspaces, Workspace{
+			IssueID: "id-9",
+			Project: thisProject,
+			Host:    host,
+		})
 		return s
 	}
 	block := func(next time.Duration) func(*Snapshot) {
 		return func(s *Snapshot) {
-			s.RemoteBlocks = map[string]Block{"near": {Code: "host_unreachable", Message: "no route", Since: noon.Add(-time.Hour), NextTry: noon.Add(next)}}
+			s.RemoteBlocks = map[string]Block{"near": {
+				Code:    "host_unreachable",
+				Message: "no route",
+				Since:   noon.Add(-time.Hour),
+				NextTry: noon.Add(next),
+			}}
 		}
 	}
 	silent := func(s *Snapshot) {
-		s.Runs[0].HeardAt, s.Runs[1].HeardAt = noon.Add(-time.Minute), noon.Add(-40*time.Second)
+		s.Runs[0].HeardAt = noon.Add(-time.Minute)
+		s.Runs[1].HeardAt = noon.Add(-40 * time.Second)
 	}
 	for _, row := range []struct {
 		rule string
@@ -143,16 +189,25 @@ func TestHosts(t *testing.T) {
 	}{
 		{"both are free", newScene().hosted(), "near"},
 		{"one has a run", newScene().hosted().running(issueNo(1), on("near")), "far"},
-		{"without a limit", two(newScene().hosted(), "near", 1).edit(func(s *Snapshot) { s.Policy.MaxPerHost, s.Policy.Hosts = 0, []string{"near"} }), "near"},
+		{"without a limit", two(newScene().hosted(), "near", 1).edit(func(s *Snapshot) {
+			s.Policy.MaxPerHost = 0
+			s.Policy.Hosts = []string{"near"}
+		}), "near"},
 		{"all are full", two(two(newScene().hosted(), "near", 1), "far", 3), "no_slot near, far: both slots are taken"},
 		{"it has a workspace", home(newScene().hosted().running(issueNo(1), on("far")), "far"), "far"},
 		{"the host of its workspace is full", home(two(newScene().hosted(), "far", 1), "far"), "no_slot far: both slots are taken"},
 		{"the host of its workspace is not in the workflow any more", home(newScene().hosted(), "old"), "near"},
 		{"that host is gone", home(newScene().hosted(), "far").edit(func(s *Snapshot) { s.RemoteWorkspaces[0].Abandoned = true }), "near"},
 		{"an operator asks: a host without a fault", newScene().hosted().running(issueNo(1), on("far")).edit(block(time.Minute)).
-			edit(func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-9"}, true }), "far"},
+			edit(func(s *Snapshot) {
+				s.Only = []string{"id-9"}
+				s.AtOnce = true
+			}), "far"},
 		{"an operator asks: only a blocked one", home(newScene().hosted(), "near").edit(block(time.Minute)).
-			edit(func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-9"}, true }), "near"},
+			edit(func(s *Snapshot) {
+				s.Only = []string{"id-9"}
+				s.AtOnce = true
+			}), "near"},
 		{"a host is blocked", newScene().hosted().edit(block(time.Minute)), "far"},
 		{"its block is tested", newScene().hosted().running(issueNo(1), on("far")).edit(block(0)), "near"},
 		{
@@ -166,14 +221,22 @@ func TestHosts(t *testing.T) {
 		},
 		{
 			"one of its runs is heard of", home(two(newScene().hosted(), "near", 1), "near").edit(func(s *Snapshot) {
-				s.Policy.MaxPerHost, s.Runs[0].HeardAt, s.Runs[1].HeardAt = 3, noon.Add(-40*time.Second), noon
+				s.Policy.MaxPerHost = 3
+				s.Runs[0].HeardAt = noon.Add(-40 * time.Second)
+				s.Runs[1].HeardAt = noon
 			}), "near",
 		},
 		{"faults of this machine's account and codex do not count", newScene().hosted().edit(func(s *Snapshot) {
-			s.AgentBlock, s.Account.Limit = &Block{Code: "agent_auth", NextTry: noon.Add(time.Hour)}, &Limit{Until: noon.Add(time.Hour)}
+			s.AgentBlock = &Block{Code: "agent_auth", NextTry: noon.Add(time.Hour)}
+			s.Account.Limit = &Limit{Until: noon.Add(time.Hour)}
 		}), "near"},
 		{"the repository can't be reached from this machine", newScene().hosted().edit(func(s *Snapshot) {
-			s.AgentBlock = &Block{Code: "repository_unavailable", Message: "no route", Since: noon.Add(-time.Hour), NextTry: noon.Add(time.Minute)}
+			s.AgentBlock = &Block{
+				Code:    "repository_unavailable",
+				Message: "no route",
+				Since:   noon.Add(-time.Hour),
+				NextTry: noon.Add(time.Minute),
+			}
 		}), "blocked repository_unavailable: no route"},
 		{"no hosts", newScene(), ""},
 	} {
@@ -197,17 +260,33 @@ func TestHosts(t *testing.T) {
 func TestHostBlocks(t *testing.T) {
 	one := issueNo(1)
 	failed := newScene().hosted().running(one, func(_ *Claim, r *Run) {
-		r.Host, r.Outcome, r.ErrorCode, r.ErrorText = "near", Failed, "host_unreachable", "no route"
+		r.Host = "near"
+		r.Outcome = Failed
+		r.ErrorCode = "host_unreachable"
+		r.ErrorText = "no route"
 	})
 	p := compute(failed.Snapshot)
 	equal(t, "claim", state(p, one), "retry blocked #1 in 0s")
-	want := map[string]Block{"near": {Code: "host_unreachable", Message: "near: no route", Since: noon, NextTry: noon.Add(firstBackoff)}}
+	want := map[string]Block{"near": {
+		Code:    "host_unreachable",
+		Message: "near: no route",
+		Since:   noon,
+		NextTry: noon.Add(firstBackoff),
+	}}
 	test.Equal(t, "blocks", p.s.RemoteBlocks, want)
 	test.Equal(t, "stored", p.plan.Actions[0].Change.RemoteBlocks, want)
 	equal(t, "of this machine", p.s.AgentBlock, nil)
-	equal(t, "the next run", compute(newScene().hosted().edit(func(s *Snapshot) { s.RemoteBlocks = want }).candidates(one).Snapshot).plan.Actions[0].Change.Insert.Host, "far")
+	equal(
+		t,
+		"the next run",
+		compute(newScene().hosted().edit(func(s *Snapshot) { s.RemoteBlocks = want }).candidates(one).Snapshot).plan.Actions[0].Change.Insert.Host,
+		"far",
+	)
 
-	worked := newScene().hosted().running(one, on("near", func(_ *Claim, r *Run) { r.TurnsDone, r.StartedAt = 1, noon.Add(time.Second) }))
+	worked := newScene().hosted().running(one, on("near", func(_ *Claim, r *Run) {
+		r.TurnsDone = 1
+		r.StartedAt = noon.Add(time.Second)
+	}))
 	worked.Liveness["run-A-1"] = Liveness{Alive: true}
 	worked.RemoteBlocks = want
 	p = compute(worked.Snapshot)
@@ -216,5 +295,10 @@ func TestHostBlocks(t *testing.T) {
 
 	asked := newScene().hosted().command(VerbUnblock, Issue{})
 	asked.RemoteBlocks = want
-	test.Equal(t, "unblock", updates(compute(asked.Snapshot).plan)[0].RemoteBlocks, map[string]Block{"near": {}})
+	test.Equal(
+		t,
+		"unblock",
+		updates(compute(asked.Snapshot).plan)[0].RemoteBlocks,
+		map[string]Block{"near": {}},
+	)
 }

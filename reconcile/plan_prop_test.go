@@ -18,7 +18,8 @@ func asJSON(t *rapid.T, v any) string {
 
 // checkPlan checks the properties of the plan of any snapshot.
 func checkPlan(t *rapid.T, s Snapshot) {
-	before, p := asJSON(t, s), compute(s)
+	before := asJSON(t, s)
+	p := compute(s)
 	first := asJSON(t, p.plan)
 	fail := func(format string, args ...any) {
 		t.Fatalf("%s\nplan: %s", fmt.Sprintf(format, args...), story(p.plan))
@@ -42,14 +43,17 @@ func checkPlan(t *rapid.T, s Snapshot) {
 			fail("%s lost", c.Identifier)
 		}
 	}
-	// Every command is deleted once. In a pass for one issue, commands for other issues stay; in one that starts nothing, deliveries.
+	// Every command is deleted once. In a pass for one issue, commands for other issues stay;
+	// in one that starts nothing, deliveries.
 	times := map[int64]int{}
 	for _, id := range consumed(p.plan) {
 		times[id]++
 	}
 	for _, cmd := range s.Commands {
 		want := 1
-		if cmd.Verb != VerbPause && cmd.Verb != VerbResume && cmd.Verb != VerbStopAll && cmd.Verb != VerbUnblock && !s.concerns(cmd.IssueID) {
+		if cmd.Verb != VerbPause && cmd.Verb != VerbResume && cmd.Verb != VerbStopAll &&
+			cmd.Verb != VerbUnblock &&
+			!s.concerns(cmd.IssueID) {
 			want = 0
 		}
 		if s.DispatchOff && (cmd.Verb == VerbDeliver || cmd.Verb == VerbVerify) {
@@ -66,7 +70,9 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	if len(s.Policy.Hosts) > 0 { // agents there use other accounts
 		s.Account = Account{Slots: s.Account.Slots}
 	}
-	used, started, runs := p.newDispatch(), map[string]int{}, map[string]bool{}
+	used := p.newDispatch()
+	started := map[string]int{}
+	runs := map[string]bool{}
 	asked := 0 // runs that an operator asked for, which start in spite of blocks
 	for _, c := range s.Claims {
 		runs[c.IssueID] = c.Status == Running
@@ -87,7 +93,14 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 			state := NormalizeState(a.Change.Insert.Issue.State)
 			limit, limited := s.Policy.MaxByState[state]
 			if !s.AtOnce && (used.taken > s.Policy.MaxConcurrent || limited && used.byState[state] > limit) {
-				fail("%d of %d slots, %d of %d in %s", used.taken, s.Policy.MaxConcurrent, used.byState[state], limit, state)
+				fail(
+					"%d of %d slots, %d of %d in %s",
+					used.taken,
+					s.Policy.MaxConcurrent,
+					used.byState[state],
+					limit,
+					state,
+				)
 			}
 			if (a.Probe != nil) != (s.Account.Block != nil) {
 				fail("a run under a block is its probe, and no other is")
@@ -95,18 +108,27 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 		default:
 		}
 	}
-	n, account := len(started), s.Account
+	n := len(started)
+	account := s.Account
 	switch {
 	case n == 0:
-	case p.s.Paused, s.Tracker == nil, s.DispatchOff, s.Tracker.Low, s.FreeBytes == 1, account.Limit != nil, account.Probing && n > asked,
+	case p.s.Paused,
+		s.Tracker == nil,
+		s.DispatchOff,
+		s.Tracker.Low,
+		s.FreeBytes == 1,
+		account.Limit != nil,
+		account.Probing && n > asked,
 		s.Policy.DailyBudget.Set() && n > asked:
 		fail("dispatched")
-	case n > asked+1 && (p.s.AgentBlock != nil && len(s.Policy.Hosts) == 0 || account.Block != nil), account.Slots != nil && n > account.Slots.Free:
+	case n > asked+1 && (p.s.AgentBlock != nil && len(s.Policy.Hosts) == 0 || account.Block != nil),
+		account.Slots != nil && n > account.Slots.Free:
 		fail("%d dispatched", n)
 	case p.plan.Obstacle != nil:
 		fail("something is started in spite of %s", p.plan.Obstacle.Reason)
 	}
-	// Every candidate becomes either a claim (old or new) or a skip, and none is dispatched twice.
+	// Every candidate becomes either a claim (old or new) or a skip, and none is dispatched
+	// twice.
 	if s.Tracker == nil || !s.Tracker.Fetched || s.DispatchOff || !s.all() {
 		return
 	}
@@ -120,15 +142,22 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 	for _, i := range s.Tracker.Candidates {
 		claimed := p.claims[i.ID] != nil
 		if n := skipped[i.ID]; n > 1 || claimed == (n == 1) || started[i.ID] > 1 {
-			fail("%s: claimed %v, skipped %d times, started %d times", i.Identifier, claimed, n, started[i.ID])
+			fail(
+				"%s: claimed %v, skipped %d times, started %d times",
+				i.Identifier,
+				claimed,
+				n,
+				started[i.ID],
+			)
 		}
 	}
 }
 
-// checkRuns checks that every run with a dead worker is settled exactly once, after it was reaped if necessary, and that no other
-// run is settled.
+// checkRuns checks that every run with a dead worker is settled exactly once, after it was
+// reaped if necessary, and that no other run is settled.
 func checkRuns(s Snapshot, p *planner, fail func(string, ...any)) {
-	settled, reaped := map[string]int{}, map[string]bool{}
+	settled := map[string]int{}
+	reaped := map[string]bool{}
 	for _, a := range p.plan.Actions {
 		switch a.Kind {
 		case ActReap:
@@ -147,7 +176,8 @@ func checkRuns(s Snapshot, p *planner, fail func(string, ...any)) {
 	for _, r := range s.Runs {
 		want := 0
 		over := !s.Liveness[r.ID].Alive || p.s.overdue(r) || r.Remote == RemoteGone
-		if over && s.concerns(r.IssueID) && r.Remote != RemoteBegun { // that one only its host may end
+		// that one only its host may end
+		if over && s.concerns(r.IssueID) && r.Remote != RemoteBegun {
 			want = 1
 		}
 		if settled[r.ID] != want {
@@ -161,15 +191,18 @@ func observed(t *rapid.T, w *world, s Snapshot) Snapshot {
 	host := s.MachineBlock
 	rec, err := w.State(t.Context())
 	test.OK(t, err)
-	s.State, s.Liveness, s.MachineBlock = rec, map[string]Liveness{}, host
+	s.State = rec
+	s.Liveness = map[string]Liveness{}
+	s.MachineBlock = host
 	for _, r := range rec.Runs {
 		s.Liveness[r.ID] = w.Probe(t.Context(), r)
 	}
 	return s
 }
 
-// applyThenNothing checks that a plan can be applied, and that the next plan is then empty. If a run has remaining processes, the
-// next plan may use its slot, and the plan after that is empty.
+// applyThenNothing checks that a plan can be applied, and that the next plan is then empty. If
+// a run has remaining processes, the next plan may use its slot, and the plan after that is
+// empty.
 func applyThenNothing(t *rapid.T, s Snapshot) {
 	w := worldOf(s)
 	w.ids = 900 // apart from the runs of the snapshot

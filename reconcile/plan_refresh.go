@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// refresh compares every claim with the tracker's record of its issue (specification 8.5, part B).
+// refresh compares every claim with the tracker's record of its issue (specification 8.5, part
+// B).
 func (p *planner) refresh() {
 	for _, c := range p.byAge() {
 		if !p.s.Tracker.Refreshed[c.IssueID] {
@@ -28,8 +29,10 @@ func (p *planner) refresh() {
 		case reason == "":
 			back := !p.s.Policy.Active(c.Issue.State)
 			p.stillActive(p.renew(*c, issue), issue, back)
-		case c.delivering(), c.Status != Running && c.Delivery.Due && (p.s.undelivered(*c) || reason != StopTerminal):
-			// The claim stays until its commits are pushed, also while the workflow delivers nothing.
+		case c.delivering(),
+			c.Status != Running && c.Delivery.Due && (p.s.undelivered(*c) || reason != StopTerminal):
+			// The claim stays until its commits are pushed, also while the workflow delivers
+			// nothing.
 			if visible {
 				p.renew(*c, issue)
 			}
@@ -74,17 +77,20 @@ func (p *planner) noteUnreadable(c Claim, issue Issue) {
 	})
 }
 
-// handoffGrace is how long a run may continue after its own agent has moved the issue, to complete the turn and report tokens.
+// handoffGrace is how long a run may continue after its own agent has moved the issue, to
+// complete the turn and report tokens.
 const handoffGrace = 2 * time.Minute
 
-// handingOver reports whether the run's own agent has moved the issue to its present state, or may have, because the worker has
-// not read that state yet. Such a run ends by itself after its turn. If someone else moved the issue, the run is stopped.
+// handingOver reports whether the run's own agent has moved the issue to its present state, or
+// may have, because the worker has not read that state yet. Such a run ends by itself after
+// its turn. If someone else moved the issue, the run is stopped.
 func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	r := p.runs[c.RunID]
 	if r == nil || r.MovedAt.IsZero() || !visible {
 		return false
 	}
-	// The grace is measured up to the worker's last heartbeat, so that a suspend or a step of the clock since then does not use it up.
+	// The grace is measured up to the worker's last heartbeat, so that a suspend or a step of
+	// the clock since then does not use it up.
 	now := cmp.Or(r.HeartbeatAt, p.s.Now)
 	here := r.MovedTo == "" || SameState(r.MovedTo, issue.State)
 	return here && now.Sub(r.MovedAt).Abs() < handoffGrace
@@ -93,7 +99,8 @@ func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 // MessageArchived is the message of an action about an issue that was archived.
 const MessageArchived = "it is archived"
 
-// StopReason returns the reason to stop working on an issue, empty if there is none. A pass uses it, and a worker between two turns.
+// StopReason returns the reason to stop working on an issue, empty if there is none. A pass
+// uses it, and a worker between two turns.
 func (p Policy) StopReason(issue Issue, visible bool) (reason, message string) {
 	switch {
 	case !visible:
@@ -114,16 +121,18 @@ func (p Policy) StopReason(issue Issue, visible bool) (reason, message string) {
 	return "", ""
 }
 
-// stillActive makes a waiting claim eligible for dispatch, and ends a hold on which someone has
-// commented. back: the issue has come back to the active states, while its claim was kept for
-// its undelivered work.
+// stillActive makes a waiting claim eligible for dispatch, and ends a hold on which someone
+// has commented. back: the issue has come back to the active states, while its claim was kept
+// for its undelivered work.
 func (p *planner) stillActive(c Claim, issue Issue, back bool) {
 	switch {
 	case c.Status == Waiting && p.s.undelivered(c):
 	case c.Status == Waiting:
 		p.eligible[c.IssueID] = true
-		// It waited for the tracker, which has answered now. A code of another class, such as a missing key, keeps its delay.
-		if f, _ := faultOf(c.ErrorCode); c.Kind == Blocked && f.class == ClassTracker && c.DueAt.After(p.s.Now) {
+		// It waited for the tracker, which has answered now. A code of another class, such as
+		// a missing key, keeps its delay.
+		if f, _ := faultOf(c.ErrorCode); c.Kind == Blocked && f.class == ClassTracker &&
+			c.DueAt.After(p.s.Now) {
 			c.DueAt = p.s.Now
 			p.update(p.put(c))
 		}
@@ -138,29 +147,38 @@ func (p *planner) stillActive(c Claim, issue Issue, back bool) {
 	}
 }
 
-// renew stores the issue's new record in its claim. A change of state or description is progress: it resets the counts of runs.
+// renew stores the issue's new record in its claim. A change of state or description is
+// progress: it resets the counts of runs.
 func (p *planner) renew(c Claim, issue Issue) Claim {
-	// The stored form is compared, because a record may differ from its stored copy in form, such as a time's location.
+	// The stored form is compared, because a record may differ from its stored copy in form,
+	// such as a time's location.
 	before, errBefore := json.Marshal(c.Issue)
 	now, errNow := json.Marshal(issue)
 	if errBefore == nil && errNow == nil && string(before) == string(now) {
 		return c
 	}
 	if c.Issue.Fingerprint() != issue.Fingerprint() {
-		c.IdleRuns, c.Runs = 0, 0
+		c.IdleRuns = 0
+		c.Runs = 0
 	}
-	c.Issue, c.Identifier = issue, issue.Identifier
+	c.Issue = issue
+	c.Identifier = issue.Identifier
 	p.update(p.put(c))
 	return *p.claims[c.IssueID]
 }
 
-// sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6), and empties the trash when it is due.
+// sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6), and
+// empties the trash when it is due.
 func (p *planner) sweep() {
 	if !p.s.SweepDue || !p.s.all() {
 		return
 	}
 	if p.s.TrashDue {
-		p.cleanUp(Workspace{Root: p.s.Policy.WorkspaceRoot}, "trash", "removed workspaces are due for deletion")
+		p.cleanUp(
+			Workspace{Root: p.s.Policy.WorkspaceRoot},
+			"trash",
+			"removed workspaces are due for deletion",
+		)
 	}
 	for _, w := range p.s.Workspaces {
 		issue, visible := p.s.Tracker.ByID[w.IssueID]
@@ -170,7 +188,8 @@ func (p *planner) sweep() {
 	}
 }
 
-// recheckUnsaved is how long after one cleanup run has found unsaved work the next one examines the workspace again.
+// recheckUnsaved is how long after one cleanup run has found unsaved work the next one
+// examines the workspace again.
 const recheckUnsaved = time.Hour
 
 // removeWorkspace starts cleanup runs for the workspaces of an issue.
@@ -184,19 +203,31 @@ func (p *planner) removeWorkspace(issueID string) {
 	}
 }
 
-// cleanUp starts a cleanup run, unless one for the same issue is under way or the host is blocked: then a later sweep starts it.
-// Without an issue, the run empties the trash.
+// cleanUp starts a cleanup run, unless one for the same issue is under way or the host is
+// blocked: then a later sweep starts it. Without an issue, the run empties the trash.
 func (p *planner) cleanUp(w Workspace, reason, message string) {
-	if p.removing[w.IssueID] || p.s.MachineBlock != nil || w.IssueID != "" && p.unverifiedHost(w.IssueID) != "" {
+	if p.removing[w.IssueID] || p.s.MachineBlock != nil ||
+		w.IssueID != "" && p.unverifiedHost(w.IssueID) != "" {
 		return
 	}
 	p.removing[w.IssueID] = true
 	run := Run{
-		Kind: CleanupRun, IssueID: w.IssueID, Identifier: w.Identifier, Phase: Starting, StartedAt: p.s.Now,
-		WorkspaceRoot: w.Root, WorkspacePath: w.Path, Issue: p.s.Tracker.ByID[w.IssueID], Host: w.Host,
+		Kind:          CleanupRun,
+		IssueID:       w.IssueID,
+		Identifier:    w.Identifier,
+		Phase:         Starting,
+		StartedAt:     p.s.Now,
+		WorkspaceRoot: w.Root,
+		WorkspacePath: w.Path,
+		Issue:         p.s.Tracker.ByID[w.IssueID],
+		Host:          w.Host,
 	}
 	p.plan.Actions = append(p.plan.Actions, Action{
-		Kind: ActRemoveWorkspace, IssueID: w.IssueID, Identifier: w.Identifier, Reason: reason, Message: message,
-		Change: &Change{Insert: &run},
+		Kind:       ActRemoveWorkspace,
+		IssueID:    w.IssueID,
+		Identifier: w.Identifier,
+		Reason:     reason,
+		Message:    message,
+		Change:     &Change{Insert: &run},
 	})
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// The refresh table: what the tracker answers about an issue, and what happens to its claim in each status.
+// The refresh table: what the tracker answers about an issue, and what happens to its claim in
+// each status.
 func TestRefresh(t *testing.T) {
 	was := issueNo(1)
 	changed := func(edit func(*Issue)) *Issue { i := issueNo(1, edit); return &i }
@@ -35,10 +36,16 @@ func TestRefresh(t *testing.T) {
 				i.Assignee = &Assignee{ID: "u1", Email: "me@example.com", IsMe: true}
 			}
 		}
-		for status, want := range map[string]string{"running": row.running, "waiting": row.waiting, "capped": row.capped, "operator": row.operator} {
+		for status, want := range map[string]string{
+			"running":  row.running,
+			"waiting":  row.waiting,
+			"capped":   row.capped,
+			"operator": row.operator,
+		} {
 			t.Run(row.tracker+"/"+status, func(t *testing.T) {
 				s := newScene().workspace(was)
-				s.Policy.RequiredLabels, s.Policy.Assignee = []string{" Agent "}, "me"
+				s.Policy.RequiredLabels = []string{" Agent "}
+				s.Policy.Assignee = "me"
 				switch status {
 				case "running":
 					s.running(was, nil)
@@ -61,18 +68,27 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// tracker.assignee matches an issue's assignee by email, by id, or by "me". If empty it matches every issue.
+// tracker.assignee matches an issue's assignee by email, by id, or by "me". If empty it
+// matches every issue.
 func TestAssignee(t *testing.T) {
 	me := &Assignee{ID: "u1", Email: "Me@Example.com", IsMe: true}
-	for asked, want := range map[string]bool{"": true, "me": true, "ME": true, "me@example.com": true, "u1": true, "U1": false, "u2": false} {
+	for asked, want := range map[string]bool{
+		"":               true,
+		"me":             true,
+		"ME":             true,
+		"me@example.com": true,
+		"u1":             true,
+		"U1":             false,
+		"u2":             false,
+	} {
 		equal(t, asked, Policy{Assignee: asked}.Ours(Issue{Assignee: me}), want)
 		equal(t, asked+" of none", Policy{Assignee: asked}.Ours(Issue{}), asked == "")
 	}
 	equal(t, "me, of another", Policy{Assignee: "me"}.Ours(Issue{Assignee: &Assignee{ID: "u2"}}), false)
 }
 
-// A change of state or description is progress: it resets the counts of idle runs and of all runs. Other changes are stored and
-// reset nothing. An unchanged issue is not written.
+// A change of state or description is progress: it resets the counts of idle runs and of all
+// runs. Other changes are stored and reset nothing. An unchanged issue is not written.
 func TestUpdate(t *testing.T) {
 	was := issueNo(1)
 	description := "more"
@@ -90,7 +106,11 @@ func TestUpdate(t *testing.T) {
 		{"a comment", commentedAt(noon), 1, "running #1 failures=2 idle=2 runs=5"},
 		{"a blocker, which stops no running work", func(i *Issue) { i.State = "Todo"; blockedBy("Todo")(i) }, 1, "running #1 failures=2"},
 	} {
-		s := newScene().running(was, func(c *Claim, _ *Run) { c.Failures, c.IdleRuns, c.Runs = 2, 2, 5 }).answer(issueNo(1, row.edit))
+		s := newScene().running(was, func(c *Claim, _ *Run) {
+			c.Failures = 2
+			c.IdleRuns = 2
+			c.Runs = 5
+		}).answer(issueNo(1, row.edit))
 		p := compute(s.Snapshot)
 		equal(t, row.what+": claim", state(p, was), row.want)
 		equal(t, row.what+": updates", len(updates(p.plan)), row.updates)
@@ -113,12 +133,28 @@ func TestCaps(t *testing.T) {
 		{"3 idle runs, no cap", func(c *Claim) { c.IdleRuns = 3 }, func(s *Snapshot) { s.Policy.MaxIdleRuns = 0 }, "dispatch A-1 backoff"},
 		{"20 runs", func(c *Claim) { c.Runs = 20 }, nil, "hold A-1 max_runs"},
 		{"20 runs, no cap", func(c *Claim) { c.Runs = 20 }, func(s *Snapshot) { s.Policy.MaxRuns = 0 }, "dispatch A-1 backoff"},
-		{"tokens below", nil, func(s *Snapshot) { s.Tokens["id-1"], s.Policy.MaxTokens = 999, 1000 }, "dispatch A-1 backoff"},
-		{"tokens reached", nil, func(s *Snapshot) { s.Tokens["id-1"], s.Policy.MaxTokens = 1000, 1000 }, "hold A-1 max_tokens"},
-		{"tokens since a retry", func(c *Claim) { c.TokenBase = 1 }, func(s *Snapshot) { s.Tokens["id-1"], s.Policy.MaxTokens = 1000, 1000 }, "dispatch A-1 backoff"},
+		{"tokens below", nil, func(s *Snapshot) {
+			s.Tokens["id-1"] = 999
+			s.Policy.MaxTokens = 1000
+		}, "dispatch A-1 backoff"},
+		{"tokens reached", nil, func(s *Snapshot) {
+			s.Tokens["id-1"] = 1000
+			s.Policy.MaxTokens = 1000
+		}, "hold A-1 max_tokens"},
+		{"tokens since a retry", func(c *Claim) { c.TokenBase = 1 }, func(s *Snapshot) {
+			s.Tokens["id-1"] = 1000
+			s.Policy.MaxTokens = 1000
+		}, "dispatch A-1 backoff"},
 		{"3 interruptions", func(c *Claim) { c.Interruptions = 3 }, nil, "hold A-1 interrupted"},
-		{"before its time", func(c *Claim) { c.Failures, c.DueAt = 10, noon.Add(time.Minute) }, nil, "hold A-1 max_failures"},
-		{"the issue was moved to another active state: the counts are reset", func(c *Claim) { c.Runs, c.IdleRuns, c.Issue.State = 20, 3, "Todo" }, nil, "dispatch A-1 backoff"},
+		{"before its time", func(c *Claim) {
+			c.Failures = 10
+			c.DueAt = noon.Add(time.Minute)
+		}, nil, "hold A-1 max_failures"},
+		{"the issue was moved to another active state: the counts are reset", func(c *Claim) {
+			c.Runs = 20
+			c.IdleRuns = 3
+			c.Issue.State = "Todo"
+		}, nil, "dispatch A-1 backoff"},
 		{"an issue that is no longer active is released, not held", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { delete(s.Tracker.ByID, "id-1") }, "release A-1 missing"},
 		{"with dispatch off too", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { s.DispatchOff = true }, "hold A-1 max_failures"},
 	} {
@@ -132,12 +168,16 @@ func TestCaps(t *testing.T) {
 		})
 	}
 	t.Run("a running claim is not held", func(t *testing.T) {
-		s := newScene().running(one, func(c *Claim, _ *Run) { c.Failures, c.Runs = 10, 20 }).same()
+		s := newScene().running(one, func(c *Claim, _ *Run) {
+			c.Failures = 10
+			c.Runs = 20
+		}).same()
 		equal(t, "plan", story(Compute(s.Snapshot)), "")
 	})
 }
 
-// A comment ends a hold by a cap if it is newer than those that the holding pass saw. It does not end an operator's hold.
+// A comment ends a hold by a cap if it is newer than those that the holding pass saw. It does
+// not end an operator's hold.
 func TestComments(t *testing.T) {
 	seen := noon.Add(-20 * time.Minute)
 	for _, row := range []struct {
@@ -156,7 +196,9 @@ func TestComments(t *testing.T) {
 		t.Run(row.rule, func(t *testing.T) {
 			one := issueNo(1)
 			s := newScene().held(one, row.reason)
-			s.Claims[0].HoldCommentAt, s.Claims[0].Failures, s.Claims[0].Attempt = row.seen, 10, 11
+			s.Claims[0].HoldCommentAt = row.seen
+			s.Claims[0].Failures = 10
+			s.Claims[0].Attempt = 11
 			s.Tokens[one.ID] = 700
 			one.LastCommentAt = row.comment
 			p := compute(s.answer(one).Snapshot)
@@ -169,28 +211,41 @@ func TestComments(t *testing.T) {
 	}
 }
 
-// A comment that the agent wrote during its last run does not end the hold that follows from that run.
+// A comment that the agent wrote during its last run does not end the hold that follows from
+// that run.
 func TestAgentsOwnCommentEndsNoHold(t *testing.T) {
 	for _, row := range []struct {
 		reason string
 		edit   func(*Claim, *Run)
 	}{
-		{HoldInterrupted, func(c *Claim, r *Run) { r.Outcome, c.Interruptions = InterruptedRun, 2 }},
-		{HoldMaxFailures, func(c *Claim, r *Run) { r.Outcome, c.Failures = Failed, 9 }},
-		{HoldMaxIdleRuns, func(c *Claim, r *Run) { r.Outcome, c.IdleRuns = Succeeded, 2 }},
+		{HoldInterrupted, func(c *Claim, r *Run) {
+			r.Outcome = InterruptedRun
+			c.Interruptions = 2
+		}},
+		{HoldMaxFailures, func(c *Claim, r *Run) {
+			r.Outcome = Failed
+			c.Failures = 9
+		}},
+		{HoldMaxIdleRuns, func(c *Claim, r *Run) {
+			r.Outcome = Succeeded
+			c.IdleRuns = 2
+		}},
 	} {
 		s := newScene().running(issueNo(1), row.edit).answer(issueNo(1, commentedAt(noon.Add(-time.Second))))
 		p := compute(s.Snapshot)
 		equal(t, "claim", p.claims["id-1"].HoldReason, row.reason)
-		s.Claims, s.Runs = p.remaining(), nil
+		s.Claims = p.remaining()
+		s.Runs = nil
 		equal(t, "next pass", story(Compute(s.Snapshot)), "")
 	}
 }
 
-// The claims of another project are released once the tracker has answered, and their workspaces stay (design 4).
+// The claims of another project are released once the tracker has answered, and their
+// workspaces stay (design 4).
 func TestProjectChange(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldOperator).
-		running(issueNo(4), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(5), nil).claim(issueNo(6), nil)
+		running(issueNo(4), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).
+		claim(issueNo(5), nil).claim(issueNo(6), nil)
 	for i := range s.Claims[:5] {
 		s.Claims[i].Project = otherProject
 	}
@@ -212,29 +267,56 @@ func TestSweep(t *testing.T) {
 			s.workspace(issueNo(n))
 		}
 		s.Workspaces[4].Project = otherProject
-		s.Runs = append(s.Runs, Run{ID: "run-A-6", Kind: CleanupRun, IssueID: "id-6", Identifier: "A-6"})
+		s.Runs = append(s.Runs, Run{
+			ID:         "run-A-6",
+			Kind:       CleanupRun,
+			IssueID:    "id-6",
+			Identifier: "A-6",
+		})
 		s.Liveness["run-A-6"] = Liveness{Alive: true}
 		s.SweepDue = true
-		// A-1 done; A-2 claimed; A-3 active; A-4 not returned; A-5 another project's; A-6 being removed.
+		// A-1 done; A-2 claimed; A-3 active; A-4 not returned; A-5 another project's; A-6
+		// being removed.
 		return s.answer(issueNo(1, done), issueNo(2), issueNo(3), issueNo(5, done), issueNo(6, done))
 	}
 	plan := Compute(scene().Snapshot)
 	equal(t, "due", story(plan), "remove_workspace A-1 terminal")
 	run := plan.Actions[0].Change.Insert
-	equal(t, "run", fmt.Sprintln(run.Kind, run.IssueID, run.Identifier, run.Phase, run.WorkspaceRoot, run.WorkspacePath, run.Issue.State),
-		"cleanup id-1 A-1 starting /w /w/A-1 Done\n")
+	equal(
+		t,
+		"run",
+		fmt.Sprintln(
+			run.Kind,
+			run.IssueID,
+			run.Identifier,
+			run.Phase,
+			run.WorkspaceRoot,
+			run.WorkspacePath,
+			run.Issue.State,
+		),
+		"cleanup id-1 A-1 starting /w /w/A-1 Done\n",
+	)
 	equal(t, "not due", story(Compute(scene().edit(func(s *Snapshot) { s.SweepDue = false }).Snapshot)), "")
 
 	// Removed workspaces that are due are deleted by one cleanup run without an issue.
-	trash := newScene().answer().edit(func(s *Snapshot) { s.SweepDue, s.TrashDue = true, true })
+	trash := newScene().answer().edit(func(s *Snapshot) {
+		s.SweepDue = true
+		s.TrashDue = true
+	})
 	equal(t, "trash", story(Compute(trash.Snapshot)), "remove_workspace  trash")
-	trash.Runs, trash.Liveness["r"] = []Run{{ID: "r", Kind: CleanupRun, Phase: PreparingWorkspace}}, Liveness{Alive: true}
+	trash.Runs = []Run{{ID: "r", Kind: CleanupRun, Phase: PreparingWorkspace}}
+	trash.Liveness["r"] = Liveness{Alive: true}
 	equal(t, "trash is being emptied", story(Compute(trash.Snapshot)), "")
-	equal(t, "one issue only", story(Compute(scene().edit(func(s *Snapshot) { s.Only = []string{"id-1"} }).Snapshot)), "")
+	equal(
+		t,
+		"one issue only",
+		story(Compute(scene().edit(func(s *Snapshot) { s.Only = []string{"id-1"} }).Snapshot)),
+		"",
+	)
 }
 
-// A claim that waited for the tracker is due as soon as the tracker answers. A claim that waits for something else, such as the
-// worker's key, keeps its delay.
+// A claim that waited for the tracker is due as soon as the tracker answers. A claim that
+// waits for something else, such as the worker's key, keeps its delay.
 func TestDueWhenTheTrackerAnswers(t *testing.T) {
 	one := issueNo(1)
 	for code, want := range map[string]string{
@@ -242,18 +324,24 @@ func TestDueWhenTheTrackerAnswers(t *testing.T) {
 		"missing_tracker_api_key": "", "state_replaced": "",
 	} {
 		waits := func() *scene {
-			return newScene().claim(one, func(c *Claim) { c.Kind, c.ErrorCode, c.DueAt = Blocked, code, noon.Add(8*time.Second) })
+			return newScene().claim(one, func(c *Claim) {
+				c.Kind = Blocked
+				c.ErrorCode = code
+				c.DueAt = noon.Add(8 * time.Second)
+			})
 		}
 		equal(t, code, story(Compute(waits().answer(one).Snapshot)), want)
 		equal(t, code+" without an answer", story(Compute(waits().Snapshot)), "")
 	}
 }
 
-// A run whose own agent has moved the issue gets two minutes to finish its turn. If someone else moved the issue, the run is
-// stopped at once. The two minutes are measured up to the worker's last heartbeat, so that a suspend or a step of the clock
-// since then does not use them up.
+// A run whose own agent has moved the issue gets two minutes to finish its turn. If someone
+// else moved the issue, the run is stopped at once. The two minutes are measured up to the
+// worker's last heartbeat, so that a suspend or a step of the clock since then does not use
+// them up.
 func TestHandoff(t *testing.T) {
-	review, done := issueNo(1, inState("Human Review")), issueNo(1, inState("Done"))
+	review := issueNo(1, inState("Human Review"))
+	done := issueNo(1, inState("Done"))
 	for _, row := range []struct {
 		rule  string
 		at    time.Duration // of the agent's change, from the pass's present
@@ -275,7 +363,9 @@ func TestHandoff(t *testing.T) {
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().running(issueNo(1), func(_ *Claim, r *Run) {
-				r.MovedAt, r.MovedTo, r.HeartbeatAt = noon.Add(row.at), row.found, noon.Add(row.beat)
+				r.MovedAt = noon.Add(row.at)
+				r.MovedTo = row.found
+				r.HeartbeatAt = noon.Add(row.beat)
 			}).answer()
 			if row.now != nil {
 				s.answer(*row.now)

@@ -9,8 +9,8 @@ import (
 const (
 	// ShortestStop is how long a worker may take at least to end after a stop.
 	ShortestStop = 10 * time.Second
-	// reapLimit is how many passes try to end the remaining processes of a run. After that the run is settled nevertheless,
-	// and its issue is held.
+	// reapLimit is how many passes try to end the remaining processes of a run. After that the
+	// run is settled nevertheless, and its issue is held.
 	reapLimit = 3
 )
 
@@ -46,8 +46,8 @@ func (p *planner) ended() {
 	}
 }
 
-// working reports whether a worker is, or may be, at work. A worker that only ends its run on a host is not overdue, and not needed once an
-// operator has given up the host.
+// working reports whether a worker is, or may be, at work. A worker that only ends its run on
+// a host is not overdue, and not needed once an operator has given up the host.
 func (s *Snapshot) working(r Run, live Liveness) bool {
 	switch {
 	case live.Unknown:
@@ -60,10 +60,12 @@ func (s *Snapshot) working(r Run, live Liveness) bool {
 
 // overdue reports whether a worker has not ended in time after a stop.
 func (s *Snapshot) overdue(r Run) bool {
-	return r.StopAt.Boot != "" && r.StopAt.Boot == s.Boot && s.Mono-r.StopAt.Mono > max(s.Policy.StopGrace, ShortestStop)
+	return r.StopAt.Boot != "" && r.StopAt.Boot == s.Boot &&
+		s.Mono-r.StopAt.Mono > max(s.Policy.StopGrace, ShortestStop)
 }
 
-// reap plans to end the remaining processes of a run, and to record how the run ended if its worker did not.
+// reap plans to end the remaining processes of a run, and to record how the run ended if its
+// worker did not.
 func (p *planner) reap(r *Run, live Liveness) {
 	a := Action{
 		Kind: ActReap, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID,
@@ -72,7 +74,9 @@ func (p *planner) reap(r *Run, live Liveness) {
 	if r.Outcome == "" {
 		r.Outcome, r.ErrorCode, r.ErrorText = p.s.afterDeath(r, live)
 		r.EndedAt = p.s.Now
-		a.Outcome, a.Reason, a.Message = r.Outcome, r.ErrorCode, r.ErrorText
+		a.Outcome = r.Outcome
+		a.Reason = r.ErrorCode
+		a.Message = r.ErrorText
 	}
 	if n := len(live.Left); n > 0 {
 		a.Message = strings.TrimSpace(fmt.Sprintf("%s (processes left: %d)", a.Message, n))
@@ -101,15 +105,21 @@ func (s *Snapshot) afterDeath(r *Run, live Liveness) (Outcome, string, string) {
 	return Lost, CodeWorkerLost, "its worker died"
 }
 
-// settle turns an ended run into the next state of its claim. With giveUp it does so although processes remain, and holds the claim.
+// settle turns an ended run into the next state of its claim. With giveUp it does so although
+// processes remain, and holds the claim.
 func (p *planner) settle(r Run, giveUp bool) {
 	delete(p.runs, r.ID)
 	change := &Change{}
 	c := p.claims[r.IssueID]
 	if c != nil && c.Status == Held && c.HoldReason == HoldHostLost && c.RunID == r.ID {
-		// It was held only because its end was not confirmed: it continues like the claim of any run that has ended.
+		// It was held only because its end was not confirmed: it continues like the claim of
+		// any run that has ended.
 		next := *c
-		next.Status, next.HoldReason, next.HoldMessage, next.HeldAt, next.HoldCommentAt = Running, "", "", time.Time{}, time.Time{}
+		next.Status = Running
+		next.HoldReason = ""
+		next.HoldMessage = ""
+		next.HeldAt = time.Time{}
+		next.HoldCommentAt = time.Time{}
 		c = &next
 	}
 	switch {
@@ -118,7 +128,12 @@ func (p *planner) settle(r Run, giveUp bool) {
 	case c == nil || c.Status != Running || c.RunID != r.ID: // no claim waits for it
 	case giveUp:
 		left := p.s.Liveness[r.ID].Left[0]
-		change = p.put(p.s.afterWork(p.s.hold(*c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name)), r))
+		change = p.put(
+			p.s.afterWork(
+				p.s.hold(*c, HoldLeftover, fmt.Sprintf("leftover process %d (%s)", left.PID, left.Name)),
+				r,
+			),
+		)
 		p.blockAfter(r, change)
 	case r.StopReason == StopProject:
 		change = p.drop(*c, StopProject)
@@ -144,8 +159,11 @@ func (p *planner) settle(r Run, giveUp bool) {
 // afterRun returns the claim after its run has ended.
 func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
-	c.Status, c.Attempt, c.DueAt = Waiting, r.Attempt, ended
-	c.ErrorCode, c.ErrorMessage = r.ErrorCode, r.ErrorText
+	c.Status = Waiting
+	c.Attempt = r.Attempt
+	c.DueAt = ended
+	c.ErrorCode = r.ErrorCode
+	c.ErrorMessage = r.ErrorText
 	if r.TurnsDone > 0 {
 		c.Interruptions = 0
 	}
@@ -154,29 +172,44 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 	case c.HoldNext: // not the run's stop reason, because a later retry clears HoldNext
 		return s.holdByOperator(c)
 	case r.Outcome == Succeeded:
-		c.Kind, c.Attempt, c.DueAt = Continuation, 1, ended.Add(continuationDelay)
-		c.Failures, c.Interruptions, c.ErrorCode, c.ErrorMessage = 0, 0, "", ""
+		c.Kind = Continuation
+		c.Attempt = 1
+		c.DueAt = ended.Add(continuationDelay)
+		c.Failures = 0
+		c.Interruptions = 0
+		c.ErrorCode = ""
+		c.ErrorMessage = ""
 		c.IdleRuns++
 		if r.Progress || c.Issue.Fingerprint() != r.Fingerprint {
 			c.IdleRuns = 0
 		}
 	case r.Outcome == Canceled && r.ErrorCode == CodeMaxTokens:
-		// The run counts as work. After the refresh the cap holds the issue, unless the limit was raised.
-		c.Kind, c.ErrorCode, c.ErrorMessage = Continuation, "", ""
+		// The run counts as work. After the refresh the cap holds the issue, unless the limit
+		// was raised.
+		c.Kind = Continuation
+		c.ErrorCode = ""
+		c.ErrorMessage = ""
 	case r.Outcome == Canceled && r.StopReason != StopAll:
 		// The reason for the stop may no longer exist: the tracker's next answer decides.
-		c.Kind, c.Runs, c.ErrorCode, c.ErrorMessage = Continuation, uncounted, "", ""
+		c.Kind = Continuation
+		c.Runs = uncounted
+		c.ErrorCode = ""
+		c.ErrorMessage = ""
 	case r.Outcome == Canceled:
-		c.Kind, c.Runs = Interrupted, uncounted
+		c.Kind = Interrupted
+		c.Runs = uncounted
 	case r.ErrorCode == CodeWorkspaceBusy, r.ErrorCode == CodeBranchCheckedOut:
-		c.Kind, c.Runs, c.DueAt = Backoff, uncounted, ended.Add(firstBackoff)
+		c.Kind = Backoff
+		c.Runs = uncounted
+		c.DueAt = ended.Add(firstBackoff)
 	case HoldStep(r.ErrorCode) != "":
 		if holdRules[r.ErrorCode].uncounted {
 			c.Runs = uncounted
 		}
 		return s.hold(c, r.ErrorCode, r.ErrorText)
 	case MachineFault(r.ErrorCode): // before InterruptedRun: see the decisions in doc.go
-		c.Kind, c.Runs = Blocked, uncounted
+		c.Kind = Blocked
+		c.Runs = uncounted
 		if !blocks(r) {
 			c.DueAt = ended.Add(firstBackoff)
 		}
@@ -185,8 +218,10 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 		if c.Interruptions == 2 { // the second in a row is a failure of the issue
 			return s.afterFailure(c, ended)
 		}
-		// The first is no evidence about the issue. The third makes it reach a cap, see doc.go.
-		c.Kind, c.Runs = Interrupted, uncounted
+		// The first is no evidence about the issue. The third makes it reach a cap, see
+		// doc.go.
+		c.Kind = Interrupted
+		c.Runs = uncounted
 	default:
 		c.Interruptions = 0
 		return s.afterFailure(c, ended)
@@ -198,29 +233,34 @@ func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 func (s *Snapshot) afterFailure(c Claim, ended time.Time) Claim {
 	c.Failures++
 	c.Attempt++
-	c.Kind, c.DueAt = Backoff, ended.Add(BackoffDelay(c.Attempt, s.Policy.MaxRetryBackoff))
+	c.Kind = Backoff
+	c.DueAt = ended.Add(BackoffDelay(c.Attempt, s.Policy.MaxRetryBackoff))
 	return c
 }
 
-// blocks reports whether a run ended with a fault that blocks dispatch. Faults of the tracker do not, because the next pass asks
-// it again. Nor does an outcome that the worker could not store: the database works again, because this pass writes to it.
+// blocks reports whether a run ended with a fault that blocks dispatch. Faults of the tracker
+// do not, because the next pass asks it again. Nor does an outcome that the worker could not
+// store: the database works again, because this pass writes to it.
 func blocks(r Run) bool {
 	unstored := r.Outcome == Lost && r.Phase != Starting
 	return r.Outcome != Succeeded && RunClass(r.ErrorCode) == ClassMachine && !unstored
 }
 
-// blockAfter sets the block that follows from the end of a run, if any, and adds it to a change: a block of the run's host, or of this
-// machine.
+// blockAfter sets the block that follows from the end of a run, if any, and adds it to a
+// change: a block of the run's host, or of this machine.
 func (p *planner) blockAfter(r Run, change *Change) {
 	here := Block{Code: r.ErrorCode}.stopsRunsOn(r.Host)
-	// The fault of a run that began before the blocks were last ended may be repaired, unless the clock was set back since.
+	// The fault of a run that began before the blocks were last ended may be repaired, unless
+	// the clock was set back since.
 	outdated := r.StartedAt.Before(p.s.Unblocked) && !p.s.Unblocked.After(p.s.Now)
 	if r.Kind != AgentRun || !blocks(r) || outdated || here && p.s.Account.shared(r) {
 		return
 	}
-	before, message := p.s.AgentBlock, r.ErrorText
+	before := p.s.AgentBlock
+	message := r.ErrorText
 	if !here {
-		before, message = nil, r.Host+": "+strings.TrimPrefix(message, r.Host+": ")
+		before = nil
+		message = r.Host + ": " + strings.TrimPrefix(message, r.Host+": ")
 		if b, blocked := p.s.RemoteBlocks[r.Host]; blocked {
 			before = &b
 		}
@@ -232,14 +272,16 @@ func (p *planner) blockAfter(r Run, change *Change) {
 		}
 	}
 	if here {
-		p.s.AgentBlock, change.AgentBlock = &b, &b
+		p.s.AgentBlock = &b
+		change.AgentBlock = &b
 	} else {
 		change.RemoteBlocks = p.s.setRemoteBlock(r.Host, b)
 	}
 }
 
-// shared reports whether all projects of the account know of the fault that a run ended with, or the fault is over. The project
-// then needs no separate block.
+// shared reports whether all projects of the account know of the fault that a run ended with,
+// or the fault is over. The project then needs no separate block.
 func (a Account) shared(r Run) bool {
-	return AccountFault(r.ErrorCode) && (a.Block != nil || a.Over.After(r.StartedAt)) || r.ErrorCode == CodeAgentQuota && a.Limit != nil
+	return AccountFault(r.ErrorCode) && (a.Block != nil || a.Over.After(r.StartedAt)) ||
+		r.ErrorCode == CodeAgentQuota && a.Limit != nil
 }

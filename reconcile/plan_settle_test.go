@@ -8,15 +8,23 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// The settle table: how a run ended, and what happens to its claim. Each row starts with a claim whose run (attempt 1) has ended
-// now, without the tracker's answer.
+// The settle table: how a run ended, and what happens to its claim. Each row starts with a
+// claim whose run (attempt 1) has ended now, without the tracker's answer.
 func TestSettle(t *testing.T) {
 	one := issueNo(1)
 	ends := func(o Outcome, code string) func(*Claim, *Run) {
-		return func(_ *Claim, r *Run) { r.Outcome, r.ErrorCode, r.ErrorText = o, code, "text" }
+		return func(_ *Claim, r *Run) {
+			r.Outcome = o
+			r.ErrorCode = code
+			r.ErrorText = "text"
+		}
 	}
 	stopped := func(reason string) func(*Claim, *Run) {
-		return func(_ *Claim, r *Run) { r.Outcome, r.StopReason, r.ErrorCode = Canceled, reason, reason }
+		return func(_ *Claim, r *Run) {
+			r.Outcome = Canceled
+			r.StopReason = reason
+			r.ErrorCode = reason
+		}
 	}
 	and := func(edits ...func(*Claim, *Run)) func(*Claim, *Run) {
 		return func(c *Claim, r *Run) {
@@ -25,7 +33,12 @@ func TestSettle(t *testing.T) {
 			}
 		}
 	}
-	attempt := func(n int) func(*Claim, *Run) { return func(c *Claim, r *Run) { c.Attempt, r.Attempt = n, n } }
+	attempt := func(n int) func(*Claim, *Run) {
+		return func(c *Claim, r *Run) {
+			c.Attempt = n
+			r.Attempt = n
+		}
+	}
 	before := func(edit func(*Claim)) func(*Claim, *Run) { return func(c *Claim, _ *Run) { edit(c) } }
 	turns := func(n int) func(*Claim, *Run) { return func(_ *Claim, r *Run) { r.TurnsDone = n } }
 	progress := func(_ *Claim, r *Run) { r.Progress = true }
@@ -39,15 +52,23 @@ func TestSettle(t *testing.T) {
 		{"succeeded with progress", and(ends(Succeeded, ""), progress), "retry continuation #1 in 1s runs=1"},
 		{"succeeded, nothing changed", ends(Succeeded, ""), "retry continuation #1 in 1s idle=1 runs=1"},
 		{"the issue's state changed: progress", and(ends(Succeeded, ""), before(func(c *Claim) { c.Issue.State = "Todo"; c.IdleRuns = 2 })), "retry continuation #1 in 1s runs=1"},
-		{"success resets failures and interruptions", and(ends(Succeeded, ""), attempt(4), before(func(c *Claim) { c.Failures, c.Interruptions, c.IdleRuns = 3, 1, 1 })), "retry continuation #1 in 1s idle=2 runs=1"},
+		{"success resets failures and interruptions", and(ends(Succeeded, ""), attempt(4), before(func(c *Claim) {
+			c.Failures = 3
+			c.Interruptions = 1
+			c.IdleRuns = 1
+		})), "retry continuation #1 in 1s idle=2 runs=1"},
 		{"the delay counts from the run's end", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.EndedAt = noon.Add(-time.Minute) }), "retry continuation #1 in -59s runs=1"},
 		{"an end in the future is now", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.EndedAt = noon.Add(time.Hour) }), "retry continuation #1 in 1s runs=1"},
 
-		// A failure increments the attempt and backs off: 10 s, doubled up to max_retry_backoff_ms.
+		// A failure increments the attempt and backs off: 10 s, doubled up to
+		// max_retry_backoff_ms.
 		{"first run failed", and(ends(Failed, "turn_failed"), attempt(0)), "retry backoff #1 in 10s failures=1 runs=1"},
 		{"second", ends(Failed, "turn_failed"), "retry backoff #2 in 20s failures=1 runs=1"},
 		{"lost", ends(Lost, "worker_lost"), "retry backoff #2 in 20s failures=1 runs=1"},
-		{"failures add up and reset interruptions", and(ends(Failed, "port_exit"), before(func(c *Claim) { c.Failures, c.Interruptions = 2, 1 })), "retry backoff #2 in 20s failures=3 runs=1"},
+		{"failures add up and reset interruptions", and(ends(Failed, "port_exit"), before(func(c *Claim) {
+			c.Failures = 2
+			c.Interruptions = 1
+		})), "retry backoff #2 in 20s failures=3 runs=1"},
 
 		// After a stop by a pass nothing is counted, and the tracker's next answer decides.
 		{"stopped: terminal", stopped(StopTerminal), "retry continuation #1 in 0s"},
@@ -61,7 +82,8 @@ func TestSettle(t *testing.T) {
 		{"another project: released in spite of a hold", and(stopped(StopProject), before(func(c *Claim) { c.HoldNext = true })), "unclaimed"},
 		{"the turn had completed before the stop", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.StopReason = StopInactive }), "retry continuation #1 in 1s runs=1"},
 
-		// The first interruption in a row is not counted, the second is a failure, the third is held in the tracker half.
+		// The first interruption in a row is not counted, the second is a failure, the third
+		// is held in the tracker half.
 		{"interrupted", ends(InterruptedRun, "terminated"), "retry interrupted #1 in 0s interruptions=1"},
 		{"interrupted twice", and(ends(InterruptedRun, "terminated"), before(func(c *Claim) { c.Interruptions = 1 })), "retry backoff #2 in 20s failures=1 runs=1 interruptions=2"},
 		{"interrupted three times", and(ends(InterruptedRun, "terminated"), before(func(c *Claim) { c.Interruptions = 2 })), "retry interrupted #1 in 0s interruptions=3"},
@@ -69,34 +91,59 @@ func TestSettle(t *testing.T) {
 		{"a turn completed in a stopped run resets interruptions too", and(stopped(StopInactive), turns(1), before(func(c *Claim) { c.Interruptions = 2 })), "retry continuation #1 in 0s"},
 
 		// A busy workspace is retried without a failure, with the same attempt.
-		{"workspace busy keeps the counts", and(ends(Failed, "workspace_busy"), before(func(c *Claim) { c.Failures, c.IdleRuns = 3, 2 })), "retry backoff #1 in 10s failures=3 idle=2"},
+		{"workspace busy keeps the counts", and(ends(Failed, "workspace_busy"), before(func(c *Claim) {
+			c.Failures = 3
+			c.IdleRuns = 2
+		})), "retry backoff #1 in 10s failures=3 idle=2"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			p := compute(newScene().running(one, row.run).Snapshot)
 			equal(t, "claim", state(p, one), row.want)
 			last := p.plan.Actions[len(p.plan.Actions)-1]
-			test.Equal(t, "the last action", []any{last.Kind, last.Change.Settle}, []any{ActSettle, "run-A-1"})
+			test.Equal(
+				t,
+				"the last action",
+				[]any{last.Kind, last.Change.Settle},
+				[]any{ActSettle, "run-A-1"},
+			)
 			equal(t, "blocked by", p.s.AgentBlock, nil)
 		})
 	}
 }
 
-// Faults of the machine increment and count nothing, and hold no issue. Those of the agent's side block all dispatch; those of the
-// tracker do not, because the next pass asks it again.
+// Faults of the machine increment and count nothing, and hold no issue. Those of the agent's
+// side block all dispatch; those of the tracker do not, because the next pass asks it again.
 func TestMachineFaults(t *testing.T) {
 	one := issueNo(1)
 	for code, agents := range map[string]bool{
-		"codex_not_found": true, "codex_incompatible": true, "sandbox_unavailable": true, "agent_auth": true,
-		"agent_quota": true, "network": true, "disk_full": true,
-		"linear_api_request": false, "linear_api_status": false, "linear_graphql_errors": false, "linear_unknown_payload": false,
-		"linear_missing_end_cursor": false, "tracker_rate_limited": false, "tracker_project_not_found": false,
-		"missing_tracker_api_key": false, "missing_tracker_project_slug": false, "unsupported_tracker_kind": false,
+		"codex_not_found":              true,
+		"codex_incompatible":           true,
+		"sandbox_unavailable":          true,
+		"agent_auth":                   true,
+		"agent_quota":                  true,
+		"network":                      true,
+		"disk_full":                    true,
+		"linear_api_request":           false,
+		"linear_api_status":            false,
+		"linear_graphql_errors":        false,
+		"linear_unknown_payload":       false,
+		"linear_missing_end_cursor":    false,
+		"tracker_rate_limited":         false,
+		"tracker_project_not_found":    false,
+		"missing_tracker_api_key":      false,
+		"missing_tracker_project_slug": false,
+		"unsupported_tracker_kind":     false,
 	} {
 		for _, outcome := range []Outcome{Failed, TimedOut, Stalled, InterruptedRun} {
 			t.Run(code+" "+string(outcome), func(t *testing.T) {
 				p := compute(newScene().running(one, func(c *Claim, r *Run) {
-					r.Outcome, r.ErrorCode, r.ErrorText = outcome, code, "text"
-					c.Attempt, r.Attempt, c.Failures, c.Interruptions = 7, 7, 9, 2
+					r.Outcome = outcome
+					r.ErrorCode = code
+					r.ErrorText = "text"
+					c.Attempt = 7
+					r.Attempt = 7
+					c.Failures = 9
+					c.Interruptions = 2
 				}).Snapshot)
 				want := "retry blocked #7 in 0s failures=9 interruptions=2"
 				if !agents {
@@ -105,8 +152,18 @@ func TestMachineFaults(t *testing.T) {
 				equal(t, "claim", state(p, one), want)
 				equal(t, "blocks dispatch", p.s.AgentBlock != nil, agents)
 				if agents {
-					equal(t, "block", *p.s.AgentBlock, Block{Code: code, Message: "text", Since: noon, NextTry: noon.Add(10 * time.Second)})
-					equal(t, "stored with the settlement", p.plan.Actions[0].Change.AgentBlock, p.s.AgentBlock)
+					equal(t, "block", *p.s.AgentBlock, Block{
+						Code:    code,
+						Message: "text",
+						Since:   noon,
+						NextTry: noon.Add(10 * time.Second),
+					})
+					equal(
+						t,
+						"stored with the settlement",
+						p.plan.Actions[0].Change.AgentBlock,
+						p.s.AgentBlock,
+					)
 				}
 			})
 		}
@@ -142,10 +199,12 @@ func TestAfterDeath(t *testing.T) {
 	}
 }
 
-// A run is settled if its worker is dead, is frozen, or did not end in time after a stop; first its remaining processes are reaped.
-// The time is measured on the monotonic clock, so that a suspend or a step of the wall clock does not end a healthy run.
+// A run is settled if its worker is dead, is frozen, or did not end in time after a stop;
+// first its remaining processes are reaped. The time is measured on the monotonic clock, so
+// that a suspend or a step of the wall clock does not end a healthy run.
 func TestWhichRunsAreSettled(t *testing.T) {
-	one, alive := issueNo(1), Liveness{Alive: true}
+	one := issueNo(1)
+	alive := Liveness{Alive: true}
 	asked := func(ago time.Duration) Instant { return Instant{thisBoot, 100*time.Hour - ago} }
 	for _, row := range []struct {
 		rule   string
@@ -158,7 +217,10 @@ func TestWhichRunsAreSettled(t *testing.T) {
 		{"alive", alive, "", Instant{}, 0, ""},
 		{"alive although it has recorded its outcome", alive, Succeeded, Instant{}, 0, ""},
 		{"unknown", Liveness{Unknown: true}, "", Instant{}, 0, ""},
-		{"frozen", Liveness{Alive: true, Frozen: true}, "", Instant{}, 0, "reap A-1 worker_frozen; settle A-1 lost"},
+		{"frozen", Liveness{
+			Alive:  true,
+			Frozen: true,
+		}, "", Instant{}, 0, "reap A-1 worker_frozen; settle A-1 lost"},
 		{"stopping", alive, "", asked(10 * time.Second), 0, ""},
 		{"stopping for too long", alive, "", asked(11 * time.Second), 0, "reap A-1 inactive; settle A-1 canceled"},
 		{"stopping with after_run", alive, "", asked(11 * time.Second), time.Minute, ""},
@@ -169,11 +231,15 @@ func TestWhichRunsAreSettled(t *testing.T) {
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().running(one, func(_ *Claim, r *Run) {
-				if r.Outcome, r.StopAt = row.end, row.stopAt; r.StopAt != (Instant{}) {
+				r.Outcome = row.end
+				r.StopAt = row.stopAt
+				if r.StopAt != (Instant{}) {
 					r.StopReason = StopInactive
 				}
 			})
-			s.Liveness["run-A-1"], s.Mono, s.Policy.StopGrace = row.live, 100*time.Hour, row.grace
+			s.Liveness["run-A-1"] = row.live
+			s.Mono = 100 * time.Hour
+			s.Policy.StopGrace = row.grace
 			plan := Compute(s.Snapshot)
 			equal(t, "plan", story(plan), row.want)
 			for _, a := range plan.Actions {
@@ -183,7 +249,8 @@ func TestWhichRunsAreSettled(t *testing.T) {
 	}
 }
 
-// A run that no claim waits for is settled without a claim: its tokens are counted, and later passes do not see it.
+// A run that no claim waits for is settled without a claim: its tokens are counted, and later
+// passes do not see it.
 func TestSettleWithoutClaim(t *testing.T) {
 	one := issueNo(1)
 	for rule, edit := range map[string]func(*Snapshot){
@@ -202,7 +269,8 @@ func TestSettleWithoutClaim(t *testing.T) {
 	}
 }
 
-// A due time that is too far ahead, because the clock was set back since, is corrected (design 3).
+// A due time that is too far ahead, because the clock was set back since, is corrected (design
+// 3).
 func TestDueTimes(t *testing.T) {
 	one := issueNo(1)
 	for _, row := range []struct {
@@ -211,7 +279,8 @@ func TestDueTimes(t *testing.T) {
 		{5 * time.Minute, 5 * time.Minute, 5 * time.Minute},
 		{5*time.Minute + time.Millisecond, 5 * time.Minute, 5 * time.Minute},
 		{365 * 24 * time.Hour, 5 * time.Minute, 5 * time.Minute},
-		{10 * time.Second, time.Second, 10 * time.Second}, // the delay of workspace_busy, which no key shortens
+		// the delay of workspace_busy, which no key shortens
+		{10 * time.Second, time.Second, 10 * time.Second},
 		{-time.Hour, 5 * time.Minute, -time.Hour},
 	} {
 		s := newScene().claim(one, func(c *Claim) { c.DueAt = noon.Add(row.due) })
@@ -225,8 +294,16 @@ func TestDueTimes(t *testing.T) {
 func TestDelay(t *testing.T) {
 	const s = time.Second
 	for longest, want := range map[time.Duration]map[int]time.Duration{ // by attempt
-		300 * s: {0: 10 * s, 1: 10 * s, 2: 20 * s, 3: 40 * s, 5: 160 * s, 6: 300 * s, 1000: 300 * s},
-		5 * s:   {1: 5 * s}, 15 * s: {2: 15 * s}, 20 * s: {2: 20 * s},
+		300 * s: {
+			0:    10 * s,
+			1:    10 * s,
+			2:    20 * s,
+			3:    40 * s,
+			5:    160 * s,
+			6:    300 * s,
+			1000: 300 * s,
+		},
+		5 * s: {1: 5 * s}, 15 * s: {2: 15 * s}, 20 * s: {2: 20 * s},
 		1<<63 - 1: {1000: 1<<63 - 1}, // no overflow
 	} {
 		for attempt, delay := range want {
@@ -235,8 +312,9 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// If a dead worker has recorded outside the database why it did not begin, or could not store its outcome, that is a fault of the
-// machine. Only the first blocks dispatch, because the second is over when the run is settled.
+// If a dead worker has recorded outside the database why it did not begin, or could not store
+// its outcome, that is a fault of the machine. Only the first blocks dispatch, because the
+// second is over when the run is settled.
 func TestRefused(t *testing.T) {
 	one := issueNo(1)
 	for _, row := range []struct {
@@ -245,7 +323,9 @@ func TestRefused(t *testing.T) {
 		code    string
 		message string
 		blocks  bool
-		due     string // without a block there must be a delay, or runs that are lost repeatedly would start without a pause
+		// without a block there must be a delay, or runs that are lost repeatedly would start
+		// without a pause
+		due string
 	}{
 		{"did not begin", func(r *Run) { r.Phase = Starting }, "disk_full", "failed to spawn agent", true, "0s"},
 		{"no process for it", func(r *Run) { r.Phase = Starting }, CodeResourceLimit, "failed to spawn agent", true, "0s"},
@@ -254,7 +334,8 @@ func TestRefused(t *testing.T) {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().running(one, func(c *Claim, r *Run) {
 				row.run(r)
-				c.Failures, c.Interruptions = 9, 2
+				c.Failures = 9
+				c.Interruptions = 2
 			}).dead(one, 0)
 			s.Liveness["run-"+one.Identifier] = Liveness{Fault: row.code}
 			p := compute(s.Snapshot)

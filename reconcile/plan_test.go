@@ -7,17 +7,29 @@ import (
 	"time"
 )
 
-// Each command is tested on a claim of each status. The action that follows from a command deletes it.
+// Each command is tested on a claim of each status. The action that follows from a command
+// deletes it.
 func TestCommands(t *testing.T) {
 	one := issueNo(1)
 	statuses := map[string]func(*scene){
 		"unclaimed": func(*scene) {},
-		"running":   func(s *scene) { s.running(one, func(c *Claim, _ *Run) { c.Failures, c.Runs, c.Attempt = 4, 9, 5 }) },
-		"ended":     func(s *scene) { s.running(one, func(_ *Claim, r *Run) { r.Outcome = Failed }) },
-		"stopping":  func(s *scene) { s.running(one, func(_ *Claim, r *Run) { r.StopReason = StopInactive }) },
-		"holding":   func(s *scene) { s.running(one, func(c *Claim, _ *Run) { c.HoldNext = true }) },
+		"running": func(s *scene) {
+			s.running(one, func(c *Claim, _ *Run) {
+				c.Failures = 4
+				c.Runs = 9
+				c.Attempt = 5
+			})
+		},
+		"ended":    func(s *scene) { s.running(one, func(_ *Claim, r *Run) { r.Outcome = Failed }) },
+		"stopping": func(s *scene) { s.running(one, func(_ *Claim, r *Run) { r.StopReason = StopInactive }) },
+		"holding":  func(s *scene) { s.running(one, func(c *Claim, _ *Run) { c.HoldNext = true }) },
 		"waiting": func(s *scene) {
-			s.claim(one, func(c *Claim) { c.Attempt, c.Failures, c.Runs, c.DueAt = 5, 4, 9, noon.Add(time.Minute) })
+			s.claim(one, func(c *Claim) {
+				c.Attempt = 5
+				c.Failures = 4
+				c.Runs = 9
+				c.DueAt = noon.Add(time.Minute)
+			})
 		},
 		"capped":   func(s *scene) { s.held(one, HoldMaxFailures) },
 		"operator": func(s *scene) { s.held(one, HoldOperator) },
@@ -66,19 +78,27 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// After a repair nothing has to wait: unblock and a changed workflow end a block, and a fault of a run that began earlier does not
-// block again. The commands retry and run start their own issue in spite of a block, but no other one.
+// After a repair nothing has to wait: unblock and a changed workflow end a block, and a fault
+// of a run that began earlier does not block again. The commands retry and run start their own
+// issue in spite of a block, but no other one.
 func TestRepaired(t *testing.T) {
 	const wait = 9 * time.Minute
 	blocked := func() *scene {
 		s := newScene().candidates(issueNo(3))
-		s.AgentBlock = &Block{Code: "codex_not_found", Message: "old", Since: noon.Add(-time.Hour), NextTry: noon.Add(wait), Tries: 7}
+		s.AgentBlock = &Block{
+			Code:    "codex_not_found",
+			Message: "old",
+			Since:   noon.Add(-time.Hour),
+			NextTry: noon.Add(wait),
+			Tries:   7,
+		}
 		s.TrackerBlock = &Block{Code: "tracker_rate_limited", NextTry: noon.Add(wait)}
 		return s
 	}
 	asked := func(c *Claim) { c.Kind = Requested }
 	spent := func(s *Snapshot) {
-		s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1000, Written: "1k tokens"}, []ModelUse{{"m", Tokens{Total: 600}}, {"n", Tokens{Total: 400}}}
+		s.Policy.DailyBudget = DailyBudget{Tokens: 1000, Written: "1k tokens"}
+		s.Today = []ModelUse{{"m", Tokens{Total: 600}}, {"n", Tokens{Total: 400}}}
 	}
 	for _, row := range []struct {
 		rule string
@@ -89,14 +109,27 @@ func TestRepaired(t *testing.T) {
 		{"unblock", blocked().claim(issueNo(2), nil).same().command(VerbUnblock, Issue{}), "dispatch A-2 backoff; dispatch A-3"},
 		{"retry", blocked().claim(issueNo(2), asked).same(), "dispatch A-2 probe; skip A-3 blocked"},
 		{"retry of two", blocked().claim(issueNo(1), asked).claim(issueNo(2), asked).same(), "dispatch A-1 probe; dispatch A-2 probe; skip A-3 blocked"},
-		{"run", blocked().edit(func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-3"}, true }), "dispatch A-3 probe"},
+		{"run", blocked().edit(func(s *Snapshot) {
+			s.Only = []string{"id-3"}
+			s.AtOnce = true
+		}), "dispatch A-3 probe"},
 		{"run in a backoff", newScene().claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(wait) }).same().candidates().
-			edit(func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-2"}, true }), "dispatch A-2 backoff"},
+			edit(func(s *Snapshot) {
+				s.Only = []string{"id-2"}
+				s.AtOnce = true
+			}), "dispatch A-2 backoff"},
 		{"the day's budget is used up", newScene().claim(issueNo(2), nil).same().candidates(issueNo(3)).edit(spent), "skip A-3 budget"},
 		{"retry in spite of the budget", newScene().claim(issueNo(2), asked).same().candidates(issueNo(3)).edit(spent), "dispatch A-2 requested; skip A-3 budget"},
 		{"run in spite of the budget", newScene().candidates(issueNo(3)).edit(spent).
-			edit(func(s *Snapshot) { s.Only, s.AtOnce = []string{"id-3"}, true }), "dispatch A-3"},
-		{"run while the project is paused", blocked().edit(func(s *Snapshot) { s.Only, s.AtOnce, s.Paused = []string{"id-3"}, true, true }), "skip A-3 paused"},
+			edit(func(s *Snapshot) {
+				s.Only = []string{"id-3"}
+				s.AtOnce = true
+			}), "dispatch A-3"},
+		{"run while the project is paused", blocked().edit(func(s *Snapshot) {
+			s.Only = []string{"id-3"}
+			s.AtOnce = true
+			s.Paused = true
+		}), "skip A-3 paused"},
 	} {
 		p := compute(row.s.Snapshot)
 		equal(t, row.rule, story(p.plan), row.want)
@@ -108,7 +141,9 @@ func TestRepaired(t *testing.T) {
 	// A run that met the fault before it was repaired does not block again; a later one does.
 	for began, want := range map[time.Duration]bool{-time.Minute: false, 0: true} {
 		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) {
-			r.Outcome, r.ErrorCode, r.StartedAt = Failed, "codex_not_found", noon.Add(-time.Second).Add(began)
+			r.Outcome = Failed
+			r.ErrorCode = "codex_not_found"
+			r.StartedAt = noon.Add(-time.Second).Add(began)
 		})
 		s.Unblocked = noon.Add(-time.Second)
 		equal(t, fmt.Sprint("blocked by a run of ", began), compute(s.Snapshot).s.AgentBlock != nil, want)
@@ -118,11 +153,17 @@ func TestRepaired(t *testing.T) {
 // A pass that starts nothing reports why, until when, and what tests whether it is over.
 func TestObstacle(t *testing.T) {
 	block := func(s *Snapshot) {
-		s.AgentBlock = &Block{Code: "network", Message: "x", Since: noon.Add(-time.Hour), NextTry: noon.Add(time.Minute)}
+		s.AgentBlock = &Block{
+			Code:    "network",
+			Message: "x",
+			Since:   noon.Add(-time.Hour),
+			NextTry: noon.Add(time.Minute),
+		}
 	}
 	for want, edit := range map[string]func(*Snapshot){
 		"": func(s *Snapshot) {
-			s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1000}, []ModelUse{{Tokens: Tokens{Total: 999}}}
+			s.Policy.DailyBudget = DailyBudget{Tokens: 1000}
+			s.Today = []ModelUse{{Tokens: Tokens{Total: 999}}}
 		},
 		"paused: symphony resume ends the pause": func(s *Snapshot) { s.Paused = true },
 		"blocked: network: x until 12:01":        block,
@@ -130,13 +171,16 @@ func TestObstacle(t *testing.T) {
 			block(s)
 			s.AgentBlock.NextTry = noon
 			probe := newScene().running(issueNo(7), nil)
-			s.Claims, s.Runs, s.Liveness = probe.Claims, probe.Runs, probe.Liveness
+			s.Claims = probe.Claims
+			s.Runs = probe.Runs
+			s.Liveness = probe.Liveness
 		},
 		"rate_limited: codex's primary limit of  is used up until 13:00 until 13:00": func(s *Snapshot) {
 			s.Account.Limit = &Limit{Window: "primary", Until: noon.Add(time.Hour)}
 		},
 		"budget: budget of 1k tokens a day used up until 3 Mar 00:00 until 00:00": func(s *Snapshot) {
-			s.Policy.DailyBudget, s.Today = DailyBudget{Tokens: 1000, Written: "1k tokens"}, []ModelUse{{Tokens: Tokens{Total: 1000}}}
+			s.Policy.DailyBudget = DailyBudget{Tokens: 1000, Written: "1k tokens"}
+			s.Today = []ModelUse{{Tokens: Tokens{Total: 1000}}}
 		},
 		"rate_limited: less than a tenth of the tracker's allowance is left": func(s *Snapshot) { s.Tracker.Low = true },
 		"disk_low: 1 MiB free, workspace.min_free_bytes asks for 2048":       func(s *Snapshot) { s.FreeBytes = 1 << 20 },
@@ -188,11 +232,16 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
-// A pass confined to one issue changes no other, but carries out commands that concern all issues.
+// A pass confined to one issue changes no other, but carries out commands that concern all
+// issues.
 func TestOnly(t *testing.T) {
 	scene := func() *scene {
-		s := newScene().running(issueNo(1), nil).running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Failed }).
-			claim(issueNo(3), nil).claim(issueNo(4), nil).answer(issueNo(3), issueNo(4)).candidates(issueNo(5))
+		s := newScene().running(issueNo(1), nil).
+			running(issueNo(2), func(_ *Claim, r *Run) { r.Outcome = Failed }).
+			claim(issueNo(3), nil).
+			claim(issueNo(4), nil).
+			answer(issueNo(3), issueNo(4)).
+			candidates(issueNo(5))
 		s.Only = []string{"id-3"}
 		return s
 	}

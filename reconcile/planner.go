@@ -15,7 +15,8 @@ type draft struct {
 	plan   Plan
 }
 
-// planner makes the decisions of a plan. What becomes of a single claim is decided by methods of Snapshot.
+// planner makes the decisions of a plan. What becomes of a single claim is decided by methods
+// of Snapshot.
 type planner struct {
 	draft
 	removing map[string]bool // by issue id: the workspace is being removed
@@ -30,7 +31,11 @@ func (d *draft) byAge() []*Claim {
 
 func (d *draft) everyClaim() []*Claim {
 	return slices.SortedFunc(maps.Values(d.claims), func(a, b *Claim) int {
-		return cmp.Or(a.ClaimedAt.Compare(b.ClaimedAt), cmp.Compare(a.Identifier, b.Identifier), cmp.Compare(a.IssueID, b.IssueID))
+		return cmp.Or(
+			a.ClaimedAt.Compare(b.ClaimedAt),
+			cmp.Compare(a.Identifier, b.Identifier),
+			cmp.Compare(a.IssueID, b.IssueID),
+		)
 	})
 }
 
@@ -72,7 +77,14 @@ func (d *draft) drop(c Claim, reason string) *Change {
 }
 
 func (d *draft) act(kind ActionKind, c Claim, reason, message string, change *Change) {
-	a := Action{Kind: kind, IssueID: c.IssueID, Identifier: c.Identifier, Reason: reason, Message: message, Change: change}
+	a := Action{
+		Kind:       kind,
+		IssueID:    c.IssueID,
+		Identifier: c.Identifier,
+		Reason:     reason,
+		Message:    message,
+		Change:     change,
+	}
 	if kind == ActStop {
 		a.RunID = c.RunID
 	}
@@ -83,8 +95,9 @@ func (d *draft) release(c Claim, reason, message string) {
 	d.act(ActRelease, c, reason, message, d.drop(c, reason))
 }
 
-// stop asks the run of a claim to end, unless that was asked before. The change, if any, is stored after the request, so that after a
-// crash between the two the stop is repeated. If the run is ending already, only the change is stored.
+// stop asks the run of a claim to end, unless that was asked before. The change, if any, is
+// stored after the request, so that after a crash between the two the stop is repeated. If the
+// run is ending already, only the change is stored.
 func (d *draft) stop(c Claim, reason string, change *Change) {
 	r := d.runs[c.RunID]
 	switch ending := r == nil || r.Outcome != "" || r.StopReason != ""; {
@@ -98,18 +111,25 @@ func (d *draft) stop(c Claim, reason string, change *Change) {
 
 // freshStart returns the claim due now, without its hold, its last error and its counters.
 func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
-	c.Status, c.Kind, c.DueAt = Waiting, kind, s.Now
+	c.Status = Waiting
+	c.Kind = kind
+	c.DueAt = s.Now
 	c.Attempt = min(c.Attempt, 1)
-	c.Failures, c.IdleRuns, c.Runs, c.Interruptions = 0, 0, 0, 0
+	c.Failures = 0
+	c.IdleRuns = 0
+	c.Runs = 0
+	c.Interruptions = 0
 	c.TokenBase = s.Tokens[c.IssueID]
 	c = s.endHold(c)
-	c.ErrorCode, c.ErrorMessage = "", ""
+	c.ErrorCode = ""
+	c.ErrorMessage = ""
 	if c.Delivery.Code == CodeIncomplete && kind != Delivering {
 		c.Delivery.Behind = true
 		c.Delivery.Tries = 0
 		c.Delivery.Repeats = 0
 	}
-	if c.Delivery.Code == CodeWorkspaceGone && kind != Delivering { // the run of a delivery needs to know where the work is
+	// the run of a delivery needs to know where the work is
+	if c.Delivery.Code == CodeWorkspaceGone && kind != Delivering {
 		c.Delivery = Delivery{}
 	}
 	c.Delivery.Handover = c.Delivery.Handover.withoutRounds()

@@ -26,8 +26,9 @@ type Deps struct {
 	Mono     func() time.Duration // CLOCK_MONOTONIC
 	Sleep    func(time.Duration)
 	Boot     string // boot id of this machine
-	// CheckMachine returns an error if a worker started now would end together with the pass. It is called only if there
-	// is something to start, and is nil where workers cannot end so.
+	// CheckMachine returns an error if a worker started now would end together with the pass.
+	// It is called only if there is something to start, and is nil where workers cannot end
+	// so.
 	CheckMachine func(ctx context.Context) error
 	NewRunID     func() string // returns ids that sort by time
 }
@@ -36,19 +37,23 @@ type Deps struct {
 type Store interface {
 	// State reads everything that a plan needs in one consistent view.
 	State(ctx context.Context) (State, error)
-	// UsedOn returns what runs have used so far, those at work included, on the day of UTC of a time, by model.
+	// UsedOn returns what runs have used so far, those at work included, on the day of UTC of
+	// a time, by model.
 	UsedOn(ctx context.Context, at time.Time) ([]ModelUse, error)
-	// Commit makes the changes, in order, in one durable transaction. After an error nothing was changed; the error wraps
-	// ErrConflict if another process changed a row first.
+	// Commit makes the changes, in order, in one durable transaction. After an error nothing
+	// was changed; the error wraps ErrConflict if another process changed a row first.
 	Commit(ctx context.Context, now time.Time, changes ...Change) error
-	// RequestStop sets the stop reason of a run that has neither an outcome nor a stop reason; other runs stay as they are.
+	// RequestStop sets the stop reason of a run that has neither an outcome nor a stop reason;
+	// other runs stay as they are.
 	RequestStop(ctx context.Context, runID, reason string, at Instant) error
 	// ReapFailed counts a pass that could not end the remaining processes of a dead run.
 	ReapFailed(ctx context.Context, runID string) error
-	// EndDead records the outcome of a run whose worker is dead. The caller holds the lock on the run's alive file. The error
-	// is ErrConflict if the run already has an outcome, or is in another phase.
+	// EndDead records the outcome of a run whose worker is dead. The caller holds the lock on
+	// the run's alive file. The error is ErrConflict if the run already has an outcome, or is
+	// in another phase.
 	EndDead(ctx context.Context, now time.Time, run Run, outcome Outcome, code, message string) error
-	// SaveSkips replaces the stored skips with those of this pass, and with the claims that wait for a slot.
+	// SaveSkips replaces the stored skips with those of this pass, and with the claims that
+	// wait for a slot.
 	SaveSkips(ctx context.Context, now time.Time, skips []Skip) error
 	// SavePullRequests stores the pull requests of issues, each of which has one.
 	SavePullRequests(ctx context.Context, now time.Time, issues []Issue) error
@@ -58,36 +63,41 @@ type Store interface {
 
 // Tracker reads issues (specification 11.1). Its errors are *Error of ClassTracker.
 type Tracker interface {
-	// Candidates returns the project's issues in the given states, in the tracker's order. Malformed is the fault of a
-	// record that is no issue.
+	// Candidates returns the project's issues in the given states, in the tracker's order.
+	// Malformed is the fault of a record that is no issue.
 	Candidates(ctx context.Context, states []string) ([]Issue, error)
-	// ByIDs returns the full records of the issues that are still visible, archived ones included, with the time of their
-	// newest comment. A malformed record fails the call, or is returned with what is wrong with it: then the rest of it is
-	// not known. Without ids no request is made. The error CodeTrackerEmpty means that the tracker has no issue left.
+	// ByIDs returns the full records of the issues that are still visible, archived ones
+	// included, with the time of their newest comment. A malformed record fails the call, or
+	// is returned with what is wrong with it: then the rest of it is not known. Without ids no
+	// request is made. The error CodeTrackerEmpty means that the tracker has no issue left.
 	ByIDs(ctx context.Context, ids []string) (map[string]Issue, error)
 }
 
-// TrackerAdapter is a tracker with its optional abilities. A field is nil or empty if the tracker lacks the ability.
+// TrackerAdapter is a tracker with its optional abilities. A field is nil or empty if the
+// tracker lacks the ability.
 type TrackerAdapter struct {
 	Tracker
 	Name string // what people call the tracker, for messages
-	// Find returns the issue with an identifier or id. The error has the code issue_not_found if there is none.
+	// Find returns the issue with an identifier or id. The error has the code issue_not_found
+	// if there is none.
 	Find func(ctx context.Context, identifier string) (*Issue, error)
 	// Comments returns the comments made after since, the newest first.
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
 	// LastComments returns the times of the newest comments of issues, by id. It is nil for a
 	// tracker that reads them with the issues.
 	LastComments func(ctx context.Context, ids []string) (map[string]time.Time, error)
-	// Post comments on an issue, and Edit replaces the text of such a comment. Both return the text as Comments will return it, because
-	// trackers may change it a little. The error wraps ErrGone if the issue or the comment no longer exists.
+	// Post comments on an issue, and Edit replaces the text of such a comment. Both return the
+	// text as Comments will return it, because trackers may change it a little. The error
+	// wraps ErrGone if the issue or the comment no longer exists.
 	Post func(ctx context.Context, issueID, body string) (Comment, error)
 	Edit func(ctx context.Context, issueID, commentID, body string) (text string, err error)
-	// Move changes the state of an issue to one that the workflow names, as the workflow spells it. It does nothing if the issue is in that
-	// state. The error wraps ErrGone if the issue no longer exists, and has the code CodeNoState if the tracker has no such state.
+	// Move changes the state of an issue to one that the workflow names, as the workflow
+	// spells it. It does nothing if the issue is in that state. The error wraps ErrGone if the
+	// issue no longer exists, and has the code CodeNoState if the tracker has no such state.
 	Move   func(ctx context.Context, issueID, state string) error
 	Create func(ctx context.Context, n NewIssue) (*Issue, error)
-	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the tracker cannot check them, and
-	// nothing is known to be wrong.
+	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the
+	// tracker cannot check them, and nothing is known to be wrong.
 	Verify func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
 	// LabelsSet returns the labels that an issue has now, with who set each of them last. The
 	// error has the code issue_not_found if the issue is not visible.
@@ -104,10 +114,12 @@ var ErrRejected = errors.New("the tracker rejected the request")
 // ErrGone is wrapped by the error of a write to an issue or comment that no longer exists.
 var ErrGone = errors.New("it no longer exists")
 
-// Limited is implemented by a tracker's rate limit errors. ResetAt is when the next request may be made.
+// Limited is implemented by a tracker's rate limit errors. ResetAt is when the next request
+// may be made.
 type Limited interface{ ResetAt() time.Time }
 
-// Low reports whether less than a tenth of the allowance was left at the last answer and has not been renewed since.
+// Low reports whether less than a tenth of the allowance was left at the last answer and has
+// not been renewed since.
 func (t *TrackerAdapter) Low(now time.Time) bool {
 	return t.Budget != nil && now.Before(t.Budget().LowUntil())
 }
@@ -130,7 +142,8 @@ func (t *TrackerAdapter) TimeThere(here time.Time) time.Time {
 	return here.Add(ahead)
 }
 
-// TrackerMemory is what an adapter keeps between processes, in the project's database. Passes and workers share it.
+// TrackerMemory is what an adapter keeps between processes, in the project's database. Passes
+// and workers share it.
 type TrackerMemory interface {
 	// Meta returns the value of a key; false if there is none.
 	Meta(ctx context.Context, key string) (string, bool, error)
@@ -139,13 +152,16 @@ type TrackerMemory interface {
 
 // Budget is the allowance of requests that a tracker reported with its last answer.
 type Budget struct {
-	Left           float64   // the share that is left of the scarcest allowance, 0 to 1; 1 if the tracker does not say
-	Reset          time.Time // when that allowance is renewed; zero if the tracker does not say
-	At, ServerTime time.Time // the time of the answer by the clock of this machine and of the tracker; zero before the first
+	// the share that is left of the scarcest allowance, 0 to 1; 1 if the tracker does not say
+	Left  float64
+	Reset time.Time // when that allowance is renewed; zero if the tracker does not say
+	// the time of the answer by the clock of this machine and of the tracker; zero before the
+	// first
+	At, ServerTime time.Time
 }
 
-// LowUntil returns when a budget of less than a tenth will be renewed: an hour after the answer if the tracker does not say.
-// It is zero if a tenth or more is left.
+// LowUntil returns when a budget of less than a tenth will be renewed: an hour after the
+// answer if the tracker does not say. It is zero if a tenth or more is left.
 func (b Budget) LowUntil() time.Time {
 	if b.At.IsZero() || b.Left >= 0.1 {
 		return time.Time{}
@@ -153,14 +169,16 @@ func (b Budget) LowUntil() time.Time {
 	return cmp.Or(b.Reset, b.At.Add(time.Hour))
 }
 
-// TrackerNames are the names in a workflow that a tracker can look up. Empty names are not looked up.
+// TrackerNames are the names in a workflow that a tracker can look up. Empty names are not
+// looked up.
 type TrackerNames struct {
 	States, Labels []string
 	Assignee       string
 	Operators      []string
 }
 
-// TrackerFindings are the names that do not exist, with the project in which they were looked up.
+// TrackerFindings are the names that do not exist, with the project in which they were looked
+// up.
 type TrackerFindings struct {
 	Project        TrackerProject
 	User           string        // the name of the user whose key is used
@@ -173,7 +191,8 @@ type TrackerFindings struct {
 type TrackerProject struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	Slug string `json:"slugId"` // a value of tracker.project_slug; of a team its key, a value of tracker.team
+	// a value of tracker.project_slug; of a team its key, a value of tracker.team
+	Slug string `json:"slugId"`
 	URL  string `json:"url"`
 }
 
@@ -194,7 +213,8 @@ func (u UnknownName) String() string {
 // statesShown is how many states the error of a missing one names.
 const statesShown = 20
 
-// NoState returns the error of a move to a state that does not exist. where is what has the states, such as "the team".
+// NoState returns the error of a move to a state that does not exist. where is what has the
+// states, such as "the team".
 func NoState(where, state string, states []string) *Error {
 	shown := strings.Join(states[:min(len(states), statesShown)], ", ")
 	return NewError(CodeNoState, fmt.Sprintf("%s has no state %q; it has %s", where, state, shown),
@@ -207,14 +227,15 @@ type AgentTool struct {
 	Description string
 	InputSchema json.RawMessage
 	// Call carries out a call for the agent that works on issue.
-	Call         func(ctx context.Context, issue Issue, args json.RawMessage) ToolAnswer
-	ChangesIssue func(args json.RawMessage) bool // reports whether a call changes an issue, beyond commenting
+	Call func(ctx context.Context, issue Issue, args json.RawMessage) ToolAnswer
+	// reports whether a call changes an issue, beyond commenting
+	ChangesIssue func(args json.RawMessage) bool
 	// Describes reports whether a call may change the description of issue. Nil: no call does.
 	Describes func(issue Issue, args json.RawMessage) bool
 	// MovesTo returns the states to which a call moves issues. Nil: no call does.
 	MovesTo func(ctx context.Context, issue Issue, args json.RawMessage) ([]string, error)
-	// Summary describes in a few words what a call does, such as "mutation issueUpdate", "" for arguments that it can't read. Nil: the
-	// arguments say it.
+	// Summary describes in a few words what a call does, such as "mutation issueUpdate", ""
+	// for arguments that it can't read. Nil: the arguments say it.
 	Summary func(args json.RawMessage) string
 }
 
@@ -230,8 +251,9 @@ type TrackerSetup struct {
 	Name        string // the tracker's name
 	Endpoint    string // the default of tracker.endpoint
 	KeyQuestion string // asks for the key, and tells where to find it
-	// Connect returns what the key has access to. If the key is refused, the error names source as its origin, unless that is
-	// empty. RefusedKey reports whether an error is about the key, so that another key may help.
+	// Connect returns what the key has access to. If the key is refused, the error names
+	// source as its origin, unless that is empty. RefusedKey reports whether an error is about
+	// the key, so that another key may help.
 	Connect    func(ctx context.Context, endpoint, key, source string) (TrackerAccount, error)
 	RefusedKey func(error) bool
 }
@@ -250,8 +272,8 @@ type TrackerAccount struct {
 type NewIssue struct {
 	Title, Body, State string
 	Labels             []string
-	// Taken reports whether a deleted issue had that identifier: its records must not become those of the new issue. It is nil where
-	// no issue has records.
+	// Taken reports whether a deleted issue had that identifier: its records must not become
+	// those of the new issue. It is nil where no issue has records.
 	Taken func(identifier string) (bool, error)
 }
 
@@ -260,8 +282,9 @@ type TrackerBoard struct {
 	TrackerProject
 	// Setting is the value to write as tracker.project_slug: the URL if it ends in the slug,
 	// otherwise the slug; of a team its key.
-	Setting  string
-	States   []TrackerState // in the order in which an issue passes through them, without duplicate names
+	Setting string
+	// in the order in which an issue passes through them, without duplicate names
+	States   []TrackerState
 	HasLabel bool
 }
 
@@ -295,18 +318,22 @@ type Runners interface {
 	Probe(ctx context.Context, run Run) Liveness
 	// Prepare writes the run's directory and syncs it. It comes before the run's row.
 	Prepare(ctx context.Context, run Run) error
-	// Start starts the run's worker as a detached process. It returns when the worker has taken the run or refused it, or after 5 s.
+	// Start starts the run's worker as a detached process. It returns when the worker has
+	// taken the run or refused it, or after 5 s.
 	Start(ctx context.Context, run Run) error
-	// Stop asks the run's worker to end, and waits for its end until ctx ends. A worker that takes longer is no error.
+	// Stop asks the run's worker to end, and waits for its end until ctx ends. A worker that
+	// takes longer is no error.
 	Stop(ctx context.Context, run Run) error
 	// Kill ends a worker that is alive but no longer reacts, with all its processes.
 	Kill(ctx context.Context, run Run) error
-	// Reap ends the remaining processes of a dead worker. Then it calls record with the processes that it could not end, while
-	// it holds the lock on the run's alive file. It returns these processes too.
+	// Reap ends the remaining processes of a dead worker. Then it calls record with the
+	// processes that it could not end, while it holds the lock on the run's alive file. It
+	// returns these processes too.
 	Reap(ctx context.Context, run Run, record func(left []Process) error) (left []Process, err error)
 	// Workspaces lists the recorded workspaces.
 	Workspaces(ctx context.Context) ([]Workspace, error)
-	// TrashDue reports whether removed workspaces must be deleted: because they are old enough, or because less than minFree bytes are free.
+	// TrashDue reports whether removed workspaces must be deleted: because they are old
+	// enough, or because less than minFree bytes are free.
 	TrashDue(now time.Time, minFree int64) (bool, error)
 	// FreeBytes returns the free space of the workspaces' volume; negative if unknown.
 	FreeBytes() int64
@@ -314,10 +341,12 @@ type Runners interface {
 
 // Others are the other projects of this account of the operating system, as a pass uses them.
 type Others interface {
-	// LockIssues keeps other projects from starting runs for the issues of the tracker of a project (Policy.Project) until unlock.
+	// LockIssues keeps other projects from starting runs for the issues of the tracker of a
+	// project (Policy.Project) until unlock.
 	LockIssues(ctx context.Context, project string) (unlock func(), err error)
-	// Claimed returns the issues of that tracker that other projects have claimed, with a sentence that names the workflow and
-	// what for. Without a live worker an issue counts only if that project has a workflow and has had a pass within a day.
+	// Claimed returns the issues of that tracker that other projects have claimed, with a
+	// sentence that names the workflow and what for. Without a live worker an issue counts
+	// only if that project has a workflow and has had a pass within a day.
 	Claimed(ctx context.Context, project string) (by map[string]string, err error)
 }
 
@@ -325,13 +354,15 @@ type Others interface {
 type Accounts interface {
 	// Look reads the state. If that fails, the account counts as one without faults.
 	Look(ctx context.Context, now time.Time) Account
-	// TakeSlots reserves free slots for the workers that this pass starts, up to want in all, and returns what the pass has
-	// reserved; a dry run only counts. Nil slots: the number of runs is not bounded.
+	// TakeSlots reserves free slots for the workers that this pass starts, up to want in all,
+	// and returns what the pass has reserved; a dry run only counts. Nil slots: the number of
+	// runs is not bounded.
 	TakeSlots(ctx context.Context, want int, dryRun bool) (*Slots, error)
 	// Release gives back the slots that were not used.
 	Release()
-	// Probe records that the run, which is stored next, tests whether the block is over. If another project was first, or
-	// the block is over, the error wraps ErrConflict and nothing was written. The record has the time of the run's start,
-	// so that the run counts as started under the block.
+	// Probe records that the run, which is stored next, tests whether the block is over. If
+	// another project was first, or the block is over, the error wraps ErrConflict and nothing
+	// was written. The record has the time of the run's start, so that the run counts as
+	// started under the block.
 	Probe(ctx context.Context, b Block, run Run) error
 }

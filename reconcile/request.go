@@ -62,7 +62,8 @@ type Request struct {
 
 	Fate    RequestFate
 	EndedAt time.Time
-	ToldRun string // the later run that received the answer, if it came too late for the run that asked
+	// the later run that received the answer, if it came too late for the run that asked
+	ToldRun string
 }
 
 // ID returns the name of the request for people: ABC-7.3.
@@ -71,8 +72,8 @@ func (r Request) ID() string { return fmt.Sprintf("%s.%d", r.Identifier, r.Numbe
 // Open reports whether the request can still be answered.
 func (r Request) Open() bool { return r.Fate == "" && r.Decision == "" }
 
-// Left returns how long the request can still be answered. If the deadline is of another boot, in another container for
-// instance, the wall clock is used.
+// Left returns how long the request can still be answered. If the deadline is of another boot,
+// in another container for instance, the wall clock is used.
 func (r Request) Left(now time.Time, at Instant) time.Duration {
 	if at.Boot == r.Deadline.Boot {
 		return r.Deadline.Mono - at.Mono
@@ -87,8 +88,13 @@ func (r Request) Attention() Attention {
 		text += " (runs outside the sandbox)"
 	}
 	return Attention{
-		Key:  fmt.Sprintf("request:%s:%d", r.RunID, r.Number),
-		Kind: AttentionRequest, IssueID: r.IssueID, Identifier: r.Identifier, Ref: r.ID(), Text: text, At: r.AskedAt,
+		Key:        fmt.Sprintf("request:%s:%d", r.RunID, r.Number),
+		Kind:       AttentionRequest,
+		IssueID:    r.IssueID,
+		Identifier: r.Identifier,
+		Ref:        r.ID(),
+		Text:       text,
+		At:         r.AskedAt,
 	}
 }
 
@@ -97,7 +103,8 @@ func (r Request) Secret() bool {
 	return slices.ContainsFunc(r.Detail.Questions, func(q RequestQuestion) bool { return q.Secret })
 }
 
-// RequestRef parses the name of a request, ABC-7.3, or of an issue, ABC-7, which gives number 0.
+// RequestRef parses the name of a request, ABC-7.3, or of an issue, ABC-7, which gives number
+// 0.
 func RequestRef(ref string) (identifier string, number int) {
 	if dot := strings.LastIndexByte(ref, '.'); dot > 0 {
 		if n, err := strconv.Atoi(ref[dot+1:]); err == nil && n > 0 && strconv.Itoa(n) == ref[dot+1:] {
@@ -107,7 +114,8 @@ func RequestRef(ref string) (identifier string, number int) {
 	return ref, 0
 }
 
-// LeadsTo follows, in the summary of a request, a path with symlinks, and precedes the path without them.
+// LeadsTo follows, in the summary of a request, a path with symlinks, and precedes the path
+// without them.
 const LeadsTo = " (leads to "
 
 // RequestDetail is the whole request, cut to a bounded size.
@@ -120,9 +128,11 @@ type RequestDetail struct {
 	Permissions json.RawMessage   `json:"permissions,omitempty"`
 	Server      string            `json:"server,omitempty"` // the name of the MCP server that asks
 	Questions   []RequestQuestion `json:"questions,omitempty"`
-	CallID      string            `json:"call_id,omitempty"`  // the agent's id of the command or the change
-	Cut         int               `json:"cut,omitempty"`      // how many bytes were omitted
-	SealKey     []byte            `json:"seal_key,omitempty"` // the public key to encrypt answers for the worker
+	// the agent's id of the command or the change
+	CallID string `json:"call_id,omitempty"`
+	Cut    int    `json:"cut,omitempty"` // how many bytes were omitted
+	// the public key to encrypt answers for the worker
+	SealKey []byte `json:"seal_key,omitempty"`
 }
 
 // RequestChange is one file of a patch.
@@ -134,15 +144,17 @@ type RequestChange struct {
 
 // RequestQuestion is one of the questions of a request.
 type RequestQuestion struct {
-	ID       string          `json:"id"`
-	Header   string          `json:"header,omitempty"`
-	Text     string          `json:"text"`
-	Options  []RequestOption `json:"options,omitempty"`  // without options any text is accepted
-	Other    bool            `json:"other,omitempty"`    // other text than the options is accepted, too
-	Secret   bool            `json:"secret,omitempty"`   // the answer must not be shown
-	Optional bool            `json:"optional,omitempty"` // an answer is not required
-	Several  bool            `json:"several,omitempty"`  // more than one option may be chosen
-	Type     string          `json:"type,omitempty"`     // the type of a text: "integer", "number", or empty for any
+	ID      string          `json:"id"`
+	Header  string          `json:"header,omitempty"`
+	Text    string          `json:"text"`
+	Options []RequestOption `json:"options,omitempty"` // without options any text is accepted
+	// other text than the options is accepted, too
+	Other    bool `json:"other,omitempty"`
+	Secret   bool `json:"secret,omitempty"`   // the answer must not be shown
+	Optional bool `json:"optional,omitempty"` // an answer is not required
+	Several  bool `json:"several,omitempty"`  // more than one option may be chosen
+	// the type of a text: "integer", "number", or empty for any
+	Type string `json:"type,omitempty"`
 }
 
 // RequestOption is one of the offered answers.
@@ -154,15 +166,18 @@ type RequestOption struct {
 // RequestAnswer is the text of an operator's answer, in addition to the decision.
 type RequestAnswer struct {
 	Reason string `json:"reason,omitempty"` // why the operator denied the request
-	// Answers are the answers by question id; Sealed is the same map, encrypted for the worker.
+	// Answers are the answers by question id; Sealed is the same map, encrypted for the
+	// worker.
 	Answers map[string][]string `json:"answers,omitempty"`
 	Sealed  []byte              `json:"sealed,omitempty"`
-	// By is who answered in the tracker, and Reply the id of the comment; empty for an answer by a command.
+	// By is who answered in the tracker, and Reply the id of the comment; empty for an answer
+	// by a command.
 	By    string `json:"by,omitempty"`
 	Reply string `json:"reply,omitempty"`
 }
 
-// CommentMarker is how the marker of a comment that symphony or an agent made begins: a line that trackers do not show.
+// CommentMarker is how the marker of a comment that symphony or an agent made begins: a line
+// that trackers do not show.
 const CommentMarker = "<!-- symphony:"
 
 // Marked reports whether a comment has a marker. One that a person has quoted does not count.
@@ -179,18 +194,20 @@ func Marked(body string) bool {
 type AttentionKind string
 
 const (
-	AttentionRequest  AttentionKind = "request"  // an agent asks for something
-	AttentionHold     AttentionKind = "hold"     // an issue is held
-	AttentionBlocked  AttentionKind = "blocked"  // no run can start
-	AttentionKept     AttentionKind = "kept"     // the workspace of a finished issue has work that exists nowhere else
+	AttentionRequest AttentionKind = "request" // an agent asks for something
+	AttentionHold    AttentionKind = "hold"    // an issue is held
+	AttentionBlocked AttentionKind = "blocked" // no run can start
+	// the workspace of a finished issue has work that exists nowhere else
+	AttentionKept     AttentionKind = "kept"
 	AttentionDelivery AttentionKind = "delivery" // commits could not be pushed several times
 	AttentionReady    AttentionKind = "ready"    // an agent has handed its issue over to a person
 )
 
 // Attention is a notification, sent once by hooks.on_attention.
 type Attention struct {
-	Key                 string   // identifies the notification, so that it is sent once
-	Like                []string // keys of equivalent notifications: if one of them was sent, this one is not
+	Key string // identifies the notification, so that it is sent once
+	// keys of equivalent notifications: if one of them was sent, this one is not
+	Like                []string
 	Kind                AttentionKind
 	IssueID, Identifier string // empty for a blocked project
 	Ref                 string // the id of the request to answer; empty for other notifications
@@ -199,7 +216,8 @@ type Attention struct {
 }
 
 const (
-	// outagePatience is how long a fault of the tracker must last before an operator is notified. Most faults are shorter.
+	// outagePatience is how long a fault of the tracker must last before an operator is
+	// notified. Most faults are shorter.
 	outagePatience = 5 * time.Minute
 	// attentionTries is how many deliveries in a row fail before an operator is notified.
 	attentionTries = 3
@@ -221,45 +239,75 @@ func HoldAttention(c Claim) Attention {
 	return a
 }
 
-// BlockAttention returns the notification of a block by the agent or this machine. A block with another code is notified again.
+// BlockAttention returns the notification of a block by the agent or this machine. A block
+// with another code is notified again.
 func BlockAttention(b Block) Attention { return blocked(b.Code, b.Since, b) }
 
-// KeptAttention returns the notification of a finished issue's workspace that is kept because of unsaved work. Its storage time
-// begins now, however long the workspace has been kept.
+// KeptAttention returns the notification of a finished issue's workspace that is kept because
+// of unsaved work. Its storage time begins now, however long the workspace has been kept.
 func KeptAttention(w Workspace) Attention {
 	text := fmt.Sprintf("the workspace of %s is %s", w.Identifier, w.KeptText())
 	return issueAttention(AttentionKept, w.IssueID, w.Identifier, w.KeptSince, text)
 }
 
-// DeliveryAttention returns the notification of a delivery that fails again and again; false before the third failure.
+// DeliveryAttention returns the notification of a delivery that fails again and again; false
+// before the third failure.
 func DeliveryAttention(c Claim) (Attention, bool) {
 	d := c.Delivery
-	text := fmt.Sprintf("the work on %s was not delivered after %d tries: %s: %s; symphony deliver %s tries again now",
-		c.Identifier, d.Tries, d.Code, d.Message, c.Identifier)
-	return issueAttention(AttentionDelivery, c.IssueID, c.Identifier, d.FailedAt, text), d.Due && d.Tries >= attentionTries
+	text := fmt.Sprintf(
+		"the work on %s was not delivered after %d tries: %s: %s; symphony deliver %s tries again now",
+		c.Identifier,
+		d.Tries,
+		d.Code,
+		d.Message,
+		c.Identifier,
+	)
+	return issueAttention(
+			AttentionDelivery,
+			c.IssueID,
+			c.Identifier,
+			d.FailedAt,
+			text,
+		), d.Due &&
+			d.Tries >= attentionTries
 }
 
-// ReadyAttention returns the notification of an issue that was handed over in a state that is not terminal; false for other releases.
+// ReadyAttention returns the notification of an issue that was handed over in a state that is
+// not terminal; false for other releases.
 func ReadyAttention(c Claim, release Release, now time.Time) (Attention, bool) {
-	text := fmt.Sprintf("%s was handed over: it is in %s; symphony show %s has the details", c.Identifier, release.State, c.Identifier)
+	text := fmt.Sprintf(
+		"%s was handed over: it is in %s; symphony show %s has the details",
+		c.Identifier,
+		release.State,
+		c.Identifier,
+	)
 	return issueAttention(AttentionReady, c.IssueID, c.Identifier, now, text), release.Reason == StopInactive
 }
 
-// OutageAttention returns the notification of a fault of the tracker, whatever its code; false until it has lasted 5 minutes.
+// OutageAttention returns the notification of a fault of the tracker, whatever its code; false
+// until it has lasted 5 minutes.
 func OutageAttention(b Block, now time.Time) (Attention, bool) {
 	a := blocked("tracker", b.Since, b)
 	a.At = now
 	return a, now.Sub(b.Since) >= outagePatience
 }
 
-// LimitAttention returns the notification of an allowance that is used up. The end that codex reports for an allowance varies by
-// some minutes, so limits whose ends are less than half an hour apart count as one and are notified once.
+// LimitAttention returns the notification of an allowance that is used up. The end that codex
+// reports for an allowance varies by some minutes, so limits whose ends are less than half an
+// hour apart count as one and are notified once.
 func LimitAttention(l Limit, home string, now time.Time) Attention {
 	endsAbout := func(t time.Time) Attention {
-		return blocked(CodeAgentQuota, t.Round(time.Hour), Block{Code: CodeAgentQuota, Message: l.Text(home, now), Since: now})
+		return blocked(CodeAgentQuota, t.Round(time.Hour), Block{
+			Code:    CodeAgentQuota,
+			Message: l.Text(home, now),
+			Since:   now,
+		})
 	}
 	a := endsAbout(l.Until)
-	a.Like = []string{endsAbout(l.Until.Add(-30 * time.Minute)).Key, endsAbout(l.Until.Add(30 * time.Minute)).Key}
+	a.Like = []string{
+		endsAbout(l.Until.Add(-30 * time.Minute)).Key,
+		endsAbout(l.Until.Add(30 * time.Minute)).Key,
+	}
 	return a
 }
 
@@ -267,6 +315,8 @@ func LimitAttention(l Limit, home string, now time.Time) Attention {
 func blocked(name string, at time.Time, b Block) Attention {
 	return Attention{
 		Key:  fmt.Sprintf("blocked:%s:%d", name, at.UnixMilli()),
-		Kind: AttentionBlocked, Text: fmt.Sprintf("nothing is started: %s: %s", b.Code, b.Message), At: b.Since,
+		Kind: AttentionBlocked,
+		Text: fmt.Sprintf("nothing is started: %s: %s", b.Code, b.Message),
+		At:   b.Since,
 	}
 }

@@ -20,16 +20,31 @@ const (
 
 func testPolicy() Policy {
 	return Policy{
-		Project: thisProject, ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done", "Canceled"}, WaitingStates: []string{"todo"},
-		MaxConcurrent: 10, MaxByState: map[string]int{}, MaxRetryBackoff: 5 * time.Minute,
-		MaxFailures: 10, MaxIdleRuns: 3, MaxRuns: 20, WorkspaceRoot: root, MinFreeBytes: 2 << 30,
+		Project:         thisProject,
+		ActiveStates:    []string{"Todo", "In Progress"},
+		TerminalStates:  []string{"Done", "Canceled"},
+		WaitingStates:   []string{"todo"},
+		MaxConcurrent:   10,
+		MaxByState:      map[string]int{},
+		MaxRetryBackoff: 5 * time.Minute,
+		MaxFailures:     10,
+		MaxIdleRuns:     3,
+		MaxRuns:         20,
+		WorkspaceRoot:   root,
+		MinFreeBytes:    2 << 30,
 	}
 }
 
 // issueNo makes, …: in progress, the lower number older.
 func issueNo(n int, edits ...func(*Issue)) Issue {
 	created := noon.Add(time.Duration(n-1000) * time.Hour)
-	i := Issue{ID: fmt.Sprintf("id-%d", n), Identifier: fmt.Sprintf("A-%d", n), Title: "work", State: "In Progress", CreatedAt: &created}
+	i := Issue{
+		ID:         fmt.Sprintf("id-%d", n),
+		Identifier: fmt.Sprintf("A-%d", n),
+		Title:      "work",
+		State:      "In Progress",
+		CreatedAt:  &created,
+	}
 	for _, edit := range edits {
 		edit(&i)
 	}
@@ -40,7 +55,8 @@ func inState(state string) func(*Issue) { return func(i *Issue) { i.State = stat
 
 func priority(n int) func(*Issue) { return func(i *Issue) { i.Priority = &n } }
 
-// blockedBy adds blockers in these states to the issue; "?" is a blocker whose state is unknown.
+// blockedBy adds blockers in these states to the issue; "?" is a blocker whose state is
+// unknown.
 func blockedBy(states ...string) func(*Issue) {
 	return func(i *Issue) {
 		for n, s := range states {
@@ -61,15 +77,30 @@ type scene struct{ Snapshot }
 
 func newScene() *scene {
 	return &scene{Snapshot{
-		Now: noon, Boot: thisBoot, Policy: testPolicy(), Liveness: map[string]Liveness{}, State: State{Tokens: map[string]int64{}}, FreeBytes: -1,
+		Now:       noon,
+		Boot:      thisBoot,
+		Policy:    testPolicy(),
+		Liveness:  map[string]Liveness{},
+		State:     State{Tokens: map[string]int64{}},
+		FreeBytes: -1,
 	}}
 }
 
 // claim adds a waiting claim: due now, kind backoff, attempt 1.
 func (s *scene) claim(i Issue, edit func(*Claim)) *scene {
 	c := Claim{
-		IssueID: i.ID, Identifier: i.Identifier, Status: Waiting, Version: 3, Attempt: 1, Kind: Backoff, DueAt: noon,
-		Issue: i, Project: thisProject, WorkspaceRoot: root, ClaimedAt: noon.Add(-time.Hour), UpdatedAt: noon.Add(-time.Minute),
+		IssueID:       i.ID,
+		Identifier:    i.Identifier,
+		Status:        Waiting,
+		Version:       3,
+		Attempt:       1,
+		Kind:          Backoff,
+		DueAt:         noon,
+		Issue:         i,
+		Project:       thisProject,
+		WorkspaceRoot: root,
+		ClaimedAt:     noon.Add(-time.Hour),
+		UpdatedAt:     noon.Add(-time.Minute),
 	}
 	if edit != nil {
 		edit(&c)
@@ -80,17 +111,33 @@ func (s *scene) claim(i Issue, edit func(*Claim)) *scene {
 
 // held adds a claim that has been held for ten minutes.
 func (s *scene) held(i Issue, reason string) *scene {
-	return s.claim(i, func(c *Claim) { c.Status, c.HoldReason, c.HeldAt = Held, reason, noon.Add(-10*time.Minute) })
+	return s.claim(i, func(c *Claim) {
+		c.Status = Held
+		c.HoldReason = reason
+		c.HeldAt = noon.Add(-10 * time.Minute)
+	})
 }
 
-// running adds a running claim and its run: attempt 1, the worker alive. If the edit sets an outcome, the run has ended now.
+// running adds a running claim and its run: attempt 1, the worker alive. If the edit sets an
+// outcome, the run has ended now.
 func (s *scene) running(i Issue, edit func(*Claim, *Run)) *scene {
 	r := Run{
-		ID: "run-" + i.Identifier, Kind: AgentRun, IssueID: i.ID, Identifier: i.Identifier, Attempt: 1, Phase: StreamingTurn,
-		Issue: i, Fingerprint: i.Fingerprint(), Worker: Handle{Boot: thisBoot, PID: 100}, StartedAt: noon.Add(-time.Minute),
+		ID:          "run-" + i.Identifier,
+		Kind:        AgentRun,
+		IssueID:     i.ID,
+		Identifier:  i.Identifier,
+		Attempt:     1,
+		Phase:       StreamingTurn,
+		Issue:       i,
+		Fingerprint: i.Fingerprint(),
+		Worker:      Handle{Boot: thisBoot, PID: 100},
+		StartedAt:   noon.Add(-time.Minute),
 	}
 	s.claim(i, func(c *Claim) {
-		c.Status, c.RunID, c.Runs, c.DueAt = Running, r.ID, 1, time.Time{}
+		c.Status = Running
+		c.RunID = r.ID
+		c.Runs = 1
+		c.DueAt = time.Time{}
 		if edit != nil {
 			edit(c, &r)
 		}
@@ -110,11 +157,18 @@ func (s *scene) dead(i Issue, left int) *scene {
 }
 
 func (s *scene) command(verb Verb, i Issue) *scene {
-	s.Commands = append(s.Commands, Command{ID: int64(len(s.Commands) + 1), Verb: verb, IssueID: i.ID, Identifier: i.Identifier, CreatedAt: noon})
+	s.Commands = append(s.Commands, Command{
+		ID:         int64(len(s.Commands) + 1),
+		Verb:       verb,
+		IssueID:    i.ID,
+		Identifier: i.Identifier,
+		CreatedAt:  noon,
+	})
 	return s
 }
 
-// answer adds the tracker's answer to the refresh: these issues are visible, and the other claims' are not.
+// answer adds the tracker's answer to the refresh: these issues are visible, and the other
+// claims' are not.
 func (s *scene) answer(visible ...Issue) *scene {
 	t := s.tracked()
 	for _, c := range s.Claims {
@@ -124,7 +178,8 @@ func (s *scene) answer(visible ...Issue) *scene {
 		t.Refreshed[w.IssueID] = true
 	}
 	for _, i := range visible {
-		t.Refreshed[i.ID], t.ByID[i.ID] = true, i
+		t.Refreshed[i.ID] = true
+		t.ByID[i.ID] = i
 	}
 	return s
 }
@@ -139,7 +194,8 @@ func (s *scene) same() *scene {
 
 func (s *scene) candidates(list ...Issue) *scene {
 	t := s.tracked()
-	t.Candidates, t.Fetched = append(t.Candidates, list...), true
+	t.Candidates = append(t.Candidates, list...)
+	t.Fetched = true
 	return s
 }
 
@@ -152,7 +208,12 @@ func (s *scene) tracked() *Tracked {
 
 func (s *scene) workspace(i Issue) *scene {
 	s.Workspaces = append(s.Workspaces, Workspace{
-		IssueID: i.ID, Identifier: i.Identifier, Key: i.Identifier, Root: root, Path: root + "/" + i.Identifier, Project: thisProject,
+		IssueID:    i.ID,
+		Identifier: i.Identifier,
+		Key:        i.Identifier,
+		Root:       root,
+		Path:       root + "/" + i.Identifier,
+		Project:    thisProject,
 	})
 	return s
 }
@@ -163,7 +224,8 @@ func (s *scene) edit(f func(*Snapshot)) *scene {
 	return s
 }
 
-// story summarises a plan: "action issue reason" for each action, then "skip issue reason" for each skip.
+// story summarises a plan: "action issue reason" for each action, then "skip issue reason" for
+// each skip.
 func story(p Plan) string {
 	var lines []string
 	for _, a := range p.Actions {
@@ -177,7 +239,8 @@ func story(p Plan) string {
 	return strings.Join(lines, "; ")
 }
 
-// state summarises the issue's claim after the plan: its status, then the counters that are not zero.
+// state summarises the issue's claim after the plan: its status, then the counters that are
+// not zero.
 func state(p *planner, i Issue) string { return summary(p.claims, i, p.s.Now) }
 
 func summary(claims map[string]*Claim, i Issue, now time.Time) string {

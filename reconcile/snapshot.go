@@ -11,21 +11,25 @@ import (
 // Snapshot is everything that a plan depends on: the same Snapshot gives the same Plan.
 type Snapshot struct {
 	Options
-	// State is what the database contains, except for MachineBlock: that is the fault that this pass has found, nil if it has not checked.
+	// State is what the database contains, except for MachineBlock: that is the fault that
+	// this pass has found, nil if it has not checked.
 	State
-	Now        time.Time
-	Boot       string        // boot id of this machine
-	Mono       time.Duration // CLOCK_MONOTONIC
-	Policy     Policy
-	Account    Account             // the state that the projects of one codex home share
-	Claimed    map[string]string   // by another project of the account: the sentences of Others.Claimed, by the issue's id
-	Liveness   map[string]Liveness // of every unsettled run, by its id
-	Tracker    *Tracked            // the tracker's answer; nil in the local half of a pass, or if there is none
-	Workspaces []Workspace         // the recorded workspaces under the current root
-	SweepDue   bool                // this pass refreshes the issues of unclaimed workspaces
-	TrashDue   bool                // this pass deletes removed workspaces
-	Today      []ModelUse          // what runs have used on this day of UTC; not read without a budget
-	FreeBytes  int64               // free space of the workspace volume; negative if unknown
+	Now     time.Time
+	Boot    string        // boot id of this machine
+	Mono    time.Duration // CLOCK_MONOTONIC
+	Policy  Policy
+	Account Account // the state that the projects of one codex home share
+	// by another project of the account: the sentences of Others.Claimed, by the issue's id
+	Claimed  map[string]string
+	Liveness map[string]Liveness // of every unsettled run, by its id
+	// the tracker's answer; nil in the local half of a pass, or if there is none
+	Tracker    *Tracked
+	Workspaces []Workspace // the recorded workspaces under the current root
+	SweepDue   bool        // this pass refreshes the issues of unclaimed workspaces
+	TrashDue   bool        // this pass deletes removed workspaces
+	// what runs have used on this day of UTC; not read without a budget
+	Today     []ModelUse
+	FreeBytes int64 // free space of the workspace volume; negative if unknown
 }
 
 // undelivered reports whether commits of the claim's runs must be pushed, or its issue handed
@@ -39,29 +43,36 @@ func (s *Snapshot) undelivered(c Claim) bool {
 
 // State is the stored half of a Snapshot.
 type State struct {
-	Claims                                 []Claim
-	Runs                                   []Run // unsettled
-	Commands                               []Command
-	Paused                                 bool
-	AgentBlock, TrackerBlock, MachineBlock *Block           // faults of the machine, nil if there is none
+	Claims   []Claim
+	Runs     []Run // unsettled
+	Commands []Command
+	Paused   bool
+	// faults of the machine, nil if there is none
+	AgentBlock, TrackerBlock, MachineBlock *Block
 	RemoteBlocks                           map[string]Block // faults of the hosts of runs
-	RemoteWorkspaces                       []Workspace      // on the hosts of runs, oldest first, as a run has last seen them
-	Tokens                                 map[string]int64 // used by each claimed issue over all of its runs
-	LastSweep                              time.Time
-	Unblocked                              time.Time // when an operator or a changed workflow last ended the blocks; zero for never
+	// on the hosts of runs, oldest first, as a run has last seen them
+	RemoteWorkspaces []Workspace
+	// used by each claimed issue over all of its runs
+	Tokens    map[string]int64
+	LastSweep time.Time
+	// when an operator or a changed workflow last ended the blocks; zero for never
+	Unblocked time.Time
 }
 
 // Options limit what a pass does.
 type Options struct {
 	DryRun bool // plan, but change nothing
-	// DispatchOff: start no agent, because the workflow is invalid or the schedule is dead. The pass still settles, stops and releases.
+	// DispatchOff: start no agent, because the workflow is invalid or the schedule is dead.
+	// The pass still settles, stops and releases.
 	DispatchOff bool
-	// Only confines the pass to the issues with these ids; empty for all. AtOnce lets them start even if all slots are taken, they wait
-	// for a retry, or a block waits for its next try.
+	// Only confines the pass to the issues with these ids; empty for all. AtOnce lets them
+	// start even if all slots are taken, they wait for a retry, or a block waits for its next
+	// try.
 	Only   []string
 	AtOnce bool
-	// TrackerLow: less than a tenth of the tracker's allowance was left at its last answer, and the allowance has not been
-	// renewed since. The pass asks only for the issues of running claims.
+	// TrackerLow: less than a tenth of the tracker's allowance was left at its last answer,
+	// and the allowance has not been renewed since. The pass asks only for the issues of
+	// running claims.
 	TrackerLow bool
 }
 
@@ -77,14 +88,17 @@ func (o Options) atOnce(issueID string) bool { return o.AtOnce && slices.Contain
 // Liveness is what a probe found of a run's processes.
 type Liveness struct {
 	Alive bool // the worker holds the lock on its alive file
-	// Beats is the number of heartbeats, BeatAt the monotonic time of the last one. Before the first heartbeat BeatAt is the
-	// time at which the run was prepared. BeatAt is zero if unknown.
+	// Beats is the number of heartbeats, BeatAt the monotonic time of the last one. Before the
+	// first heartbeat BeatAt is the time at which the run was prepared. BeatAt is zero if
+	// unknown.
 	Beats   int64
 	BeatAt  time.Duration
 	Frozen  bool      // the worker is alive but its heartbeat has stopped
 	Unknown bool      // the probe failed or was not made: nothing is done about the run
 	Left    []Process // processes of the run that outlived its worker
-	Fault   string    // the error code because of which a dead worker did not begin, or did not record its outcome; empty if unknown
+	// the error code because of which a dead worker did not begin, or did not record its
+	// outcome; empty if unknown
+	Fault string
 }
 
 // dead reports whether no worker can write the run's row any more.
@@ -103,19 +117,23 @@ type Tracked struct {
 	ByID       map[string]Issue // those of them that the tracker returned
 	Candidates []Issue          // in the tracker's order
 	Fetched    bool             // the candidates were read; they are not if nothing could start
-	Low        bool             // less than a tenth of the tracker's allowance is left, so that nothing is started
+	// less than a tenth of the tracker's allowance is left, so that nothing is started
+	Low bool
 }
 
 // Workspace is a recorded workspace of an issue.
 type Workspace struct {
 	IssueID, Identifier      string
 	Key, Root, Path, Project string
-	Host                     string    // the machine that has it; empty for this one
-	Abandoned                bool      // an operator has said that the host is gone
-	Unsaved                  string    // the unsaved work for which the last cleanup run kept the workspace; empty if there was none
-	UnsavedAt                time.Time // when that run found it
-	KeptSince                time.Time // when the first such run since the last agent's found it
-	Restored                 bool      // an operator has brought it back from the trash, and no run has used it since
+	Host                     string // the machine that has it; empty for this one
+	Abandoned                bool   // an operator has said that the host is gone
+	// the unsaved work for which the last cleanup run kept the workspace; empty if there was
+	// none
+	Unsaved   string
+	UnsavedAt time.Time // when that run found it
+	KeptSince time.Time // when the first such run since the last agent's found it
+	// an operator has brought it back from the trash, and no run has used it since
+	Restored bool
 }
 
 // Where is the path of the workspace, after the name of its host if that is another machine.
@@ -127,22 +145,35 @@ func (w Workspace) Where() string {
 }
 
 // WorkspaceWhere is the path of the run's workspace, as Workspace.Where writes it.
-func (r Run) WorkspaceWhere() string { return Workspace{Host: r.Host, Path: r.WorkspacePath}.Where() }
+func (r Run) WorkspaceWhere() string {
+	return Workspace{
+		Host: r.Host,
+		Path: r.WorkspacePath,
+	}.Where()
+}
 
 // KeptText explains why the workspace is kept and what to do.
 func (w Workspace) KeptText() string {
 	if w.Host != "" {
 		return fmt.Sprintf("kept: %s, in %s; push or copy it, or remove it there", w.Unsaved, w.Where())
 	}
-	return fmt.Sprintf("kept: %s, in %s; push or copy it, or discard it with symphony prune --force %s", w.Unsaved, w.Where(), w.Identifier)
+	return fmt.Sprintf(
+		"kept: %s, in %s; push or copy it, or discard it with symphony prune --force %s",
+		w.Unsaved,
+		w.Where(),
+		w.Identifier,
+	)
 }
 
-// Policy is the part of the configuration that decisions depend on (specification 5.3 and 6.4).
+// Policy is the part of the configuration that decisions depend on (specification 5.3 and
+// 6.4).
 type Policy struct {
-	Project        string // endpoint and slug of the tracker's project; claims of other projects are released
+	// endpoint and slug of the tracker's project; claims of other projects are released
+	Project        string
 	ActiveStates   []string
 	TerminalStates []string
-	WaitingStates  []string // normalised: an issue in one of these is not begun while another one blocks it
+	// normalised: an issue in one of these is not begun while another one blocks it
+	WaitingStates  []string
 	RequiredLabels []string
 	Assignee       string // an email, an id, "me", or empty for any issue
 
@@ -158,13 +189,15 @@ type Policy struct {
 
 	DailyBudget DailyBudget // nothing is started once the runs of a day have used it up
 
-	WorkspaceRoot string        // the resolved root for new claims
-	Deliver       bool          // commits of runs are pushed to the repository of the workflow
-	StopGrace     time.Duration // how long a worker may take to end after a stop was requested; 10 s is the minimum
-	MinFreeBytes  int64         // nothing is dispatched if the workspace volume has less free space
+	WorkspaceRoot string // the resolved root for new claims
+	Deliver       bool   // commits of runs are pushed to the repository of the workflow
+	// how long a worker may take to end after a stop was requested; 10 s is the minimum
+	StopGrace    time.Duration
+	MinFreeBytes int64 // nothing is dispatched if the workspace volume has less free space
 
-	// Hosts are the machines on which runs work, none for this one. MaxPerHost is the number of agents that each may have at once, 0 for
-	// any. LostAfter is how long a run works without a link to its worker; then its host ends it. RestartLost: after twice that time
+	// Hosts are the machines on which runs work, none for this one. MaxPerHost is the number
+	// of agents that each may have at once, 0 for any. LostAfter is how long a run works
+	// without a link to its worker; then its host ends it. RestartLost: after twice that time
 	// without an answer, the issue starts on another host.
 	Hosts      []string
 	RemoteRoot string // of the workspaces there; it may begin with ~
@@ -174,7 +207,8 @@ type Policy struct {
 	RestartLost bool
 }
 
-// Active reports whether agents work on issues in this state: it is an active state and not a terminal one.
+// Active reports whether agents work on issues in this state: it is an active state and not a
+// terminal one.
 func (p Policy) Active(state string) bool {
 	return contains(p.ActiveStates, state) && !p.Terminal(state)
 }
@@ -220,9 +254,11 @@ type Account struct {
 	Limit   *Limit // a part of the account's allowance that is used up; nil if none is known
 	Block   *Block // a fault of login or allowance that a run of any project met; nil for none
 	Probing bool   // a run that tests whether the block is over is alive
-	// Over is when a limit or a block last ended, zero if unknown. Faults of runs that began before it are outdated.
-	Over  time.Time
-	Slots *Slots // nil if the number of live runs is not bounded, or if this pass has not asked for slots
+	// Over is when a limit or a block last ended, zero if unknown. Faults of runs that began
+	// before it are outdated.
+	Over time.Time
+	// nil if the number of live runs is not bounded, or if this pass has not asked for slots
+	Slots *Slots
 }
 
 // Limit is a window of the account's allowance that is used up.
@@ -238,7 +274,8 @@ type Slots struct {
 	Max   int
 }
 
-// MaxAgentsVar is the environment variable that bounds the live runs of an account over all projects.
+// MaxAgentsVar is the environment variable that bounds the live runs of an account over all
+// projects.
 const MaxAgentsVar = "SYMPHONY_MAX_AGENTS"
 
 // Text describes what is used up and until when, in the time zone of now.
@@ -259,22 +296,28 @@ const (
 	ActRelease         ActionKind = "release"
 	ActRemoveWorkspace ActionKind = "remove_workspace"
 	ActDeliver         ActionKind = "deliver"
-	ActEnd             ActionKind = "end"    // a run whose worker has died, on its host
-	actUpdate          ActionKind = "update" // stores a change that needs no report, such as an issue's new record
+	ActEnd             ActionKind = "end" // a run whose worker has died, on its host
+	// stores a change that needs no report, such as an issue's new record
+	actUpdate ActionKind = "update"
 )
 
-// Action is one step of a plan. It is stored before it takes effect and may be repeated without harm.
+// Action is one step of a plan. It is stored before it takes effect and may be repeated
+// without harm.
 type Action struct {
 	Kind                ActionKind
 	IssueID, Identifier string
-	RunID               string  // the run concerned; the id of a dispatched run is assigned when the plan is applied
-	Reason              string  // a code
-	Message             string  // for people
-	Title, State        string  // of the issue, as last seen; empty if the record is unknown
-	RunKind             RunKind // of the run that RunID names; empty for a run that this action starts
+	// the run concerned; the id of a dispatched run is assigned when the plan is applied
+	RunID        string
+	Reason       string // a code
+	Message      string // for people
+	Title, State string // of the issue, as last seen; empty if the record is unknown
+	// of the run that RunID names; empty for a run that this action starts
+	RunKind RunKind
 
-	Change  *Change // what is stored for the action; nil for a reap and for most stops
-	Probe   *Block  // the block of the account that this dispatch tests, with a zero NextTry if an operator asked for it; nil for none
+	Change *Change // what is stored for the action; nil for a reap and for most stops
+	// the block of the account that this dispatch tests, with a zero NextTry if an operator
+	// asked for it; nil for none
+	Probe   *Block
 	Outcome Outcome // what a reap records for a dead run that recorded none
 	Kill    bool    // of a reap: the worker is alive and is killed first
 	GiveUp  bool    // of a reap: the run is settled even if processes remain
@@ -283,18 +326,23 @@ type Action struct {
 // Release is the reason why a claim was released.
 type Release struct {
 	Reason string // a reason to stop, or to skip
-	State  string // the issue's state; empty if the tracker was not asked or no longer returns the issue
+	// the issue's state; empty if the tracker was not asked or no longer returns the issue
+	State string
 }
 
-// Change is one transaction of a pass: the claim, and everything that must be stored together with it.
+// Change is one transaction of a pass: the claim, and everything that must be stored together
+// with it.
 type Change struct {
-	Claim                                  *Claim    // the new content, with the Version that it replaces (0 inserts); nil leaves claims alone
-	Delete                                 bool      // the claim is deleted instead
-	Release                                *Release  // why a deleted claim was released
-	Insert                                 *Run      // a new run, which the claim now waits for
-	Settle                                 string    // the id of the run to settle; its totals are added in the same transaction
-	Commands                               []int64   // the ids of the commands to delete
-	AgentBlock, TrackerBlock, MachineBlock *Block    // nil keeps a block; a block without a code clears it
+	// the new content, with the Version that it replaces (0 inserts); nil leaves claims alone
+	Claim   *Claim
+	Delete  bool     // the claim is deleted instead
+	Release *Release // why a deleted claim was released
+	Insert  *Run     // a new run, which the claim now waits for
+	// the id of the run to settle; its totals are added in the same transaction
+	Settle   string
+	Commands []int64 // the ids of the commands to delete
+	// nil keeps a block; a block without a code clears it
+	AgentBlock, TrackerBlock, MachineBlock *Block
 	Paused                                 *bool     // nil keeps the pause as it is
 	Unblocked                              time.Time // the new State.Unblocked; zero keeps it
 	// RemoteBlocks are new blocks of hosts. One without a code ends a block.
@@ -338,15 +386,19 @@ type Skip struct {
 	Title      string   `json:"title"` // of the issue; empty where only its record is known
 	URL        string   `json:"url"`   // the same
 	Labels     []string `json:"-"`
-	Subject    string   `json:"-"`     // what a label, an assignee, a blocker or a pull request is called; empty for other reasons
-	Place      int      `json:"place"` // in the queue for a slot, from 1 on; 0 if the issue does not wait for one
+	// what a label, an assignee, a blocker or a pull request is called; empty for other
+	// reasons
+	Subject string `json:"-"`
+	// in the queue for a slot, from 1 on; 0 if the issue does not wait for one
+	Place int `json:"place"`
 }
 
 // The reasons of a skip.
 const (
-	SkipBlockedBy     = "blocked_by"
-	SkipMalformed     = "malformed"
-	SkipUnreadable    = "unreadable" // the record of an issue that is running or held; its work goes on as before
+	SkipBlockedBy = "blocked_by"
+	SkipMalformed = "malformed"
+	// the record of an issue that is running or held; its work goes on as before
+	SkipUnreadable    = "unreadable"
 	SkipElsewhere     = "elsewhere"
 	SkipNoSlot        = "no_slot"
 	SkipNoSlotInState = "no_slot_in_state"

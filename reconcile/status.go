@@ -7,10 +7,12 @@ import (
 	"strings"
 )
 
-// Status is what goes on with an issue, in one word. Every view, command and page names and counts issues by it.
+// Status is what goes on with an issue, in one word. Every view, command and page names and
+// counts issues by it.
 type Status string
 
-// The statuses of issues that symphony works on or will work on, and of candidates that get no run.
+// The statuses of issues that symphony works on or will work on, and of candidates that get no
+// run.
 const (
 	StatusNeedsAnswer Status = "needs_answer" // it runs, and its agent waits for an operator
 	StatusHeld        Status = "held"
@@ -30,8 +32,9 @@ func (s Status) Label() string {
 	return strings.ReplaceAll(string(s), "_", " ")
 }
 
-// IssueStatus is the status of the claim's issue. asking is set if its run has an open request, stopped if nothing starts at present,
-// whatever the issue: then none waits for a slot.
+// IssueStatus is the status of the claim's issue. asking is set if its run has an open
+// request, stopped if nothing starts at present, whatever the issue: then none waits for a
+// slot.
 func (c Claim) IssueStatus(asking, stopped bool) Status {
 	switch {
 	case c.Status == Running && asking:
@@ -48,7 +51,8 @@ func (c Claim) IssueStatus(asking, stopped bool) Status {
 	return StatusWaiting
 }
 
-// IssueStatus is the status of a candidate that the pass did not start. stopped is set if nothing starts at present.
+// IssueStatus is the status of a candidate that the pass did not start. stopped is set if
+// nothing starts at present.
 func (s Skip) IssueStatus(stopped bool) Status {
 	switch s.Reason {
 	case SkipNoSlot, SkipNoSlotInState:
@@ -58,7 +62,14 @@ func (s Skip) IssueStatus(stopped bool) Status {
 		return StatusQueued
 	case SkipBlockedBy:
 		return StatusBlocked
-	case SkipPaused, SkipBlocked, SkipRateLimited, SkipDiskLow, SkipBudget, SkipElsewhere, SkipWorkspaceBusy, SkipUnverified:
+	case SkipPaused,
+		SkipBlocked,
+		SkipRateLimited,
+		SkipDiskLow,
+		SkipBudget,
+		SkipElsewhere,
+		SkipWorkspaceBusy,
+		SkipUnverified:
 		return StatusWaiting
 	}
 	return StatusSkipped
@@ -71,19 +82,20 @@ type Counts struct {
 	Held     int `json:"held"`
 	// Undelivered counts those that wait because their commits could not be pushed.
 	Undelivered int `json:"undelivered"`
-	NeedsAnswer int `json:"needs_answer"` // of the running ones, those whose agent waits for an operator
+	// of the running ones, those whose agent waits for an operator
+	NeedsAnswer int `json:"needs_answer"`
 	// Blocked is the same number under the name of the specification's reference.
 	Blocked int `json:"blocked"`
-	// Queued, BlockedBy, Waiting and Skipped count claims and candidates that have no run: for a slot, by another issue, for anything
-	// else, and those that will not run.
+	// Queued, BlockedBy, Waiting and Skipped count claims and candidates that have no run: for
+	// a slot, by another issue, for anything else, and those that will not run.
 	Queued    int `json:"queued"`
 	BlockedBy int `json:"blocked_by"`
 	Waiting   int `json:"waiting"`
 	Skipped   int `json:"skipped"`
 }
 
-// Count counts claims, and the skips of issues without a claim. asking has the ids of runs with an open request; stopped is that of
-// IssueStatus.
+// Count counts claims, and the skips of issues without a claim. asking has the ids of runs
+// with an open request; stopped is that of IssueStatus.
 func Count(claims []Claim, asking map[string]bool, skips []Skip, stopped bool) (n Counts) {
 	claimed := map[string]bool{}
 	for _, c := range claims {
@@ -109,11 +121,18 @@ func (n Counts) Plus(m Counts) Counts {
 	}
 }
 
-// field is the number of issues with the status; a number of its own for a status that is not counted.
+// field is the number of issues with the status; a number of its own for a status that is not
+// counted.
 func (n *Counts) field(s Status) *int {
 	counted := map[Status]*int{
-		StatusNeedsAnswer: &n.NeedsAnswer, StatusRunning: &n.Running, StatusHeld: &n.Held, StatusUndelivered: &n.Undelivered,
-		StatusQueued: &n.Queued, StatusBlocked: &n.BlockedBy, StatusWaiting: &n.Waiting, StatusSkipped: &n.Skipped,
+		StatusNeedsAnswer: &n.NeedsAnswer,
+		StatusRunning:     &n.Running,
+		StatusHeld:        &n.Held,
+		StatusUndelivered: &n.Undelivered,
+		StatusQueued:      &n.Queued,
+		StatusBlocked:     &n.BlockedBy,
+		StatusWaiting:     &n.Waiting,
+		StatusSkipped:     &n.Skipped,
 	}
 	return cmp.Or(counted[s], new(int))
 }
@@ -133,7 +152,8 @@ func (n *Counts) Add(s Status) {
 // goingOn are the statuses that need no person; running includes needs_answer.
 var goingOn = []Status{StatusRunning, StatusQueued, StatusBlocked, StatusWaiting, StatusSkipped}
 
-// Text is the sum in words: "6 running (2 need an answer), 3 queued, 1 held"; empty without an issue.
+// Text is the sum in words: "6 running (2 need an answer), 3 queued, 1 held"; empty without an
+// issue.
 func (n Counts) Text() string {
 	return n.text(slices.Concat(goingOn, []Status{StatusHeld, StatusUndelivered}))
 }

@@ -14,18 +14,23 @@ type Report struct {
 	Skips, Waits []Skip // of the last plan; Skips is nil if the candidates were not read
 	Errors       []*Error
 	Claims       []Claim // after the pass
-	// NextDue is the earliest due time of a waiting claim. NextWake is the earliest that was in the future when the pass
-	// planned: it may be past by now, and a pass after it has something to do. Both are zero if there is none.
+	// NextDue is the earliest due time of a waiting claim. NextWake is the earliest that was
+	// in the future when the pass planned: it may be past by now, and a pass after it has
+	// something to do. Both are zero if there is none.
 	NextDue, NextWake time.Time
-	TrackerLow        bool // nothing was started, because less than a tenth of the tracker's allowance is left
-	// Obstacle is why the pass started nothing; nil if it started runs, or did not look for issues to start.
+	// nothing was started, because less than a tenth of the tracker's allowance is left
+	TrackerLow bool
+	// Obstacle is why the pass started nothing; nil if it started runs, or did not look for
+	// issues to start.
 	Obstacle *Obstacle
 }
 
-// Tick runs one pass. The local half, which needs only this machine, is applied before the tracker is asked, so that a tracker
-// that hangs delays no settlement. A dry run applies nothing, and plans both halves at once.
+// Tick runs one pass. The local half, which needs only this machine, is applied before the
+// tracker is asked, so that a tracker that hangs delays no settlement. A dry run applies
+// nothing, and plans both halves at once.
 //
-// Cancelling ctx ends the wait for the tracker and nothing else: the pass finishes what it has begun.
+// Cancelling ctx ends the wait for the tracker and nothing else: the pass finishes what it has
+// begun.
 func Tick(ctx context.Context, d Deps, o Options) Report {
 	t := &tick{Deps: d, snapshot: Snapshot{Options: o, FreeBytes: -1}, reaped: map[string]bool{}}
 	if d.Accounts != nil {
@@ -43,25 +48,29 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 // tick is the state of one pass.
 type tick struct {
 	Deps
-	snapshot                Snapshot
-	report                  Report
-	planned                 time.Time       // the time of the last plan
-	reaped                  map[string]bool // the runs whose remaining processes this pass has failed to end
-	foundBlock, storedBlock *Block          // of this machine: the one that this pass has found, and the one in the database
-	slots                   *Slots          // the account's slots that this pass has reserved
-	unlockIssues            func()          // set by othersAllow
-	gone                    bool            // the tracker has contained no issue for so long that they are gone
+	snapshot Snapshot
+	report   Report
+	planned  time.Time // the time of the last plan
+	// the runs whose remaining processes this pass has failed to end
+	reaped map[string]bool
+	// of this machine: the one that this pass has found, and the one in the database
+	foundBlock, storedBlock *Block
+	slots                   *Slots // the account's slots that this pass has reserved
+	unlockIssues            func() // set by othersAllow
+	// the tracker has contained no issue for so long that they are gone
+	gone bool
 }
 
-// trackerHalf asks the tracker, then plans with its answer and applies the plan. Without an answer the pass is over, except for
-// a dry run, which has not planned yet. ctx bounds the requests to the tracker, work everything else.
+// trackerHalf asks the tracker, then plans with its answer and applies the plan. Without an
+// answer the pass is over, except for a dry run, which has not planned yet. ctx bounds the
+// requests to the tracker, work everything else.
 func (t *tick) trackerHalf(ctx, work context.Context) {
 	tracked := t.ask(ctx)
 	if tracked == nil && !t.snapshot.DryRun {
 		return
 	}
-	// While the pass waited, an agent may have moved its issue. The row of its run shows that. If the run has ended since, the answer may
-	// be older than its end.
+	// While the pass waited, an agent may have moved its issue. The row of its run shows that.
+	// If the run has ended since, the answer may be older than its end.
 	again, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
 	for working := t.working(); len(working) > 0; {
@@ -78,7 +87,8 @@ func (t *tick) trackerHalf(ctx, work context.Context) {
 				return
 			}
 			t.trackerFailed(work, err)
-			tracked.Fetched, t.snapshot.DispatchOff = false, true
+			tracked.Fetched = false
+			t.snapshot.DispatchOff = true
 			break
 		}
 		working = left
@@ -99,13 +109,17 @@ func (t *tick) working() (ids []string) {
 	return ids
 }
 
-// load reads the database, then probes the workers. A worker may record its outcome and exit between the two. So if a worker is
-// dead and its run has no outcome, the database is read again.
+// load reads the database, then probes the workers. A worker may record its outcome and exit
+// between the two. So if a worker is dead and its run has no outcome, the database is read
+// again.
 func (t *tick) load(ctx context.Context) bool {
 	rec, err := t.Store.State(ctx)
 	if err == nil {
 		t.snapshot.Liveness = t.probe(ctx, rec.Runs)
-		if slices.ContainsFunc(rec.Runs, func(r Run) bool { return r.Outcome == "" && t.snapshot.Liveness[r.ID].dead() }) {
+		if slices.ContainsFunc(
+			rec.Runs,
+			func(r Run) bool { return r.Outcome == "" && t.snapshot.Liveness[r.ID].dead() },
+		) {
 			rec, err = t.Store.State(ctx)
 		}
 	}
@@ -117,8 +131,14 @@ func (t *tick) load(ctx context.Context) bool {
 		_ = t.fail("state_read", err)
 		return false
 	}
-	s.State, s.Now, s.Boot, s.Mono, s.Policy, s.Tracker = rec, t.Now(), t.Boot, t.Mono(), t.Policy, nil
-	t.storedBlock, s.MachineBlock = rec.MachineBlock, t.foundBlock
+	s.State = rec
+	s.Now = t.Now()
+	s.Boot = t.Boot
+	s.Mono = t.Mono()
+	s.Policy = t.Policy
+	s.Tracker = nil
+	t.storedBlock = rec.MachineBlock
+	s.MachineBlock = t.foundBlock
 	if t.Accounts != nil {
 		s.Account = t.Accounts.Look(ctx, s.Now)
 		s.Account.Slots = t.slots
@@ -127,13 +147,16 @@ func (t *tick) load(ctx context.Context) bool {
 }
 
 const (
-	frozenAfter      = 20 * time.Second // four heartbeats
-	startFrozenAfter = 2 * time.Minute  // before the first heartbeat: a worker may wait a minute for the database
-	secondProbe      = 2 * time.Second  // long enough for a heartbeat of a worker that was only suspended
+	frozenAfter = 20 * time.Second // four heartbeats
+	// before the first heartbeat: a worker may wait a minute for the database
+	startFrozenAfter = 2 * time.Minute
+	// long enough for a heartbeat of a worker that was only suspended
+	secondProbe = 2 * time.Second
 )
 
-// probe probes the workers of the runs that concern the pass, and a second time those without a recent heartbeat: a worker that
-// is silent both times is frozen. Other runs count as unknown, because probing a dead one reads every process of the machine.
+// probe probes the workers of the runs that concern the pass, and a second time those without
+// a recent heartbeat: a worker that is silent both times is frozen. Other runs count as
+// unknown, because probing a dead one reads every process of the machine.
 func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 	live := make(map[string]Liveness, len(runs))
 	var silent []Run
@@ -167,11 +190,13 @@ func (t *tick) silent(l Liveness) bool {
 	return l.Alive && l.BeatAt > 0 && t.Mono()-l.BeatAt >= patience
 }
 
-// planAndApply computes a plan from the snapshot and applies it. It plans again if the host, other projects or the account allow less
-// than the plan starts. It returns whether anything was applied.
+// planAndApply computes a plan from the snapshot and applies it. It plans again if the host,
+// other projects or the account allow less than the plan starts. It returns whether anything
+// was applied.
 func (t *tick) planAndApply(ctx context.Context) bool {
 	s := &t.snapshot
-	t.planned, t.unlockIssues = s.Now, func() {}
+	t.planned = s.Now
+	t.unlockIssues = func() {}
 	defer func() { t.unlockIssues() }()
 	planned := compute(*s)
 	for _, allows := range []func(context.Context, Plan) bool{t.machineAllows, t.othersAllow, t.accountAllows} {
@@ -180,7 +205,9 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 		}
 	}
 	plan := planned.plan
-	s.Claims, t.report.Waits, t.report.Obstacle = planned.remaining(), plan.Waits, cmp.Or(t.report.Obstacle, plan.Obstacle)
+	s.Claims = planned.remaining()
+	t.report.Waits = plan.Waits
+	t.report.Obstacle = cmp.Or(t.report.Obstacle, plan.Obstacle)
 	if plan.Skips != nil {
 		t.report.Skips = plan.Skips
 	}
@@ -218,8 +245,8 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	return len(plan.Actions) > 0
 }
 
-// machineAllows reports whether the workers that a plan starts would outlive the pass. If not, it blocks the machine in the snapshot, so
-// that the pass continues without starting workers.
+// machineAllows reports whether the workers that a plan starts would outlive the pass. If not,
+// it blocks the machine in the snapshot, so that the pass continues without starting workers.
 func (t *tick) machineAllows(ctx context.Context, plan Plan) bool {
 	s := &t.snapshot
 	switch starts := slices.ContainsFunc(plan.Actions, Action.starts); {
@@ -245,7 +272,8 @@ func (t *tick) machineAllows(ctx context.Context, plan Plan) bool {
 
 // setMachineBlock sets the block in the snapshot, and stores it for ps; nil clears it.
 func (t *tick) setMachineBlock(ctx context.Context, b *Block) {
-	t.foundBlock, t.snapshot.MachineBlock = b, b
+	t.foundBlock = b
+	t.snapshot.MachineBlock = b
 	next := cmp.Or(b, &Block{})
 	old := cmp.Or(t.storedBlock, &Block{})
 	if *next != *old {
@@ -253,10 +281,12 @@ func (t *tick) setMachineBlock(ctx context.Context, b *Block) {
 	}
 }
 
-// othersAllow reports whether no other project has claimed an issue that a plan starts. Until unlockIssues no other project starts a run
-// for an issue of the same tracker. A dry run only looks.
+// othersAllow reports whether no other project has claimed an issue that a plan starts. Until
+// unlockIssues no other project starts a run for an issue of the same tracker. A dry run only
+// looks.
 func (t *tick) othersAllow(ctx context.Context, plan Plan) bool {
-	if t.Others == nil || !slices.ContainsFunc(plan.Actions, func(a Action) bool { return a.Kind == ActDispatch }) {
+	if t.Others == nil ||
+		!slices.ContainsFunc(plan.Actions, func(a Action) bool { return a.Kind == ActDispatch }) {
 		return true
 	}
 	if !t.snapshot.DryRun {
@@ -274,15 +304,17 @@ func (t *tick) othersAllow(ctx context.Context, plan Plan) bool {
 	return !slices.ContainsFunc(plan.Actions, taken)
 }
 
-// startNothing lets the pass continue without starting agents after an error about what projects share. It returns false.
+// startNothing lets the pass continue without starting agents after an error about what
+// projects share. It returns false.
 func (t *tick) startNothing(err error) bool {
 	_ = t.fail("account_state", err)
 	t.snapshot.DispatchOff = true
 	return false
 }
 
-// accountAllows reserves slots of the account for the agents that a plan starts, and reports whether there are enough. It is called
-// after the tracker's answer, so that the slots are not reserved while the pass waits.
+// accountAllows reserves slots of the account for the agents that a plan starts, and reports
+// whether there are enough. It is called after the tracker's answer, so that the slots are not
+// reserved while the pass waits.
 func (t *tick) accountAllows(ctx context.Context, plan Plan) bool {
 	want := 0
 	for _, a := range plan.Actions {
@@ -297,7 +329,8 @@ func (t *tick) accountAllows(ctx context.Context, plan Plan) bool {
 	if err != nil {
 		return t.startNothing(err)
 	}
-	t.slots, t.snapshot.Account.Slots = slots, slots
+	t.slots = slots
+	t.snapshot.Account.Slots = slots
 	return slots == nil || slots.Free >= want
 }
 

@@ -19,7 +19,8 @@ func tickOnMachine(t *testing.T, w *world, p Policy, o Options, answer error) (r
 	return r, asked
 }
 
-// If workers would end with the pass, nothing is started and everything else continues. The block ends when they would not.
+// If workers would end with the pass, nothing is started and everything else continues. The
+// block ends when they would not.
 func TestWorkersWouldDie(t *testing.T) {
 	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).claim(issueNo(2), nil).
 		running(issueNo(3), nil).same().candidates(issueNo(4))
@@ -28,8 +29,17 @@ func TestWorkersWouldDie(t *testing.T) {
 	equal(t, "plan", w.story(r), "settle A-1 failed; skip A-4 blocked")
 	equal(t, "errors", codes(r), CodeWorkersWouldDie)
 	equal(t, "asked", asked, 1)
-	equal(t, "block", *w.hostBlock, Block{Code: CodeWorkersWouldDie, Message: errWouldDie.Message, Since: noon})
-	equal(t, "skips", w.skips[0].Reason+" "+w.skips[0].Message, "blocked workers_would_die: "+errWouldDie.Message)
+	equal(t, "block", *w.hostBlock, Block{
+		Code:    CodeWorkersWouldDie,
+		Message: errWouldDie.Message,
+		Since:   noon,
+	})
+	equal(
+		t,
+		"skips",
+		w.skips[0].Reason+" "+w.skips[0].Message,
+		"blocked workers_would_die: "+errWouldDie.Message,
+	)
 	w.mustBe(t, issueNo(2), "retry backoff #1 in 0s")
 
 	w.now = noon.Add(time.Minute)
@@ -54,7 +64,8 @@ func TestRemovalsWouldDie(t *testing.T) {
 	equal(t, "errors", codes(r), CodeWorkersWouldDie)
 }
 
-// A pass that has nothing to start does not check the host. It clears the block if dispatch is on and covers all issues.
+// A pass that has nothing to start does not check the host. It clears the block if dispatch is
+// on and covers all issues.
 func TestHostIsCheckedBeforeStarts(t *testing.T) {
 	for name, row := range map[string]struct {
 		edit    func(*Snapshot)

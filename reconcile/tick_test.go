@@ -40,10 +40,13 @@ func tickOnce(t *testing.T, w *world, p Policy, o Options) Report {
 	return report
 }
 
-// Settling, stopping and holding need only this machine, and come before the requests to the tracker.
+// Settling, stopping and holding need only this machine, and come before the requests to the
+// tracker.
 func TestLocalHalfComesFirst(t *testing.T) {
-	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).running(issueNo(2), nil).
-		command(VerbStop, issueNo(2)).same()
+	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).
+		running(issueNo(2), nil).
+		command(VerbStop, issueNo(2)).
+		same()
 	w := worldOf(s.Snapshot)
 	deps := w.deps(s.Policy)
 	deps.Tracker.Tracker = oracle{w, func(context.Context) error {
@@ -58,7 +61,8 @@ func TestLocalHalfComesFirst(t *testing.T) {
 // A tracker that never answers delays a pass by a minute, but not its local half.
 func TestTrackerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil)
+		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).
+			claim(issueNo(2), nil)
 		w := worldOf(s.Snapshot)
 		deps := w.deps(s.Policy)
 		deps.Tracker.Tracker = oracle{w, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
@@ -70,10 +74,13 @@ func TestTrackerHangs(t *testing.T) {
 	})
 }
 
-// If the refresh fails, nothing is stopped, released or started; if the candidates fail, nothing is started. The block stays until
-// both succeed.
+// If the refresh fails, nothing is stopped, released or started; if the candidates fail,
+// nothing is started. The block stays until both succeed.
 func TestTrackerError(t *testing.T) {
-	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).held(issueNo(3), HoldMaxRuns).candidates(issueNo(4))
+	s := newScene().running(issueNo(1), nil).
+		claim(issueNo(2), nil).
+		held(issueNo(3), HoldMaxRuns).
+		candidates(issueNo(4))
 	w := worldOf(s.Snapshot) // the tracker knows A-4 alone
 	w.skips = []Skip{{IssueID: "kept"}}
 	fails := func(minute int, want string) {
@@ -82,13 +89,19 @@ func TestTrackerError(t *testing.T) {
 		report := tickOnce(t, w, s.Policy, Options{})
 		equal(t, "plan", w.story(report), want)
 		equal(t, "errors", codes(report), "linear_api_request")
-		equal(t, "block", *w.trackerBlock, Block{Code: "linear_api_request", Message: "no route", Since: noon, NextTry: w.now})
+		equal(t, "block", *w.trackerBlock, Block{
+			Code:    "linear_api_request",
+			Message: "no route",
+			Since:   noon,
+			NextTry: w.now,
+		})
 		equal(t, "skips are unchanged", w.skips[0].IssueID, "kept")
 	}
 	w.refused = errTracker
 	fails(0, "")
 	fails(1, "")
-	w.refused, w.hidden = nil, errTracker
+	w.refused = nil
+	w.hidden = errTracker
 	fails(2, "stop A-1 missing; release A-2 missing; release A-3 missing")
 	w.hidden = nil
 	report := tickOnce(t, w, s.Policy, Options{})
@@ -97,14 +110,18 @@ func TestTrackerError(t *testing.T) {
 	equal(t, "errors", codes(report), "")
 }
 
-// After a rate limit no request is made before the reset, and every pass until then reports it.
+// After a rate limit no request is made before the reset, and every pass until then reports
+// it.
 func TestRateLimit(t *testing.T) {
 	reset := noon.Add(10 * time.Minute)
 	for name, set := range map[string]func(*world){
-		"of the refresh":          func(w *world) { w.refused = rateLimited(reset) },
-		"of the candidates":       func(w *world) { w.hidden = rateLimited(reset) },
-		"of one of two that fail": func(w *world) { w.refused, w.hidden = errTracker, rateLimited(reset) },
-		"wrapped":                 func(w *world) { w.refused = fmt.Errorf("page 2: %w", rateLimited(reset)) },
+		"of the refresh":    func(w *world) { w.refused = rateLimited(reset) },
+		"of the candidates": func(w *world) { w.hidden = rateLimited(reset) },
+		"of one of two that fail": func(w *world) {
+			w.refused = errTracker
+			w.hidden = rateLimited(reset)
+		},
+		"wrapped": func(w *world) { w.refused = fmt.Errorf("page 2: %w", rateLimited(reset)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene().running(issueNo(1), nil).same().candidates(issueNo(2))
@@ -113,7 +130,8 @@ func TestRateLimit(t *testing.T) {
 			equal(t, "errors", codes(tickOnce(t, w, s.Policy, Options{})), "tracker_rate_limited")
 			equal(t, "next try", w.trackerBlock.NextTry, reset)
 
-			w.refused, w.hidden = nil, nil
+			w.refused = nil
+			w.hidden = nil
 			w.ends(issueNo(1), Succeeded, "")
 			w.now = reset.Add(-time.Millisecond)
 			report := tickOnce(t, w, s.Policy, Options{})
@@ -130,30 +148,40 @@ func TestRateLimit(t *testing.T) {
 	}
 	t.Run("a clock set back since", func(t *testing.T) {
 		w := newWorld()
-		w.refused, w.hidden = rateLimited(reset), rateLimited(reset)
+		w.refused = rateLimited(reset)
+		w.hidden = rateLimited(reset)
 		equal(t, "errors", codes(tickOnce(t, w, testPolicy(), Options{})), "tracker_rate_limited")
 
 		// Only the tracker knows the time until the reset.
 		w.now = noon.Add(-12 * time.Hour)
 		again := w.now.Add(time.Minute)
-		w.refused, w.hidden = rateLimited(again), rateLimited(again)
+		w.refused = rateLimited(again)
+		w.hidden = rateLimited(again)
 		tickOnce(t, w, testPolicy(), Options{})
 		equal(t, "asked", len(w.asked), 1)
-		equal(t, "block", *w.trackerBlock, Block{Code: "tracker_rate_limited", Message: w.trackerBlock.Message, Since: w.now, NextTry: again})
+		equal(t, "block", *w.trackerBlock, Block{
+			Code:    "tracker_rate_limited",
+			Message: w.trackerBlock.Message,
+			Since:   w.now,
+			NextTry: again,
+		})
 		tickOnce(t, w, testPolicy(), Options{})
 		equal(t, "asked before the new reset", len(w.asked), 0)
 	})
 	t.Run("a clock that was ahead for a while", func(t *testing.T) {
 		w := newWorld()
-		w.refused, w.hidden = errTracker, errTracker
+		w.refused = errTracker
+		w.hidden = errTracker
 		tickOnce(t, w, testPolicy(), Options{}) // the outage begins while the clock is right
 		ahead := noon.Add(30 * 24 * time.Hour)
 		w.now = ahead
-		w.refused, w.hidden = rateLimited(ahead.Add(time.Hour)), rateLimited(ahead.Add(time.Hour))
+		w.refused = rateLimited(ahead.Add(time.Hour))
+		w.hidden = rateLimited(ahead.Add(time.Hour))
 		tickOnce(t, w, testPolicy(), Options{})
 
 		w.now = noon.Add(time.Minute)
-		w.refused, w.hidden = nil, nil
+		w.refused = nil
+		w.hidden = nil
 		equal(t, "errors", codes(tickOnce(t, w, testPolicy(), Options{})), "")
 		equal(t, "asked", len(w.asked), 1)
 	})
@@ -178,7 +206,10 @@ func TestWhatIsAsked(t *testing.T) {
 		{"the same in a dry run", newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }), Options{DryRun: true}, nil, candidates + "; ids id-1"},
 		{"a claim that this pass makes", newScene().command(VerbHold, issueNo(1)), Options{DryRun: true}, nil, candidates + "; ids id-1"},
 		{"one issue", newScene().running(issueNo(1), nil).claim(issueNo(2), later), Options{Only: []string{"id-2"}}, nil, "ids id-2"},
-		{"one issue, at once", newScene().running(issueNo(1), nil), Options{Only: []string{"id-2"}, AtOnce: true}, nil, candidates},
+		{"one issue, at once", newScene().running(issueNo(1), nil), Options{
+			Only:   []string{"id-2"},
+			AtOnce: true,
+		}, nil, candidates},
 		{"dispatch off", newScene().claim(issueNo(2), nil), Options{DispatchOff: true}, nil, "ids id-2"},
 		{"nothing to ask", newScene(), Options{DispatchOff: true}, nil, ""},
 	} {
@@ -189,7 +220,8 @@ func TestWhatIsAsked(t *testing.T) {
 				row.edit(w)
 			}
 			tickOnce(t, w, row.s.Policy, row.o)
-			if len(w.asked) == 2 && strings.HasPrefix(w.asked[0], "ids") { // the two are asked at once
+			// the two are asked at once
+			if len(w.asked) == 2 && strings.HasPrefix(w.asked[0], "ids") {
 				w.asked[0], w.asked[1] = w.asked[1], w.asked[0]
 			}
 			equal(t, "asked", strings.Join(w.asked, "; "), row.want)
@@ -226,12 +258,19 @@ func TestSweepIsRemembered(t *testing.T) {
 	step("the clock was set back", 0, true, 0, "remove_workspace A-1 terminal")
 }
 
-// The pull requests that the refresh names are stored, of claims and of unclaimed workspaces. A dry run stores none.
+// The pull requests that the refresh names are stored, of claims and of unclaimed workspaces.
+// A dry run stores none.
 func TestPullRequestsAreStored(t *testing.T) {
 	pulled := func(i Issue) Issue { i.PullRequest = &PullRequest{URL: "https://example.com/pull/" + i.ID}; return i }
-	s := newScene().workspace(issueNo(1)).claim(issueNo(2), nil).claim(issueNo(4), nil).answer(issueNo(2), issueNo(4)) // A-4 has none
+	// A-4 has none
+	s := newScene().workspace(issueNo(1)).
+		claim(issueNo(2), nil).
+		claim(issueNo(4), nil).
+		answer(issueNo(2), issueNo(4))
 	w := worldOf(s.Snapshot)
-	w.issues["id-1"], w.issues["id-2"], w.issues["id-3"] = pulled(issueNo(1, inState("Human Review"))), pulled(issueNo(2)), pulled(issueNo(3))
+	w.issues["id-1"] = pulled(issueNo(1, inState("Human Review")))
+	w.issues["id-2"] = pulled(issueNo(2))
+	w.issues["id-3"] = pulled(issueNo(3))
 	tickOnce(t, w, s.Policy, Options{DryRun: true})
 	equal(t, "dry run", len(w.pulls), 0)
 	tickOnce(t, w, s.Policy, Options{})
@@ -243,7 +282,10 @@ func TestPullRequestsAreStored(t *testing.T) {
 
 // A pass for one issue sweeps nothing, and keeps the stored skips.
 func TestOneIssue(t *testing.T) {
-	s := newScene().workspace(issueNo(3)).running(issueNo(4), nil).answer(issueNo(4)).candidates(issueNo(1), issueNo(2))
+	s := newScene().workspace(issueNo(3)).
+		running(issueNo(4), nil).
+		answer(issueNo(4)).
+		candidates(issueNo(1), issueNo(2))
 	s.Policy.MaxConcurrent = 1
 	w := worldOf(s.Snapshot)
 	w.skips = []Skip{{IssueID: "kept"}}
@@ -253,8 +295,8 @@ func TestOneIssue(t *testing.T) {
 	equal(t, "swept", w.lastSweep.IsZero(), true)
 }
 
-// If the allowance is low, claims are refreshed and nothing is started. If that is known before the requests, only running claims
-// are refreshed.
+// If the allowance is low, claims are refreshed and nothing is started. If that is known
+// before the requests, only running claims are refreshed.
 func TestLowBudget(t *testing.T) {
 	s := newScene().running(issueNo(1), nil).claim(issueNo(2), nil).answer(issueNo(2)).candidates(issueNo(3))
 	w := worldOf(s.Snapshot)
@@ -286,7 +328,8 @@ func TestDailyBudgetIsRead(t *testing.T) {
 
 // Without a tracker a pass does the local half. Without a database it reports the error.
 func TestHalfAPass(t *testing.T) {
-	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).claim(issueNo(2), nil)
+	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Succeeded }).
+		claim(issueNo(2), nil)
 	w := worldOf(s.Snapshot)
 	deps := w.deps(s.Policy)
 	deps.Tracker = nil
@@ -300,8 +343,12 @@ func TestHalfAPass(t *testing.T) {
 
 // A report has the counts and the next due time after the pass.
 func TestReport(t *testing.T) {
-	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome, r.Progress = Succeeded, true }).
-		claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(time.Minute) }).held(issueNo(3), HoldOperator).same().candidates(issueNo(4))
+	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) {
+		r.Outcome = Succeeded
+		r.Progress = true
+	}).
+		claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(time.Minute) }).
+		held(issueNo(3), HoldOperator).same().candidates(issueNo(4))
 	for _, dry := range []bool{true, false} {
 		report := tickOnce(t, worldOf(s.Snapshot), s.Policy, Options{DryRun: dry})
 		equal(t, "counts", countsOf(report), "1 2 1")
@@ -309,9 +356,13 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A claim that becomes due during a pass is a reason for another pass. A claim that was due already is not, and does not hide later ones.
+// A claim that becomes due during a pass is a reason for another pass. A claim that was due
+// already is not, and does not hide later ones.
 func TestNextWake(t *testing.T) {
-	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome, r.Progress = Succeeded, true }).
+	s := newScene().running(issueNo(1), func(_ *Claim, r *Run) {
+		r.Outcome = Succeeded
+		r.Progress = true
+	}).
 		claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(-time.Minute) })
 	w := worldOf(s.Snapshot)
 	deps := w.deps(s.Policy)
@@ -333,7 +384,8 @@ func TestNextWake(t *testing.T) {
 	equal(t, "next wake", report.NextWake, time.Time{})
 }
 
-// ending is a world in which a worker records its outcome and ends after the database was read and before a probe.
+// ending is a world in which a worker records its outcome and ends after the database was read
+// and before a probe.
 type ending struct {
 	*world
 	probes int // the number of that probe
@@ -342,14 +394,17 @@ type ending struct {
 func (e *ending) Probe(ctx context.Context, run Run) Liveness {
 	if e.probes--; e.probes == 0 {
 		r := e.runs[run.ID]
-		r.Outcome, r.Phase, r.EndedAt = Succeeded, Finishing, e.now
+		r.Outcome = Succeeded
+		r.Phase = Finishing
+		r.EndedAt = e.now
 		e.runs[run.ID] = r
 		e.workers[run.ID].alive = false
 	}
 	return e.world.Probe(ctx, run)
 }
 
-// A run that ends while a pass loads its snapshot does not count as lost, and its slot is free.
+// A run that ends while a pass loads its snapshot does not count as lost, and its slot is
+// free.
 func TestRunEndsDuringAProbe(t *testing.T) {
 	for probe := 1; probe <= 3; probe++ {
 		s := newScene().running(issueNo(1), nil).same().candidates(issueNo(2))
@@ -370,10 +425,11 @@ func TestRunEndsDuringAProbe(t *testing.T) {
 	}
 }
 
-// A run that hands its issue over while the pass asks the tracker is not followed by another run: the answer is older than its end. If the
-// tracker does not answer again, nothing starts.
+// A run that hands its issue over while the pass asks the tracker is not followed by another
+// run: the answer is older than its end. If the tracker does not answer again, nothing starts.
 func TestRunEndsDuringTheRequests(t *testing.T) {
-	reset, empty := noon.Add(time.Minute), NewError(CodeTrackerEmpty, "it has no issue", "")
+	reset := noon.Add(time.Minute)
+	empty := NewError(CodeTrackerEmpty, "it has no issue", "")
 	for _, c := range []struct {
 		name                      string
 		first, again              error // of the requests
@@ -387,7 +443,10 @@ func TestRunEndsDuringTheRequests(t *testing.T) {
 		{"it was empty", empty, nil, "settle A-1 succeeded; release A-1 inactive; dispatch A-2", "unclaimed", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newScene().claim(issueNo(1), func(c *Claim) { c.Delivery.Due, c.Kind = true, Delivering }).same().candidates(issueNo(2))
+			s := newScene().claim(issueNo(1), func(c *Claim) {
+				c.Delivery.Due = true
+				c.Kind = Delivering
+			}).same().candidates(issueNo(2))
 			s.Policy.Deliver = true
 			w := worldOf(s.Snapshot)
 			if w.refused = c.first; c.first != nil {
@@ -398,7 +457,8 @@ func TestRunEndsDuringTheRequests(t *testing.T) {
 			deps.Tracker.Tracker = &late{world: w, after: func() {
 				i := issueNo(1, inState("Human Review"))
 				w.ends(i, Succeeded, "")
-				w.issues[i.ID], w.refused = i, c.again
+				w.issues[i.ID] = i
+				w.refused = c.again
 			}, before: func() {
 				if errors.Is(c.again, context.Canceled) {
 					cancel()
@@ -417,7 +477,8 @@ func TestRunEndsDuringTheRequests(t *testing.T) {
 	}
 }
 
-// late is a tracker that calls a function when it has read the issues for its first answer, and before its second one.
+// late is a tracker that calls a function when it has read the issues for its first answer,
+// and before its second one.
 type late struct {
 	*world
 	calls         int
@@ -440,7 +501,9 @@ func (l *late) ByIDs(ctx context.Context, ids []string) (map[string]Issue, error
 // A dry run changes nothing, and reports what a pass would do.
 func TestDryRun(t *testing.T) {
 	full := func() *scene {
-		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).same().candidates(issueNo(2), issueNo(3))
+		s := newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }).
+			same().
+			candidates(issueNo(2), issueNo(3))
 		s.Policy.MaxConcurrent = 1
 		return s
 	}
@@ -450,7 +513,13 @@ func TestDryRun(t *testing.T) {
 		"slots are freed by the pass": full(),
 		"stop --all":                  busy().command(VerbStopAll, Issue{}),
 		"held issue unclaimed, done":  newScene().command(VerbHold, issueNo(1)).answer(issueNo(1, inState("Done"))).workspace(issueNo(1)),
-		"a probe":                     full().edit(func(s *Snapshot) { s.AgentBlock = &Block{Code: "network", Since: noon.Add(-1), NextTry: noon} }),
+		"a probe": full().edit(func(s *Snapshot) {
+			s.AgentBlock = &Block{
+				Code:    "network",
+				Since:   noon.Add(-1),
+				NextTry: noon,
+			}
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(s.Snapshot)
@@ -471,8 +540,9 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// During a block one probe at a time is started. The issues take turns, so that an issue whose own work causes the fault, for
-// example by filling the disk, is not probed every time, even if it has the highest priority.
+// During a block one probe at a time is started. The issues take turns, so that an issue whose
+// own work causes the fault, for example by filling the disk, is not probed every time, even
+// if it has the highest priority.
 func TestProbesTakeTurns(t *testing.T) {
 	s := newScene()
 	for n := 1; n <= 3; n++ {
@@ -508,9 +578,15 @@ func (w *watched) Probe(ctx context.Context, run Run) Liveness {
 	return w.world.Probe(ctx, run)
 }
 
-// A pass confined to one issue probes only that issue's worker, and leaves dead workers of others to other passes.
+// A pass confined to one issue probes only that issue's worker, and leaves dead workers of
+// others to other passes.
 func TestConfinedPassProbesItsOwnWorker(t *testing.T) {
-	for only, want := range map[string]string{"id-2": "run-A-2", "nothing": "", "id-1 id-2": "run-A-1 run-A-2", "": "run-A-1 run-A-2"} {
+	for only, want := range map[string]string{
+		"id-2":      "run-A-2",
+		"nothing":   "",
+		"id-1 id-2": "run-A-1 run-A-2",
+		"":          "run-A-1 run-A-2",
+	} {
 		s := newScene().running(issueNo(1), nil).running(issueNo(2), nil).same()
 		w := &watched{world: worldOf(s.Snapshot)}
 		w.workers["run-A-1"].alive = false
@@ -531,12 +607,14 @@ type silent struct {
 
 func (s *silent) Probe(ctx context.Context, run Run) Liveness {
 	l := s.world.Probe(ctx, run)
-	l.Beats, l.BeatAt = s.beats, s.beatAt[0]
+	l.Beats = s.beats
+	l.BeatAt = s.beatAt[0]
 	s.beatAt = s.beatAt[1:]
 	return l
 }
 
-// A worker without a heartbeat for the time of four is probed again after two seconds, and then killed.
+// A worker without a heartbeat for the time of four is probed again after two seconds, and
+// then killed.
 func TestFrozen(t *testing.T) {
 	for name, test := range map[string]struct {
 		age    time.Duration
@@ -545,12 +623,18 @@ func TestFrozen(t *testing.T) {
 		alive  bool
 		slept  time.Duration
 	}{
-		"for long":          {age: 20 * time.Second, beats: 7, slept: secondProbe},
-		"since a moment":    {age: 19 * time.Second, beats: 7, alive: true},
-		"only just resumed": {age: time.Hour, beats: 7, second: time.Second, alive: true, slept: secondProbe},
-		"while it starts":   {age: time.Minute, alive: true},
-		"before its first":  {age: 2 * time.Minute, slept: secondProbe},
-		"an unknown time":   {beats: 7, alive: true},
+		"for long":       {age: 20 * time.Second, beats: 7, slept: secondProbe},
+		"since a moment": {age: 19 * time.Second, beats: 7, alive: true},
+		"only just resumed": {
+			age:    time.Hour,
+			beats:  7,
+			second: time.Second,
+			alive:  true,
+			slept:  secondProbe,
+		},
+		"while it starts":  {age: time.Minute, alive: true},
+		"before its first": {age: 2 * time.Minute, slept: secondProbe},
+		"an unknown time":  {beats: 7, alive: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene().running(issueNo(1), nil).same()
@@ -565,7 +649,11 @@ func TestFrozen(t *testing.T) {
 				return deps.Mono() - age
 			}
 			last := at(cmp.Or(test.second, test.age))
-			deps.Runners = &silent{world: w, beats: test.beats, beatAt: []time.Duration{at(test.age), last, last, last}}
+			deps.Runners = &silent{
+				world:  w,
+				beats:  test.beats,
+				beatAt: []time.Duration{at(test.age), last, last, last},
+			}
 			Tick(t.Context(), deps, Options{})
 			equal(t, "alive", w.workers["run-A-1"].alive, test.alive)
 			if !test.alive {
@@ -588,12 +676,14 @@ type listing struct{ *world }
 func (l listing) Candidates(ctx context.Context, states []string) ([]Issue, error) {
 	list, err := l.world.Candidates(ctx, states)
 	for n := range list {
-		list[n].OtherPull, list[n].PullsUnread = nil, true
+		list[n].OtherPull = nil
+		list[n].PullsUnread = true
 	}
 	return list, err
 }
 
-// Pull requests that the list of candidates lacks are read of the issues that the pass may begin, until each free slot has one without.
+// Pull requests that the list of candidates lacks are read of the issues that the pass may
+// begin, until each free slot has one without.
 func TestPullRequestsOfCandidates(t *testing.T) {
 	s := newScene()
 	for n := range pullsAtOnce + 1 {
@@ -611,7 +701,12 @@ func TestPullRequestsOfCandidates(t *testing.T) {
 			begun += a.String() + " "
 		}
 		w.noWrong(t)
-		return test.Map(w.asked, func(line string) int { return strings.Count(line, "id-") }), begun + codes(report)
+		return test.Map(
+				w.asked,
+				func(line string) int { return strings.Count(line, "id-") },
+			), begun + codes(
+				report,
+			)
 	}
 	check := func(what string, o Options, want []int, begins string) {
 		requests, begun := pass(o)
@@ -622,7 +717,11 @@ func TestPullRequestsOfCandidates(t *testing.T) {
 	check("no answer", Options{}, []int{0, 50}, "linear_api_request")
 	w.refused = nil
 	check("all", Options{DryRun: true}, []int{0, 50, 3}, "dispatch A-60 ")
-	check("an operator asks", Options{Only: []string{"id-1"}, AtOnce: true, DryRun: true}, []int{0}, "dispatch A-1 ")
+	check("an operator asks", Options{
+		Only:   []string{"id-1"},
+		AtOnce: true,
+		DryRun: true,
+	}, []int{0}, "dispatch A-1 ")
 	check("a slot is free", Options{}, []int{0, 50, 3}, "dispatch A-60 run=new-001 ")
 	check("no slot is free", Options{}, []int{1}, "")
 }

@@ -21,15 +21,16 @@ type Waits struct {
 
 // The codes.
 const (
-	WaitsRework        = "rework"          // an agent answers what the issue has come back for
-	WaitsHold          = "hold"            // the issue is held, and an operator has to end that
-	WaitsPerson        = "person"          // a person has replaced the branch
-	WaitsQuiet         = "quiet"           // two minutes without a further review
-	WaitsLate          = "late_check"      // a check has not reported for an hour
-	WaitsChecks        = "checks"          // checks are at work
-	WaitsReview        = "review"          // nothing keeps it from a review
-	WaitsReviewOrMerge = "review_or_merge" // it is red, and the agent has answered that without a commit
-	WaitsMerge         = "merge"           // a reviewer has approved it
+	WaitsRework = "rework"     // an agent answers what the issue has come back for
+	WaitsHold   = "hold"       // the issue is held, and an operator has to end that
+	WaitsPerson = "person"     // a person has replaced the branch
+	WaitsQuiet  = "quiet"      // two minutes without a further review
+	WaitsLate   = "late_check" // a check has not reported for an hour
+	WaitsChecks = "checks"     // checks are at work
+	WaitsReview = "review"     // nothing keeps it from a review
+	// it is red, and the agent has answered that without a commit
+	WaitsReviewOrMerge = "review_or_merge"
+	WaitsMerge         = "merge" // a reviewer has approved it
 )
 
 func newWaits(code, text string, since time.Time) *Waits {

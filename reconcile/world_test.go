@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// world is a database, a machine and a tracker in memory, with the same conflicts as the real ones: a claim is written by compare
-// and swap, an outcome is recorded once, a run is settled once, an issue has one live agent. Violations are collected in wrong.
+// world is a database, a machine and a tracker in memory, with the same conflicts as the real
+// ones: a claim is written by compare and swap, an outcome is recorded once, a run is settled
+// once, an issue has one live agent. Violations are collected in wrong.
 type world struct {
 	mu sync.Mutex
 	cut
@@ -64,9 +65,18 @@ type worker struct {
 
 func newWorld() *world {
 	return &world{
-		claims: map[string]Claim{}, runs: map[string]Run{}, commands: map[int64]Command{}, used: map[string]int64{},
-		settled: map[string]int{}, there: map[string]bool{}, prepared: map[string]bool{}, workers: map[string]*worker{}, issues: map[string]Issue{},
-		free: -1, now: noon, boot: thisBoot,
+		claims:   map[string]Claim{},
+		runs:     map[string]Run{},
+		commands: map[int64]Command{},
+		used:     map[string]int64{},
+		settled:  map[string]int{},
+		there:    map[string]bool{},
+		prepared: map[string]bool{},
+		workers:  map[string]*worker{},
+		issues:   map[string]Issue{},
+		free:     -1,
+		now:      noon,
+		boot:     thisBoot,
 	}
 }
 
@@ -77,16 +87,25 @@ func worldOf(s Snapshot) *world {
 		w.claims[c.IssueID] = c
 	}
 	for _, r := range s.Runs {
-		w.runs[r.ID], w.prepared[r.ID], w.there[r.ID] = r, true, r.Remote == RemoteBegun
+		w.runs[r.ID] = r
+		w.prepared[r.ID] = true
+		w.there[r.ID] = r.Remote == RemoteBegun
 		live := s.Liveness[r.ID]
 		w.workers[r.ID] = &worker{alive: live.Alive || live.Unknown, left: live.Left}
 	}
 	for _, c := range s.Commands {
 		w.commands[c.ID] = c
 	}
-	w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.free = s.Paused, s.AgentBlock, s.TrackerBlock, s.MachineBlock, s.FreeBytes
-	w.workspaces, w.now, w.boot = s.Workspaces, s.Now, s.Boot
-	w.remoteBlocks, w.elsewhere = maps.Clone(s.RemoteBlocks), s.RemoteWorkspaces
+	w.paused = s.Paused
+	w.agentBlock = s.AgentBlock
+	w.trackerBlock = s.TrackerBlock
+	w.hostBlock = s.MachineBlock
+	w.free = s.FreeBytes
+	w.workspaces = s.Workspaces
+	w.now = s.Now
+	w.boot = s.Boot
+	w.remoteBlocks = maps.Clone(s.RemoteBlocks)
+	w.elsewhere = s.RemoteWorkspaces
 	w.today = s.Today
 	for id, total := range s.Tokens {
 		w.used[id] = total
@@ -177,7 +196,17 @@ func (w *world) State(ctx context.Context) (State, error) {
 	if w.dead {
 		return State{}, errDead
 	}
-	rec := State{Paused: w.paused, AgentBlock: w.agentBlock, TrackerBlock: w.trackerBlock, MachineBlock: w.hostBlock, RemoteBlocks: maps.Clone(w.remoteBlocks), RemoteWorkspaces: w.elsewhere, LastSweep: w.lastSweep, Unblocked: w.unblocked, Tokens: map[string]int64{}}
+	rec := State{
+		Paused:           w.paused,
+		AgentBlock:       w.agentBlock,
+		TrackerBlock:     w.trackerBlock,
+		MachineBlock:     w.hostBlock,
+		RemoteBlocks:     maps.Clone(w.remoteBlocks),
+		RemoteWorkspaces: w.elsewhere,
+		LastSweep:        w.lastSweep,
+		Unblocked:        w.unblocked,
+		Tokens:           map[string]int64{},
+	}
 	for _, id := range slices.Sorted(maps.Keys(w.claims)) {
 		rec.Claims = append(rec.Claims, w.claims[id])
 		rec.Tokens[id] = w.used[id]
@@ -228,7 +257,8 @@ func (w *world) check(c Change) error {
 	switch {
 	case c.Settle != "" && (r.ID == "" || r.Settled || r.Outcome == ""):
 		return conflict("settle %s", c.Settle)
-	case c.Claim != nil && w.claims[c.Claim.IssueID].Version != c.Claim.Version: // 0 for one that is not stored
+	case c.Claim != nil && w.claims[c.Claim.IssueID].Version != c.Claim.Version:
+		// 0 for one that is not stored
 		return conflict("claim %s: version %d", c.Claim.IssueID, c.Claim.Version)
 	case c.Insert == nil:
 		return nil
@@ -236,7 +266,9 @@ func (w *world) check(c Change) error {
 		return fmt.Errorf("insert run %q", c.Insert.ID)
 	}
 	for _, r := range w.runs {
-		if r.IssueID == c.Insert.IssueID && r.Kind == AgentRun && c.Insert.Kind == AgentRun && r.Outcome == "" && r.ID != c.Settle {
+		if r.IssueID == c.Insert.IssueID && r.Kind == AgentRun && c.Insert.Kind == AgentRun &&
+			r.Outcome == "" &&
+			r.ID != c.Settle {
 			return conflict("insert run %s", c.Insert.ID)
 		}
 	}
@@ -302,20 +334,30 @@ func setBlock(at **Block, b *Block) {
 func (w *world) RequestStop(_ context.Context, id, reason string, at Instant) error {
 	return w.step("request stop", func() error {
 		if r := w.runs[id]; r.Outcome == "" && r.StopReason == "" {
-			r.StopReason, r.StopAt = reason, at
+			r.StopReason = reason
+			r.StopAt = at
 			w.runs[id] = r
 		}
 		return nil
 	})
 }
 
-func (w *world) EndDead(_ context.Context, now time.Time, run Run, outcome Outcome, code, message string) error {
+func (w *world) EndDead(
+	_ context.Context,
+	now time.Time,
+	run Run,
+	outcome Outcome,
+	code, message string,
+) error {
 	return w.step("end", func() error {
 		r := w.runs[run.ID]
 		if r.Outcome != "" || r.Phase != run.Phase {
 			return conflict("end run %s", run.ID)
 		}
-		r.Outcome, r.ErrorCode, r.ErrorText, r.EndedAt = outcome, code, message, now
+		r.Outcome = outcome
+		r.ErrorCode = code
+		r.ErrorText = message
+		r.EndedAt = now
 		w.runs[run.ID] = r
 		return nil
 	})
@@ -396,22 +438,29 @@ func (w *world) Prepare(_ context.Context, run Run) error {
 func (w *world) Start(_ context.Context, run Run) error {
 	return w.step("start", func() error {
 		r := w.runs[run.ID]
-		if p := w.workers[run.ID]; r.Remote == RemoteBegun && !r.Settled && (p == nil || !p.alive) { // it is ended on its host
-			r.Phase, r.HeartbeatAt = EndingThere, w.now
-			w.runs[run.ID], w.workers[run.ID] = r, &worker{alive: true}
+		// it is ended on its host
+		if p := w.workers[run.ID]; r.Remote == RemoteBegun && !r.Settled && (p == nil || !p.alive) {
+			r.Phase = EndingThere
+			r.HeartbeatAt = w.now
+			w.runs[run.ID] = r
+			w.workers[run.ID] = &worker{alive: true}
 			return nil
 		}
 		if !w.prepared[run.ID] || r.Phase != Starting || r.Outcome != "" {
 			return fmt.Errorf("run %s is not to be taken", run.ID)
 		}
 		for id, p := range w.workers {
-			// A run whose processes three passes could not end is settled and held, and may be retried.
+			// A run whose processes three passes could not end is settled and held, and may be
+			// retried.
 			left := len(p.left) > 0 && !w.runs[id].Settled
-			if other := w.runs[id]; other.IssueID == r.IssueID && other.Kind == AgentRun && r.Kind == AgentRun && (p.alive || left) {
+			if other := w.runs[id]; other.IssueID == r.IssueID && other.Kind == AgentRun &&
+				r.Kind == AgentRun &&
+				(p.alive || left) {
 				w.wrong = append(w.wrong, "started "+run.ID+" while "+id+" lives")
 			}
 		}
-		r.Phase, r.Worker = PreparingWorkspace, Handle{Boot: w.boot, PID: 1000 + len(w.workers)}
+		r.Phase = PreparingWorkspace
+		r.Worker = Handle{Boot: w.boot, PID: 1000 + len(w.workers)}
 		w.runs[run.ID] = r
 		w.workers[run.ID] = &worker{alive: true}
 		w.begins(r)
@@ -427,14 +476,17 @@ func (w *world) begins(r Run) {
 		}
 	}
 	if r.Host != "" {
-		r.Remote, r.HeardAt = RemoteBegun, w.now
-		w.runs[r.ID], w.there[r.ID] = r, true
+		r.Remote = RemoteBegun
+		r.HeardAt = w.now
+		w.runs[r.ID] = r
+		w.there[r.ID] = true
 	}
 }
 
 // confirms lets the host of a run say that it has ended.
 func (w *world) confirms(r Run) Run {
-	w.there[r.ID], r.Remote = false, RemoteEnded
+	w.there[r.ID] = false
+	r.Remote = RemoteEnded
 	return r
 }
 
@@ -542,15 +594,20 @@ func (w *world) tracker() *TrackerAdapter {
 // ends lets the worker of the issue's unsettled run record an outcome and end.
 func (w *world) ends(i Issue, outcome Outcome, code string) {
 	r := w.runOf(i)
-	r.Outcome, r.ErrorCode, r.EndedAt = outcome, code, w.now
+	r.Outcome = outcome
+	r.ErrorCode = code
+	r.EndedAt = w.now
 	w.runs[r.ID] = r
 	w.workers[r.ID].alive = false
 }
 
-// dies lets the worker die without an outcome. Its remaining processes are stubborn if they cannot be ended.
+// dies lets the worker die without an outcome. Its remaining processes are stubborn if they
+// cannot be ended.
 func (w *world) dies(i Issue, left int, stubborn bool) {
 	p := w.workers[w.runOf(i).ID]
-	p.alive, p.left, p.stubborn = false, make([]Process, left), stubborn
+	p.alive = false
+	p.left = make([]Process, left)
+	p.stubborn = stubborn
 }
 
 func (w *world) runOf(i Issue) Run {
@@ -562,7 +619,8 @@ func (w *world) runOf(i Issue) Run {
 	return Run{}
 }
 
-// obey lets every worker end that was asked to stop, by a signal or in its row, and completes every removal of a workspace.
+// obey lets every worker end that was asked to stop, by a signal or in its row, and completes
+// every removal of a workspace.
 func (w *world) obey() {
 	for id, p := range w.workers {
 		r := w.runs[id]
@@ -570,17 +628,23 @@ func (w *world) obey() {
 		case !p.alive:
 			continue
 		case r.Phase == EndingThere:
-			p.alive, w.runs[id] = false, w.confirms(r)
+			p.alive = false
+			w.runs[id] = w.confirms(r)
 			continue
 		case r.Kind == CleanupRun:
 			r.Outcome = Succeeded
-			w.workspaces = slices.DeleteFunc(slices.Clone(w.workspaces), func(s Workspace) bool { return s.IssueID == r.IssueID })
+			w.workspaces = slices.DeleteFunc(
+				slices.Clone(w.workspaces),
+				func(s Workspace) bool { return s.IssueID == r.IssueID },
+			)
 		case p.stopped || r.StopReason != "":
-			r.Outcome, r.ErrorCode = Canceled, r.StopReason
+			r.Outcome = Canceled
+			r.ErrorCode = r.StopReason
 		default:
 			continue
 		}
-		p.alive, r.EndedAt = false, w.now
+		p.alive = false
+		r.EndedAt = w.now
 		if r.Host != "" {
 			r = w.confirms(r)
 		}
@@ -593,7 +657,21 @@ func (w *world) revive() { w.cut = cut{} }
 
 // dump prints everything that is stored, to compare before and after.
 func (w *world) dump() string {
-	return fmt.Sprintln(w.claims, w.runs, w.commands, w.paused, w.agentBlock, w.trackerBlock, w.hostBlock, w.remoteBlocks, w.skips, w.lastSweep, w.used, w.prepared, len(w.workers))
+	return fmt.Sprintln(
+		w.claims,
+		w.runs,
+		w.commands,
+		w.paused,
+		w.agentBlock,
+		w.trackerBlock,
+		w.hostBlock,
+		w.remoteBlocks,
+		w.skips,
+		w.lastSweep,
+		w.used,
+		w.prepared,
+		len(w.workers),
+	)
 }
 
 // limitErr is the error of a tracker whose allowance is used up.

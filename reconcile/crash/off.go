@@ -13,5 +13,6 @@ func Method(string) {}
 // Deps returns d without the build tag crashpoints.
 func Deps(d reconcile.Deps) reconcile.Deps { return d }
 
-// Variables returns the environment variables that control the points: none without the build tag crashpoints.
+// Variables returns the environment variables that control the points: none without the build
+// tag crashpoints.
 func Variables() []string { return nil }

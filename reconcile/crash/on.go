@@ -19,18 +19,22 @@ import (
 )
 
 const (
-	// pointVar is the point at which the process dies: [ROLE:]NAME[#N], where N counts the process's visits and is 1 by
-	// default. ROLE is "worker", or "pass" for every other process; without a role any process dies.
+	// pointVar is the point at which the process dies: [ROLE:]NAME[#N], where N counts the
+	// process's visits and is 1 by default. ROLE is "worker", or "pass" for every other
+	// process; without a role any process dies.
 	pointVar = "SYMPHONY_CRASH_AT"
-	// logVar is a file. Together with pointVar, the process that dies creates it, and a process that finds it does not die, so that only one
-	// of the processes that inherit the variables dies. Without pointVar, each visit is appended to the file as a line "ROLE:NAME PID".
+	// logVar is a file. Together with pointVar, the process that dies creates it, and a
+	// process that finds it does not die, so that only one of the processes that inherit the
+	// variables dies. Without pointVar, each visit is appended to the file as a line
+	// "ROLE:NAME PID".
 	logVar = "SYMPHONY_CRASH_LOG"
 	// stopVar makes the process stop (SIGSTOP) instead of dying.
 	stopVar = "SYMPHONY_CRASH_STOP"
 )
 
-// Variables returns the environment variables that control the points. A worker and the pass that it starts inherit them. Hooks
-// and agents must not, because a symphony command that they run would die instead of the intended process.
+// Variables returns the environment variables that control the points. A worker and the pass
+// that it starts inherit them. Hooks and agents must not, because a symphony command that they
+// run would die instead of the intended process.
 func Variables() []string { return []string{pointVar, logVar, stopVar} }
 
 var state = struct {
@@ -38,7 +42,8 @@ var state = struct {
 	visits map[string]int
 }{visits: map[string]int{}}
 
-// Method is a point named after the package and the method that called the caller. when is "before" or "after".
+// Method is a point named after the package and the method that called the caller. when is
+// "before" or "after".
 func Method(when string) {
 	pc := make([]uintptr, 4)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(3, pc)])
@@ -49,7 +54,8 @@ func Method(when string) {
 
 // At is a point. The process dies here by SIGKILL, so that nothing is cleaned up.
 func At(name string) {
-	wanted, log := os.Getenv(pointVar), os.Getenv(logVar)
+	wanted := os.Getenv(pointVar)
+	log := os.Getenv(logVar)
 	if wanted == "" && log == "" {
 		return
 	}
@@ -67,7 +73,9 @@ func At(name string) {
 	}
 	n, _ := strconv.Atoi(visit) // 0 if it is missing
 	state.Lock()
-	defer state.Unlock() // a process that dies keeps the lock, so that no other goroutine passes the point until then
+	// a process that dies keeps the lock, so that no other goroutine passes the point until
+	// then
+	defer state.Unlock()
 	if state.visits[name]++; state.visits[name] != max(n, 1) || log != "" && !note(log, os.O_EXCL, wanted) {
 		return
 	}
@@ -103,19 +111,27 @@ func fail(err error) {
 	os.Exit(125)
 }
 
-// Deps puts points before and after each call of a pass that reads the tracker or changes a process or workspace. The store uses
-// Method instead.
+// Deps puts points before and after each call of a pass that reads the tracker or changes a
+// process or workspace. The store uses Method instead.
 func Deps(d reconcile.Deps) reconcile.Deps {
 	d.Runners = runners{d.Runners}
 	if d.Tracker != nil {
 		adapter := *d.Tracker
 		adapter.Tracker = tracker{adapter.Tracker}
-		if post, edit := adapter.Post, adapter.Edit; post != nil && edit != nil {
+		post := adapter.Post
+		edit := adapter.Edit
+		if post != nil && edit != nil {
 			adapter.Post = func(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
-				return Around("tracker.Post", func() (reconcile.Comment, error) { return post(ctx, issueID, body) })
+				return Around(
+					"tracker.Post",
+					func() (reconcile.Comment, error) { return post(ctx, issueID, body) },
+				)
 			}
 			adapter.Edit = func(ctx context.Context, issueID, commentID, body string) (string, error) {
-				return Around("tracker.Edit", func() (string, error) { return edit(ctx, issueID, commentID, body) })
+				return Around(
+					"tracker.Edit",
+					func() (string, error) { return edit(ctx, issueID, commentID, body) },
+				)
 			}
 		}
 		d.Tracker = &adapter
@@ -140,11 +156,17 @@ func AroundErr(name string, call func() error) error {
 type tracker struct{ reconcile.Tracker }
 
 func (t tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
-	return Around("tracker.ByIDs", func() (map[string]reconcile.Issue, error) { return t.Tracker.ByIDs(ctx, ids) })
+	return Around(
+		"tracker.ByIDs",
+		func() (map[string]reconcile.Issue, error) { return t.Tracker.ByIDs(ctx, ids) },
+	)
 }
 
 func (t tracker) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
-	return Around("tracker.Candidates", func() ([]reconcile.Issue, error) { return t.Tracker.Candidates(ctx, states) })
+	return Around(
+		"tracker.Candidates",
+		func() ([]reconcile.Issue, error) { return t.Tracker.Candidates(ctx, states) },
+	)
 }
 
 type runners struct{ reconcile.Runners }
@@ -165,6 +187,13 @@ func (r runners) Kill(ctx context.Context, run reconcile.Run) error {
 	return AroundErr("runners.Kill", func() error { return r.Runners.Kill(ctx, run) })
 }
 
-func (r runners) Reap(ctx context.Context, run reconcile.Run, record func([]reconcile.Process) error) ([]reconcile.Process, error) {
-	return Around("runners.Reap", func() ([]reconcile.Process, error) { return r.Runners.Reap(ctx, run, record) })
+func (r runners) Reap(
+	ctx context.Context,
+	run reconcile.Run,
+	record func([]reconcile.Process) error,
+) ([]reconcile.Process, error) {
+	return Around(
+		"runners.Reap",
+		func() ([]reconcile.Process, error) { return r.Runners.Reap(ctx, run, record) },
+	)
 }

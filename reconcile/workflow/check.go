@@ -12,8 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// checker walks a parsed template in the order of rendering and looks up every name. A variable is known from its first
-// assignment on, whether or not that branch is taken.
+// checker walks a parsed template in the order of rendering and looks up every name. A
+// variable is known from its first assignment on, whether or not that branch is taken.
 type checker struct {
 	file     string
 	filters  dictionary
@@ -30,7 +30,8 @@ type dictionary map[string]bool
 
 func (d dictionary) AddFilter(name string, _ any) { d[name] = true }
 
-// shape is what is known of a value: the fields of an object, the items of a list, neither of a plain value.
+// shape is what is known of a value: the fields of an object, the items of a list, neither of
+// a plain value.
 type shape struct {
 	fields map[string]*shape
 	items  *shape
@@ -48,8 +49,21 @@ func object(names ...string) *shape {
 }
 
 func issueShape() *shape {
-	s := object("id", "identifier", "title", "description", "priority", "state", "branch_name", "url", "created_at", "updated_at",
-		"assignee_id", "project_description", "dispatchable")
+	s := object(
+		"id",
+		"identifier",
+		"title",
+		"description",
+		"priority",
+		"state",
+		"branch_name",
+		"url",
+		"created_at",
+		"updated_at",
+		"assignee_id",
+		"project_description",
+		"dispatchable",
+	)
 	s.fields["native_ref"] = anything // depends on the tracker
 	s.fields["labels"] = &shape{items: plain}
 	s.fields["blocked_by"] = &shape{items: object("id", "identifier", "state")}
@@ -116,7 +130,12 @@ func (c *checker) text(n *render.TextNode) {
 		}
 		for open, shut := range map[string]string{"{{": "}}", "{%": "%}"} {
 			if strings.Contains(line, open) {
-				c.report(n.SourceLoc.LineNo+i, "%s is not closed by %s on the same line, and is treated as text", open, shut)
+				c.report(
+					n.SourceLoc.LineNo+i,
+					"%s is not closed by %s on the same line, and is treated as text",
+					open,
+					shut,
+				)
 			}
 		}
 	}
@@ -151,8 +170,8 @@ func (c *checker) block(n *render.BlockNode) {
 	}
 }
 
-// loop checks `name in list` with its modifiers, then the body. The loop's variables exist only in the body; variables that are
-// assigned there remain.
+// loop checks `name in list` with its modifiers, then the body. The loop's variables exist
+// only in the body; variables that are assigned there remain.
 func (c *checker) loop(n *render.BlockNode) {
 	name := c.next()
 	c.next() // in
@@ -168,14 +187,15 @@ func (c *checker) loop(n *render.BlockNode) {
 	}
 }
 
-// tokenPattern matches a string, a number, the dots of a range, a name with the dot before it or the colon after it, or any
-// other character.
+// tokenPattern matches a string, a number, the dots of a range, a name with the dot before it
+// or the colon after it, or any other character.
 var tokenPattern = text.Pattern(`"(?:\\.|[^"\\])*"|'[^']*'|-?\d+(?:\.\d+)?|` +
 	`\.\.|\.?[A-Za-z_[:^ascii:]][\w[:^ascii:]-]*\??:?|[=!<>]=|\S`)
 
 // read makes the arguments of a tag the next tokens.
 func (c *checker) read(args string, line int) {
-	c.line, c.tokens = line, tokenPattern().FindAllString(args, -1)
+	c.line = line
+	c.tokens = tokenPattern().FindAllString(args, -1)
 }
 
 // peek returns the next token, empty at the end.
@@ -229,7 +249,8 @@ func (c *checker) filter(name string, in *shape) *shape {
 	if in == nil || in.items == nil {
 		return anything
 	}
-	if fields := in.items.fields; fields != nil && slices.Contains([]string{"map", "where", "sort", "sort_natural"}, name) {
+	if fields := in.items.fields; fields != nil &&
+		slices.Contains([]string{"map", "where", "sort", "sort_natural"}, name) {
 		field := strings.Trim(c.peek(), `"'`)
 		if field != c.peek() && fields[field] == nil {
 			c.unknown("field", "", field, slices.Collect(maps.Keys(fields)))
@@ -244,7 +265,8 @@ func (c *checker) filter(name string, in *shape) *shape {
 	return anything
 }
 
-// variable follows the fields and brackets after a variable's name, and returns the shape of the value.
+// variable follows the fields and brackets after a variable's name, and returns the shape of
+// the value.
 func (c *checker) variable(path string) *shape {
 	s := c.vars[path]
 	if s == nil {
@@ -260,7 +282,8 @@ func (c *checker) variable(path string) *shape {
 			name = strings.Trim(c.peek(), `"'`)
 			literal := name != c.peek()
 			if c.expression("]"); !literal || s.fields == nil {
-				s, path = cmp.Or(s.items, anything), path+"[…]"
+				s = cmp.Or(s.items, anything)
+				path = path + "[…]"
 				continue
 			}
 		}

@@ -13,10 +13,11 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Config is the typed configuration of one workflow (specification 5.3 and 6.4); keys.go documents the values. All paths are
-// absolute and clean; symlinks in them are not resolved.
+// Config is the typed configuration of one workflow (specification 5.3 and 6.4); keys.go
+// documents the values. All paths are absolute and clean; symlinks in them are not resolved.
 type Config struct {
-	// Policy is the planner's part. WorkspaceRoot and StopGrace, which depend on the machine, are not set.
+	// Policy is the planner's part. WorkspaceRoot and StopGrace, which depend on the machine,
+	// are not set.
 	Policy     reconcile.Policy
 	Tracker    Tracker
 	Polling    Polling
@@ -36,23 +37,28 @@ type Config struct {
 	Prompt *Prompt
 	// Warnings are sorted by line. They do not include those of Prompt.Check.
 	Warnings     []Warning
-	NeedsKey     bool           // the tracker has a key
-	KeyIsLiteral bool           // the file contains the tracker's key itself
-	KeyFromGh    bool           // the key is the token of gh
-	KeySource    string         // where the key comes from, for messages; set by the caller of Parse
-	Lines        map[string]int // the lines of keys in the file FileName
-	FileName     string
-	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a literal tracker.api_key, and
-	// $SYMPHONY_LITERAL_PING_URL instead of a literal monitor.ping_url. Parse accepts it if the environment has the variables of Literals.
+	NeedsKey     bool // the tracker has a key
+	KeyIsLiteral bool // the file contains the tracker's key itself
+	KeyFromGh    bool // the key is the token of gh
+	// where the key comes from, for messages; set by the caller of Parse
+	KeySource string
+	Lines     map[string]int // the lines of keys in the file FileName
+	FileName  string
+	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a
+	// literal tracker.api_key, and $SYMPHONY_LITERAL_PING_URL instead of a literal
+	// monitor.ping_url. Parse accepts it if the environment has the variables of Literals.
 	Redacted []byte
-	// KeyVar is the variable that contains, or would contain, the tracker's key; empty if the tracker needs none.
+	// KeyVar is the variable that contains, or would contain, the tracker's key; empty if the
+	// tracker needs none.
 	KeyVar string
-	// SecretVars are the names of the environment variables that neither agents nor hooks may get, sorted: KeyVar, LINEAR_API_KEY,
-	// SYMPHONY_LITERAL_API_KEY, and those of repository.token and monitor.ping_url.
+	// SecretVars are the names of the environment variables that neither agents nor hooks may
+	// get, sorted: KeyVar, LINEAR_API_KEY, SYMPHONY_LITERAL_API_KEY, and those of
+	// repository.token and monitor.ping_url.
 	SecretVars []string
 }
 
-// Literals returns the secrets that the file itself contains, by the variables that stand for them in Redacted.
+// Literals returns the secrets that the file itself contains, by the variables that stand for
+// them in Redacted.
 func (c *Config) Literals() map[string]string {
 	secrets := map[string]string{}
 	if c.KeyIsLiteral {
@@ -74,7 +80,8 @@ type Monitor struct {
 	MetricsFile string // empty for none
 }
 
-// Secrets returns what an agent could send pings with: the URL, and the parts of it that identify the check.
+// Secrets returns what an agent could send pings with: the URL, and the parts of it that
+// identify the check.
 func (m Monitor) Secrets() []string {
 	secrets := []string{m.PingURL.Reveal()}
 	for part := range strings.SplitSeq(m.PingURL.Reveal(), "/") {
@@ -91,7 +98,8 @@ type Workspace struct {
 	KeepRemoved time.Duration
 }
 
-// Handoff names the states to which symphony moves the issues that agents hand over; empty if agents move them.
+// Handoff names the states to which symphony moves the issues that agents hand over; empty if
+// agents move them.
 type Handoff struct {
 	State        string
 	BlockedState string // for an agent that needs something from a person
@@ -100,10 +108,14 @@ type Handoff struct {
 
 // States are those that are set.
 func (h Handoff) States() []string {
-	return text.Filter(text.Unique([]string{h.State, h.BlockedState, h.mergedState}), func(state string) bool { return state != "" })
+	return text.Filter(
+		text.Unique([]string{h.State, h.BlockedState, h.mergedState}),
+		func(state string) bool { return state != "" },
+	)
 }
 
-// Verify is the shell script that has to pass before an issue is handed over; without a command there is none.
+// Verify is the shell script that has to pass before an issue is handed over; without a
+// command there is none.
 type Verify struct {
 	Command string
 	Timeout time.Duration
@@ -119,10 +131,12 @@ type Hooks struct {
 	Timeout                                        time.Duration
 }
 
-// AgentCodex is the kind of agents: codex. What symphony uses of a kind is in agents.go of package project.
+// AgentCodex is the kind of agents: codex. What symphony uses of a kind is in agents.go of
+// package project.
 const AgentCodex = "codex"
 
-// Agent limits how long an agent works and what it may do (specification 5.3.5, design 5 and 9).
+// Agent limits how long an agent works and what it may do (specification 5.3.5, design 5 and
+// 9).
 type Agent struct {
 	Kind                   string // the kind of agent; no key chooses it, because there is one
 	MaxTurns               int
@@ -152,11 +166,12 @@ const (
 
 // Codex configures how the agent is started and watched (specification 5.3.6).
 type Codex struct {
-	Command           string          // as written
-	Home              string          // empty for that of the environment
-	Model, Effort     string          // "" for those of the codex home
-	Inherit           bool            // agents have that home itself, not only its login
-	TrustLauncher     bool            // start Command even if files that an agent can write decide which program that is
+	Command       string // as written
+	Home          string // empty for that of the environment
+	Model, Effort string // "" for those of the codex home
+	Inherit       bool   // agents have that home itself, not only its login
+	// start Command even if files that an agent can write decide which program that is
+	TrustLauncher     bool
 	ApprovalPolicy    json.RawMessage // a JSON string or object, never nil
 	ThreadSandbox     string          // empty if it is not passed to thread/start
 	TurnSandboxPolicy json.RawMessage // a JSON object; nil for symphony's default
@@ -183,7 +198,8 @@ func (s Secret) Reveal() string { return string(s) }
 // Format implements fmt.Formatter without the secret.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
 
-// MarshalText implements encoding.TextMarshaler, which encoding/json and log/slog use, without the secret.
+// MarshalText implements encoding.TextMarshaler, which encoding/json and log/slog use, without
+// the secret.
 func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
 // scrub removes the secret from a text.
@@ -199,21 +215,28 @@ const shortestKey = 8
 
 // The environment variables with a special meaning.
 const (
-	LiteralKeyVar  = "SYMPHONY_LITERAL_API_KEY"   // replaces a literal api_key in a redacted workflow
+	// replaces a literal api_key in a redacted workflow
+	LiteralKeyVar  = "SYMPHONY_LITERAL_API_KEY"
 	OTLPHeadersVar = "OTEL_EXPORTER_OTLP_HEADERS" // may have the token of a collector
 
 	literalPingVar = "SYMPHONY_LITERAL_PING_URL" // the same for monitor.ping_url
 )
 
-// Environment is everything besides its text that the meaning of a workflow depends on (specification 6.1).
+// Environment is everything besides its text that the meaning of a workflow depends on
+// (specification 6.1).
 type Environment struct {
-	Lookup      func(name string) (string, bool) // such as os.LookupEnv; if nil there are no variables
-	Home        string                           // the account's home directory
-	Temp        string                           // the system's directory for temporary files
-	UID         int                              // the account, which the default of workspace.root names
-	KeyOptional bool                             // a missing tracker key is no error: the command does not use the tracker
-	EnvFile     string                           // the path of the environment file, for hints; this package does not read it
-	// GhToken returns the token that gh has for an API of GitHub, empty if it has none. Nil: gh is not asked.
+	// such as os.LookupEnv; if nil there are no variables
+	Lookup func(name string) (string, bool)
+	Home   string // the account's home directory
+	Temp   string // the system's directory for temporary files
+	// the account, which the default of workspace.root names
+	UID int
+	// a missing tracker key is no error: the command does not use the tracker
+	KeyOptional bool
+	// the path of the environment file, for hints; this package does not read it
+	EnvFile string
+	// GhToken returns the token that gh has for an API of GitHub, empty if it has none. Nil:
+	// gh is not asked.
 	GhToken func(api string) string
 }
 
@@ -244,8 +267,9 @@ var (
 // variableName reports whether a shell could export a variable with this name.
 func variableName(name string) bool { return namePattern().MatchString(name) }
 
-// expandPath makes a path of the file absolute: it expands $NAME and ${NAME}, then a leading ~, and joins a relative path to dir
-// (specification 5.3.3 and 6.1). Only paths are expanded, never commands or URLs.
+// expandPath makes a path of the file absolute: it expands $NAME and ${NAME}, then a leading
+// ~, and joins a relative path to dir (specification 5.3.3 and 6.1). Only paths are expanded,
+// never commands or URLs.
 func (e Environment) expandPath(text, dir string) (string, error) {
 	path, err := e.expandVars(text)
 	if err != nil {

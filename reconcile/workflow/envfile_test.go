@@ -28,9 +28,18 @@ PLAIN=last` + "\r\nCR=z\r\n"
 	path := write(t, filepath.Join(t.TempDir(), "p.env"), text, 0o600)
 	got := test.Must(ReadEnvFile(path, os.Getuid()))
 	want := map[string]string{
-		"EXPORTED": "one two", "HASH": "a#b", "ONLY_HASH": "#b", "EMPTY": "", "COMMENTED": "",
-		"SINGLE": `a "b" $C \n`, "DOUBLE": `a "b" $C \ \n 'd'`, "EQUALS": "a=b==", "INDENTED": "x", "exported": "y",
-		"PLAIN": "last", "CR": "z",
+		"EXPORTED":  "one two",
+		"HASH":      "a#b",
+		"ONLY_HASH": "#b",
+		"EMPTY":     "",
+		"COMMENTED": "",
+		"SINGLE":    `a "b" $C \n`,
+		"DOUBLE":    `a "b" $C \ \n 'd'`,
+		"EQUALS":    "a=b==",
+		"INDENTED":  "x",
+		"exported":  "y",
+		"PLAIN":     "last",
+		"CR":        "z",
 	}
 	test.Equal(t, "variables", got, want)
 }
@@ -71,10 +80,16 @@ func TestEnvFilePermissions(t *testing.T) {
 	fifo := filepath.Join(dir, "fifo")
 	test.OK(t, syscall.Mkfifo(fifo, 0o600))
 	wantCode(t, test.Err(ReadEnvFile(fifo, os.Getuid())), CodeEnvFilePermissions, "not a regular file")
-	if vars, err := ReadEnvFile(filepath.Join(dir, "absent"), os.Getuid()); err != nil || vars == nil || len(vars) != 0 {
+	if vars, err := ReadEnvFile(filepath.Join(dir, "absent"), os.Getuid()); err != nil || vars == nil ||
+		len(vars) != 0 {
 		t.Errorf("absent: %v, %v", vars, err)
 	}
-	test.Equal(t, "variables without a directory", len(test.Must(ReadEnvFile(filepath.Join(dir, "absent", "absent"), os.Getuid()))), 0)
+	test.Equal(
+		t,
+		"variables without a directory",
+		len(test.Must(ReadEnvFile(filepath.Join(dir, "absent", "absent"), os.Getuid()))),
+		0,
+	)
 }
 
 func TestEnvFilePath(t *testing.T) {

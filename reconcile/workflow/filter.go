@@ -11,16 +11,30 @@ import (
 // symphony that does so; "" if there is none. A key with such a word that has no effect would
 // let agents work on issues that it excludes, so that it is an error and not ignored.
 var filterWords = map[string]string{
-	"label": "tracker.required_labels", "labels": "tracker.required_labels", "tags": "tracker.required_labels",
-	"state": "tracker.active_states", "states": "tracker.active_states", "statuses": "tracker.active_states",
-	"assignee": "tracker.assignee", "assignees": "tracker.assignee",
-	"team": "tracker.team", "teams": "tracker.team",
-	"filter": "", "filters": "", "query": "", "jql": "", "exclude": "", "include": "", "milestone": "", "cycle": "", "epic": "",
+	"label":     "tracker.required_labels",
+	"labels":    "tracker.required_labels",
+	"tags":      "tracker.required_labels",
+	"state":     "tracker.active_states",
+	"states":    "tracker.active_states",
+	"statuses":  "tracker.active_states",
+	"assignee":  "tracker.assignee",
+	"assignees": "tracker.assignee",
+	"team":      "tracker.team",
+	"teams":     "tracker.team",
+	"filter":    "",
+	"filters":   "",
+	"query":     "",
+	"jql":       "",
+	"exclude":   "",
+	"include":   "",
+	"milestone": "",
+	"cycle":     "",
+	"epic":      "",
 }
 
-// choosingWords are the words of sections and keys that are about the choice of issues, such as
-// linear in linear.labels and dispatch in worker.dispatch_states. The labels of docker.labels
-// or of pull_request.labels choose none.
+// choosingWords are the words of sections and keys that are about the choice of issues, such
+// as linear in linear.labels and dispatch in worker.dispatch_states. The labels of
+// docker.labels or of pull_request.labels choose none.
 var choosingWords = []string{
 	"tracker", "linear", "github", "gitlab", "jira", "asana", "trello", "plane",
 	"issue", "issues", "ticket", "tickets", "task", "tasks", "backlog", "board", "queue", "project", "projects",
@@ -41,7 +55,10 @@ func (r *frontMatter) refuseFilter(f field) bool {
 		return false // such as hooks or repository, which choose no issues
 	}
 	isMap := f.node != nil && f.node.Kind == yaml.MappingNode
-	chooses := slices.ContainsFunc(wordsOf(f.key), func(w string) bool { return slices.Contains(choosingWords, w) })
+	chooses := slices.ContainsFunc(
+		wordsOf(f.key),
+		func(w string) bool { return slices.Contains(choosingWords, w) },
+	)
 	use, is := filterOf(word)
 	atTop := !inSection && (!isMap || use == "") // such as filters, but not the section state
 	if is && (chooses || atTop) {
@@ -51,7 +68,11 @@ func (r *frontMatter) refuseFilter(f field) bool {
 		} else if use != "" {
 			hint = "use " + use + ", or remove it"
 		}
-		r.invalid(f, "is no key of symphony: without this filter agents would work on every issue in an active state", hint)
+		r.invalid(
+			f,
+			"is no key of symphony: without this filter agents would work on every issue in an active state",
+			hint,
+		)
 		return true
 	}
 	if !isMap {
@@ -60,7 +81,11 @@ func (r *frontMatter) refuseFilter(f field) bool {
 	refused := false
 	for i := 0; i+1 < len(f.node.Content); i += 2 {
 		name := f.node.Content[i]
-		below := field{key: f.key + "." + name.Value, line: r.line(name), node: deref(f.node.Content[i+1])}
+		below := field{
+			key:  f.key + "." + name.Value,
+			line: r.line(name),
+			node: deref(f.node.Content[i+1]),
+		}
 		refused = r.refuseFilter(below) || refused
 	}
 	return refused
@@ -79,7 +104,10 @@ func filterOf(key string) (use string, is bool) {
 
 // wordsOf returns the words of a key: docker, extra and labels of docker.extra_labels.
 func wordsOf(key string) []string {
-	return strings.FieldsFunc(strings.ToLower(key), func(r rune) bool { return strings.ContainsRune("._-", r) })
+	return strings.FieldsFunc(
+		strings.ToLower(key),
+		func(r rune) bool { return strings.ContainsRune("._-", r) },
+	)
 }
 
 // cutLast cuts the last word off a key: tracker.provider and path of tracker.provider.path.

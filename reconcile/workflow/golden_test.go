@@ -24,8 +24,14 @@ const (
 
 func testEnv() Environment {
 	env := envOf(map[string]string{
-		"LINEAR_API_KEY": envKey, "TEAM_KEY": teamKey, "GITHUB_TOKEN": ghToken, "REPO": "acme/web-shop",
-		"EMPTY": "", "ME": "ann@example.com", "BASE": "/srv/base", "NAME": "north",
+		"LINEAR_API_KEY": envKey,
+		"TEAM_KEY":       teamKey,
+		"GITHUB_TOKEN":   ghToken,
+		"REPO":           "acme/web-shop",
+		"EMPTY":          "",
+		"ME":             "ann@example.com",
+		"BASE":           "/srv/base",
+		"NAME":           "north",
 	})
 	env.Home = "/home/ann"
 	return env
@@ -36,8 +42,8 @@ func source(t testing.TB, text string) Source {
 	return test.Must(NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text)))
 }
 
-// TestGolden compares the messages about each file of testdata/workflow, and the configuration of the valid ones. Run it with
-// -update and review the difference.
+// TestGolden compares the messages about each file of testdata/workflow, and the configuration
+// of the valid ones. Run it with -update and review the difference.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(testdata, "*.md"))
 	test.Equal(t, "error, and whether there are files", []any{err, len(files) > 0}, []any{nil, true})
@@ -51,7 +57,12 @@ func TestGolden(t *testing.T) {
 				return
 			}
 			test.Equal(t, "the result", got, string(test.Must(os.ReadFile(golden))))
-			test.Equal(t, "refused", strings.Contains(got, "error: "), strings.HasPrefix(filepath.Base(file), "err-"))
+			test.Equal(
+				t,
+				"refused",
+				strings.Contains(got, "error: "),
+				strings.HasPrefix(filepath.Base(file), "err-"),
+			)
 			test.Lacks(t, "the output", got, envKey, teamKey, ghToken, "lin_api_0123456789abcdef")
 		})
 	}

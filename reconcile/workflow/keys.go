@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Key describes one key of the front matter. The table of keys is the only place to change for a key: parsing, defaults,
-// validation, suggestions, completion and documentation are derived from it.
+// Key describes one key of the front matter. The table of keys is the only place to change for
+// a key: parsing, defaults, validation, suggestions, completion and documentation are derived
+// from it.
 type Key struct {
 	Name    string // dotted
 	Type    string
@@ -16,13 +17,14 @@ type Key struct {
 	Words []string // the allowed values of a choice
 	Kinds []string // the kinds of trackers that have the key; nil for all
 
-	engines []string             // the kinds of engines that have the key; nil for all
-	same    string               // the key of which this is another name
-	chooses bool                 // it chooses issues: without effect it is an error
-	names   Naming               // how its value names files
-	min     int64                // the smallest allowed number
-	to      any                  // a pointer to the value in the configuration, whose type selects how the value is read
-	after   func(*reader, field) // checks or completes the value, which may be absent from the file
+	engines []string // the kinds of engines that have the key; nil for all
+	same    string   // the key of which this is another name
+	chooses bool     // it chooses issues: without effect it is an error
+	names   Naming   // how its value names files
+	min     int64    // the smallest allowed number
+	// a pointer to the value in the configuration, whose type selects how the value is read
+	to    any
+	after func(*reader, field) // checks or completes the value, which may be absent from the file
 }
 
 func key(name, typ, standard string, to any, meaning string) Key {
@@ -60,7 +62,8 @@ func (k Key) ofEngine(kinds ...string) Key {
 
 // sameAs makes the key another name of a key.
 func (k Key) sameAs(name string) Key {
-	k.same, k.Meaning = name, "the same as "+name
+	k.same = name
+	k.Meaning = "the same as " + name
 	return k
 }
 
@@ -72,7 +75,8 @@ func (k Key) atLeast(n int64) Key {
 
 func (k Key) oneOf(words ...string) Key {
 	last := len(words) - 1
-	k.Words, k.Type = words, strings.Join(words[:last], ", ")+" or "+words[last]
+	k.Words = words
+	k.Type = strings.Join(words[:last], ", ") + " or " + words[last]
 	return k
 }
 
@@ -104,39 +108,85 @@ func Keys() []Key { return keys(&Config{}) }
 // keys returns the table, with pointers into a configuration.
 func keys(c *Config) []Key {
 	return slices.Concat(
-		trackerKeys(c), providerKeys(c), passKeys(c), workspaceKeys(c), agentKeys(c), codexKeys(c), workerKeys(c), serverKeys(c),
+		trackerKeys(
+			c,
+		),
+		providerKeys(c),
+		passKeys(c),
+		workspaceKeys(c),
+		agentKeys(c),
+		codexKeys(c),
+		workerKeys(c),
+		serverKeys(c),
 	)
 }
 
 func trackerKeys(c *Config) []Key {
 	return []Key{
-		key("tracker.kind", typeString, "", &c.Tracker.Kind, "the tracker: "+strings.Join(TrackerKinds(), ", ")+"; required").
+		key(
+			"tracker.kind",
+			typeString,
+			"",
+			&c.Tracker.Kind,
+			"the tracker: "+strings.Join(TrackerKinds(), ", ")+"; required",
+		).
 			thenTracker(trackerReader.kind),
-		key("tracker.endpoint", typeURL, "https://api.linear.app/graphql", &c.Tracker.Endpoint, "the tracker's API").
+		key(
+			"tracker.endpoint",
+			typeURL,
+			"https://api.linear.app/graphql",
+			&c.Tracker.Endpoint,
+			"the tracker's API",
+		).
 			thenTracker(trackerReader.endpoint),
 		key("tracker.api_key", typeString, "$"+APIKeyVar, &c.Tracker.APIKey,
 			"the key, or better $NAME, a variable that contains it").thenTracker(trackerReader.apiKey),
 		key("tracker.project_slug", typeString, "", &c.Tracker.ProjectSlug,
 			"slug or URL of the project, or $NAME; required unless tracker.team is given").of("linear").
 			thenTracker(trackerReader.project),
-		key("tracker.team", typeString, "", &c.Tracker.Team,
+		key(
+			"tracker.team",
+			typeString,
+			"",
+			&c.Tracker.Team,
 			"key of a team, such as WEB: agents work only on its issues; without tracker.project_slug on those of every project "+
-				"and of none").of("linear").choosing().thenTracker(trackerReader.team),
+				"and of none",
+		).of("linear").choosing().thenTracker(trackerReader.team),
 		key("tracker.active_states", typeStrings, "[Todo, In Progress]", &c.Policy.ActiveStates,
 			"states in which agents work on an issue").thenTracker(trackerReader.activeStates),
-		key("tracker.terminal_states", typeStrings, "[Closed, Cancelled, Canceled, Duplicate, Done]", &c.Policy.TerminalStates,
-			"states that end the work on an issue and remove its workspace").thenTracker(trackerReader.terminalStates),
+		key(
+			"tracker.terminal_states",
+			typeStrings,
+			"[Closed, Cancelled, Canceled, Duplicate, Done]",
+			&c.Policy.TerminalStates,
+			"states that end the work on an issue and remove its workspace",
+		).thenTracker(trackerReader.terminalStates),
 		key("tracker.required_labels", typeStrings, "[]", &c.Policy.RequiredLabels,
 			"agents work only on issues with all of these labels").thenTracker(trackerReader.requiredLabels),
 		key("tracker.assignee", typeString, "$"+AssigneeVar, &c.Policy.Assignee,
 			"email or id of a user, or me: agents work only on issues assigned to this user; or $NAME").
 			thenTracker(trackerReader.assignee),
-		key("tracker.tool_scope", "", "any", &c.Tracker.ToolScope,
-			"what the agent's tool may do in the tracker: any, or read, which refuses changes").oneOf("any", "read"),
-		key("tracker.operators", typeStrings, "[]", &c.Tracker.Operators,
-			"users whose comments may answer agents' questions: logins, emails or ids; if empty, questions are not posted to the tracker"),
-		key("tracker.explain_holds", typeBool, "false", &c.Tracker.ExplainHolds,
-			"explain in a comment on the issue why it is held, or why its work was not delivered after three tries"),
+		key(
+			"tracker.tool_scope",
+			"",
+			"any",
+			&c.Tracker.ToolScope,
+			"what the agent's tool may do in the tracker: any, or read, which refuses changes",
+		).oneOf("any", "read"),
+		key(
+			"tracker.operators",
+			typeStrings,
+			"[]",
+			&c.Tracker.Operators,
+			"users whose comments may answer agents' questions: logins, emails or ids; if empty, questions are not posted to the tracker",
+		),
+		key(
+			"tracker.explain_holds",
+			typeBool,
+			"false",
+			&c.Tracker.ExplainHolds,
+			"explain in a comment on the issue why it is held, or why its work was not delivered after three tries",
+		),
 		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
 			"PEM file with certificates to trust in addition to the system's, such as those of a private CA").
 			naming(NamesPaths),
@@ -163,11 +213,21 @@ func passKeys(c *Config) []Key {
 	return []Key{
 		key("polling.interval_ms", typeMS, "30000", &c.Polling.Interval,
 			"time between passes of tick --loop and of an installed timer").atLeast(1),
-		key("monitor.ping_url", typeURL, "", &c.Monitor.PingURL,
-			"address to which scheduled passes send pings, as healthchecks.io expects them; better $NAME, a variable that contains it").
+		key(
+			"monitor.ping_url",
+			typeURL,
+			"",
+			&c.Monitor.PingURL,
+			"address to which scheduled passes send pings, as healthchecks.io expects them; better $NAME, a variable that contains it",
+		).
 			then((*reader).pingURL),
-		key("monitor.metrics_file", typePath, "", &c.Monitor.MetricsFile,
-			"file to which each pass writes metrics, for the textfile collector of Prometheus's node_exporter").
+		key(
+			"monitor.metrics_file",
+			typePath,
+			"",
+			&c.Monitor.MetricsFile,
+			"file to which each pass writes metrics, for the textfile collector of Prometheus's node_exporter",
+		).
 			naming(NamesPaths),
 	}
 }
@@ -182,22 +242,54 @@ func workspaceKeys(c *Config) []Key {
 			"how long a removed workspace is kept in the trash; 0 deletes it immediately"),
 		key("workspace.min_free_bytes", typeInteger, "2147483648", &c.Policy.MinFreeBytes,
 			"start no run while the volume has less free space; 0: no limit"),
-		key("repository.url", "git address", "", &c.Repository.URL,
+		key(
+			"repository.url",
+			"git address",
+			"",
+			&c.Repository.URL,
 			"repository that symphony clones into new workspaces, and to which it pushes commits; without it, hooks do both. \".\" and ./PATH are "+
-				"relative to WORKFLOW.md").
+				"relative to WORKFLOW.md",
+		).
 			naming(NamesRepository).then((*reader).repositoryURL),
-		key("repository.base", typeString, "", &c.Repository.Base, "branch on which the work is based; default: the remote's default branch"),
+		key(
+			"repository.base",
+			typeString,
+			"",
+			&c.Repository.Base,
+			"branch on which the work is based; default: the remote's default branch",
+		),
 		key("repository.branch", typeString, defaultBranch, &c.Repository.Branch,
 			"name of an issue's branch; a template like the prompt").then((*reader).branch),
-		key("repository.deliver", "", DeliverBranch, &c.Repository.Deliver,
+		key(
+			"repository.deliver",
+			"",
+			DeliverBranch,
+			&c.Repository.Deliver,
 			"what happens to the commits of a run: branch pushes them to the issue's branch, pull-request also opens a pull request on GitHub, "+
-				"none leaves them in the workspace").
+				"none leaves them in the workspace",
+		).
 			oneOf(DeliverBranch, DeliverPullRequest, DeliverNone),
-		key("repository.token", "$NAME", "", &c.Repository.Token,
-			"variable with the token that opens pull requests if gh is not logged in, such as $GITHUB_TOKEN").then((*reader).repositoryToken),
-		key("repository.api", typeURL, "", &c.Repository.API,
-			"GitHub's API; default: https://api.github.com or https://HOST/api/v3, by the host of repository.url").then((*reader).repositoryAPI),
-		key("repository.git_name", typeString, "", &c.Repository.Name, "name of the commits' author; default: that of your git configuration"),
+		key(
+			"repository.token",
+			"$NAME",
+			"",
+			&c.Repository.Token,
+			"variable with the token that opens pull requests if gh is not logged in, such as $GITHUB_TOKEN",
+		).then((*reader).repositoryToken),
+		key(
+			"repository.api",
+			typeURL,
+			"",
+			&c.Repository.API,
+			"GitHub's API; default: https://api.github.com or https://HOST/api/v3, by the host of repository.url",
+		).then((*reader).repositoryAPI),
+		key(
+			"repository.git_name",
+			typeString,
+			"",
+			&c.Repository.Name,
+			"name of the commits' author; default: that of your git configuration",
+		),
 		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
 		key("repository.sign", typeBool, "false", &c.Repository.Sign,
 			"sign the commits of agents with your key before they are pushed").then((*reader).sign),
@@ -206,114 +298,303 @@ func workspaceKeys(c *Config) []Key {
 		key("repository.submodule_hosts", typeStrings, "[]", &c.Repository.SubmoduleHosts,
 			"hosts besides that of repository.url from which submodules may come, such as github.com"),
 
-		key("handoff.state", typeString, "", &c.Handoff.State,
-			"state to which symphony moves an issue that its agent hands over, after its commits are delivered; without it, agents move issues"),
+		key(
+			"handoff.state",
+			typeString,
+			"",
+			&c.Handoff.State,
+			"state to which symphony moves an issue that its agent hands over, after its commits are delivered; without it, agents move issues",
+		),
 		key("handoff.blocked_state", typeString, "", &c.Handoff.BlockedState,
 			"the same for an agent that needs something from a person; default: handoff.state"),
 
-		key("verify.command", typeShell, "", &c.Verify.Command,
-			"has to succeed in a checkout of the commit, in the agent's sandbox, before an issue is handed over; needs handoff.state").
+		key(
+			"verify.command",
+			typeShell,
+			"",
+			&c.Verify.Command,
+			"has to succeed in a checkout of the commit, in the agent's sandbox, before an issue is handed over; needs handoff.state",
+		).
 			naming(NamesScript),
-		key("verify.timeout_ms", typeMS, "1800000", &c.Verify.Timeout, "longest time that verify.command may take").atLeast(1),
-		key("verify.rounds", typeInteger, "3", &c.Verify.Rounds,
-			"how often it may fail in a row, each time with its output as the agent's next turn; then the issue is held").atLeast(1),
-		key("verify.in_workspace", typeBool, "false", &c.Verify.InWorkspace,
-			"run verify.command in the workspace, with the files there that git ignores and the caches of the agent"),
+		key(
+			"verify.timeout_ms",
+			typeMS,
+			"1800000",
+			&c.Verify.Timeout,
+			"longest time that verify.command may take",
+		).atLeast(1),
+		key(
+			"verify.rounds",
+			typeInteger,
+			"3",
+			&c.Verify.Rounds,
+			"how often it may fail in a row, each time with its output as the agent's next turn; then the issue is held",
+		).atLeast(1),
+		key(
+			"verify.in_workspace",
+			typeBool,
+			"false",
+			&c.Verify.InWorkspace,
+			"run verify.command in the workspace, with the files there that git ignores and the caches of the agent",
+		),
 
-		key("feedback.state", typeString, "", &c.Feedback.State,
-			"state to which symphony moves an issue back if its pull request needs work; without it, pull requests are not watched"),
-		key("feedback.checks", typeBool, "true", &c.Feedback.Checks, "failed checks bring an issue back, unless they fail on the base, too"),
-		key("feedback.reviews", typeBool, "true", &c.Feedback.Reviews, "reviews that ask for changes or comment bring an issue back"),
-		key("feedback.conflicts", typeBool, "true", &c.Feedback.Conflicts, "conflicts with the base bring an issue back"),
-		key("feedback.rounds", typeInteger, "3", &c.Feedback.Rounds, "how often an issue comes back; then it is held").atLeast(1),
-		key("feedback.reviewers", typeStrings, "[]", &c.Feedback.Reviewers,
-			"logins whose reviews count, those of apps with [bot]; default: all people who may push to the repository"),
+		key(
+			"feedback.state",
+			typeString,
+			"",
+			&c.Feedback.State,
+			"state to which symphony moves an issue back if its pull request needs work; without it, pull requests are not watched",
+		),
+		key(
+			"feedback.checks",
+			typeBool,
+			"true",
+			&c.Feedback.Checks,
+			"failed checks bring an issue back, unless they fail on the base, too",
+		),
+		key(
+			"feedback.reviews",
+			typeBool,
+			"true",
+			&c.Feedback.Reviews,
+			"reviews that ask for changes or comment bring an issue back",
+		),
+		key(
+			"feedback.conflicts",
+			typeBool,
+			"true",
+			&c.Feedback.Conflicts,
+			"conflicts with the base bring an issue back",
+		),
+		key(
+			"feedback.rounds",
+			typeInteger,
+			"3",
+			&c.Feedback.Rounds,
+			"how often an issue comes back; then it is held",
+		).atLeast(1),
+		key(
+			"feedback.reviewers",
+			typeStrings,
+			"[]",
+			&c.Feedback.Reviewers,
+			"logins whose reviews count, those of apps with [bot]; default: all people who may push to the repository",
+		),
 		key("feedback.merged_state", typeString, "", &c.Feedback.MergedState,
 			"state to which symphony moves an issue whose pull request was merged; default: none"),
 
-		key("hooks.after_create", typeShell, "", &c.Hooks.AfterCreate, "runs in a new workspace; if it fails, the workspace is removed").
+		key(
+			"hooks.after_create",
+			typeShell,
+			"",
+			&c.Hooks.AfterCreate,
+			"runs in a new workspace; if it fails, the workspace is removed",
+		).
 			naming(NamesScript),
-		key("hooks.before_run", typeShell, "", &c.Hooks.BeforeRun, "runs before each run; if it fails, the run fails").
+		key(
+			"hooks.before_run",
+			typeShell,
+			"",
+			&c.Hooks.BeforeRun,
+			"runs before each run; if it fails, the run fails",
+		).
 			naming(NamesScript),
 		key("hooks.after_run", typeShell, "", &c.Hooks.AfterRun, "runs after each run, whatever its outcome").
 			naming(NamesScript),
-		key("hooks.before_remove", typeShell, "", &c.Hooks.BeforeRemove, "runs before a workspace is removed").
+		key(
+			"hooks.before_remove",
+			typeShell,
+			"",
+			&c.Hooks.BeforeRemove,
+			"runs before a workspace is removed",
+		).
 			naming(NamesScript),
-		key("hooks.on_attention", typeShell, "", &c.Hooks.OnAttention,
-			"runs in the home directory when an operator is needed: a request, a hold, a handoff, a blocked project, unsaved or undelivered work").
+		key(
+			"hooks.on_attention",
+			typeShell,
+			"",
+			&c.Hooks.OnAttention,
+			"runs in the home directory when an operator is needed: a request, a hold, a handoff, a blocked project, unsaved or undelivered work",
+		).
 			naming(NamesHomeScript),
-		key("hooks.timeout_ms", typeMS, "60000", &c.Hooks.Timeout, "longest time that a hook may take").then((*reader).hookTimeout),
+		key(
+			"hooks.timeout_ms",
+			typeMS,
+			"60000",
+			&c.Hooks.Timeout,
+			"longest time that a hook may take",
+		).then((*reader).hookTimeout),
 	}
 }
 
 func agentKeys(c *Config) []Key {
 	return []Key{
-		key("agent.max_concurrent_agents", typeInteger, "10", &c.Policy.MaxConcurrent, "limit of runs at the same time").atLeast(1),
+		key(
+			"agent.max_concurrent_agents",
+			typeInteger,
+			"10",
+			&c.Policy.MaxConcurrent,
+			"limit of runs at the same time",
+		).atLeast(1),
 		key("agent.max_concurrent_agents_by_state", typeStateMap, "{}", &c.Policy.MaxByState,
 			"limit of runs at the same time for issues in a state"),
 		key("agent.max_turns", typeInteger, "20", &c.Agent.MaxTurns, "limit of turns in a run").atLeast(1),
-		key("agent.max_retry_backoff_ms", typeMS, "300000", &c.Policy.MaxRetryBackoff, "longest wait before a retry").atLeast(1),
-		key("agent.max_failures", typeInteger, "10", &c.Policy.MaxFailures, "hold an issue after this many failures in a row; 0: no limit"),
+		key(
+			"agent.max_retry_backoff_ms",
+			typeMS,
+			"300000",
+			&c.Policy.MaxRetryBackoff,
+			"longest wait before a retry",
+		).atLeast(1),
+		key(
+			"agent.max_failures",
+			typeInteger,
+			"10",
+			&c.Policy.MaxFailures,
+			"hold an issue after this many failures in a row; 0: no limit",
+		),
 		key("agent.max_idle_runs", typeInteger, "3", &c.Policy.MaxIdleRuns,
 			"hold an issue after this many runs in a row without progress; 0: no limit"),
 		key("agent.max_runs", typeInteger, "20", &c.Policy.MaxRuns,
 			"hold an issue after this many runs without a change of its state or description; 0: no limit"),
-		key("agent.max_tokens", typeInteger, "20000000", &c.Policy.MaxTokens,
-			"hold an issue that has used this many tokens, cached ones included, and interrupt its turn; 0: no limit"),
-		key("agent.on_approval", "", "approve with approval_policy never, else fail", &c.Agent.OnApproval,
-			"what follows if codex asks for approval: fail ends the run, ask asks an operator").oneOf("approve", "deny", "fail", "ask"),
-		key("agent.on_question", "", "fail", &c.Agent.OnQuestion,
-			"what follows if the agent asks a question: fail ends the run, ask asks an operator").oneOf("fail", "ask"),
+		key(
+			"agent.max_tokens",
+			typeInteger,
+			"20000000",
+			&c.Policy.MaxTokens,
+			"hold an issue that has used this many tokens, cached ones included, and interrupt its turn; 0: no limit",
+		),
+		key(
+			"agent.on_approval",
+			"",
+			"approve with approval_policy never, else fail",
+			&c.Agent.OnApproval,
+			"what follows if codex asks for approval: fail ends the run, ask asks an operator",
+		).oneOf("approve", "deny", "fail", "ask"),
+		key(
+			"agent.on_question",
+			"",
+			"fail",
+			&c.Agent.OnQuestion,
+			"what follows if the agent asks a question: fail ends the run, ask asks an operator",
+		).oneOf("fail", "ask"),
 		key("agent.answer_timeout_ms", typeMS, "3600000", &c.Agent.AnswerTimeout,
 			"how long an agent waits for an operator; then its request is declined").atLeast(1),
-		key("agent.network", typeBool, "false", &c.Agent.Network, "allow commands in the default sandbox to use the network"),
+		key(
+			"agent.network",
+			typeBool,
+			"false",
+			&c.Agent.Network,
+			"allow commands in the default sandbox to use the network",
+		),
 		key("agent.writable_roots", typePaths, "[]", &c.Agent.WritableRoots,
 			"directories outside the workspace that commands in the default sandbox may write").
 			naming(NamesWritable).then((*reader).writableRoots),
-		key("agent.pass_env", typeVars, "[]", &c.Agent.PassEnv,
-			"variables that the agent's commands get even though their names contain KEY, SECRET or TOKEN").then((*reader).passEnv),
+		key(
+			"agent.pass_env",
+			typeVars,
+			"[]",
+			&c.Agent.PassEnv,
+			"variables that the agent's commands get even though their names contain KEY, SECRET or TOKEN",
+		).then((*reader).passEnv),
 		key("agent.trust_repository", typeBool, "false", &c.Agent.TrustRepository,
 			"let codex obey the repository's .codex/config.toml; needs codex.thread_sandbox"),
-		key("agent.keep_git_config", typeBool, "false", &c.Agent.KeepGitConfig,
-			"keep the git hooks and settings that an agent leaves, which can run programs when your hooks use git"),
+		key(
+			"agent.keep_git_config",
+			typeBool,
+			"false",
+			&c.Agent.KeepGitConfig,
+			"keep the git hooks and settings that an agent leaves, which can run programs when your hooks use git",
+		),
 		key("agent.resume_thread", typeBool, "true", &c.Agent.ResumeThread,
 			"continue the codex conversation of the issue's previous run; false: each run starts a new one"),
 		key("agent.by_label", typeLabels, "[]", nil,
 			"another model, effort, max_turns or sandbox for issues with a label: see below").
 			naming(NamesWritable).then((*reader).byLabel),
-		key("agent.prices", typePrices, "{}", &c.Agent.Prices, "prices per million tokens, for report: see below").then((*reader).prices),
-		key("agent.budget_per_day", typeBudget, "0", &c.Agent.budget,
-			"start no run or turn once a day (UTC) has used this much: 5M for tokens or, with agent.prices, 20 USD; 0: no limit").
+		key(
+			"agent.prices",
+			typePrices,
+			"{}",
+			&c.Agent.Prices,
+			"prices per million tokens, for report: see below",
+		).then((*reader).prices),
+		key(
+			"agent.budget_per_day",
+			typeBudget,
+			"0",
+			&c.Agent.budget,
+			"start no run or turn once a day (UTC) has used this much: 5M for tokens or, with agent.prices, 20 USD; 0: no limit",
+		).
 			then((*reader).budget),
 	}
 }
 
 func codexKeys(c *Config) []Key {
 	return []Key{
-		key("codex.command", "shell command", "codex app-server", &c.Codex.Command,
-			"the command that starts the agent; bash runs it in the workspace, with the variables of a login shell").
+		key(
+			"codex.command",
+			"shell command",
+			"codex app-server",
+			&c.Codex.Command,
+			"the command that starts the agent; bash runs it in the workspace, with the variables of a login shell",
+		).
 			naming(NamesScript).then((*reader).command),
-		key("codex.trust_launcher", typeBool, "false", &c.Codex.TrustLauncher,
-			"start codex.command even if it is a launcher, such as npx, and the workspace has files that control it"),
+		key(
+			"codex.trust_launcher",
+			typeBool,
+			"false",
+			&c.Codex.TrustLauncher,
+			"start codex.command even if it is a launcher, such as npx, and the workspace has files that control it",
+		),
 		key("codex.home", typePath, "", &c.Codex.Home,
 			"the codex home from which agents take login and model; default: $CODEX_HOME, else ~/.codex").
 			naming(NamesPaths),
-		key("codex.model", typeString, "", &c.Codex.Model, "model of agents; default: that of the codex home").then((*reader).word),
-		key("codex.effort", typeString, "", &c.Codex.Effort, "reasoning effort of agents; default: that of the codex home").then((*reader).word),
+		key(
+			"codex.model",
+			typeString,
+			"",
+			&c.Codex.Model,
+			"model of agents; default: that of the codex home",
+		).then((*reader).word),
+		key(
+			"codex.effort",
+			typeString,
+			"",
+			&c.Codex.Effort,
+			"reasoning effort of agents; default: that of the codex home",
+		).then((*reader).word),
 		key("codex.inherit", typeBool, "false", &c.Codex.Inherit,
 			"also give agents the rules, MCP servers, hooks and all other settings of codex.home"),
 		key("codex.approval_policy", typeCodex, "never", &c.Codex.ApprovalPolicy,
 			"when codex asks for approval").then((*reader).approvalPolicy),
-		key("codex.thread_sandbox", typeCodex, "", &c.Codex.ThreadSandbox, "sandbox of the thread; by default none is sent").
+		key(
+			"codex.thread_sandbox",
+			typeCodex,
+			"",
+			&c.Codex.ThreadSandbox,
+			"sandbox of the thread; by default none is sent",
+		).
 			then(func(r *reader, f field) {
 				r.codexWord(f, c.Codex.ThreadSandbox, "read-only", "workspace-write", "danger-full-access")
 			}),
-		key("codex.turn_sandbox_policy", typeCodex, "workspaceWrite on the workspace and its git directories", &c.Codex.TurnSandboxPolicy,
-			"sandbox of every turn").
-			naming(NamesWritable).then((*reader).turnSandboxPolicy),
+		key(
+			"codex.turn_sandbox_policy",
+			typeCodex,
+			"workspaceWrite on the workspace and its git directories",
+			&c.Codex.TurnSandboxPolicy,
+			"sandbox of every turn",
+		).
+			naming(NamesWritable).
+			then((*reader).turnSandboxPolicy),
 		key("codex.turn_timeout_ms", typeMS, "3600000", &c.Codex.TurnTimeout,
 			"end a run whose agent is silent for this long; the turn itself may take longer").atLeast(1),
-		key("codex.read_timeout_ms", typeMS, "5000", &c.Codex.ReadTimeout, "how long to wait for codex's answer to a request").atLeast(1),
+		key(
+			"codex.read_timeout_ms",
+			typeMS,
+			"5000",
+			&c.Codex.ReadTimeout,
+			"how long to wait for codex's answer to a request",
+		).atLeast(1),
 		key("codex.stall_timeout_ms", typeMS, "300000", &c.Codex.StallTimeout,
 			"end a run without progress for this long; 0 or less: no limit").atLeast(-maxMS),
 	}
@@ -322,10 +603,20 @@ func codexKeys(c *Config) []Key {
 // workerKeys are the keys about the machines on which runs work (specification, appendix A).
 func workerKeys(c *Config) []Key {
 	return []Key{
-		key("worker.ssh_hosts", typeStrings, "[]", &c.Policy.Hosts,
-			"machines on which agents work instead of this one: aliases of ssh's configuration, or user@host:port").then((*reader).hosts),
-		key("worker.engine.kind", "", engineSSH, &c.Worker.Engine,
-			"what starts agents on other machines: ssh, on worker.ssh_hosts; slurm, as jobs of a cluster; or command, as jobs of any engine").
+		key(
+			"worker.ssh_hosts",
+			typeStrings,
+			"[]",
+			&c.Policy.Hosts,
+			"machines on which agents work instead of this one: aliases of ssh's configuration, or user@host:port",
+		).then((*reader).hosts),
+		key(
+			"worker.engine.kind",
+			"",
+			engineSSH,
+			&c.Worker.Engine,
+			"what starts agents on other machines: ssh, on worker.ssh_hosts; slurm, as jobs of a cluster; or command, as jobs of any engine",
+		).
 			oneOf(append([]string{engineSSH}, Engines()...)...).then((*reader).engine),
 		key("worker.engine.args", typeStrings, "[]", &c.Worker.EngineArgs,
 			"options of sbatch for each job, such as --partition=gpu and --time=2:00:00").
@@ -351,28 +642,55 @@ func workerKeys(c *Config) []Key {
 			ofEngine(EngineCommand).then((*reader).enginePass),
 		key("worker.max_concurrent_agents_per_host", typeInteger, "", &c.Policy.MaxPerHost,
 			"number of agents that work on one host at once; default: any").atLeast(1),
-		key("worker.root", "path on the hosts", "", &c.Policy.RemoteRoot,
-			"directory of the workspaces on the hosts; ~ is the home directory there; default: workspace.root, else ~/symphony_workspaces").
+		key(
+			"worker.root",
+			"path on the hosts",
+			"",
+			&c.Policy.RemoteRoot,
+			"directory of the workspaces on the hosts; ~ is the home directory there; default: workspace.root, else ~/symphony_workspaces",
+		).
 			naming(NamesHome).
 			then((*reader).remoteRoot),
-		key("worker.lost_after_ms", typeMS, "900000", &c.Policy.LostAfter,
-			"how long an agent works on a host without a link to this machine; then its host ends the run").atLeast(1000),
-		key("worker.when_lost", typeString, "hold", &c.WhenLost,
-			"what follows if a host has not answered for twice that time: hold the issue, or restart it on another host").oneOf("hold", "restart").
+		key(
+			"worker.lost_after_ms",
+			typeMS,
+			"900000",
+			&c.Policy.LostAfter,
+			"how long an agent works on a host without a link to this machine; then its host ends the run",
+		).atLeast(1000),
+		key(
+			"worker.when_lost",
+			typeString,
+			"hold",
+			&c.WhenLost,
+			"what follows if a host has not answered for twice that time: hold the issue, or restart it on another host",
+		).oneOf("hold", "restart").
 			then(func(r *reader, _ field) { r.cfg.Policy.RestartLost = r.cfg.WhenLost == "restart" }),
 	}
 }
 
 func serverKeys(c *Config) []Key {
 	return []Key{
-		key("server.port", typeInteger, "", &c.Server.Port,
-			"port of symphony serve (default: 7967), and of a server in tick --loop; 0: any free one").then((*reader).serverPort),
-		key("server.host", typeString, "127.0.0.1", &c.Server.Host, "address at which symphony serve listens; on any other "+
-			"address, viewing also requires the token"),
+		key(
+			"server.port",
+			typeInteger,
+			"",
+			&c.Server.Port,
+			"port of symphony serve (default: 7967), and of a server in tick --loop; 0: any free one",
+		).then((*reader).serverPort),
+		key(
+			"server.host",
+			typeString,
+			"127.0.0.1",
+			&c.Server.Host,
+			"address at which symphony serve listens; on any other "+
+				"address, viewing also requires the token",
+		),
 	}
 }
 
-// Unbuilt returns the keys of the specification that this version does not support, each with a warning.
+// Unbuilt returns the keys of the specification that this version does not support, each with
+// a warning.
 func Unbuilt() map[string]string {
 	const noEffect = "not built yet: it has no effect"
 	return map[string]string{
@@ -382,7 +700,8 @@ func Unbuilt() map[string]string {
 	}
 }
 
-// sections returns the keys whose values are maps of keys: the top-level ones, and tracker.provider.
+// sections returns the keys whose values are maps of keys: the top-level ones, and
+// tracker.provider.
 func sections(keys []Key) []string {
 	found := []string{"observability"}
 	for _, k := range keys {

@@ -12,7 +12,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// LabelRow is an entry of agent.by_label. It applies to issues with its label; what it leaves out stays as in the other keys.
+// LabelRow is an entry of agent.by_label. It applies to issues with its label; what it leaves
+// out stays as in the other keys.
 type LabelRow struct {
 	Label    string          `json:"label"` // in lower case
 	Model    string          `json:"model,omitempty"`
@@ -29,7 +30,8 @@ const SetByOperators = "operators"
 
 // String lists what the row sets.
 func (l LabelRow) String() string {
-	line, turns := l.Label+":", strings.TrimPrefix(strconv.Itoa(l.MaxTurns), "0")
+	line := l.Label + ":"
+	turns := strings.TrimPrefix(strconv.Itoa(l.MaxTurns), "0")
 	for _, set := range [][2]string{
 		{"model", l.Model}, {"effort", l.Effort}, {"max_turns", turns}, {"sandbox", string(l.Sandbox)}, {"set_by", l.SetBy},
 	} {
@@ -44,7 +46,8 @@ func (l LabelRow) String() string {
 // if there is none. Rows with set_by need a label that is also in byOperators.
 func (a *Agent) RowFor(labels, byOperators []string) *LabelRow {
 	i := slices.IndexFunc(a.ByLabel, func(row LabelRow) bool {
-		return slices.Contains(labels, row.Label) && (row.SetBy == "" || slices.Contains(byOperators, row.Label))
+		return slices.Contains(labels, row.Label) &&
+			(row.SetBy == "" || slices.Contains(byOperators, row.Label))
 	})
 	if i < 0 {
 		return nil
@@ -69,7 +72,8 @@ func (a *Agent) LabelsToProve(labels []string) []string {
 func (c *Config) ForIssue(labels, byOperators []string, model string) *Config {
 	own := *c
 	if row := c.Agent.RowFor(labels, byOperators); row != nil {
-		own.Codex.Model, own.Codex.Effort = cmp.Or(row.Model, c.Codex.Model), cmp.Or(row.Effort, c.Codex.Effort)
+		own.Codex.Model = cmp.Or(row.Model, c.Codex.Model)
+		own.Codex.Effort = cmp.Or(row.Effort, c.Codex.Effort)
 		own.Agent.MaxTurns = cmp.Or(row.MaxTurns, c.Agent.MaxTurns)
 		if row.Sandbox != nil {
 			own.Codex.TurnSandboxPolicy = row.Sandbox
@@ -123,8 +127,15 @@ func (r *reader) narrowByLabel() {
 		if more := r.cfg.widens(row.Sandbox); more != "" {
 			f := r.item(at, i)
 			f.key += ".sandbox"
-			r.invalid(f, fmt.Sprintf("the label %s would let an agent %s; agents can have tools that change labels", row.Label, more),
-				"let the sandbox of a row only take rights away, as {type: readOnly} does, or write `set_by: operators` in the row")
+			r.invalid(
+				f,
+				fmt.Sprintf(
+					"the label %s would let an agent %s; agents can have tools that change labels",
+					row.Label,
+					more,
+				),
+				"let the sandbox of a row only take rights away, as {type: readOnly} does, or write `set_by: operators` in the row",
+			)
 		}
 	}
 }

@@ -51,8 +51,8 @@ func TestRowsOnlyNarrow(t *testing.T) {
 	}
 }
 
-// Of the rows of agent.by_label the first one holds whose label an issue has. What it leaves out, and any other issue, has the values of
-// the other keys.
+// Of the rows of agent.by_label the first one holds whose label an issue has. What it leaves
+// out, and any other issue, has the values of the other keys.
 func TestByLabel(t *testing.T) {
 	cfg := test.Must(Parse(source(t, `---
 tracker: {kind: file, provider: {path: issues}}
@@ -75,11 +75,22 @@ Go.
 		{[]string{"docs", "hard"}, "", "one", "high", 9, "", "hard: effort high max_turns 9"},
 		{[]string{"docs"}, "three", "three", "low", 3, `{"type":"readOnly"}`, `docs: model two sandbox {"type":"readOnly"}`},
 	} {
-		own, row := cfg.ForIssue(c.labels, nil, c.model), ""
+		own := cfg.ForIssue(c.labels, nil, c.model)
+		row := ""
 		if r := cfg.Agent.RowFor(c.labels, nil); r != nil {
 			row = r.String()
 		}
-		test.Equal(t, "what holds for an issue", []any{own.Codex.Model, own.Codex.Effort, own.Agent.MaxTurns, string(own.Codex.TurnSandboxPolicy), row},
-			[]any{c.wantModel, c.effort, c.turns, c.sandbox, c.description})
+		test.Equal(
+			t,
+			"what holds for an issue",
+			[]any{
+				own.Codex.Model,
+				own.Codex.Effort,
+				own.Agent.MaxTurns,
+				string(own.Codex.TurnSandboxPolicy),
+				row,
+			},
+			[]any{c.wantModel, c.effort, c.turns, c.sandbox, c.description},
+		)
 	}
 }

@@ -11,7 +11,8 @@ import (
 // texts are the keys with a free text that names no file of this machine. A key that names one
 // has naming in its row instead.
 var texts = []string{
-	"tracker.kind", "tracker.api_key", "tracker.project_slug", "tracker.team", "tracker.assignee", "tracker.operators", // of the tracker
+	// of the tracker
+	"tracker.kind", "tracker.api_key", "tracker.project_slug", "tracker.team", "tracker.assignee", "tracker.operators",
 	"tracker.active_states", "tracker.terminal_states", "tracker.required_labels", "tracker.provider.states",
 	"tracker.provider.verbs", "tracker.provider.repo", "tracker.provider.repos", "tracker.provider.state_labels",
 	"tracker.provider.status_field", "tracker.provider.priority_labels",
@@ -39,7 +40,10 @@ func TestKeysSayWhatTheyName(t *testing.T) {
 			naming = append(naming, k.Name)
 		case listed, slices.Contains(plain, k.Type), len(k.Words) > 0, k.same != "":
 		default:
-			t.Errorf("%s: say in its row what it names (naming), or add it to texts if it names no file", k.Name)
+			t.Errorf(
+				"%s: say in its row what it names (naming), or add it to texts if it names no file",
+				k.Name,
+			)
 		}
 		switch to := k.to.(type) {
 		case *string:

@@ -20,7 +20,8 @@ func literalFile(value string) string {
 	return "---\ntracker:\n  kind: linear\n  api_key: " + value + "\n  project_slug: b\n---\nGo.\n"
 }
 
-// The redacted copy differs from the file only in the key, and means the same if the environment supplies the key.
+// The redacted copy differs from the file only in the key, and means the same if the
+// environment supplies the key.
 func TestRedacted(t *testing.T) {
 	const placeholder = "$SYMPHONY_LITERAL_API_KEY"
 	for _, tt := range []struct{ text, want string }{
@@ -48,40 +49,69 @@ func TestRedacted(t *testing.T) {
 			t.Errorf("%q: %v", tt.text, err)
 			continue
 		}
-		test.Equal(t, "the copy, and whether the key is literal", []any{string(cfg.Redacted), cfg.KeyIsLiteral}, []any{tt.want, true})
+		test.Equal(
+			t,
+			"the copy, and whether the key is literal",
+			[]any{string(cfg.Redacted), cfg.KeyIsLiteral},
+			[]any{tt.want, true},
+		)
 		key := cfg.Tracker.APIKey
-		again, err := Parse(source(t, string(cfg.Redacted)), envOf(map[string]string{LiteralKeyVar: key.Reveal()}))
-		if err != nil || again.Tracker.APIKey != key || again.Policy.Project != cfg.Policy.Project || again.KeyIsLiteral {
+		again, err := Parse(
+			source(t, string(cfg.Redacted)),
+			envOf(map[string]string{LiteralKeyVar: key.Reveal()}),
+		)
+		if err != nil || again.Tracker.APIKey != key || again.Policy.Project != cfg.Policy.Project ||
+			again.KeyIsLiteral {
 			t.Errorf("%q read back: %v", tt.want, err)
 		}
 	}
 }
 
-// The URL of pings is a secret, like the key. A copy of the file sends none, unless the URL is in a variable.
+// The URL of pings is a secret, like the key. A copy of the file sends none, unless the URL is
+// in a variable.
 func TestPingURL(t *testing.T) {
 	const check = "https://hc.example.com/ping/0123456789abcdefghijkl/web-shop?create=1"
 	parse := func(value string) *Config {
 		t.Helper()
 		env := envOf(map[string]string{"PING": " " + check + "\n"})
-		return test.Must(Parse(source(t, "---\ntracker: {kind: file, provider: {path: i}}\nmonitor: {ping_url: "+value+"}\n---\nGo.\n"), env))
+		return test.Must(
+			Parse(
+				source(
+					t,
+					"---\ntracker: {kind: file, provider: {path: i}}\nmonitor: {ping_url: "+value+"}\n---\nGo.\n",
+				),
+				env,
+			),
+		)
 	}
-	literal, inVariable, none := parse("'"+check+"'"), parse("$PING"), parse("$NONE")
-	if m := literal.Monitor; m.PingURL.Reveal() != check || strings.Contains(string(literal.Redacted), "ping/0123") {
+	literal := parse("'" + check + "'")
+	inVariable := parse("$PING")
+	none := parse("$NONE")
+	if m := literal.Monitor; m.PingURL.Reveal() != check ||
+		strings.Contains(string(literal.Redacted), "ping/0123") {
 		t.Errorf("%s %s", m.PingURL.Reveal(), literal.Redacted)
 	}
 	test.Equal(t, "secrets", literal.Monitor.Secrets(), []string{check, "0123456789abcdefghijkl"})
 	test.Equal(t, "read back", parse("'$"+literalPingVar+"'").Monitor, Monitor{})
 	again := test.Must(Parse(source(t, string(literal.Redacted)), envOf(literal.Literals())))
-	if again.Monitor != literal.Monitor || !bytes.Equal(again.Redacted, literal.Redacted) || len(inVariable.Literals()) > 0 {
+	if again.Monitor != literal.Monitor || !bytes.Equal(again.Redacted, literal.Redacted) ||
+		len(inVariable.Literals()) > 0 {
 		t.Errorf("a worker reads %+v %s", again.Monitor, again.Redacted)
 	}
-	if m := inVariable.Monitor; m.PingURL.Reveal() != check || m.PingVar != "PING" || !slices.Contains(inVariable.SecretVars, "PING") {
+	if m := inVariable.Monitor; m.PingURL.Reveal() != check || m.PingVar != "PING" ||
+		!slices.Contains(inVariable.SecretVars, "PING") {
 		t.Errorf("in a variable: %s", m.PingURL.Reveal())
 	}
 	if m := none.Monitor; m.PingURL != "" || m.PingVar != "NONE" || len(none.Warnings) > 0 {
 		t.Errorf("without the variable: %+v, %v", m, none.Warnings)
 	}
-	_, err := Parse(source(t, "---\ntracker: {kind: file, provider: {path: i}}\nmonitor: {ping_url: $P}\nagent: {pass_env: [P]}\n---\nGo.\n"), testEnv())
+	_, err := Parse(
+		source(
+			t,
+			"---\ntracker: {kind: file, provider: {path: i}}\nmonitor: {ping_url: $P}\nagent: {pass_env: [P]}\n---\nGo.\n",
+		),
+		testEnv(),
+	)
 	wantCode(t, err, CodeInvalid, "agent.pass_env: P contains monitor.ping_url")
 }
 
@@ -102,7 +132,12 @@ func TestRedactedRefusesWhatItCannotFind(t *testing.T) {
 
 // The key of another account must not be used for a workflow that contained its own key.
 func TestPlaceholderHasNoFallback(t *testing.T) {
-	wantCode(t, test.Err(Parse(source(t, literalFile("$"+LiteralKeyVar)), testEnv())), CodeMissingAPIKey, "is not stored")
+	wantCode(
+		t,
+		test.Err(Parse(source(t, literalFile("$"+LiteralKeyVar)), testEnv())),
+		CodeMissingAPIKey,
+		"is not stored",
+	)
 	env := testEnv()
 	env.KeyOptional = true
 	cfg, err := Parse(source(t, literalFile("$"+LiteralKeyVar)), env)
@@ -113,12 +148,22 @@ func TestPlaceholderHasNoFallback(t *testing.T) {
 
 // envOf returns an environment with only these variables.
 func envOf(vars map[string]string) Environment {
-	return Environment{Temp: "/tmp", Lookup: func(n string) (string, bool) { v, ok := vars[n]; return v, ok }}
+	return Environment{
+		Temp:   "/tmp",
+		Lookup: func(n string) (string, bool) { v, ok := vars[n]; return v, ok },
+	}
 }
 
 // Values that may name a variable, and their fallbacks.
 func TestVariables(t *testing.T) {
-	set := map[string]string{"LINEAR_API_KEY": "a", "LINEAR_ASSIGNEE": "canon", "K": "b", "LINES": "b\n", "EMPTY": "", "URL": "https://linear.app/a/project/b/overview"}
+	set := map[string]string{
+		"LINEAR_API_KEY":  "a",
+		"LINEAR_ASSIGNEE": "canon",
+		"K":               "b",
+		"LINES":           "b\n",
+		"EMPTY":           "",
+		"URL":             "https://linear.app/a/project/b/overview",
+	}
 	none := map[string]string{"EMPTY": "", "LINEAR_API_KEY": ""}
 	for _, tt := range []struct {
 		key, value string
@@ -146,7 +191,11 @@ func TestVariables(t *testing.T) {
 		{"project_slug", "$EMPTY", set, "", CodeMissingProject},
 		{"project_slug", "$UNSET", set, "", CodeMissingProject},
 	} {
-		keys := map[string]string{"kind": "linear", "project_slug": "p", "api_key": "$LINEAR_API_KEY"}
+		keys := map[string]string{
+			"kind":         "linear",
+			"project_slug": "p",
+			"api_key":      "$LINEAR_API_KEY",
+		}
 		keys[tt.key] = tt.value
 		text := "---\ntracker:\n"
 		for key, value := range keys {
@@ -157,7 +206,11 @@ func TestVariables(t *testing.T) {
 			wantCode(t, err, tt.code, "tracker."+tt.key)
 			continue
 		}
-		got := map[string]string{"api_key": cfg.Tracker.APIKey.Reveal(), "assignee": cfg.Policy.Assignee, "project_slug": cfg.Tracker.ProjectSlug}[tt.key]
+		got := map[string]string{
+			"api_key":      cfg.Tracker.APIKey.Reveal(),
+			"assignee":     cfg.Policy.Assignee,
+			"project_slug": cfg.Tracker.ProjectSlug,
+		}[tt.key]
 		if err != nil || got != tt.want || cfg.KeyIsLiteral || len(cfg.Warnings) > 0 != (got == "") {
 			t.Errorf("%s %s: got %q, %v, %v", tt.key, tt.value, got, err, cfg.Warnings)
 		}
@@ -170,15 +223,30 @@ func TestSecretDoesNotPrint(t *testing.T) {
 	var log bytes.Buffer
 	slog.New(slog.NewJSONHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", cfg.Tracker.APIKey, "tracker", cfg.Tracker)
-	all := fmt.Sprintf("%v %+v %#v %s %q", cfg.Tracker, cfg.Tracker, cfg.Tracker, cfg.Tracker.APIKey, cfg.Tracker.APIKey) + string(raw) + log.String()
+	all := fmt.Sprintf(
+		"%v %+v %#v %s %q",
+		cfg.Tracker,
+		cfg.Tracker,
+		cfg.Tracker,
+		cfg.Tracker.APIKey,
+		cfg.Tracker.APIKey,
+	) + string(
+		raw,
+	) + log.String()
 	test.Lacks(t, "the output", all, literalKey)
 	test.Equal(t, "revealed", cfg.Tracker.APIKey.Reveal(), literalKey)
 }
 
-// If the tracker's key was also pasted into other values, the messages about these do not contain it.
+// If the tracker's key was also pasted into other values, the messages about these do not
+// contain it.
 func TestErrorsHideTheKey(t *testing.T) {
-	text := strings.Replace(literalFile(literalKey), "---\nGo", "agent:\n  max_turns: "+literalKey+"\n  "+literalKey+": 1\n  network: "+
-		strings.Repeat("x", 1000)+literalKey+"\n---\nGo", 1)
+	text := strings.Replace(
+		literalFile(literalKey),
+		"---\nGo",
+		"agent:\n  max_turns: "+literalKey+"\n  "+literalKey+": 1\n  network: "+
+			strings.Repeat("x", 1000)+literalKey+"\n---\nGo",
+		1,
+	)
 	cfg, err := Parse(source(t, text), Environment{Temp: "/tmp"})
 	wantCode(t, err, CodeInvalid, "agent.max_turns")
 	if all := err.Error() + fmt.Sprint(cfg.Warnings); strings.Contains(all, literalKey) || len(all) > 1500 {
@@ -186,7 +254,8 @@ func TestErrorsHideTheKey(t *testing.T) {
 	}
 }
 
-// Each key of the table refuses a value that is invalid for all keys, so that no key is accepted and ignored.
+// Each key of the table refuses a value that is invalid for all keys, so that no key is
+// accepted and ignored.
 func TestEveryKeyIsRead(t *testing.T) {
 	for _, k := range Keys() {
 		parts := strings.Split(k.Name, ".")
@@ -200,7 +269,8 @@ func TestEveryKeyIsRead(t *testing.T) {
 		_, err := Parse(source(t, "---\n"+nested+"\n---\nGo.\n"), testEnv())
 		found := false
 		for _, f := range Faults(err) {
-			found = found || f.Code == CodeInvalid && strings.HasPrefix(f.Message, "WORKFLOW.md:2: "+k.Name+": ")
+			found = found ||
+				f.Code == CodeInvalid && strings.HasPrefix(f.Message, "WORKFLOW.md:2: "+k.Name+": ")
 		}
 		test.Equal(t, k.Name+" is read", found, true)
 		if k.Meaning == "" || k.Type == "" || strings.Contains(k.Meaning, "\n") {
@@ -220,7 +290,13 @@ func TestEveryKeyIsRead(t *testing.T) {
 func TestPassThrough(t *testing.T) {
 	bomb := "&a0 {x: y}"
 	for i := range 11 {
-		bomb = fmt.Sprintf("&a%d {a: %s, b: [%s*a%d]}", i+1, bomb, strings.Repeat(fmt.Sprintf("*a%d, ", i), 8), i)
+		bomb = fmt.Sprintf(
+			"&a%d {a: %s, b: [%s*a%d]}",
+			i+1,
+			bomb,
+			strings.Repeat(fmt.Sprintf("*a%d, ", i), 8),
+			i,
+		)
 	}
 	for _, tt := range []struct{ value, want, code string }{
 		{"{type: workspaceWrite, writableRoots: [], networkAccess: true}", `{"networkAccess":true,"type":"workspaceWrite","writableRoots":[]}`, ""},
@@ -232,13 +308,23 @@ func TestPassThrough(t *testing.T) {
 		{"&a {type: x, b: *a}", "", CodeInvalid},
 		{bomb, "", CodeInvalid},
 	} {
-		text := strings.Replace(literalFile("$LINEAR_API_KEY"), "---\nGo", "codex:\n  turn_sandbox_policy: "+tt.value+"\n---\nGo", 1)
+		text := strings.Replace(
+			literalFile("$LINEAR_API_KEY"),
+			"---\nGo",
+			"codex:\n  turn_sandbox_policy: "+tt.value+"\n---\nGo",
+			1,
+		)
 		cfg, err := Parse(source(t, text), testEnv())
 		if tt.code != "" {
 			wantCode(t, err, tt.code, "WORKFLOW.md:7: codex.turn_sandbox_policy: ")
 			continue
 		}
-		test.Equal(t, tt.value+": error and policy", []any{err, string(cfg.Codex.TurnSandboxPolicy)}, []any{nil, tt.want})
+		test.Equal(
+			t,
+			tt.value+": error and policy",
+			[]any{err, string(cfg.Codex.TurnSandboxPolicy)},
+			[]any{nil, tt.want},
+		)
 	}
 }
 
@@ -255,8 +341,12 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(data))
 	}
 	f.Add(literalFile("x" + literalKey))
-	f.Add("---\na: &a [*a]\ntracker: {active_states: *a, api_key: *a}\ncodex: {approval_policy: &b {c: *b}}\n---\n")
-	f.Add("---\ntracker: {kind: linear, project_slug: b, api_key: abcdefgh}\n\u2028hooks: {before_run: abcdefgh}\n---\nabcdefgh")
+	f.Add(
+		"---\na: &a [*a]\ntracker: {active_states: *a, api_key: *a}\ncodex: {approval_policy: &b {c: *b}}\n---\n",
+	)
+	f.Add(
+		"---\ntracker: {kind: linear, project_slug: b, api_key: abcdefgh}\n\u2028hooks: {before_run: abcdefgh}\n---\nabcdefgh",
+	)
 	f.Fuzz(func(t *testing.T, text string) {
 		src, err := NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text))
 		if err != nil {
@@ -291,12 +381,16 @@ func FuzzParse(f *testing.F) {
 		if !cfg.KeyIsLiteral && !literalPing && string(cfg.Redacted) != text {
 			t.Fatal("the copy differs")
 		}
-		again, err := Parse(source(t, string(cfg.Redacted)), Environment{Home: "/home/ann", Temp: "/tmp", Lookup: func(name string) (string, bool) {
-			if name == LiteralKeyVar {
-				return key, true
-			}
-			return testEnv().Lookup(name)
-		}})
+		again, err := Parse(source(t, string(cfg.Redacted)), Environment{
+			Home: "/home/ann",
+			Temp: "/tmp",
+			Lookup: func(name string) (string, bool) {
+				if name == LiteralKeyVar {
+					return key, true
+				}
+				return testEnv().Lookup(name)
+			},
+		})
 		if err != nil || again.Tracker.APIKey.Reveal() != key || literalPing && again.Monitor.PingURL != "" {
 			t.Fatalf("read back: %v", err)
 		}

@@ -20,7 +20,8 @@ const (
 	budgetHint = "write for instance 5M, 2000000 or, with agent.prices, 20 USD"
 )
 
-// prices reads agent.prices. It checks everything, because the sums of a wrong price look like any other.
+// prices reads agent.prices. It checks everything, because the sums of a wrong price look like
+// any other.
 func (r *reader) prices(f field) {
 	p := reconcile.Prices{Currency: "USD"}
 	defer func() { r.cfg.Agent.Prices = p }()
@@ -65,14 +66,19 @@ func (r *values) price(f field) reconcile.Price {
 	for name, text := range written {
 		n, bad := strconv.ParseFloat(strings.TrimSpace(text), 64)
 		amounts[name] = n
-		if bad != nil || !(n >= 0 && n <= 1e6) || name != "input" && name != "cached" && name != "output" { // refuses NaN, too
+		// refuses NaN, too
+		if bad != nil || !(n >= 0 && n <= 1e6) || name != "input" && name != "cached" && name != "output" {
 			err = errors.Join(err, errors.New(name))
 		}
 	}
 	input, hasInput := amounts["input"]
 	output, hasOutput := amounts["output"]
 	if err != nil || !hasInput || !hasOutput {
-		r.invalid(f, "must be a map with the numbers input, output and optionally cached, none negative", pricesHint)
+		r.invalid(
+			f,
+			"must be a map with the numbers input, output and optionally cached, none negative",
+			pricesHint,
+		)
 	}
 	cached, given := amounts["cached"]
 	if !given {
@@ -84,19 +90,26 @@ func (r *values) price(f field) reconcile.Price {
 // budgetPattern matches a number, with underscores between its digits, and a unit.
 var budgetPattern = text.Pattern(`^([0-9][0-9_]*(?:\.[0-9]+)?)\s*(\S*)$`)
 
-// budget reads agent.budget_per_day: tokens, or money of the currency of agent.prices. Money needs a price for every model, because
-// tokens without one would not count.
+// budget reads agent.budget_per_day: tokens, or money of the currency of agent.prices. Money
+// needs a price for every model, because tokens without one would not count.
 func (r *reader) budget(f field) {
 	if f.node == nil {
 		return
 	}
-	prices, m := r.cfg.Agent.Prices, budgetPattern().FindStringSubmatch(r.cfg.Agent.budget)
+	prices := r.cfg.Agent.Prices
+	m := budgetPattern().FindStringSubmatch(r.cfg.Agent.budget)
 	if m == nil {
 		r.wrong(Key{Type: typeBudget}, f, budgetHint)
 		return
 	}
 	n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], "_", ""), 64)
-	factor, isTokens := map[string]float64{"": 1, "tokens": 1, "k": 1e3, "m": 1e6, "g": 1e9}[strings.ToLower(m[2])]
+	factor, isTokens := map[string]float64{
+		"":       1,
+		"tokens": 1,
+		"k":      1e3,
+		"m":      1e6,
+		"g":      1e9,
+	}[strings.ToLower(m[2])]
 	_, pricesAll := prices.Models[reconcile.AnyModel]
 	b := reconcile.DailyBudget{Prices: prices}
 	switch {
@@ -106,15 +119,26 @@ func (r *reader) budget(f field) {
 		b.Tokens = int64(math.Ceil(n * factor)) // of 0.5, too, there is a limit
 		b.Written = strings.TrimSuffix(m[1]+m[2], "tokens") + " tokens"
 	case len(prices.Models) == 0:
-		r.invalid(f, "an amount of money needs agent.prices, the prices of tokens", "add agent.prices, or write tokens, such as 5M")
+		r.invalid(
+			f,
+			"an amount of money needs agent.prices, the prices of tokens",
+			"add agent.prices, or write tokens, such as 5M",
+		)
 	case m[2] != prices.Currency:
-		r.invalid(f, "the unit "+strconv.Quote(m[2])+" is neither k, M or G, for tokens, nor the currency of agent.prices, "+
-			prices.Currency, budgetHint)
+		r.invalid(
+			f,
+			"the unit "+strconv.Quote(
+				m[2],
+			)+" is neither k, M or G, for tokens, nor the currency of agent.prices, "+
+				prices.Currency,
+			budgetHint,
+		)
 	case !pricesAll:
 		r.invalid(f, "agent.prices has no default, so that models that it does not name would cost nothing",
 			"add a price for default to agent.prices: that of the most expensive model")
 	default:
-		b.Amount, b.Written = n, m[1]+" "+m[2]
+		b.Amount = n
+		b.Written = m[1] + " " + m[2]
 	}
 	if b.Set() {
 		r.cfg.Policy.DailyBudget = b

@@ -34,17 +34,19 @@ type Prompt struct {
 	lists    []Warning // about lists that are printed without separators
 }
 
-// ParsePrompt parses a template that starts on line firstLine of the file. An empty body is the default prompt.
-// The error is a *reconcile.Error with template_parse_error.
+// ParsePrompt parses a template that starts on line firstLine of the file. An empty body is
+// the default prompt. The error is a *reconcile.Error with template_parse_error.
 func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	if strings.TrimSpace(body) == "" {
 		body = defaultPrompt
 	}
 	line := firstLine
-	// The library panics on letters and numbers that its scanner cannot read. The tags are parsed one by one to find the line.
+	// The library panics on letters and numbers that its scanner cannot read. The tags are
+	// parsed one by one to find the line.
 	defer func() {
 		if r := recover(); r != nil {
-			p, err = nil, fault(CodeTemplateParse, file, line, fmt.Sprint(r), templateHint)
+			p = nil
+			err = fault(CodeTemplateParse, file, line, fmt.Sprint(r), templateHint)
 		}
 	}()
 	open := parser.Token{} // the comment or raw text that the token is in
@@ -67,22 +69,44 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 		case isTag && (token.Name == "comment" || token.Name == "raw"):
 			open = token
 		case isTag && token.Name == "capture" && len(strings.Fields(token.Args)) != 1:
-			return nil, fault(CodeTemplateParse, file, token.SourceLoc.LineNo, "{% capture %} needs one name", templateHint)
+			return nil, fault(
+				CodeTemplateParse,
+				file,
+				token.SourceLoc.LineNo,
+				"{% capture %} needs one name",
+				templateHint,
+			)
 		case token.Type != parser.TextTokenType:
 			line = token.SourceLoc.LineNo
-			_, _ = expressions.Parse(token.Args) // only for the panic: it also fails for tags that are no expressions
+			// only for the panic: it also fails for tags that are no expressions
+			_, _ = expressions.Parse(token.Args)
 		}
 	}
 	if open.Name != "" { // the library would silently omit the rest
-		return nil, fault(CodeTemplateParse, file, open.SourceLoc.LineNo, fmt.Sprintf("{%% %s %%} is never closed", open.Name),
-			fmt.Sprintf("add {%% end%s %%}", open.Name))
+		return nil, fault(
+			CodeTemplateParse,
+			file,
+			open.SourceLoc.LineNo,
+			fmt.Sprintf("{%% %s %%} is never closed", open.Name),
+			fmt.Sprintf("add {%% end%s %%}", open.Name),
+		)
 	}
 	line = firstLine
 	template, bad := newEngine().ParseTemplateLocation([]byte(counted.String()), file, firstLine)
 	if bad != nil {
-		return nil, fault(CodeTemplateParse, file, max(bad.LineNumber(), firstLine), liquidMessage(bad), templateHint)
+		return nil, fault(
+			CodeTemplateParse,
+			file,
+			max(bad.LineNumber(), firstLine),
+			liquidMessage(bad),
+			templateHint,
+		)
 	}
-	c := &checker{file: file, filters: dictionary{}, vars: map[string]*shape{"issue": issueShape(), "attempt": plain, "null": plain}}
+	c := &checker{
+		file:    file,
+		filters: dictionary{},
+		vars:    map[string]*shape{"issue": issueShape(), "attempt": plain, "null": plain},
+	}
 	filters.AddStandardFilters(c.filters)
 	c.nodes([]render.Node{template.GetRoot()})
 	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
@@ -139,8 +163,8 @@ func liquidMessage(err liquid.SourceError) string {
 	return text
 }
 
-// Render returns the prompt of a run's first turn. In the template attempt 0, the first run, is nil.
-// The error is a *reconcile.Error with template_render_error.
+// Render returns the prompt of a run's first turn. In the template attempt 0, the first run,
+// is nil. The error is a *reconcile.Error with template_render_error.
 func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -151,10 +175,20 @@ func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err er
 	var rendered boundedText
 	bad := p.template.FRender(&rendered, bindings(issue, attempt))
 	if bad != nil {
-		return "", fault(CodeTemplateRender, p.file, max(bad.LineNumber(), 1), p.explain(bad), renderHint(bad))
+		return "", fault(
+			CodeTemplateRender,
+			p.file,
+			max(bad.LineNumber(), 1),
+			p.explain(bad),
+			renderHint(bad),
+		)
 	}
 	if text = strings.TrimSpace(rendered.String()); len(text) > MaxPrompt {
-		return "", reconcile.NewError(CodeTemplateRender, fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt), shortenHint)
+		return "", reconcile.NewError(
+			CodeTemplateRender,
+			fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
+			shortenHint,
+		)
 	}
 	return text, nil
 }
@@ -180,7 +214,8 @@ func renderHint(failed any) string {
 	}
 }
 
-// Check lists unknown variables, fields and filters, and tags that are not closed, even in branches that are never taken, sorted by line.
+// Check lists unknown variables, fields and filters, and tags that are not closed, even in
+// branches that are never taken, sorted by line.
 func (p *Prompt) Check() []Warning { return p.problems }
 
 // explain returns a message that names the variable, which the library's message does not.
@@ -193,11 +228,16 @@ func (p *Prompt) explain(err liquid.SourceError) string {
 	return liquidMessage(err)
 }
 
-// bindings returns the variables of a template (specification 4.1.1 and 5.4). All keys exist, and unknown values are nil.
-// assignee_id is not in the specification, but symphony's first implementation has it. Neither is project_description.
+// bindings returns the variables of a template (specification 4.1.1 and 5.4). All keys exist,
+// and unknown values are nil. assignee_id is not in the specification, but symphony's first
+// implementation has it. Neither is project_description.
 func bindings(issue reconcile.Issue, attempt int) map[string]any {
 	blockers := text.Map(issue.BlockedBy, func(b reconcile.BlockerRef) any {
-		return map[string]any{"id": orNil(b.ID), "identifier": orNil(b.Identifier), "state": orNil(b.State)}
+		return map[string]any{
+			"id":         orNil(b.ID),
+			"identifier": orNil(b.Identifier),
+			"state":      orNil(b.State),
+		}
 	})
 	vars := map[string]any{
 		"id":                  issue.ID,

@@ -48,8 +48,8 @@ func (b boundedFilters) AddFilter(name string, filter any) {
 	})
 }
 
-// growth returns how much larger than its arguments the result of a filter can be, in bytes. It
-// is 0 for filters whose result has at most six times their size.
+// growth returns how much larger than its arguments the result of a filter can be, in bytes.
+// It is 0 for filters whose result has at most six times their size.
 func growth(name string, args []any) int {
 	arg := func(i int) string {
 		if i < len(args) && args[i] != nil {

@@ -14,13 +14,25 @@ import (
 func fullIssue() reconcile.Issue {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.FixedZone("east", 3600))
 	return reconcile.Issue{
-		ID: "id-1", Identifier: "ABC-1", Title: "Fix {{ issue.id }} & <b>", Description: new("Line one.\nLine two."),
-		Priority: new(2), State: "Todo", BranchName: new("ann/abc-1"), URL: new("https://linear.app/x"),
-		Labels: []string{"bug", "ready"},
+		ID:          "id-1",
+		Identifier:  "ABC-1",
+		Title:       "Fix {{ issue.id }} & <b>",
+		Description: new("Line one.\nLine two."),
+		Priority:    new(2),
+		State:       "Todo",
+		BranchName:  new("ann/abc-1"),
+		URL:         new("https://linear.app/x"),
+		Labels:      []string{"bug", "ready"},
 		BlockedBy: []reconcile.BlockerRef{
-			{ID: new("id-2"), Identifier: new("ABC-2"), State: new("Done")}, {Identifier: new("ABC-3")},
+			{
+				ID:         new("id-2"),
+				Identifier: new("ABC-2"),
+				State:      new("Done"),
+			}, {Identifier: new("ABC-3")},
 		},
-		CreatedAt: &at, UpdatedAt: &at, Assignee: &reconcile.Assignee{ID: "user-1"},
+		CreatedAt: &at,
+		UpdatedAt: &at,
+		Assignee:  &reconcile.Assignee{ID: "user-1"},
 	}
 }
 
@@ -28,9 +40,11 @@ func bareIssue() reconcile.Issue {
 	return reconcile.Issue{ID: "id-1", Identifier: "ABC-1", Title: "T", State: "Todo"}
 }
 
-// A known value that is null renders as nothing, and an unknown name is an error wherever it is evaluated. fails is a part of the error.
+// A known value that is null renders as nothing, and an unknown name is an error wherever it
+// is evaluated. fails is a part of the error.
 func TestRender(t *testing.T) {
-	bare, full := bareIssue(), fullIssue()
+	bare := bareIssue()
+	full := fullIssue()
 	described := bareIssue()
 	described.ProjectDescription = new("A shop.")
 	tests := []struct {
@@ -40,37 +54,175 @@ func TestRender(t *testing.T) {
 		want, fails    string
 	}{
 		{
-			name: "fields", issue: full, template: "{{ issue.id }} {{ issue.identifier }} {{ issue.priority }} {{ issue.state }} {{ issue.branch_name }} {{ issue.url }} {{ issue.assignee_id }}",
-			want: "id-1 ABC-1 2 Todo ann/abc-1 https://linear.app/x user-1",
+			name:     "fields",
+			issue:    full,
+			template: "{{ issue.id }} {{ issue.identifier }} {{ issue.priority }} {{ issue.state }} {{ issue.branch_name }} {{ issue.url }} {{ issue.assignee_id }}",
+			want:     "id-1 ABC-1 2 Todo ann/abc-1 https://linear.app/x user-1",
 		},
-		{name: "description of the project", issue: described, template: "{{ issue.project_description }}", want: "A shop."},
-		{name: "no description", issue: bare, template: "[{{ issue.project_description }}]{% unless issue.project_description %}none{% endunless %}", want: "[]none"},
-		{name: "no second rendering, no escaping", issue: full, template: "{{ issue.title }}", want: "Fix {{ issue.id }} & <b>"},
-		{name: "times", issue: full, template: "{{ issue.created_at }} {{ issue.updated_at | date: '%Y' }}", want: "2026-01-02T02:04:05.678Z 2026"},
-		{name: "lists", issue: full, template: "{{ issue.labels | join: ', ' }}|{{ issue.labels.size }}|{% if issue.labels contains 'bug' %}yes{% endif %}", want: "bug, ready|2|yes"},
-		{name: "blockers", issue: full, template: "{% for b in issue.blocked_by %}{{ b.identifier }}={{ b.state }};{% endfor %}", want: "ABC-2=Done;ABC-3=;"},
-		{name: "empty list takes else", issue: bare, template: "{% for b in issue.blocked_by %}x{% else %}none{% endfor %}", want: "none"},
-		{name: "null is nothing", issue: bare, template: "[{{ issue.description }}{{ issue.priority }}{{ issue.created_at }}{{ issue.assignee_id }}]", want: "[]"},
-		{name: "null is false", issue: bare, template: "{% if issue.description %}a{% else %}b{% endif %}", want: "b"},
-		{name: "null equals nil and null", issue: bare, template: "{% if issue.description == nil %}a{% endif %}{% if issue.url == null %}b{% endif %}", want: "ab"},
-		{name: "null with default", issue: bare, template: "{{ issue.description | default: 'none' }}", want: "none"},
-		{name: "null in a blocker", issue: full, template: "{% for b in issue.blocked_by %}{% unless b.state %}{{ b.identifier }}{% endunless %}{% endfor %}", want: "ABC-3"},
-		{name: "of a tracker", issue: bare, template: "[{{ issue.native_ref }}{% if issue.native_ref %}{{ issue.native_ref.number }}{% endif %}]{% if issue.dispatchable %}yes{% endif %}", want: "[]yes"},
-		{name: "first attempt", issue: bare, template: "{% if attempt %}again{% else %}first{% endif %}[{{ attempt }}]", want: "first[]"},
-		{name: "later attempt", issue: bare, attempt: 3, template: "{% if attempt > 2 %}again {{ attempt }}{% endif %}", want: "again 3"},
-		{name: "trimmed", issue: bare, template: "\n\n{% if attempt %}x{% endif %}\ntext\n{% if attempt %}x{% endif %}\n", want: "text"},
-		{name: "default prompt", issue: bare, template: " \n", want: "You are working on the issue ABC-1: T"},
-		{name: "untaken branch", issue: bare, template: "{% if attempt %}{{ issue.titel }}{% endif %}ok", want: "ok"},
+		{
+			name:     "description of the project",
+			issue:    described,
+			template: "{{ issue.project_description }}",
+			want:     "A shop.",
+		},
+		{
+			name:     "no description",
+			issue:    bare,
+			template: "[{{ issue.project_description }}]{% unless issue.project_description %}none{% endunless %}",
+			want:     "[]none",
+		},
+		{
+			name:     "no second rendering, no escaping",
+			issue:    full,
+			template: "{{ issue.title }}",
+			want:     "Fix {{ issue.id }} & <b>",
+		},
+		{
+			name:     "times",
+			issue:    full,
+			template: "{{ issue.created_at }} {{ issue.updated_at | date: '%Y' }}",
+			want:     "2026-01-02T02:04:05.678Z 2026",
+		},
+		{
+			name:     "lists",
+			issue:    full,
+			template: "{{ issue.labels | join: ', ' }}|{{ issue.labels.size }}|{% if issue.labels contains 'bug' %}yes{% endif %}",
+			want:     "bug, ready|2|yes",
+		},
+		{
+			name:     "blockers",
+			issue:    full,
+			template: "{% for b in issue.blocked_by %}{{ b.identifier }}={{ b.state }};{% endfor %}",
+			want:     "ABC-2=Done;ABC-3=;",
+		},
+		{
+			name:     "empty list takes else",
+			issue:    bare,
+			template: "{% for b in issue.blocked_by %}x{% else %}none{% endfor %}",
+			want:     "none",
+		},
+		{
+			name:     "null is nothing",
+			issue:    bare,
+			template: "[{{ issue.description }}{{ issue.priority }}{{ issue.created_at }}{{ issue.assignee_id }}]",
+			want:     "[]",
+		},
+		{
+			name:     "null is false",
+			issue:    bare,
+			template: "{% if issue.description %}a{% else %}b{% endif %}",
+			want:     "b",
+		},
+		{
+			name:     "null equals nil and null",
+			issue:    bare,
+			template: "{% if issue.description == nil %}a{% endif %}{% if issue.url == null %}b{% endif %}",
+			want:     "ab",
+		},
+		{
+			name:     "null with default",
+			issue:    bare,
+			template: "{{ issue.description | default: 'none' }}",
+			want:     "none",
+		},
+		{
+			name:     "null in a blocker",
+			issue:    full,
+			template: "{% for b in issue.blocked_by %}{% unless b.state %}{{ b.identifier }}{% endunless %}{% endfor %}",
+			want:     "ABC-3",
+		},
+		{
+			name:     "of a tracker",
+			issue:    bare,
+			template: "[{{ issue.native_ref }}{% if issue.native_ref %}{{ issue.native_ref.number }}{% endif %}]{% if issue.dispatchable %}yes{% endif %}",
+			want:     "[]yes",
+		},
+		{
+			name:     "first attempt",
+			issue:    bare,
+			template: "{% if attempt %}again{% else %}first{% endif %}[{{ attempt }}]",
+			want:     "first[]",
+		},
+		{
+			name:     "later attempt",
+			issue:    bare,
+			attempt:  3,
+			template: "{% if attempt > 2 %}again {{ attempt }}{% endif %}",
+			want:     "again 3",
+		},
+		{
+			name:     "trimmed",
+			issue:    bare,
+			template: "\n\n{% if attempt %}x{% endif %}\ntext\n{% if attempt %}x{% endif %}\n",
+			want:     "text",
+		},
+		{
+			name:     "default prompt",
+			issue:    bare,
+			template: " \n",
+			want:     "You are working on the issue ABC-1: T",
+		},
+		{
+			name:     "untaken branch",
+			issue:    bare,
+			template: "{% if attempt %}{{ issue.titel }}{% endif %}ok",
+			want:     "ok",
+		},
 
-		{name: "unknown variable", issue: full, template: "{{ isue.title }}", fails: "unknown variable isue; did you mean issue?"},
-		{name: "unknown field", issue: full, template: "{{ issue.titel }}", fails: "unknown variable issue.titel"},
-		{name: "unknown in a loop", issue: full, template: "{% for b in issue.blocked_by %}{{ b.titel }}{% endfor %}", fails: "unknown variable b.titel"},
-		{name: "unknown filter", issue: full, template: "{{ issue.title | shout }}", fails: "unknown filter shout"},
-		{name: "blank", issue: full, template: "{% if issue.title == blank %}x{% endif %}", fails: "unknown variable blank; write"},
-		{name: "past the end", issue: bare, template: "{{ issue.labels[0] }}", fails: "undefined variable"},
-		{name: "filter that fails", issue: full, template: "{{ 1 | divided_by: 0 }}", fails: "division by zero"},
-		{name: "too long", issue: full, template: "{% for i in (1..200000) %}0123456789{% endfor %}", fails: "longer than 1048576 bytes"},
-		{name: "too long in a table", issue: full, template: "{% tablerow i in (1..200000) %}0123456789{% endtablerow %}", fails: "the text has more than 4.0 MiB"},
+		{
+			name:     "unknown variable",
+			issue:    full,
+			template: "{{ isue.title }}",
+			fails:    "unknown variable isue; did you mean issue?",
+		},
+		{
+			name:     "unknown field",
+			issue:    full,
+			template: "{{ issue.titel }}",
+			fails:    "unknown variable issue.titel",
+		},
+		{
+			name:     "unknown in a loop",
+			issue:    full,
+			template: "{% for b in issue.blocked_by %}{{ b.titel }}{% endfor %}",
+			fails:    "unknown variable b.titel",
+		},
+		{
+			name:     "unknown filter",
+			issue:    full,
+			template: "{{ issue.title | shout }}",
+			fails:    "unknown filter shout",
+		},
+		{
+			name:     "blank",
+			issue:    full,
+			template: "{% if issue.title == blank %}x{% endif %}",
+			fails:    "unknown variable blank; write",
+		},
+		{
+			name:     "past the end",
+			issue:    bare,
+			template: "{{ issue.labels[0] }}",
+			fails:    "undefined variable",
+		},
+		{
+			name:     "filter that fails",
+			issue:    full,
+			template: "{{ 1 | divided_by: 0 }}",
+			fails:    "division by zero",
+		},
+		{
+			name:     "too long",
+			issue:    full,
+			template: "{% for i in (1..200000) %}0123456789{% endfor %}",
+			fails:    "longer than 1048576 bytes",
+		},
+		{
+			name:     "too long in a table",
+			issue:    full,
+			template: "{% tablerow i in (1..200000) %}0123456789{% endtablerow %}",
+			fails:    "the text has more than 4.0 MiB",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -82,10 +234,13 @@ func TestRender(t *testing.T) {
 				return
 			}
 			faults := Faults(err)
-			if len(faults) != 1 || faults[0].Code != CodeTemplateRender || !strings.Contains(err.Error(), tt.fails) || got != "" {
+			if len(faults) != 1 || faults[0].Code != CodeTemplateRender ||
+				!strings.Contains(err.Error(), tt.fails) ||
+				got != "" {
 				t.Fatalf("got %q, %v; want an error with %q", got, err, tt.fails)
 			}
-			if !strings.Contains(tt.name, "too long") && !strings.HasPrefix(faults[0].Message, "WORKFLOW.md:7: ") {
+			if !strings.Contains(tt.name, "too long") &&
+				!strings.HasPrefix(faults[0].Message, "WORKFLOW.md:7: ") {
 				t.Errorf("the line is missing: %s", faults[0].Message)
 			}
 		})
@@ -160,7 +315,13 @@ func TestCheckAgreesWithRender(t *testing.T) {
 
 // Variables that a template assigns do not exist in the next rendering.
 func TestRenderTwice(t *testing.T) {
-	prompt := test.Must(ParsePrompt("{% assign issue = 1 %}{% assign attempt = 2 %}{{ issue }}{{ attempt }}", "WORKFLOW.md", 1))
+	prompt := test.Must(
+		ParsePrompt(
+			"{% assign issue = 1 %}{% assign attempt = 2 %}{{ issue }}{{ attempt }}",
+			"WORKFLOW.md",
+			1,
+		),
+	)
 	for range 2 {
 		test.Equal(t, "rendered", test.Must(prompt.Render(bareIssue(), 0)), "12")
 	}
@@ -220,7 +381,11 @@ func TestTemplateSize(t *testing.T) {
 			t.Errorf("%.60s: %v", body, err)
 		}
 	}
-	p, err := ParsePrompt("{% capture c -%} {{ issue.title }} {%- endcapture %}{{ c | append: c }}", "WORKFLOW.md", 1)
+	p, err := ParsePrompt(
+		"{% capture c -%} {{ issue.title }} {%- endcapture %}{{ c | append: c }}",
+		"WORKFLOW.md",
+		1,
+	)
 	test.OK(t, err)
 	issue := fullIssue()
 	test.Equal(t, "captured", test.Must(p.Render(issue, 0)), issue.Title+issue.Title)

@@ -27,10 +27,16 @@ type frontMatter struct {
 	lines   map[string]int   // the lines of sections and keys, for messages about missing keys
 }
 
-// readFrontMatter parses the front matter and finds the values of the keys. It returns false if no key can be read.
+// readFrontMatter parses the front matter and finds the values of the keys. It returns false
+// if no key can be read.
 func readFrontMatter(src Source, keys []Key) (frontMatter, bool) {
 	r := frontMatter{
-		report: report{file: src.Name}, src: src, keys: keys, parents: sections(keys), fields: map[string]field{}, lines: map[string]int{},
+		report:  report{file: src.Name},
+		src:     src,
+		keys:    keys,
+		parents: sections(keys),
+		fields:  map[string]field{},
+		lines:   map[string]int{},
 	}
 	ok := r.load()
 	return r, ok
@@ -49,14 +55,16 @@ type reader struct {
 	tracker tracker // what tracker.kind names
 }
 
-// field is a value in the file. key is the key as written, which may be one of tracker.provider.
+// field is a value in the file. key is the key as written, which may be one of
+// tracker.provider.
 type field struct {
 	key  string
 	line int // the line of the value, or else of its key
 	node *yaml.Node
 }
 
-// field returns the value of a key. If the file has none, node is nil and line is that of the section, or 1.
+// field returns the value of a key. If the file has none, node is nil and line is that of the
+// section, or 1.
 func (r *frontMatter) field(key string) field {
 	if f, given := r.fields[key]; given {
 		return f
@@ -80,8 +88,12 @@ func (r *frontMatter) load() bool {
 	}
 	if !errors.Is(decoder.Decode(&second), io.EOF) {
 		end := bytes.Index(append([]byte("\n"), front...), []byte("\n..."))
-		r.fail(CodeParse, at(bytes.Count(front[:max(end, 0)], []byte("\n"))), "the front matter contains more than one YAML document",
-			"keep one, without lines of `...`")
+		r.fail(
+			CodeParse,
+			at(bytes.Count(front[:max(end, 0)], []byte("\n"))),
+			"the front matter contains more than one YAML document",
+			"keep one, without lines of `...`",
+		)
 		return false
 	}
 	root := deref(doc.Content[0])
@@ -89,8 +101,12 @@ func (r *frontMatter) load() bool {
 		return true
 	}
 	if root.Kind != yaml.MappingNode {
-		r.fail(CodeNotAMap, field{line: r.line(root)}, "the front matter is "+kindName(root)+", not a map of keys",
-			"write it as `tracker:` and the other sections, each with its keys indented below")
+		r.fail(
+			CodeNotAMap,
+			field{line: r.line(root)},
+			"the front matter is "+kindName(root)+", not a map of keys",
+			"write it as `tracker:` and the other sections, each with its keys indented below",
+		)
 		return false
 	}
 	r.section("", root)
@@ -101,7 +117,8 @@ func (r *frontMatter) load() bool {
 // section reads the keys of one map.
 func (r *frontMatter) section(prefix string, node *yaml.Node) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
-		name, value := node.Content[i], deref(node.Content[i+1])
+		name := node.Content[i]
+		value := deref(node.Content[i+1])
 		f := field{key: prefix + name.Value, line: r.line(name), node: value}
 		if name.Kind != yaml.ScalarNode {
 			f.key = strings.TrimSuffix(prefix, ".")
@@ -128,7 +145,10 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 			r.warn(f, message)
 		case null(value):
 			if known >= 0 && value.Value == "~" && r.keys[known].Type == typePath {
-				r.warn(f, `an unquoted ~ is YAML's null, so that the key counts as absent; for the home directory write "~"`)
+				r.warn(
+					f,
+					`an unquoted ~ is YAML's null, so that the key counts as absent; for the home directory write "~"`,
+				)
 			}
 		case section && value.Kind != yaml.MappingNode:
 			r.invalid(f, "must be a map of keys, is "+kindName(value), "")
@@ -145,11 +165,12 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 	}
 }
 
-// suggest returns a similar key, or else a key of another section with the same last word. For a top-level name it suggests only
-// sections: that kind means tracker.kind would be a guess.
+// suggest returns a similar key, or else a key of another section with the same last word. For
+// a top-level name it suggests only sections: that kind means tracker.kind would be a guess.
 func (r *frontMatter) suggest(key string) string {
 	dot := strings.LastIndexByte(key, '.') + 1
-	section, word := key[:dot], key[dot:]
+	section := key[:dot]
+	word := key[dot:]
 	var same []string
 	elsewhere := ""
 	for _, name := range slices.Concat(r.parents, r.names()) {
@@ -178,14 +199,19 @@ func (r *frontMatter) mergeProvider() {
 	}
 	for _, k := range r.keys {
 		given := r.fields[k.Name]
-		if k.same == "" || given.node == nil || k.Kinds != nil && slices.Contains(TrackerKinds(), kind) && !slices.Contains(k.Kinds, kind) {
+		if k.same == "" || given.node == nil ||
+			k.Kinds != nil && slices.Contains(TrackerKinds(), kind) && !slices.Contains(k.Kinds, kind) {
 			continue
 		}
 		switch other := r.fields[k.same]; {
 		case other.node == nil:
 			r.fields[k.same] = given
 		case other.node.Kind != given.node.Kind || other.node.Value != given.node.Value:
-			r.invalid(given, fmt.Sprintf("differs from %s on line %d", other.key, other.line), "keep one of them")
+			r.invalid(
+				given,
+				fmt.Sprintf("differs from %s on line %d", other.key, other.line),
+				"keep one of them",
+			)
 		}
 	}
 }
@@ -203,7 +229,10 @@ func deref(n *yaml.Node) *yaml.Node {
 func null(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
 func kindName(n *yaml.Node) string {
-	return cmp.Or(map[yaml.Kind]string{yaml.MappingNode: "a map", yaml.SequenceNode: "a list"}[n.Kind], "a single value")
+	return cmp.Or(map[yaml.Kind]string{
+		yaml.MappingNode:  "a map",
+		yaml.SequenceNode: "a list",
+	}[n.Kind], "a single value")
 }
 
 // report collects the errors and warnings about a file.
@@ -229,7 +258,12 @@ func (r *report) fail(code string, f field, message, hint string) {
 func (r *report) invalid(f field, message, hint string) { r.fail(CodeInvalid, f, message, hint) }
 
 func (r *report) warn(f field, message string) {
-	r.warnings = append(r.warnings, Warning{File: r.file, Line: f.line, Key: f.key, Message: message})
+	r.warnings = append(r.warnings, Warning{
+		File:    r.file,
+		Line:    f.line,
+		Key:     f.key,
+		Message: message,
+	})
 }
 
 // result returns the warnings and errors, sorted by line and without the secrets.
@@ -239,7 +273,8 @@ func (r *report) result(secrets ...Secret) ([]Warning, error) {
 		for _, s := range secrets {
 			text = s.scrub(text)
 		}
-		if runes := []rune(text); len(runes) > longest { // not before: a part of a key is not recognised
+		// not before: a part of a key is not recognised
+		if runes := []rune(text); len(runes) > longest {
 			text = string(runes[:longest]) + "…"
 		}
 		return text
@@ -247,7 +282,8 @@ func (r *report) result(secrets ...Secret) ([]Warning, error) {
 	slices.SortStableFunc(r.warnings, func(a, b Warning) int { return a.Line - b.Line })
 	for i := range r.warnings {
 		w := &r.warnings[i]
-		w.Key, w.Message = scrub(w.Key), scrub(w.Message)
+		w.Key = scrub(w.Key)
+		w.Message = scrub(w.Message)
 	}
 	slices.SortStableFunc(r.faults, func(a, b located) int { return a.line - b.line })
 	all := make([]error, len(r.faults))
@@ -258,7 +294,8 @@ func (r *report) result(secrets ...Secret) ([]Warning, error) {
 	return r.warnings, errors.Join(all...)
 }
 
-// path returns the absolute path of a value. It is empty if the path is invalid, which is reported.
+// path returns the absolute path of a value. It is empty if the path is invalid, which is
+// reported.
 func (r *values) path(f field, value string) string {
 	if elsewhere().MatchString(strings.TrimSpace(value)) {
 		r.invalid(f, strconv.Quote(value)+" is the address of something, or a path of another system",
@@ -301,8 +338,9 @@ func (r *values) wrong(k Key, f field, hint string) {
 	r.invalid(f, fmt.Sprintf("must be %s, is %s", allowed, is), hint)
 }
 
-// variable looks up a variable. If it is not set, the usual variable is used instead; if it is set to nothing, there is no value.
-// The placeholder has no fallback, because it stands for one particular key.
+// variable looks up a variable. If it is not set, the usual variable is used instead; if it is
+// set to nothing, there is no value. The placeholder has no fallback, because it stands for
+// one particular key.
 func (r *values) variable(name, usual string) string {
 	value, set := r.env.lookup(name)
 	if !set && name != LiteralKeyVar {
@@ -328,7 +366,8 @@ const (
 	CodeEnvFileInvalid     = "env_file_invalid"
 )
 
-// Faults lists the faults in an error of Read, Parse or Render. The error may be a single fault, several joined ones, or wrap them.
+// Faults lists the faults in an error of Read, Parse or Render. The error may be a single
+// fault, several joined ones, or wrap them.
 func Faults(err error) []*reconcile.Error {
 	var joined interface{ Unwrap() []error }
 	list := []error{err}

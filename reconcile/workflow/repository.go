@@ -11,7 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Repository is the repository that symphony clones and pushes to. Without a URL the hooks do both.
+// Repository is the repository that symphony clones and pushes to. Without a URL the hooks do
+// both.
 type Repository struct {
 	URL           string
 	Base          string // empty for the remote's default branch
@@ -88,7 +89,11 @@ func (r *reader) repositoryURL(f field) {
 	case strings.ContainsFunc(address, blank):
 		r.invalid(f, "contains blanks or control characters", hint)
 	case WithoutPassword(address) != address:
-		r.invalid(f, "contains a password or a token, which agents could read", "configure a credential helper of git instead")
+		r.invalid(
+			f,
+			"contains a password or a token, which agents could read",
+			"configure a credential helper of git instead",
+		)
 	case !gitAddress().MatchString(address), err != nil && strings.Contains(address, "://"):
 		r.invalid(f, "not an address that symphony clones from", hint)
 	}
@@ -100,7 +105,8 @@ func (r *reader) sign(field) {
 	}
 }
 
-// tokenLength tells a token from a user name: GitHub and GitLab accept a token as the user of an address.
+// tokenLength tells a token from a user name: GitHub and GitLab accept a token as the user of
+// an address.
 const tokenLength = 20
 
 // WithoutPassword removes a password from an address, and a token in place of the user.
@@ -146,7 +152,8 @@ func (r *reader) repositoryAPI(f field) {
 	}
 }
 
-// repositoryToken resolves the token. It is only accepted from a variable, because a file in a repository is no place for it.
+// repositoryToken resolves the token. It is only accepted from a variable, because a file in a
+// repository is no place for it.
 func (r *reader) repositoryToken(f field) {
 	repository := &r.cfg.Repository
 	written := repository.Token.Reveal()
@@ -156,28 +163,40 @@ func (r *reader) repositoryToken(f field) {
 	case written == "":
 		return
 	case !isVar:
-		r.invalid(f, "must be $NAME, a variable that contains the token", "write $GITHUB_TOKEN; "+r.setHint("GITHUB_TOKEN", "it"))
+		r.invalid(
+			f,
+			"must be $NAME, a variable that contains the token",
+			"write $GITHUB_TOKEN; "+r.setHint("GITHUB_TOKEN", "it"),
+		)
 		return
 	}
 	r.cfg.withhold(name)
 	value, _ := r.env.lookup(name)
-	repository.Token, repository.TokenVar = Secret(strings.TrimSpace(value)), name
+	repository.Token = Secret(strings.TrimSpace(value))
+	repository.TokenVar = name
 	switch {
 	case strings.ContainsFunc(repository.Token.Reveal(), blank):
-		r.invalid(f, "the token contains blanks or control characters", "copy it again from GitHub's settings")
+		r.invalid(
+			f,
+			"the token contains blanks or control characters",
+			"copy it again from GitHub's settings",
+		)
 	case repository.Token == "" && !r.env.KeyOptional:
 		r.invalid(f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
 	}
 }
 
-// pullRequests finds the API and the repository there that pull requests are opened in, and the token, which git's credential helpers
-// may use in any case.
+// pullRequests finds the API and the repository there that pull requests are opened in, and
+// the token, which git's credential helpers may use in any case.
 func (r *reader) pullRequests() {
-	repository, tracker := &r.cfg.Repository, r.cfg.Tracker
+	repository := &r.cfg.Repository
+	tracker := r.cfg.Tracker
 	api, name := OnGitHub(repository.URL)
 	bare := func(address string) string { return strings.ToLower(strings.TrimRight(address, "/")) }
-	if r.tracker.ofGitHub && repository.TokenVar == "" && bare(cmp.Or(repository.API, api)) == bare(tracker.Endpoint) {
-		repository.Token, repository.TokenVar = tracker.APIKey, r.cfg.KeyVar
+	if r.tracker.ofGitHub && repository.TokenVar == "" &&
+		bare(cmp.Or(repository.API, api)) == bare(tracker.Endpoint) {
+		repository.Token = tracker.APIKey
+		repository.TokenVar = r.cfg.KeyVar
 	}
 	if !repository.OpensPullRequests() {
 		r.warnKey("repository.api", "no effect without repository.deliver: pull-request")
@@ -187,17 +206,26 @@ func (r *reader) pullRequests() {
 	switch {
 	case repository.API != "":
 	case api == "":
-		r.invalid(f, "the repository is not on GitHub", "write deliver: branch, or the address of GitHub's API in repository.api")
+		r.invalid(
+			f,
+			"the repository is not on GitHub",
+			"write deliver: branch, or the address of GitHub's API in repository.api",
+		)
 	default:
 		repository.API = api
 	}
 	if repository.OwnerName = name; name == "" {
-		r.invalid(f, "repository.url does not end with the owner and the name of a repository", "write deliver: branch, or such an address")
+		r.invalid(
+			f,
+			"repository.url does not end with the owner and the name of a repository",
+			"write deliver: branch, or such an address",
+		)
 	}
 }
 
-// OnGitHub returns the address of the API of GitHub, or of GitHub Enterprise, for an address of git, and the repository's name,
-// owner/name. Each is empty if the address has no such part.
+// OnGitHub returns the address of the API of GitHub, or of GitHub Enterprise, for an address
+// of git, and the repository's name, owner/name. Each is empty if the address has no such
+// part.
 func OnGitHub(address string) (api, name string) {
 	host, path := splitAddress(address)
 	switch {
@@ -222,7 +250,8 @@ func splitAddress(address string) (host, path string) {
 	case filepath.IsAbs(address):
 		return "", address
 	case strings.Contains(address, "://") && err == nil:
-		host, path = u.Hostname(), u.Path
+		host = u.Hostname()
+		path = u.Path
 		if u.Scheme == "https" {
 			host = u.Host // with its port
 		}

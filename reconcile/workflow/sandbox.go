@@ -32,7 +32,11 @@ func (c *Config) widens(policy json.RawMessage) string {
 	if err != nil {
 		return "do more than codex.turn_sandbox_policy, as far as symphony can tell: " + err.Error()
 	}
-	than := sandboxPolicy{Type: "workspaceWrite", NetworkAccess: c.Agent.Network, ExcludeSlashTmp: true}
+	than := sandboxPolicy{
+		Type:            "workspaceWrite",
+		NetworkAccess:   c.Agent.Network,
+		ExcludeSlashTmp: true,
+	}
 	if base != nil {
 		than, err = readPolicy(base)
 	}

@@ -24,10 +24,17 @@ func (r trackerReader) endpoint(f field) {
 		r.cfg.Tracker.Endpoint = r.tracker.endpoint
 		return
 	}
-	r.api(f, r.cfg.Tracker.Endpoint, "leave it out for "+r.tracker.title+"'s own", "tracker.api_key", "the tracker's key")
+	r.api(
+		f,
+		r.cfg.Tracker.Endpoint,
+		"leave it out for "+r.tracker.title+"'s own",
+		"tracker.api_key",
+		"the tracker's key",
+	)
 }
 
-// api checks the address of an API, to which secret is sent, if any. key is where the file may contain it.
+// api checks the address of an API, to which secret is sent, if any. key is where the file may
+// contain it.
 func (r *values) api(f field, address, hint, key, secret string) {
 	u, err := url.Parse(address)
 	switch {
@@ -47,7 +54,8 @@ func (r trackerReader) apiKey(f field) {
 		written = r.keyVariable()
 	}
 	name, isVar := reference(written)
-	key, canonical := written, ""
+	key := written
+	canonical := ""
 	if len(r.tracker.keyVars) > 0 {
 		canonical = r.tracker.keyVars[0]
 	}
@@ -57,13 +65,21 @@ func (r trackerReader) apiKey(f field) {
 	case slices.Contains(r.tracker.keyVars, written):
 		r.invalid(f, "is the name of a variable, not a key", "write $"+written)
 	case strings.HasPrefix(written, "$"):
-		r.invalid(f, "$ is not followed by the name of a variable", "write $"+cmp.Or(canonical, "NAME")+", or the key itself")
+		r.invalid(
+			f,
+			"$ is not followed by the name of a variable",
+			"write $"+cmp.Or(canonical, "NAME")+", or the key itself",
+		)
 		key = ""
 	}
-	r.cfg.Tracker.APIKey, r.cfg.KeyIsLiteral, r.cfg.NeedsKey = Secret(key), !isVar && key != "", r.tracker.needsKey
-	if isVar && key == "" && r.tracker.ofGitHub && slices.Contains(r.tracker.keyVars, name) && r.env.GhToken != nil {
+	r.cfg.Tracker.APIKey = Secret(key)
+	r.cfg.KeyIsLiteral = !isVar && key != ""
+	r.cfg.NeedsKey = r.tracker.needsKey
+	if isVar && key == "" && r.tracker.ofGitHub && slices.Contains(r.tracker.keyVars, name) &&
+		r.env.GhToken != nil {
 		key = r.env.GhToken(r.cfg.Tracker.Endpoint)
-		r.cfg.Tracker.APIKey, r.cfg.KeyFromGh = Secret(key), key != ""
+		r.cfg.Tracker.APIKey = Secret(key)
+		r.cfg.KeyFromGh = key != ""
 	}
 	r.cfg.withhold(APIKeyVar, LiteralKeyVar, OTLPHeadersVar)
 	r.cfg.withhold(r.tracker.keyVars...)
@@ -81,13 +97,20 @@ func (r trackerReader) apiKey(f field) {
 	}
 	switch {
 	case strings.ContainsFunc(key, blank):
-		r.invalid(f, "the key contains blanks or control characters", "copy it again from the tracker's settings")
+		r.invalid(
+			f,
+			"the key contains blanks or control characters",
+			"copy it again from the tracker's settings",
+		)
 	case key != "" || strings.HasPrefix(written, "$") && !isVar:
 	case name == LiteralKeyVar:
 		missing("the key was in WORKFLOW.md itself and is not stored",
 			"write api_key: $"+canonical+" and set that variable, or put it into the environment file")
 	case f.node == nil && r.tracker.ofGitHub:
-		missing("missing", r.setHint(canonical, canonical)+"; where you run symphony yourself, gh auth login is enough")
+		missing(
+			"missing",
+			r.setHint(canonical, canonical)+"; where you run symphony yourself, gh auth login is enough",
+		)
 	case isVar && f.node != nil:
 		missing("the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
 	default:
@@ -95,8 +118,8 @@ func (r trackerReader) apiKey(f field) {
 	}
 }
 
-// keyVariable returns a reference to the variable that contains the key if the file names none, preferably to one that is set; ""
-// if the tracker has no key.
+// keyVariable returns a reference to the variable that contains the key if the file names
+// none, preferably to one that is set; "" if the tracker has no key.
 func (r trackerReader) keyVariable() string {
 	for _, name := range r.tracker.keyVars {
 		if v, _ := r.env.lookup(name); strings.TrimSpace(v) != "" {
@@ -122,25 +145,34 @@ func (r *values) setHint(name, short string) string {
 	if r.env.EnvFile == "" {
 		return "set " + short + ", or put it into the environment file"
 	}
-	return fmt.Sprintf("put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file", name, r.env.EnvFile)
+	return fmt.Sprintf(
+		"put %s=… into %s (mode 0600), or set the variable; cron and systemd see only the file",
+		name,
+		r.env.EnvFile,
+	)
 }
 
-// pingURL resolves the URL of the check. A variable that is not set is no error here, because monitoring must not stop the work: passes
-// warn about it.
+// pingURL resolves the URL of the check. A variable that is not set is no error here, because
+// monitoring must not stop the work: passes warn about it.
 func (r *reader) pingURL(f field) {
 	m := &r.cfg.Monitor
 	name, isVar := reference(m.PingURL.Reveal())
 	if isVar {
 		r.cfg.withhold(name)
 		value, _ := r.env.lookup(name)
-		m.PingURL, m.PingVar = Secret(strings.TrimSpace(value)), name
+		m.PingURL = Secret(strings.TrimSpace(value))
+		m.PingVar = name
 	}
 	if name == literalPingVar { // in a copy of the file
 		m.PingVar = ""
 	}
 	u, err := url.Parse(m.PingURL.Reveal())
 	if m.PingURL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
-		r.invalid(f, "must be an http or https URL, or $NAME, a variable that contains one", "copy the ping URL from the page of the check")
+		r.invalid(
+			f,
+			"must be an http or https URL, or $NAME, a variable that contains one",
+			"copy the ping URL from the page of the check",
+		)
 	}
 }
 
@@ -192,7 +224,10 @@ func (r trackerReader) assignee(f field) {
 	if name, isVar := reference(r.cfg.Policy.Assignee); isVar {
 		r.cfg.Policy.Assignee = r.variable(name, r.tracker.assigneeVar)
 		if r.cfg.Policy.Assignee == "" && f.node != nil {
-			r.warn(f, "the environment variable "+name+" is not set, or empty: issues of any assignee are taken")
+			r.warn(
+				f,
+				"the environment variable "+name+" is not set, or empty: issues of any assignee are taken",
+			)
 		}
 	}
 }
@@ -216,7 +251,11 @@ func (r *reader) root(f field) {
 	}
 	*root = r.path(f, f.node.Value)
 	if *root != "" && r.env.Home != "" && paths.Inside(*root, r.env.Home) {
-		r.invalid(f, *root+" is your home directory, or around it: an issue may have the name of a folder there", "name a directory of its own")
+		r.invalid(
+			f,
+			*root+" is your home directory, or around it: an issue may have the name of a folder there",
+			"name a directory of its own",
+		)
 	}
 }
 
@@ -228,8 +267,9 @@ func (r *reader) hookTimeout(f field) {
 	}
 }
 
-// writableRoots refuses directories that would give an agent access to more: those that overlap the workspaces of other issues,
-// that contain WORKFLOW.md, or that are inside another one, where an agent could replace them with a link.
+// writableRoots refuses directories that would give an agent access to more: those that
+// overlap the workspaces of other issues, that contain WORKFLOW.md, or that are inside another
+// one, where an agent could replace them with a link.
 func (r *reader) writableRoots(f field) {
 	roots := []string{}
 	for i, written := range r.cfg.Agent.WritableRoots {
@@ -255,8 +295,11 @@ func (r *reader) writableRoots(f field) {
 			r.invalid(f, path+" contains "+r.src.Path+", whose hooks run outside the sandbox",
 				"name another directory")
 		case outer >= 0:
-			r.invalid(f, path+" and "+roots[outer]+": one contains the other, and an agent could replace the inner one with a link",
-				"name only the outer one")
+			r.invalid(
+				f,
+				path+" and "+roots[outer]+": one contains the other, and an agent could replace the inner one with a link",
+				"name only the outer one",
+			)
 		default:
 			roots = append(roots, path)
 		}
@@ -264,13 +307,15 @@ func (r *reader) writableRoots(f field) {
 	r.cfg.Agent.WritableRoots = roots
 }
 
-// passEnv reads the names of the variables that the agent's commands get. The tracker's key and symphony's own variables are
-// refused: no agent needs them, and often more people may edit a workflow than may see the key. It does not check that the
-// variables are set, because the schedule has another environment than the command that checks the file.
+// passEnv reads the names of the variables that the agent's commands get. The tracker's key
+// and symphony's own variables are refused: no agent needs them, and often more people may
+// edit a workflow than may see the key. It does not check that the variables are set, because
+// the schedule has another environment than the command that checks the file.
 func (r *reader) passEnv(f field) {
 	names := []string{}
 	for i, name := range r.cfg.Agent.PassEnv {
-		f, quoted := r.item(f, i), strconv.Quote(name)
+		f := r.item(f, i)
+		quoted := strconv.Quote(name)
 		bare, dollar := strings.CutPrefix(name, "$")
 		value, _ := r.env.lookup(name)
 		key := r.cfg.Tracker.APIKey.Reveal()
@@ -279,11 +324,23 @@ func (r *reader) passEnv(f field) {
 		case dollar && variableName(bare):
 			r.invalid(f, quoted+" is a value, not a name", "write "+bare)
 		case !variableName(name):
-			r.invalid(f, quoted+" is not the name of a variable", "a name consists of letters, digits and _, and does not begin with a digit")
+			r.invalid(
+				f,
+				quoted+" is not the name of a variable",
+				"a name consists of letters, digits and _, and does not begin with a digit",
+			)
 		case name == r.cfg.Repository.TokenVar:
-			r.invalid(f, name+" contains repository.token, which no agent gets", "give agents another token, in another variable")
+			r.invalid(
+				f,
+				name+" contains repository.token, which no agent gets",
+				"give agents another token, in another variable",
+			)
 		case name == r.cfg.Monitor.PingVar:
-			r.invalid(f, name+" contains monitor.ping_url, with which an agent could hide that no pass runs", "remove it")
+			r.invalid(
+				f,
+				name+" contains monitor.ping_url, with which an agent could hide that no pass runs",
+				"remove it",
+			)
 		case slices.Contains(r.cfg.SecretVars, name), len(key) >= shortestKey && strings.Contains(value, key):
 			r.invalid(f, name+" contains the tracker's key, which no agent gets",
 				"remove it; the tracker's tool uses that key for the agent")
@@ -301,12 +358,16 @@ func (r *reader) command(f field) {
 		r.invalid(f, "empty", "leave it out for `codex app-server`")
 	}
 	words := append(strings.Fields(r.cfg.Codex.Command), "")
-	isServer := strings.Contains(r.cfg.Codex.Command, "app-server") || strings.Contains(r.cfg.Codex.Command, "$")
+	isServer := strings.Contains(r.cfg.Codex.Command, "app-server") ||
+		strings.Contains(r.cfg.Codex.Command, "$")
 	if filepath.Base(words[0]) == "codex" && !isServer {
 		r.invalid(f, "does not start codex's app-server", "write "+words[0]+" app-server")
 	}
 	if strings.Contains(r.cfg.Codex.Command, "shell_environment_policy") {
-		r.warn(f, "symphony overrides its shell_environment_policy; list the variables to pass in agent.pass_env")
+		r.warn(
+			f,
+			"symphony overrides its shell_environment_policy; list the variables to pass in agent.pass_env",
+		)
 	}
 }
 
@@ -316,7 +377,10 @@ func (r *reader) approvalPolicy(f field) {
 	case policy == "":
 		r.cfg.Codex.ApprovalPolicy = json.RawMessage(`"never"`)
 	case policy == `"on-failure"` || strings.HasPrefix(policy, `{"reject":`):
-		r.warn(f, "current versions of codex no longer accept this value: use untrusted, on-request, never or {granular: …}")
+		r.warn(
+			f,
+			"current versions of codex no longer accept this value: use untrusted, on-request, never or {granular: …}",
+		)
 	case policy == `""`:
 		r.invalid(f, "empty", "leave it out for never")
 	default:
@@ -324,17 +388,30 @@ func (r *reader) approvalPolicy(f field) {
 	}
 }
 
-// codexWord warns about a word that codex does not know. Another version of it may know the word.
+// codexWord warns about a word that codex does not know. Another version of it may know the
+// word.
 func (r *values) codexWord(f field, word string, known ...string) {
 	if f.node != nil && f.node.Kind == yaml.ScalarNode && !slices.Contains(known, word) {
-		r.warn(f, fmt.Sprintf("codex may refuse %q; it knows %s%s", word, strings.Join(known, ", "), text.DidYouMean(word, known, "%q")))
+		r.warn(
+			f,
+			fmt.Sprintf(
+				"codex may refuse %q; it knows %s%s",
+				word,
+				strings.Join(known, ", "),
+				text.DidYouMean(word, known, "%q"),
+			),
+		)
 	}
 }
 
 // word refuses what can't be a name of codex or a model provider.
 func (r *values) word(f field) {
 	if f.node != nil && !IsWord(f.node.Value) {
-		r.invalid(f, strconv.Quote(f.node.Value)+" is not a name", "write the name itself, without blanks and variables")
+		r.invalid(
+			f,
+			strconv.Quote(f.node.Value)+" is not a name",
+			"write the name itself, without blanks and variables",
+		)
 	}
 }
 
@@ -356,7 +433,11 @@ func (r *reader) turnSandboxPolicy(f field) {
 	}
 	var policy struct{ Type yaml.Node }
 	if f.node != nil && f.node.Decode(&policy) == nil && policy.Type.Value != "" {
-		r.codexWord(field{key: f.key + ".type", line: f.line, node: &policy.Type}, policy.Type.Value, sandboxTypes...)
+		r.codexWord(field{
+			key:  f.key + ".type",
+			line: f.line,
+			node: &policy.Type,
+		}, policy.Type.Value, sandboxTypes...)
 	}
 }
 
@@ -376,10 +457,18 @@ func (r *reader) handoff() {
 	if c.Handoff.State == "" {
 		r.warnKey("handoff.blocked_state", "no effect without handoff.state")
 		if c.Feedback.On() {
-			r.invalid(r.field("feedback.state"), "agents hand nothing over that could come back", "set handoff.state")
+			r.invalid(
+				r.field("feedback.state"),
+				"agents hand nothing over that could come back",
+				"set handoff.state",
+			)
 		}
 		if c.Verify.Command != "" {
-			r.invalid(r.field("verify.command"), "verifies what agents hand over, and they hand nothing over", "set handoff.state")
+			r.invalid(
+				r.field("verify.command"),
+				"verifies what agents hand over, and they hand nothing over",
+				"set handoff.state",
+			)
 		}
 		return
 	}
@@ -395,7 +484,11 @@ func (r *reader) handoff() {
 			if state == c.Feedback.MergedState {
 				f = r.field("feedback.merged_state")
 			}
-			r.invalid(f, strconv.Quote(state)+" is one of tracker.active_states: the issue would be worked on again", "write another state")
+			r.invalid(
+				f,
+				strconv.Quote(state)+" is one of tracker.active_states: the issue would be worked on again",
+				"write another state",
+			)
 		}
 	}
 	lacks := func(verb string) bool { return !slices.Contains(c.Tracker.Verbs, verb) }
@@ -404,7 +497,11 @@ func (r *reader) handoff() {
 		r.invalid(f, "the tracker's program can't move issues and comment on them",
 			"add move and comment to tracker.provider.verbs, once the program has them")
 	case c.Hooks.AfterRun != "" && !c.Repository.Delivers():
-		r.invalid(f, "hooks.after_run could push the work only after the handover", "set repository.url, so that symphony pushes the work")
+		r.invalid(
+			f,
+			"hooks.after_run could push the work only after the handover",
+			"set repository.url, so that symphony pushes the work",
+		)
 	}
 }
 
@@ -420,6 +517,12 @@ func (r *reader) feedback() {
 	case !c.Repository.OpensPullRequests():
 		r.invalid(f, "needs pull requests that symphony opens", "set repository.deliver: pull-request")
 	case !c.Policy.Active(c.Feedback.State):
-		r.invalid(f, strconv.Quote(c.Feedback.State)+" is none of tracker.active_states: no agent would work on the issue", "write one of them")
+		r.invalid(
+			f,
+			strconv.Quote(
+				c.Feedback.State,
+			)+" is none of tracker.active_states: no agent would work on the issue",
+			"write one of them",
+		)
 	}
 }

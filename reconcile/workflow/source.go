@@ -22,8 +22,8 @@ const maxFile = 4 << 20
 
 // Source is a WORKFLOW.md split into front matter and body (specification 5.2).
 type Source struct {
-	// Name is the file as the caller named it, for messages. Path is absolute, with all links resolved; relative paths in
-	// the configuration are relative to its directory.
+	// Name is the file as the caller named it, for messages. Path is absolute, with all links
+	// resolved; relative paths in the configuration are relative to its directory.
 	Name, Path string
 	// Data is the whole file, FrontMatter the part between the two lines of ---.
 	Data, FrontMatter []byte
@@ -32,8 +32,9 @@ type Source struct {
 	frontLine, bodyLine int // the first lines of FrontMatter and Body in the file, from 1
 }
 
-// Read reads the workflow file (specification 5.1). The code of the error is missing_workflow_file if the file cannot be read,
-// and workflow_parse_error if it cannot be split.
+// Read reads the workflow file (specification 5.1). The code of the error is
+// missing_workflow_file if the file cannot be read, and workflow_parse_error if it cannot be
+// split.
 func Read(path string) (Source, error) {
 	resolved, err := filepath.Abs(path)
 	if err == nil {
@@ -50,7 +51,12 @@ func Read(path string) (Source, error) {
 			message = fmt.Sprintf("read %s: %s", path, reason(err))
 			hint = "make it a file that this account can read, or name another one with -w FILE"
 		}
-		return Source{}, &reconcile.Error{Code: CodeMissingFile, Message: message, Hint: hint, Err: err}
+		return Source{}, &reconcile.Error{
+			Code:    CodeMissingFile,
+			Message: message,
+			Hint:    hint,
+			Err:     err,
+		}
 	}
 	return NewSource(path, resolved, data)
 }
@@ -91,7 +97,8 @@ func readRegular(path string) ([]byte, fs.FileInfo, error) {
 	return data, info, err
 }
 
-// reason returns the system's part of an error. It omits the path, which the message already contains.
+// reason returns the system's part of an error. It omits the path, which the message already
+// contains.
 func reason(err error) string {
 	if errors.Is(err, syscall.EAGAIN) {
 		return "another process holds a lease on it"
@@ -102,18 +109,23 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// fence is a line that opens or closes the front matter. Trailing blanks are allowed, because they are invisible.
+// fence is a line that opens or closes the front matter. Trailing blanks are allowed, because
+// they are invisible.
 var fence = text.Pattern(`(?m)^---[ \t\r]*$\n?`)
 
-// NewSource splits the text of a workflow that was read elsewhere, such as a run's copy: name is for messages, path is the
-// resolved path of the original.
+// NewSource splits the text of a workflow that was read elsewhere, such as a run's copy: name
+// is for messages, path is the resolved path of the original.
 func NewSource(name, path string, data []byte) (Source, error) {
 	src := Source{Name: name, Path: path, Data: data, frontLine: 2, bodyLine: 1}
 	wrong := func(at int, message, hint string) (Source, error) {
 		return src, fault(CodeParse, name, 1+bytes.Count(data[:at], []byte("\n")), message, hint)
 	}
 	if len(data) > maxFile {
-		return wrong(0, fmt.Sprintf("the file is longer than %d bytes", maxFile), "move long texts into files that the agent can read")
+		return wrong(
+			0,
+			fmt.Sprintf("the file is longer than %d bytes", maxFile),
+			"move long texts into files that the agent can read",
+		)
 	}
 	if !utf8.Valid(data) {
 		return wrong(bytes.IndexRune(data, utf8.RuneError), "the file is not UTF-8", "save it as UTF-8")
@@ -123,7 +135,8 @@ func NewSource(name, path string, data []byte) (Source, error) {
 		if len(fences) == 1 {
 			return wrong(0, "the front matter is not closed", "close it with a line of --- before the prompt")
 		}
-		front, end := fences[0][1], fences[1][0]
+		front := fences[0][1]
+		end := fences[1][0]
 		src.FrontMatter = body[front:end:end]
 		src.bodyLine += bytes.Count(body[:fences[1][1]], []byte("\n"))
 		body = body[fences[1][1]:]
@@ -136,8 +149,9 @@ func NewSource(name, path string, data []byte) (Source, error) {
 	return src, nil
 }
 
-// EnvFilePath returns the path of a project's environment file (design 11): $XDG_CONFIG_HOME/symphony/<project>.env, with
-// ~/.config for an empty or relative xdgConfigHome. project is the name of its state directory.
+// EnvFilePath returns the path of a project's environment file (design 11):
+// $XDG_CONFIG_HOME/symphony/<project>.env, with ~/.config for an empty or relative
+// xdgConfigHome. project is the name of its state directory.
 func EnvFilePath(xdgConfigHome, home, project string) string {
 	if !filepath.IsAbs(xdgConfigHome) {
 		xdgConfigHome = filepath.Join(home, ".config")
@@ -145,12 +159,14 @@ func EnvFilePath(xdgConfigHome, home, project string) string {
 	return filepath.Join(xdgConfigHome, "symphony", project+".env")
 }
 
-// ReadEnvFile reads an environment file: lines of NAME=VALUE, blank lines, and comments after #. A line may begin with
-// `export `. Values may be quoted as in a shell: no character is special in single quotes, and a backslash escapes \ " $ ` in
-// double quotes. Variables are not expanded. A file that does not exist counts as empty.
+// ReadEnvFile reads an environment file: lines of NAME=VALUE, blank lines, and comments after
+// #. A line may begin with `export `. Values may be quoted as in a shell: no character is
+// special in single quotes, and a backslash escapes \ " $ ` in double quotes. Variables are
+// not expanded. A file that does not exist counts as empty.
 //
-// The code of the error is env_file_permissions for a file that does not belong to uid, or whose mode is not 0600 or 0400, and
-// env_file_invalid for any other line. No error contains a value.
+// The code of the error is env_file_permissions for a file that does not belong to uid, or
+// whose mode is not 0600 or 0400, and env_file_invalid for any other line. No error contains a
+// value.
 func ReadEnvFile(path string, uid int) (map[string]string, error) {
 	const yours = "the file must belong to your account and have mode 0600"
 	wrong := func(code, where, what, hint string) (map[string]string, error) {
@@ -207,8 +223,8 @@ var (
 	comment     = text.Pattern(`[ \t]#.*$`)
 )
 
-// envValue parses the text after =, and returns the value or what is wrong with the text. As in a shell, # starts a comment only
-// after a blank.
+// envValue parses the text after =, and returns the value or what is wrong with the text. As
+// in a shell, # starts a comment only after a blank.
 func envValue(text string) (value, wrong string) {
 	value = strings.TrimLeft(text, " \t")
 	switch {

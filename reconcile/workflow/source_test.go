@@ -30,7 +30,12 @@ func TestReadResolvesSymlinks(t *testing.T) {
 	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	real := filepath.Join(dir, "real")
 	test.OK(t, os.Mkdir(real, 0o700))
-	file := write(t, filepath.Join(real, "flow.md"), "---\ntracker: {kind: linear, project_slug: b}\nworkspace: {root: ws}\n---\nGo.\n", 0o600)
+	file := write(
+		t,
+		filepath.Join(real, "flow.md"),
+		"---\ntracker: {kind: linear, project_slug: b}\nworkspace: {root: ws}\n---\nGo.\n",
+		0o600,
+	)
 	link := filepath.Join(dir, "WORKFLOW.md")
 	test.OK(t, os.Symlink(filepath.Join("real", "flow.md"), link))
 	src := test.Must(Read(link))
@@ -55,7 +60,10 @@ func TestReadRefuses(t *testing.T) {
 		_, err := Read(path)
 		wantCode(t, err, CodeMissingFile, part)
 		test.Contains(t, "the error", err.Error(), path)
-		if missing := part == "there is no workflow file"; strings.Contains(Faults(err)[0].Hint, "symphony init") != missing {
+		if missing := part == "there is no workflow file"; strings.Contains(
+			Faults(err)[0].Hint,
+			"symphony init",
+		) != missing {
 			t.Errorf("%s: the hint is %q", path, Faults(err)[0].Hint)
 		}
 	}
@@ -91,7 +99,12 @@ func TestCRLFAndBOMInFrontMatter(t *testing.T) {
 	text := "\ufeff---\r\ntracker:\r\n  kind: linear\r\n  project_slug: b\r\nhooks:\r\n  before_run: |\r\n    one\r\n    two\r\nagent:\r\n  max_turns: x\r\n---\r\nGo.\r\n"
 	wantCode(t, test.Err(Parse(source(t, text), testEnv())), CodeInvalid, "WORKFLOW.md:10: agent.max_turns")
 	cfg, err := Parse(source(t, strings.Replace(text, "max_turns: x", "max_turns: 7", 1)), testEnv())
-	test.Equal(t, "error, hook and turns", []any{err, cfg.Hooks.BeforeRun, cfg.Agent.MaxTurns}, []any{nil, "one\ntwo\n", 7})
+	test.Equal(
+		t,
+		"error, hook and turns",
+		[]any{err, cfg.Hooks.BeforeRun, cfg.Agent.MaxTurns},
+		[]any{nil, "one\ntwo\n", 7},
+	)
 }
 
 func TestNotUTF8(t *testing.T) {

@@ -18,20 +18,25 @@ type Tracker struct {
 	Place       string // where the issues are, for people: the slug of a project
 	PlaceKey    string // the key that names it
 	Endpoint    string
-	APIKey      Secret   // empty only if Environment.KeyOptional allows it
-	ProjectSlug string   // as written; the slug of a URL
-	Team        string   // the key of a team of Linear, in upper case: only its issues; empty for those of every team
+	APIKey      Secret // empty only if Environment.KeyOptional allows it
+	ProjectSlug string // as written; the slug of a URL
+	// the key of a team of Linear, in upper case: only its issues; empty for those of every
+	// team
+	Team        string
 	NamedStates []string // the states that the file names, without the defaults
 	CAFile      string
 	ToolScope   string
-	Folder      string   // with the files of the issues, for kind file
-	OtherStates []string // neither active nor terminal states to which agents may move issues, for kind file
-	// Operators are the users whose comments answer requests. ExplainHolds: holds are explained by comments.
+	Folder      string // with the files of the issues, for kind file
+	// neither active nor terminal states to which agents may move issues, for kind file
+	OtherStates []string
+	// Operators are the users whose comments answer requests. ExplainHolds: holds are
+	// explained by comments.
 	Operators    []string
 	ExplainHolds bool
 	GitHub       GitHub
-	Command      []string // the program that is the tracker, with its arguments; only of the kind command
-	Verbs        []string // its optional verbs
+	// the program that is the tracker, with its arguments; only of the kind command
+	Command []string
+	Verbs   []string // its optional verbs
 }
 
 // Within says in words where the issues are: "project shop-1a2b3c4d5e6f", "team WEB", or both.
@@ -50,13 +55,16 @@ type tracker struct {
 	name, title      string   // the value of tracker.kind, and what people call it
 	endpoint         string   // the default of tracker.endpoint
 	active, terminal []string // the defaults of tracker.active_states and tracker.terminal_states
-	always           string   // a terminal state, whatever the file lists, unless it is an active one; empty for none
-	keyVars          []string // the variables that contain the key if the file names none
-	needsKey         bool
-	describes        bool   // issues belong to projects with descriptions: prompts have issue.project_description
-	ofGitHub         bool   // the key is GitHub's: gh may have it, and it opens pull requests
-	assigneeVar      string // contains the assignee if the file names none; empty for none
-	// orders: blocked issues in the first active state wait, too. The specification names only Todo.
+	// a terminal state, whatever the file lists, unless it is an active one; empty for none
+	always   string
+	keyVars  []string // the variables that contain the key if the file names none
+	needsKey bool
+	// issues belong to projects with descriptions: prompts have issue.project_description
+	describes   bool
+	ofGitHub    bool   // the key is GitHub's: gh may have it, and it opens pull requests
+	assigneeVar string // contains the assignee if the file names none; empty for none
+	// orders: blocked issues in the first active state wait, too. The specification names only
+	// Todo.
 	orders bool
 	// tellsLabels: the tracker says who has set a label of an issue.
 	tellsLabels bool
@@ -67,8 +75,8 @@ type tracker struct {
 // trackers are the kinds of trackers. Each has a file of its own.
 var trackers = []tracker{linearTracker, fileTracker, gitHubTracker, commandTracker}
 
-// KeyVars returns the variables that may contain the key of a kind of tracker, the preferred one first; nil for a tracker without a key.
-// With ofGitHub, gh may have it.
+// KeyVars returns the variables that may contain the key of a kind of tracker, the preferred
+// one first; nil for a tracker without a key. With ofGitHub, gh may have it.
 func KeyVars(kind string) (names []string, ofGitHub bool) {
 	i := slices.IndexFunc(trackers, func(t tracker) bool { return t.name == kind })
 	return trackers[i].keyVars, trackers[i].ofGitHub
@@ -95,7 +103,8 @@ func EveryKeyVar() (names []string) {
 // TrackerKinds are the allowed values of tracker.kind.
 func TrackerKinds() []string { return text.Map(trackers, func(t tracker) string { return t.name }) }
 
-// trackerReader reads the keys below tracker: where the issues are, the key to them, and their states.
+// trackerReader reads the keys below tracker: where the issues are, the key to them, and their
+// states.
 type trackerReader struct{ *reader }
 
 func (r trackerReader) kind(f field) {
@@ -112,23 +121,36 @@ func (r trackerReader) kind(f field) {
 		r.fail(CodeTrackerKind, f, "missing, because the file does not begin with a line ---",
 			"write the keys between two lines of --- at its beginning")
 	case f.node == nil:
-		r.fail(CodeTrackerKind, f, "missing; the kinds are "+strings.Join(kinds, ", "), "write `kind: file` or another of them below `tracker:`")
+		r.fail(
+			CodeTrackerKind,
+			f,
+			"missing; the kinds are "+strings.Join(kinds, ", "),
+			"write `kind: file` or another of them below `tracker:`",
+		)
 	default:
 		hint := "for any other tracker write a small program: kind: command, see docs/trackers.md"
 		if near := text.Nearest(*kind, kinds); len(near) > 0 {
 			hint = "write `kind: " + near[0] + "`"
 		}
-		r.fail(CodeTrackerKind, f, strconv.Quote(f.node.Value)+" is not supported; the kinds are "+strings.Join(kinds, ", "), hint)
+		r.fail(
+			CodeTrackerKind,
+			f,
+			strconv.Quote(f.node.Value)+" is not supported; the kinds are "+strings.Join(kinds, ", "),
+			hint,
+		)
 	}
 }
 
-// place records where the issues are. f is the field that names it; identity tells the project from all others.
+// place records where the issues are. f is the field that names it; identity tells the project
+// from all others.
 func (r trackerReader) place(f field, place, identity string) {
-	r.cfg.Tracker.Place, r.cfg.Tracker.PlaceKey, r.cfg.Policy.Project = place, f.key, identity
+	r.cfg.Tracker.Place = place
+	r.cfg.Tracker.PlaceKey = f.key
+	r.cfg.Policy.Project = identity
 }
 
-// agentRoots returns the directories beside the workspaces that agents may write. It warns if they may write anywhere, and thereby
-// what keeps the issues.
+// agentRoots returns the directories beside the workspaces that agents may write. It warns if
+// they may write anywhere, and thereby what keeps the issues.
 func (r trackerReader) agentRoots(issues string) []string {
 	everywhere := "agents can write " + issues + ", and thereby move and answer every issue"
 	roots := r.cfg.Agent.WritableRoots
@@ -149,16 +171,20 @@ func (r trackerReader) agentRoots(issues string) []string {
 }
 
 // decides reports whether who can write a directory decides what a path leads to, whatever the
-// names of the two: the path is in the directory or leads through a link there. Neither an empty
-// nor a relative path is compared, such as those of a workflow that is no file. A path that
-// can't be looked up is an error of the field.
+// names of the two: the path is in the directory or leads through a link there. Neither an
+// empty nor a relative path is compared, such as those of a workflow that is no file. A path
+// that can't be looked up is an error of the field.
 func (r trackerReader) decides(f field, dir, path string) bool {
 	if !filepath.IsAbs(dir) || !filepath.IsAbs(path) {
 		return false
 	}
 	decides, err := paths.Reach(dir, path)
 	if err != nil {
-		r.invalid(f, fmt.Sprintf("it is not known whether %s is in %s: %v", path, dir, err), "name it by another path")
+		r.invalid(
+			f,
+			fmt.Sprintf("it is not known whether %s is in %s: %v", path, dir, err),
+			"name it by another path",
+		)
 	}
 	return decides
 }

@@ -1,10 +1,13 @@
 package workflow
 
 var fileTracker = tracker{
-	name: "file", title: "the folder",
-	active: []string{"To Do", "Todo", "In Progress"}, terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
-	orders: true, check: trackerReader.protectFolder,
-	keys: fileKeys,
+	name:     "file",
+	title:    "the folder",
+	active:   []string{"To Do", "Todo", "In Progress"},
+	terminal: []string{"Done", "Closed", "Canceled", "Cancelled", "Duplicate"},
+	orders:   true,
+	check:    trackerReader.protectFolder,
+	keys:     fileKeys,
 }
 
 // fileKeys are the keys of this kind.
@@ -13,8 +16,13 @@ func fileKeys(c *Config) []Key {
 		key("tracker.provider.path", typePath, "", &c.Tracker.Folder,
 			"the folder with the issues; a relative path starts at WORKFLOW.md; required").
 			naming(NamesPaths).thenTracker(trackerReader.folder),
-		key("tracker.provider.states", typeStrings, "[Human Review]", &c.Tracker.OtherStates,
-			"more states to which agents may move their issues, in addition to active_states and terminal_states"),
+		key(
+			"tracker.provider.states",
+			typeStrings,
+			"[Human Review]",
+			&c.Tracker.OtherStates,
+			"more states to which agents may move their issues, in addition to active_states and terminal_states",
+		),
 	}
 }
 
@@ -29,7 +37,8 @@ func (r trackerReader) folder(f field) {
 	}
 }
 
-// protectFolder refuses settings that let agents write the folder of the issues: they could answer themselves.
+// protectFolder refuses settings that let agents write the folder of the issues: they could
+// answer themselves.
 func (r trackerReader) protectFolder() {
 	dir := r.cfg.Tracker.Folder
 	if dir == "" {

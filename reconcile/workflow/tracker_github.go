@@ -11,11 +11,20 @@ import (
 )
 
 var gitHubTracker = tracker{
-	name: "github", title: "GitHub", endpoint: "https://api.github.com",
-	active: []string{"open"}, terminal: []string{"closed"}, always: "closed", // a closed issue blocks no other, whatever the labels
-	keyVars: []string{"GITHUB_TOKEN", "GH_TOKEN"}, needsKey: true, ofGitHub: true, orders: true, tellsLabels: true,
-	check: trackerReader.gitHubStates,
-	keys:  gitHubKeys,
+	name:     "github",
+	title:    "GitHub",
+	endpoint: "https://api.github.com",
+	// a closed issue blocks no other, whatever the labels
+	active:      []string{"open"},
+	terminal:    []string{"closed"},
+	always:      "closed",
+	keyVars:     []string{"GITHUB_TOKEN", "GH_TOKEN"},
+	needsKey:    true,
+	ofGitHub:    true,
+	orders:      true,
+	tellsLabels: true,
+	check:       trackerReader.gitHubStates,
+	keys:        gitHubKeys,
 }
 
 // gitHubKeys are the keys of this kind.
@@ -27,14 +36,24 @@ func gitHubKeys(c *Config) []Key {
 			"the repository with the issues, as owner/name, or $NAME; required unless repos is given"),
 		key("tracker.provider.repos", typeStrings, "[]", &c.Tracker.GitHub.Repos,
 			"several repositories, instead of repo").thenTracker(trackerReader.repositories),
-		key("tracker.provider.state_labels", typeStrings, "[]", &c.Tracker.GitHub.StateLabels,
-			"labels that are states: the state of an open issue is the first of these labels that it has, else open"),
+		key(
+			"tracker.provider.state_labels",
+			typeStrings,
+			"[]",
+			&c.Tracker.GitHub.StateLabels,
+			"labels that are states: the state of an open issue is the first of these labels that it has, else open",
+		),
 		key("tracker.provider.project", typeURL, "", &c.Tracker.GitHub.Project,
 			"the board whose columns are the states of open issues").thenTracker(trackerReader.board),
 		key("tracker.provider.status_field", typeString, "Status", &c.Tracker.GitHub.StatusField,
 			"the board's field that contains the column"),
-		key("tracker.provider.priority_labels", typeStrings, "[P0, P1, P2, P3]", &c.Tracker.GitHub.PriorityLabels,
-			"labels that are priorities, most urgent first"),
+		key(
+			"tracker.provider.priority_labels",
+			typeStrings,
+			"[P0, P1, P2, P3]",
+			&c.Tracker.GitHub.PriorityLabels,
+			"labels that are priorities, most urgent first",
+		),
 		key("tracker.provider.tool_budget", typeInteger, "200", &c.Tracker.GitHub.ToolBudget,
 			"limit of the requests that the agent's tool may make in a run").atLeast(1),
 	}
@@ -61,7 +80,8 @@ var (
 // repositories reads provider.repo and provider.repos.
 func (r trackerReader) repositories(f field) {
 	const hint = "write owner/name, as in the address https://github.com/owner/name"
-	g, one := &r.cfg.Tracker.GitHub, r.field("tracker.provider.repo")
+	g := &r.cfg.Tracker.GitHub
+	one := r.field("tracker.provider.repo")
 	item := func(i int) field { return r.item(f, i) }
 	switch {
 	case f.node != nil && one.node != nil:
@@ -71,11 +91,17 @@ func (r trackerReader) repositories(f field) {
 		r.fail(CodeMissingRepo, f, "empty", hint)
 		return
 	case f.node == nil:
-		f, item = one, func(int) field { return one }
+		f = one
+		item = func(int) field { return one }
 		if name, isVar := reference(g.repo); isVar {
 			g.repo = r.variable(name, gitHubRepoVar)
 			if g.repo == "" && one.node != nil {
-				r.fail(CodeMissingRepo, f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+				r.fail(
+					CodeMissingRepo,
+					f,
+					"the environment variable "+name+" is not set, or empty",
+					r.setHint(name, "it"),
+				)
 				return
 			}
 		}
@@ -93,13 +119,21 @@ func (r trackerReader) repositories(f field) {
 		case !repositoryName().MatchString(repo) || name == "." || name == "..":
 			r.invalid(item(i), strconv.Quote(repo)+" is not the name of a repository", hint)
 		case other != "":
-			r.invalid(item(i), other+" and "+repo+" have the same name, which begins the identifiers of their issues", "keep one of them")
+			r.invalid(
+				item(i),
+				other+" and "+repo+" have the same name, which begins the identifiers of their issues",
+				"keep one of them",
+			)
 		default:
 			names[name] = repo
 		}
 	}
 	list := slices.Sorted(slices.Values(g.Repos))
-	r.place(f, strings.Join(g.Repos, ", "), r.cfg.Tracker.Endpoint+" "+strings.ToLower(strings.Join(list, ",")))
+	r.place(
+		f,
+		strings.Join(g.Repos, ", "),
+		r.cfg.Tracker.Endpoint+" "+strings.ToLower(strings.Join(list, ",")),
+	)
 }
 
 // board checks provider.project.
@@ -111,13 +145,18 @@ func (r trackerReader) board(f field) {
 	u, err := url.Parse(g.Project)
 	switch {
 	case err != nil || u.Host == "" || !boardPath().MatchString(u.Path):
-		r.invalid(f, "not the address of a project", "open the project on GitHub and copy the address: https://github.com/orgs/OWNER/projects/1")
+		r.invalid(
+			f,
+			"not the address of a project",
+			"open the project on GitHub and copy the address: https://github.com/orgs/OWNER/projects/1",
+		)
 	case len(g.StateLabels) > 0:
 		r.invalid(f, "conflicts with provider.state_labels", "keep one of them: both define the states")
 	}
 }
 
-// gitHubStates warns about states that no issue can have. The columns of a board are known only to GitHub.
+// gitHubStates warns about states that no issue can have. The columns of a board are known
+// only to GitHub.
 func (r trackerReader) gitHubStates() {
 	t := r.cfg.Tracker
 	if t.GitHub.Project != "" {
@@ -128,8 +167,11 @@ func (r trackerReader) gitHubStates() {
 	if _, set := r.lines["tracker.active_states"]; !set {
 		for _, label := range t.GitHub.StateLabels {
 			if slices.Contains([]string{"todo", "to do", "in progress"}, reconcile.NormalizeState(label)) {
-				r.warnKey("tracker.provider.state_labels", "agents leave issues in the state "+strconv.Quote(label)+
-					" alone: add it to tracker.active_states")
+				r.warnKey(
+					"tracker.provider.state_labels",
+					"agents leave issues in the state "+strconv.Quote(label)+
+						" alone: add it to tracker.active_states",
+				)
 			}
 		}
 	}
@@ -138,8 +180,16 @@ func (r trackerReader) gitHubStates() {
 	warn := func(key string, states []string) {
 		for _, state := range states {
 			if !slices.Contains(known, reconcile.NormalizeState(state)) {
-				r.warnKey(key, "no issue has the state "+strconv.Quote(state)+": the states are "+strings.Join(possible, ", ")+
-					"; add it to provider.state_labels if it is a label")
+				r.warnKey(
+					key,
+					"no issue has the state "+strconv.Quote(
+						state,
+					)+": the states are "+strings.Join(
+						possible,
+						", ",
+					)+
+						"; add it to provider.state_labels if it is a label",
+				)
 			}
 		}
 	}

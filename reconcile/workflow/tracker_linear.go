@@ -10,15 +10,23 @@ import (
 
 // The variables of Linear.
 const (
-	APIKeyVar   = "LINEAR_API_KEY"  // the canonical variable of its key (specification 5.3.1)
-	AssigneeVar = "LINEAR_ASSIGNEE" // used if tracker.assignee is absent, or names a variable that is not set
+	APIKeyVar = "LINEAR_API_KEY" // the canonical variable of its key (specification 5.3.1)
+	// used if tracker.assignee is absent, or names a variable that is not set
+	AssigneeVar = "LINEAR_ASSIGNEE"
 )
 
 var linearTracker = tracker{
-	name: "linear", title: "Linear", endpoint: "https://api.linear.app/graphql",
-	active: []string{"Todo", "In Progress"}, terminal: []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
-	keyVars: []string{APIKeyVar}, needsKey: true, describes: true, tellsLabels: true, assigneeVar: AssigneeVar,
-	keys: linearKeys,
+	name:        "linear",
+	title:       "Linear",
+	endpoint:    "https://api.linear.app/graphql",
+	active:      []string{"Todo", "In Progress"},
+	terminal:    []string{"Closed", "Cancelled", "Canceled", "Duplicate", "Done"},
+	keyVars:     []string{APIKeyVar},
+	needsKey:    true,
+	describes:   true,
+	tellsLabels: true,
+	assigneeVar: AssigneeVar,
+	keys:        linearKeys,
 }
 
 // linearKeys are the keys of this kind.
@@ -38,7 +46,12 @@ func (r trackerReader) project(f field) {
 	slug := &r.cfg.Tracker.ProjectSlug
 	if name, isVar := reference(*slug); isVar {
 		if *slug = r.variable(name, ""); *slug == "" {
-			r.fail(CodeMissingProject, f, "the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+			r.fail(
+				CodeMissingProject,
+				f,
+				"the environment variable "+name+" is not set, or empty",
+				r.setHint(name, "it"),
+			)
 			return
 		}
 	}
@@ -50,7 +63,11 @@ func (r trackerReader) project(f field) {
 			*slug, _, _ = strings.Cut(after, "/")
 		}
 		if *slug == "" {
-			r.invalid(f, "not the URL of a project", "open the project in Linear and copy the address: …/project/<slug>/…")
+			r.invalid(
+				f,
+				"not the URL of a project",
+				"open the project in Linear and copy the address: …/project/<slug>/…",
+			)
 			return
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// What agents could change is refused under every name: the program of the tracker, a file that
-// it reads, and the folder of the issues.
+// What agents could change is refused under every name: the program of the tracker, a file
+// that it reads, and the folder of the issues.
 func TestTrackerUnderOtherNames(t *testing.T) {
 	if !test.OwnMounts(t) {
 		return
@@ -24,9 +24,10 @@ func TestTrackerUnderOtherNames(t *testing.T) {
 	test.OK(t, os.Symlink(shared, filepath.Join(dir, "named")))
 	test.Bind(t, shared, filepath.Join(dir, "mounted"))
 	for tracker, refused := range map[string]bool{
-		"kind: command, provider: {command: [named/tracker]}":              true,
-		"kind: command, provider: {command: [mounted/tracker]}":            true,
-		"kind: command, provider: {command: [shared/link]}":                true, // the link can be replaced
+		"kind: command, provider: {command: [named/tracker]}":   true,
+		"kind: command, provider: {command: [mounted/tracker]}": true,
+		// the link can be replaced
+		"kind: command, provider: {command: [shared/link]}":                true,
 		"kind: command, provider: {command: [sh, --data=mounted/tracker]}": true,
 		"kind: command, provider: {command: [sh, /proc/self/root/x]}":      true,
 		"kind: command, provider: {command: [own/tracker]}":                false,

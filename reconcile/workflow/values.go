@@ -15,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// value stores the value of a key, or its default, in the configuration. It returns false if the value is invalid, which is reported.
+// value stores the value of a key, or its default, in the configuration. It returns false if
+// the value is invalid, which is reported.
 func (r *values) value(k Key, f field) bool {
 	ok := true
 	switch to := k.to.(type) {
@@ -27,12 +28,14 @@ func (r *values) value(k Key, f field) bool {
 		*to, ok = r.boolean(k, f)
 	case *int:
 		n, read := r.integer(k, f, 1_000_000)
-		*to, ok = int(n), read
+		*to = int(n)
+		ok = read
 	case *int64:
 		*to, ok = r.integer(k, f, 1<<63-1)
 	case *time.Duration:
 		n, read := r.integer(k, f, maxMS)
-		*to, ok = time.Duration(n)*time.Millisecond, read
+		*to = time.Duration(n) * time.Millisecond
+		ok = read
 	case *[]string:
 		*to, ok = r.list(k, f)
 	case *map[string]int:
@@ -43,7 +46,8 @@ func (r *values) value(k Key, f field) bool {
 	return ok
 }
 
-// text reads a single value of any kind. A script stays as written, other values are trimmed, and paths become absolute.
+// text reads a single value of any kind. A script stays as written, other values are trimmed,
+// and paths become absolute.
 func (r *values) text(k Key, f field) (string, bool) {
 	switch {
 	case f.node == nil && k.Words != nil && !slices.Contains(k.Words, k.Default):
@@ -62,7 +66,8 @@ func (r *values) text(k Key, f field) (string, bool) {
 	return strings.TrimSpace(f.node.Value), true
 }
 
-// integer reads a whole number within the bounds of its key. It may be quoted (specification 5.3.2).
+// integer reads a whole number within the bounds of its key. It may be quoted (specification
+// 5.3.2).
 func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 	if f.node == nil {
 		n, err := strconv.ParseInt(k.Default, 10, 64)
@@ -103,7 +108,8 @@ func (r *values) boolean(k Key, f field) (value, ok bool) {
 	return false, false
 }
 
-// list reads a list of strings and trims them. An invalid item, which is reported, becomes empty.
+// list reads a list of strings and trims them. An invalid item, which is reported, becomes
+// empty.
 func (r *values) list(k Key, f field) ([]string, bool) {
 	list := []string{}
 	if f.node == nil {
@@ -131,7 +137,8 @@ func (r *values) list(k Key, f field) ([]string, bool) {
 	return list, true
 }
 
-// stateLimits reads the map of states to limits. An entry that is no positive number is ignored with a warning (specification 5.3.5).
+// stateLimits reads the map of states to limits. An entry that is no positive number is
+// ignored with a warning (specification 5.3.5).
 func (r *values) stateLimits(k Key, f field) (map[string]int, bool) {
 	limits := map[string]int{}
 	if f.node == nil {
@@ -164,13 +171,18 @@ func (r *values) stateLimits(k Key, f field) (map[string]int, bool) {
 	return limits, true
 }
 
-// passThrough returns a value for codex as JSON, nil if the file has none. Nulls in it are omitted, like null keys.
+// passThrough returns a value for codex as JSON, nil if the file has none. Nulls in it are
+// omitted, like null keys.
 func (r *values) passThrough(f field) (json.RawMessage, bool) {
 	switch {
 	case f.node == nil:
 		return nil, true
 	case f.node.Kind == yaml.SequenceNode:
-		r.invalid(f, "must be a string or a map, is a list", "write it as codex expects it, for instance never")
+		r.invalid(
+			f,
+			"must be a string or a map, is a list",
+			"write it as codex expects it, for instance never",
+		)
 		return nil, false
 	case f.node.Kind == yaml.ScalarNode:
 		raw, err := json.Marshal(f.node.Value)
@@ -208,10 +220,14 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults, sorted by line. The Config then has
-// only Warnings, and Prompt if the template is valid.
+// Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults,
+// sorted by line. The Config then has only Warnings, and Prompt if the template is valid.
 func Parse(src Source, env Environment) (*Config, error) {
-	cfg := &Config{Redacted: src.Data, FileName: filepath.Base(src.Path), Agent: Agent{Kind: AgentCodex}}
+	cfg := &Config{
+		Redacted: src.Data,
+		FileName: filepath.Base(src.Path),
+		Agent:    Agent{Kind: AgentCodex},
+	}
 	front, ok := readFrontMatter(src, keys(cfg))
 	r := &reader{values: values{front, env}, cfg: cfg}
 	if ok {
@@ -244,7 +260,8 @@ func Parse(src Source, env Environment) (*Config, error) {
 
 // applies reports whether a kind of tracker and an engine have the key.
 func (k Key) applies(tracker, engine string) bool {
-	return (k.Kinds == nil || slices.Contains(k.Kinds, tracker)) && (k.engines == nil || slices.Contains(k.engines, engine))
+	return (k.Kinds == nil || slices.Contains(k.Kinds, tracker)) &&
+		(k.engines == nil || slices.Contains(k.engines, engine))
 }
 
 // unused warns about the keys that only other kinds of trackers and engines have.
@@ -265,10 +282,11 @@ func (r *reader) unused() {
 	}
 }
 
-// together completes values that depend on other values, and warns about values that have no effect because of others, or that
-// codex would refuse.
+// together completes values that depend on other values, and warns about values that have no
+// effect because of others, or that codex would refuse.
 func (r *reader) together() {
-	agent, codex := &r.cfg.Agent, &r.cfg.Codex
+	agent := &r.cfg.Agent
+	codex := &r.cfg.Codex
 	asksNothing := string(codex.ApprovalPolicy) == `"never"`
 	switch {
 	case agent.OnApproval == "" && asksNothing:
@@ -276,15 +294,23 @@ func (r *reader) together() {
 	case agent.OnApproval == "":
 		agent.OnApproval = Fail
 	case agent.OnApproval == Ask && asksNothing:
-		r.warnKey("agent.on_approval",
-			"no effect: with codex.approval_policy never, codex asks for no approval; with on-request it does")
+		r.warnKey(
+			"agent.on_approval",
+			"no effect: with codex.approval_policy never, codex asks for no approval; with on-request it does",
+		)
 	}
 	if agent.OnApproval != Ask && agent.OnQuestion != Ask {
 		setsLabels := slices.ContainsFunc(agent.ByLabel, func(row LabelRow) bool { return row.SetBy != "" })
 		if !setsLabels {
-			r.warnKey("tracker.operators", "no effect: neither agent.on_approval nor agent.on_question is ask")
+			r.warnKey(
+				"tracker.operators",
+				"no effect: neither agent.on_approval nor agent.on_question is ask",
+			)
 		}
-		r.warnKey("agent.answer_timeout_ms", "no effect: neither agent.on_approval nor agent.on_question is ask")
+		r.warnKey(
+			"agent.answer_timeout_ms",
+			"no effect: neither agent.on_approval nor agent.on_question is ask",
+		)
 	}
 	if ms := r.cfg.Polling.Interval.Milliseconds(); ms > 0 && ms < 1000 {
 		r.warnKey("polling.interval_ms", fmt.Sprintf("a pass every %d ms; did you mean %d000?", ms, ms))
@@ -327,10 +353,12 @@ func (r *values) warnKey(key, message string) {
 	}
 }
 
-// redact makes the copy of the file that is kept with a run: placeholders replace literal secrets.
+// redact makes the copy of the file that is kept with a run: placeholders replace literal
+// secrets.
 func (r *reader) redact() {
 	if r.cfg.KeyIsLiteral {
-		key, hint := r.cfg.Tracker.APIKey.Reveal(), "set it in a variable, and write api_key: $"+r.cfg.KeyVar
+		key := r.cfg.Tracker.APIKey.Reveal()
+		hint := "set it in a variable, and write api_key: $" + r.cfg.KeyVar
 		if r.cfg.Redacted = nil; len(key) < shortestKey {
 			r.invalid(r.field("tracker.api_key"), "too short for a key", hint)
 			return
@@ -338,12 +366,19 @@ func (r *reader) redact() {
 		r.cfg.Redacted = r.replace("tracker.api_key", r.src.Data, key, LiteralKeyVar, hint)
 	}
 	if url := r.cfg.Literals()[literalPingVar]; url != "" && r.cfg.Redacted != nil {
-		r.cfg.Redacted = r.replace("monitor.ping_url", r.cfg.Redacted, url, literalPingVar, "set it in a variable, and write ping_url: $NAME")
+		r.cfg.Redacted = r.replace(
+			"monitor.ping_url",
+			r.cfg.Redacted,
+			url,
+			literalPingVar,
+			"set it in a variable, and write ping_url: $NAME",
+		)
 	}
 }
 
-// replace puts $variable in place of the literal value of a key, wherever the copy contains the value. The copy is read again, to
-// refuse a value that it contains in another form, such as with escapes: then there is no copy.
+// replace puts $variable in place of the literal value of a key, wherever the copy contains
+// the value. The copy is read again, to refuse a value that it contains in another form, such
+// as with escapes: then there is no copy.
 func (r *values) replace(key string, data []byte, value, variable, hint string) []byte {
 	literals := []field{r.field(key)}
 	for _, k := range r.keys {
@@ -352,7 +387,8 @@ func (r *values) replace(key string, data []byte, value, variable, hint string) 
 		}
 	}
 	text := strings.ReplaceAll(string(data), value, "$"+variable)
-	src, _ := NewSource(r.src.Name, r.src.Path, []byte(text)) // if the copy is invalid, the value is not found below
+	// if the copy is invalid, the value is not found below
+	src, _ := NewSource(r.src.Name, r.src.Path, []byte(text))
 	again, _ := readFrontMatter(src, r.keys)
 	for _, f := range literals {
 		if kept := again.field(f.key).node; kept == nil || strings.TrimSpace(kept.Value) != "$"+variable {

@@ -15,10 +15,21 @@ func TestExpandPath(t *testing.T) {
 	env := envOf(map[string]string{"BASE": "/srv/base", "TILDE": "~/t", "EMPTY": "", "REL": "r"})
 	env.Home = "/home/ann"
 	for text, want := range map[string]string{
-		"/a/../b//c/": "/b/c", "ws": "/flow/ws", "./x/../y": "/flow/y", "..": "/",
-		"~": "/home/ann", "~/": "/home/ann", "~/x": "/home/ann/x", "a~b": "/flow/a~b",
-		"$BASE/x": "/srv/base/x", "${BASE}x": "/srv/basex", "a-$REL-b": "/flow/a-r-b", "$TILDE": "/home/ann/t",
-		"a$": "/flow/a$", "$1": "/flow/$1", "$$BASE": "/flow/$/srv/base",
+		"/a/../b//c/": "/b/c",
+		"ws":          "/flow/ws",
+		"./x/../y":    "/flow/y",
+		"..":          "/",
+		"~":           "/home/ann",
+		"~/":          "/home/ann",
+		"~/x":         "/home/ann/x",
+		"a~b":         "/flow/a~b",
+		"$BASE/x":     "/srv/base/x",
+		"${BASE}x":    "/srv/basex",
+		"a-$REL-b":    "/flow/a-r-b",
+		"$TILDE":      "/home/ann/t",
+		"a$":          "/flow/a$",
+		"$1":          "/flow/$1",
+		"$$BASE":      "/flow/$/srv/base",
 	} {
 		test.Equal(t, text, test.Must(env.expandPath(text, "/flow")), want)
 	}
@@ -34,7 +45,10 @@ func TestExpandPath(t *testing.T) {
 
 func TestPassEnv(t *testing.T) {
 	vars := map[string]string{
-		"LINEAR_API_KEY": envKey, "TEAM_KEY": teamKey, "HEADER": "Bearer " + envKey, "TEAM_HEADER": "Bearer " + teamKey,
+		"LINEAR_API_KEY": envKey,
+		"TEAM_KEY":       teamKey,
+		"HEADER":         "Bearer " + envKey,
+		"TEAM_HEADER":    "Bearer " + teamKey,
 	}
 	env := envOf(vars)
 	for _, c := range []struct {
@@ -55,13 +69,27 @@ func TestPassEnv(t *testing.T) {
 		{value: "[[A]]", refused: "an item is a list, not a string"},
 		{value: "['']", refused: "an item is empty"},
 		{value: "[LINEAR_API_KEY]", refused: "LINEAR_API_KEY contains the tracker's key"},
-		{value: "[LINEAR_API_KEY]", apiKey: "$TEAM_KEY", refused: "LINEAR_API_KEY contains the tracker's key"},
+		{
+			value:   "[LINEAR_API_KEY]",
+			apiKey:  "$TEAM_KEY",
+			refused: "LINEAR_API_KEY contains the tracker's key",
+		},
 		{value: "[TEAM_KEY]", want: []string{"TEAM_KEY"}}, // another team's
 		{value: "[TEAM_KEY]", apiKey: "$TEAM_KEY", refused: "TEAM_KEY contains the tracker's key"},
-		{value: "[TEAM_HEADER]", apiKey: teamKey, refused: "TEAM_HEADER contains the tracker's key"},
+		{
+			value:   "[TEAM_HEADER]",
+			apiKey:  teamKey,
+			refused: "TEAM_HEADER contains the tracker's key",
+		},
 		{value: "[HEADER]", refused: "HEADER contains the tracker's key"},
-		{value: "[SYMPHONY_LITERAL_API_KEY]", refused: "SYMPHONY_LITERAL_API_KEY contains the tracker's key"},
-		{value: "[SYMPHONY_WEB_TOKEN]", refused: "SYMPHONY_WEB_TOKEN is one of symphony's own variables"},
+		{
+			value:   "[SYMPHONY_LITERAL_API_KEY]",
+			refused: "SYMPHONY_LITERAL_API_KEY contains the tracker's key",
+		},
+		{
+			value:   "[SYMPHONY_WEB_TOKEN]",
+			refused: "SYMPHONY_WEB_TOKEN is one of symphony's own variables",
+		},
 	} {
 		text := "---\ntracker:\n  kind: linear\n  project_slug: demo\n"
 		if c.apiKey != "" {
@@ -80,7 +108,8 @@ func TestPassEnv(t *testing.T) {
 			continue
 		}
 		faults := Faults(err)
-		if len(faults) != 1 || !strings.Contains(faults[0].Error(), "agent.pass_env: ") || !strings.Contains(faults[0].Error(), c.refused) {
+		if len(faults) != 1 || !strings.Contains(faults[0].Error(), "agent.pass_env: ") ||
+			!strings.Contains(faults[0].Error(), c.refused) {
 			t.Errorf("%s: %v, want one fault: %s", c.value, faults, c.refused)
 		}
 		test.Lacks(t, "the error of "+c.value, err.Error(), envKey, teamKey)
@@ -89,23 +118,52 @@ func TestPassEnv(t *testing.T) {
 
 func TestModelWithTwoPrices(t *testing.T) {
 	const price = "{input: 1, output: 2}"
-	text := strings.Replace(literalFile("$TEAM_KEY"), "---\nGo", "agent:\n  prices: {a: "+price+", a: "+price+"}\n---\nGo", 1)
-	wantCode(t, test.Err(Parse(source(t, text), testEnv())), CodeInvalid, "agent.prices: a model is named twice")
+	text := strings.Replace(
+		literalFile("$TEAM_KEY"),
+		"---\nGo",
+		"agent:\n  prices: {a: "+price+", a: "+price+"}\n---\nGo",
+		1,
+	)
+	wantCode(
+		t,
+		test.Err(Parse(source(t, text), testEnv())),
+		CodeInvalid,
+		"agent.prices: a model is named twice",
+	)
 }
 
 func TestBudgets(t *testing.T) {
 	const priced = "prices: {currency: EUR, default: {input: 1, output: 2}}"
 	parse := func(prices, written string) (reconcile.DailyBudget, error) {
-		text := strings.Replace(literalFile("$TEAM_KEY"), "---\nGo", "agent:\n  "+prices+"\n  budget_per_day: "+written+"\n---\nGo", 1)
+		text := strings.Replace(
+			literalFile("$TEAM_KEY"),
+			"---\nGo",
+			"agent:\n  "+prices+"\n  budget_per_day: "+written+"\n---\nGo",
+			1,
+		)
 		cfg, err := Parse(source(t, text), testEnv())
 		return cfg.Policy.DailyBudget, err
 	}
 	for written, want := range map[string]string{
-		"0": "0 ", "0.4": "1 0.4 tokens", "5m": "5e+06 5m tokens", "0 EUR": "0 ", "2000000": "2e+06 2000000 tokens", "5_000_000": "5e+06 5_000_000 tokens", "5M": "5e+06 5M tokens",
-		"1.5 G": "1.5e+09 1.5G tokens", "70 tokens": "70 70 tokens", "20 EUR": "20 20 EUR", "0.5EUR": "0.5 0.5 EUR",
+		"0":         "0 ",
+		"0.4":       "1 0.4 tokens",
+		"5m":        "5e+06 5m tokens",
+		"0 EUR":     "0 ",
+		"2000000":   "2e+06 2000000 tokens",
+		"5_000_000": "5e+06 5_000_000 tokens",
+		"5M":        "5e+06 5M tokens",
+		"1.5 G":     "1.5e+09 1.5G tokens",
+		"70 tokens": "70 70 tokens",
+		"20 EUR":    "20 20 EUR",
+		"0.5EUR":    "0.5 0.5 EUR",
 	} {
 		b, err := parse(priced, written)
-		test.Equal(t, written+": error and budget", []any{err, fmt.Sprint(b.Most(), " ", b.Written)}, []any{nil, want})
+		test.Equal(
+			t,
+			written+": error and budget",
+			[]any{err, fmt.Sprint(b.Most(), " ", b.Written)},
+			[]any{nil, want},
+		)
 	}
 	for _, row := range [][3]string{
 		{priced, "-1", `must be a number of tokens or an amount of money, is "-1"`},

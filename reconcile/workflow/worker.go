@@ -15,7 +15,8 @@ import (
 type Worker struct {
 	Engine     string
 	EngineArgs []string
-	// Start, Connect, Status and Stop are the commands of the engine command, which get the variables of EnginePass.
+	// Start, Connect, Status and Stop are the commands of the engine command, which get the
+	// variables of EnginePass.
 	Start, Connect, Status, Stop string
 	EnginePass                   []string
 }
@@ -27,20 +28,26 @@ const (
 	EngineCommand = "command"
 )
 
-// Engines are the kinds of engines that start agents as jobs: each is one host, whichever machine it chooses.
+// Engines are the kinds of engines that start agents as jobs: each is one host, whichever
+// machine it chooses.
 func Engines() []string { return []string{EngineSlurm, EngineCommand} }
 
 // IsEngine reports whether a host is such an engine, and no machine that ssh reaches.
 func IsEngine(host string) bool { return slices.Contains(Engines(), host) }
 
-// engine completes the machines on which agents work: an engine that starts jobs is one of them, whichever machine it chooses.
+// engine completes the machines on which agents work: an engine that starts jobs is one of
+// them, whichever machine it chooses.
 func (r *reader) engine(field) {
 	kind := r.cfg.Worker.Engine
 	if !IsEngine(kind) {
 		return
 	}
 	if len(r.cfg.Policy.Hosts) > 0 {
-		r.invalid(r.field("worker.ssh_hosts"), "not together with worker.engine.kind "+kind, "remove one of them")
+		r.invalid(
+			r.field("worker.ssh_hosts"),
+			"not together with worker.engine.kind "+kind,
+			"remove one of them",
+		)
 	}
 	r.cfg.Policy.Hosts = []string{kind}
 }
@@ -57,14 +64,23 @@ func (r *reader) enginePass(f field) {
 	for i, name := range r.cfg.Worker.EnginePass {
 		switch {
 		case !variableName(name):
-			r.invalid(r.item(f, i), strconv.Quote(name)+" is not the name of a variable", "write the name of a variable, without $")
+			r.invalid(
+				r.item(f, i),
+				strconv.Quote(name)+" is not the name of a variable",
+				"write the name of a variable, without $",
+			)
 		case strings.HasPrefix(name, "SYMPHONY_"), slices.Contains(r.cfg.SecretVars, name):
-			r.invalid(r.item(f, i), name+" is symphony's own variable, or contains the tracker's key", "remove it")
+			r.invalid(
+				r.item(f, i),
+				name+" is symphony's own variable, or contains the tracker's key",
+				"remove it",
+			)
 		}
 	}
 }
 
-// ownArgs are options of sbatch that symphony gives itself, or that would make another job of it.
+// ownArgs are options of sbatch that symphony gives itself, or that would make another job of
+// it.
 var ownArgs = []string{
 	"array", "chdir", "clusters", "error", "job-name", "no-requeue", "output", "parsable", "requeue", "signal", "test-only", "wait",
 	"wrap",
@@ -76,8 +92,13 @@ func (r *reader) engineArgs(f field) {
 		name, long := strings.CutPrefix(arg, "--")
 		name, _, _ = strings.Cut(name, "=")
 		if !long || name == "" {
-			r.invalid(r.item(f, i), strconv.Quote(arg)+" is not a long option", "write it as --name or --name=value")
-		} else if slices.ContainsFunc(ownArgs, func(own string) bool { return strings.HasPrefix(own, name) }) { // sbatch completes names
+			r.invalid(
+				r.item(f, i),
+				strconv.Quote(arg)+" is not a long option",
+				"write it as --name or --name=value",
+			)
+		} else if slices.ContainsFunc(ownArgs, func(own string) bool { return strings.HasPrefix(own, name) }) {
+			// sbatch completes names
 			r.invalid(r.item(f, i), "--"+name+" would change the job that symphony submits", "remove it")
 		}
 	}
@@ -88,7 +109,11 @@ func (r *reader) hosts(f field) {
 	for i, name := range r.cfg.Policy.Hosts {
 		f := r.item(f, i)
 		if IsEngine(name) {
-			r.invalid(f, strconv.Quote(name)+" is the name of an engine", "give the machine another alias, or write user@"+name)
+			r.invalid(
+				f,
+				strconv.Quote(name)+" is the name of an engine",
+				"give the machine another alias, or write user@"+name,
+			)
 		} else if _, err := sshname.Parse(name); err != nil {
 			r.invalid(f, err.Error(), "write an alias of ssh's configuration, or user@host:port; an IPv6 address with a port in brackets")
 		} else if slices.Contains(r.cfg.Policy.Hosts[:i], name) {
@@ -119,27 +144,45 @@ func (r *reader) remoteRoot(f field) {
 
 func inHome(path string) bool { return strings.HasPrefix(path, "~/") && len(path) > 2 }
 
-// onHosts refuses what does not work on other machines yet, and warns about what has no effect.
+// onHosts refuses what does not work on other machines yet, and warns about what has no
+// effect.
 func (r *reader) onHosts() {
 	c := r.cfg
 	if len(c.Policy.Hosts) == 0 {
 		for _, key := range []string{"worker.max_concurrent_agents_per_host", "worker.root", "worker.lost_after_ms", "worker.when_lost"} {
-			r.warnKey(key, "no effect without worker.ssh_hosts or worker.engine.kind "+strings.Join(Engines(), " or "))
+			r.warnKey(
+				key,
+				"no effect without worker.ssh_hosts or worker.engine.kind "+strings.Join(Engines(), " or "),
+			)
 		}
 		return
 	}
 	if IsEngine(c.Worker.Engine) && c.Policy.RestartLost {
-		r.invalid(r.field("worker.when_lost"), "restart needs a second host, and an engine is a single one", "remove it")
+		r.invalid(
+			r.field("worker.when_lost"),
+			"restart needs a second host, and an engine is a single one",
+			"remove it",
+		)
 	}
 	r.warnKey("workspace.min_free_bytes", "no effect with agents on other machines")
 	const unbuilt = "not built yet for agents on other machines"
 	if c.Codex.Home != "" {
-		r.fail(CodeUnsupportedKey, r.field("codex.home"), unbuilt, "set CODEX_HOME in the environment of the account on each host")
+		r.fail(
+			CodeUnsupportedKey,
+			r.field("codex.home"),
+			unbuilt,
+			"set CODEX_HOME in the environment of the account on each host",
+		)
 	}
 	if c.Codex.Inherit {
 		r.fail(CodeUnsupportedKey, r.field("codex.inherit"), unbuilt, "remove the key")
 	}
 	if c.Repository.Submodules {
-		r.fail(CodeUnsupportedKey, r.field("repository.submodules"), unbuilt, "fetch them in hooks.after_create")
+		r.fail(
+			CodeUnsupportedKey,
+			r.field("repository.submodules"),
+			unbuilt,
+			"fetch them in hooks.after_create",
+		)
 	}
 }
