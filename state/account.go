@@ -27,46 +27,65 @@ const (
 	limitsName   = "limits.json"
 	limitsLock   = "limits.lock"
 
-	// accountPatience limits the wait for a lock of the account. Its holder only writes a small file.
+	// accountPatience limits the wait for a lock of the account. Its holder only writes a
+	// small file.
 	accountPatience = 2 * time.Second
 	accountPoll     = 10 * time.Millisecond
 	// startPatience limits the wait for a pass of another project that starts its workers.
 	startPatience = 20 * time.Second
-	// longestWindow is a day more than codex's longest window. It limits how long a wrong clock can block a project.
+	// longestWindow is a day more than codex's longest window. It limits how long a wrong
+	// clock can block a project.
 	longestWindow = 8 * 24 * time.Hour
 	// clockSlack is how far in the future the time of a record may be.
 	clockSlack = time.Minute
-	// mainLimitID is the id, as JSON, of the limit that applies to agents. Other limits are those of single models.
+	// mainLimitID is the id, as JSON, of the limit that applies to agents. Other limits are
+	// those of single models.
 	mainLimitID = `"codex"`
 )
 
-// Account is what all projects with the same codex home share: the account's rate limits, a block after a failure of login or
-// allowance, and the slots of SYMPHONY_MAX_AGENTS. It is stored in files of a directory in the state home, which the first
-// write creates. Passes read limits.json without a lock; writers take turns.
+// Account is what all projects with the same codex home share: the account's rate limits, a
+// block after a failure of login or allowance, and the slots of SYMPHONY_MAX_AGENTS. It is
+// stored in files of a directory in the state home, which the first write creates. Passes read
+// limits.json without a lock; writers take turns.
 type Account struct {
 	Home string // the codex home, resolved
 	Dir  string
 }
 
-// NewAccount returns the account of a codex home, which is an absolute path, without reading or creating anything.
-// xdgStateHome and home mean the same as in DefaultDir.
+// NewAccount returns the account of a codex home, which is an absolute path, without reading
+// or creating anything. xdgStateHome and home mean the same as in DefaultDir.
 func NewAccount(xdgStateHome, home, codexHome string) *Account {
 	resolved := resolve(codexHome)
-	return &Account{Home: resolved, Dir: filepath.Join(stateHome(xdgStateHome, home), accountsName, pathHash(resolved))}
+	return &Account{
+		Home: resolved,
+		Dir:  filepath.Join(stateHome(xdgStateHome, home), accountsName, pathHash(resolved)),
+	}
 }
 
-// LockTracker keeps all other projects of the account from starting runs for the issues of a tracker's project (its endpoint and slug).
-// xdgStateHome and home mean the same as in DefaultDir.
+// LockTracker keeps all other projects of the account from starting runs for the issues of a
+// tracker's project (its endpoint and slug). xdgStateHome and home mean the same as in
+// DefaultDir.
 func LockTracker(ctx context.Context, xdgStateHome, home, project string) (unlock func(), err error) {
-	a := &Account{Home: project, Dir: filepath.Join(stateHome(xdgStateHome, home), accountsName, trackersName)}
-	if unlock, err = a.lock(ctx, pathHash(project)+".lock", startPatience); errors.Is(err, context.DeadlineExceeded) {
-		err = problem("account_state", "a pass of another project with the issues of "+project+" is starting its runs",
-			"the next pass starts what is due", err)
+	a := &Account{
+		Home: project,
+		Dir:  filepath.Join(stateHome(xdgStateHome, home), accountsName, trackersName),
+	}
+	if unlock, err = a.lock(ctx, pathHash(project)+".lock", startPatience); errors.Is(
+		err,
+		context.DeadlineExceeded,
+	) {
+		err = problem(
+			"account_state",
+			"a pass of another project with the issues of "+project+" is starting its runs",
+			"the next pass starts what is due",
+			err,
+		)
 	}
 	return unlock, err
 }
 
-// AgentHome is the codex home of agents that use this account without the operator's rules and programs.
+// AgentHome is the codex home of agents that use this account without the operator's rules and
+// programs.
 func (a *Account) AgentHome() string { return filepath.Join(a.Dir, "codex") }
 
 // LimitsFile is the path of the file with the rate limits and the block.
@@ -75,7 +94,8 @@ func (a *Account) LimitsFile() string { return filepath.Join(a.Dir, limitsName) 
 // accountRecord is the content of limits.json.
 type accountRecord struct {
 	CodexHome string `json:"codex_home"`
-	// RateLimits is codex's rate-limit record with its sparse updates merged; At is the time of its last change.
+	// RateLimits is codex's rate-limit record with its sparse updates merged; At is the time
+	// of its last change.
 	RateLimits map[string]json.RawMessage `json:"rate_limits,omitempty"`
 	At         time.Time                  `json:"at"`
 	Block      *accountBlock              `json:"block"`
@@ -84,7 +104,8 @@ type accountRecord struct {
 
 type accountBlock struct {
 	reconcile.Block
-	// Probe is the alive file of the run that was started to find out whether the block is over.
+	// Probe is the alive file of the run that was started to find out whether the block is
+	// over.
 	Probe string `json:"probe,omitempty"`
 }
 
@@ -93,13 +114,15 @@ type AccountState struct {
 	Limit *reconcile.Limit // the used-up limit, nil for none
 	Block *reconcile.Block // nil for none
 	Probe string           // the alive file of the run that probes the block, empty for none
-	// Since is the start of the block as it was stored. It is in the future if the clock was ahead then.
+	// Since is the start of the block as it was stored. It is in the future if the clock was
+	// ahead then.
 	Since time.Time
 	// Over is when the last limit or block ended, zero if unknown.
 	Over time.Time
 }
 
-// Read returns the limit and the block that apply at a time. On an error, which has the code account_state, neither is known.
+// Read returns the limit and the block that apply at a time. On an error, which has the code
+// account_state, neither is known.
 func (a *Account) Read(now time.Time) (AccountState, error) {
 	rec, err := a.load()
 	s := AccountState{Limit: exhausted(rec, now), Over: rec.OverAt}
@@ -111,7 +134,9 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 	}
 	if rec.Block != nil {
 		b := rec.Block.Clamped(now)
-		s.Block, s.Probe, s.Since = &b, rec.Block.Probe, rec.Block.Since
+		s.Block = &b
+		s.Probe = rec.Block.Probe
+		s.Since = rec.Block.Since
 	}
 	return s, err
 }
@@ -130,14 +155,19 @@ func (a *Account) load() (rec accountRecord, err error) {
 		err = fmt.Errorf("unknown block %q", b.Code)
 	}
 	if err != nil {
-		return accountRecord{}, problem("account_state", fmt.Sprintf("%s can't be read and is ignored: %v", path, err),
-			"correct its permissions if they are the cause; otherwise the next run replaces it", err)
+		return accountRecord{}, problem(
+			"account_state",
+			fmt.Sprintf("%s can't be read and is ignored: %v", path, err),
+			"correct its permissions if they are the cause; otherwise the next run replaces it",
+			err,
+		)
 	}
 	return rec, nil
 }
 
-// exhausted returns the used-up window that is reset last; nil for none. It ignores a record from the future, which was
-// written by a wrong clock. An account with credits can go on after its windows are used up.
+// exhausted returns the used-up window that is reset last; nil for none. It ignores a record
+// from the future, which was written by a wrong clock. An account with credits can go on after
+// its windows are used up.
 func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
 	if rec.At.After(now.Add(clockSlack)) {
 		return nil
@@ -149,7 +179,8 @@ func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
 		ResetsAt    float64 `json:"resetsAt"`
 	}
 	var credits member
-	if json.Unmarshal(rec.RateLimits["credits"], &credits) == nil && (credits.HasCredits || credits.Unlimited) {
+	if json.Unmarshal(rec.RateLimits["credits"], &credits) == nil &&
+		(credits.HasCredits || credits.Unlimited) {
 		return nil
 	}
 	var last *reconcile.Limit
@@ -190,7 +221,12 @@ func (a *Account) Windows(now time.Time) (list []Window, err error) {
 		if json.Unmarshal(rec.RateLimits[name], &w) != nil || w.UsedPercent == nil {
 			continue
 		}
-		window := Window{Name: name, UsedPercent: *w.UsedPercent, Length: time.Duration(w.Minutes) * time.Minute, At: rec.At}
+		window := Window{
+			Name:        name,
+			UsedPercent: *w.UsedPercent,
+			Length:      time.Duration(w.Minutes) * time.Minute,
+			At:          rec.At,
+		}
 		if w.ResetsAt > 0 {
 			window.ResetsAt = time.Unix(w.ResetsAt, 0).UTC()
 		}
@@ -201,8 +237,9 @@ func (a *Account) Windows(now time.Time) (list []Window, err error) {
 	return list, err
 }
 
-// SaveLimits merges an update of codex's rate-limit record, as JSON, into the stored one, member by member. A null member
-// changes nothing. A record of the main limit replaces that of any other limit, and is never replaced by one.
+// SaveLimits merges an update of codex's rate-limit record, as JSON, into the stored one,
+// member by member. A null member changes nothing. A record of the main limit replaces that of
+// any other limit, and is never replaced by one.
 func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte) error {
 	var update map[string]json.RawMessage
 	if err := json.Unmarshal(changed, &update); err != nil {
@@ -210,7 +247,8 @@ func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte)
 	}
 	maps.DeleteFunc(update, func(_ string, v json.RawMessage) bool { return string(v) == "null" })
 	return a.change(ctx, func(rec *accountRecord) bool {
-		id, known := update["limitId"], rec.RateLimits["limitId"]
+		id := update["limitId"]
+		known := rec.RateLimits["limitId"]
 		switch {
 		case id == nil || known == nil || slices.Equal(id, known):
 		case string(known) == mainLimitID:
@@ -230,8 +268,9 @@ func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte)
 	})
 }
 
-// Failed records that a run ended by a failure of login or allowance, and blocks the account. If the end of a used-up limit
-// is known, there is nothing to find out by a probe, and so no block.
+// Failed records that a run ended by a failure of login or allowance, and blocks the account.
+// If the end of a used-up limit is known, there is nothing to find out by a probe, and so no
+// block.
 func (a *Account) Failed(ctx context.Context, now time.Time, code, message string) error {
 	return a.change(ctx, func(rec *accountRecord) bool {
 		if code == reconcile.CodeAgentQuota && exhausted(*rec, now) != nil {
@@ -247,7 +286,8 @@ func (a *Account) Failed(ctx context.Context, now time.Time, code, message strin
 	})
 }
 
-// Worked records that a run that began at a time finished a turn. This ends a block that is older than the run.
+// Worked records that a run that began at a time finished a turn. This ends a block that is
+// older than the run.
 func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 	over := func(rec accountRecord) bool { return rec.Block != nil && !began.Before(rec.Block.Since) }
 	if rec, err := a.load(); err != nil || !over(rec) {
@@ -257,14 +297,16 @@ func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 		if !over(*rec) {
 			return false
 		}
-		rec.Block, rec.OverAt = nil, now.UTC()
+		rec.Block = nil
+		rec.OverAt = now.UTC()
 		return true
 	})
 }
 
-// Probe records the alive file of the run that is to show whether the block is over. Only one project probes at a time: the
-// error is reconcile.ErrConflict if the block has changed since the caller read it, or if its next try is not due. A zero NextTry
-// means that an operator asks for the run, whenever the next try is due.
+// Probe records the alive file of the run that is to show whether the block is over. Only one
+// project probes at a time: the error is reconcile.ErrConflict if the block has changed since
+// the caller read it, or if its next try is not due. A zero NextTry means that an operator
+// asks for the run, whenever the next try is due.
 func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block, alive string) error {
 	tried := false
 	err := a.change(ctx, func(rec *accountRecord) bool {
@@ -298,13 +340,16 @@ func (a *Account) TryNow(ctx context.Context, now time.Time) error {
 	})
 }
 
-// Forget ends the block and the limit. If the account is still refused, the next run finds out.
+// Forget ends the block and the limit. If the account is still refused, the next run finds
+// out.
 func (a *Account) Forget(ctx context.Context, now time.Time) error {
 	if rec, err := a.load(); err != nil || rec.Block == nil && exhausted(rec, now) == nil {
 		return nil //nolint:nilerr // an unreadable file blocks nothing
 	}
 	return a.change(ctx, func(rec *accountRecord) bool {
-		rec.Block, rec.RateLimits, rec.OverAt = nil, nil, now.UTC()
+		rec.Block = nil
+		rec.RateLimits = nil
+		rec.OverAt = now.UTC()
 		return true
 	})
 }
@@ -321,7 +366,10 @@ func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) e
 		return nil
 	}
 	rec.CodexHome = a.Home
-	return a.fault("write "+limitsName, durable.WriteFile(a.LimitsFile(), append(text.JSON(rec), '\n'), fileMode))
+	return a.fault(
+		"write "+limitsName,
+		durable.WriteFile(a.LimitsFile(), append(text.JSON(rec), '\n'), fileMode),
+	)
 }
 
 // lock takes one of the account's locks, and creates the directory if necessary.
@@ -340,8 +388,12 @@ func (a *Account) lock(ctx context.Context, name string, patience time.Duration)
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return nil, a.fault("lock "+name, err)
 	case !got:
-		return nil, problem("account_state", fmt.Sprintf("shared state of the projects of %s: another process keeps %s locked", a.Home, path),
-			"find that process: fuser -v "+path+"; nothing is lost, symphony continues when it releases the file", err)
+		return nil, problem(
+			"account_state",
+			fmt.Sprintf("shared state of the projects of %s: another process keeps %s locked", a.Home, path),
+			"find that process: fuser -v "+path+"; nothing is lost, symphony continues when it releases the file",
+			err,
+		)
 	}
 	return func() { _ = l.Unlock() }, nil // closing the file releases it in any case
 }
@@ -353,8 +405,12 @@ func (a *Account) fault(doing string, err error) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return diskFull(a.Dir, "write the state of the account", err)
 	}
-	return problem("account_state", fmt.Sprintf("shared state of the projects of %s, in %s: %s: %v", a.Home, a.Dir, doing, err),
-		"check the permissions of that directory, or choose another place with XDG_STATE_HOME", err)
+	return problem(
+		"account_state",
+		fmt.Sprintf("shared state of the projects of %s, in %s: %s: %v", a.Home, a.Dir, doing, err),
+		"check the permissions of that directory, or choose another place with XDG_STATE_HOME",
+		err,
+	)
 }
 
 const (
@@ -362,11 +418,13 @@ const (
 	slotsLock = "slots.lock"
 )
 
-// TakeSlots locks free slots of the account, at most want of them. limit is SYMPHONY_MAX_AGENTS. A slot is a file with a lock
-// that belongs to every process that has inherited the open file: the caller passes the files on to the workers that it
-// starts and closes the others. A slot is thus free as soon as its last holder has ended in any way.
+// TakeSlots locks free slots of the account, at most want of them. limit is
+// SYMPHONY_MAX_AGENTS. A slot is a file with a lock that belongs to every process that has
+// inherited the open file: the caller passes the files on to the workers that it starts and
+// closes the others. A slot is thus free as soon as its last holder has ended in any way.
 //
-// A locked slot above limit counts as taken, too, because another project may have a higher limit.
+// A locked slot above limit counts as taken, too, because another project may have a higher
+// limit.
 func (a *Account) TakeSlots(ctx context.Context, limit, want int) ([]*os.File, reconcile.Slots, error) {
 	unlock, err := a.lock(ctx, slotsLock, accountPatience)
 	if err != nil {
@@ -377,10 +435,15 @@ func (a *Account) TakeSlots(ctx context.Context, limit, want int) ([]*os.File, r
 		return nil, reconcile.Slots{}, a.fault("create "+slotsName, err)
 	}
 	free, taken, err := a.lockFreeSlots()
-	count := reconcile.Slots{Taken: len(taken), Max: limit, Free: min(want, max(limit-len(taken), 0))}
+	count := reconcile.Slots{
+		Taken: len(taken),
+		Max:   limit,
+		Free:  min(want, max(limit-len(taken), 0)),
+	}
 	for n := 1; len(free) < count.Free && err == nil; n++ {
 		name := strconv.Itoa(n)
-		if slices.Contains(taken, name) || slices.ContainsFunc(free, func(f *os.File) bool { return filepath.Base(f.Name()) == name }) {
+		if slices.Contains(taken, name) ||
+			slices.ContainsFunc(free, func(f *os.File) bool { return filepath.Base(f.Name()) == name }) {
 			continue
 		}
 		var f *os.File
@@ -402,7 +465,8 @@ func (a *Account) CountSlots(ctx context.Context, limit, want int) (reconcile.Sl
 	if _, err := os.Stat(filepath.Join(a.Dir, slotsName)); errors.Is(err, fs.ErrNotExist) {
 		return count, nil // no slot was ever taken
 	}
-	// Counting locks each slot for a moment. Without this lock another pass would mistake that for a worker.
+	// Counting locks each slot for a moment. Without this lock another pass would mistake that
+	// for a worker.
 	unlock, err := a.lock(ctx, slotsLock, accountPatience)
 	if err != nil {
 		return count, err
@@ -410,7 +474,8 @@ func (a *Account) CountSlots(ctx context.Context, limit, want int) (reconcile.Sl
 	defer unlock()
 	free, taken, err := a.lockFreeSlots()
 	closeAll(free)
-	count.Taken, count.Free = len(taken), min(want, max(limit-len(taken), 0))
+	count.Taken = len(taken)
+	count.Free = min(want, max(limit-len(taken), 0))
 	return count, a.fault("count the slots", err)
 }
 

@@ -42,15 +42,23 @@ func limitOf(s AccountState) string {
 
 // TestWindows checks that a window is known until it is reset.
 func TestWindows(t *testing.T) {
-	a, at := newAccount(t), epoch.Truncate(time.Second).UTC()
-	saveLimits(t, a, at, `{"limitId":"codex","primary":{"usedPercent":42.5,"windowDurationMins":300,"resetsAt":%d},"secondary":{"usedPercent":7}}`, at.Add(time.Hour).Unix())
+	a := newAccount(t)
+	at := epoch.Truncate(time.Second).UTC()
+	saveLimits(
+		t,
+		a,
+		at,
+		`{"limitId":"codex","primary":{"usedPercent":42.5,"windowDurationMins":300,"resetsAt":%d},"secondary":{"usedPercent":7}}`,
+		at.Add(time.Hour).Unix(),
+	)
 	weekly := Window{Name: "secondary", UsedPercent: 7, At: at}
 	want := []Window{{"primary", 42.5, 5 * time.Hour, at.Add(time.Hour), at}, weekly}
 	test.Equal(t, "before the reset", test.Must(a.Windows(at)), want)
 	test.Equal(t, "after the reset", test.Must(a.Windows(at.Add(time.Hour))), []Window{weekly})
 }
 
-// TestAccountDirectory checks that an account has the same directory by every path to its codex home, and that reading creates nothing.
+// TestAccountDirectory checks that an account has the same directory by every path to its
+// codex home, and that reading creates nothing.
 func TestAccountDirectory(t *testing.T) {
 	home := t.TempDir()
 	codex := filepath.Join(home, "codex")
@@ -58,22 +66,34 @@ func TestAccountDirectory(t *testing.T) {
 	test.OK(t, os.Symlink(codex, filepath.Join(home, "link")))
 	a := NewAccount("", home, codex)
 	test.Equal(t, "by a link", NewAccount("relative", home, filepath.Join(home, "link")).Dir, a.Dir)
-	test.Equal(t, "two homes have two directories", NewAccount("", home, filepath.Join(home, "other")).Dir != a.Dir, true)
+	test.Equal(
+		t,
+		"two homes have two directories",
+		NewAccount("", home, filepath.Join(home, "other")).Dir != a.Dir,
+		true,
+	)
 	test.Equal(t, "parent", filepath.Dir(a.Dir), filepath.Join(home, ".local/state/symphony/accounts"))
 	test.Equal(t, "elsewhere", filepath.Dir(NewAccount("/x", home, codex).Dir), "/x/symphony/accounts")
 	test.Equal(t, "known of nothing", read(t, a, epoch), (AccountState{}))
 	count := test.Must(a.CountSlots(ctx, 2, 5))
-	if _, err := os.Stat(filepath.Join(home, ".local")); !errors.Is(err, fs.ErrNotExist) || count != (reconcile.Slots{Free: 2, Max: 2}) {
+	if _, err := os.Stat(filepath.Join(home, ".local")); !errors.Is(err, fs.ErrNotExist) ||
+		count != (reconcile.Slots{
+			Free: 2,
+			Max:  2,
+		}) {
 		t.Errorf("reading created something (%v), or counted %+v", err, count)
 	}
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
-	for path, mode := range map[string]fs.FileMode{a.Dir: 0o700, filepath.Join(a.Dir, limitsName): 0o600} {
+	for path, mode := range map[string]fs.FileMode{
+		a.Dir:                            0o700,
+		filepath.Join(a.Dir, limitsName): 0o600,
+	} {
 		test.Equal(t, "mode of "+path, test.Must(os.Stat(path)).Mode().Perm(), mode)
 	}
 }
 
-// TestLimitUsedUp checks which limit applies: the used-up window that is reset last, for at most eight days, and none from a
-// record of the future.
+// TestLimitUsedUp checks which limit applies: the used-up window that is reset last, for at
+// most eight days, and none from a record of the future.
 func TestLimitUsedUp(t *testing.T) {
 	at := func(d time.Duration) int64 { return epoch.Add(d).Unix() }
 	week := 7 * 24 * time.Hour
@@ -105,8 +125,8 @@ func TestLimitUsedUp(t *testing.T) {
 	}
 }
 
-// TestLimitsAreMerged checks that sparse updates are merged: null clears nothing, and limits of single models are ignored
-// once the main one is known.
+// TestLimitsAreMerged checks that sparse updates are merged: null clears nothing, and limits
+// of single models are ignored once the main one is known.
 func TestLimitsAreMerged(t *testing.T) {
 	a := newAccount(t)
 	reset := epoch.Add(time.Hour).Unix()
@@ -117,7 +137,13 @@ func TestLimitsAreMerged(t *testing.T) {
 	saveLimits(t, a, epoch, `{"limitId":"some-model","secondary":{"usedPercent":1,"resetsAt":%d}}`, reset)
 	saveLimits(t, a, epoch, `{"limitId":"codex","secondary":null,"planType":"pro"}`)
 	test.Equal(t, "neither cleared nor replaced", limitOf(read(t, a, epoch)), "secondary 1h0m0s")
-	saveLimits(t, a, epoch.Add(time.Minute), `{"limitId":"codex","secondary":{"usedPercent":3,"resetsAt":%d}}`, reset)
+	saveLimits(
+		t,
+		a,
+		epoch.Add(time.Minute),
+		`{"limitId":"codex","secondary":{"usedPercent":3,"resetsAt":%d}}`,
+		reset,
+	)
 	test.Equal(t, "over", limitOf(read(t, a, epoch.Add(time.Minute))), "")
 
 	text := test.Must(os.ReadFile(filepath.Join(a.Dir, limitsName)))
@@ -130,7 +156,8 @@ func TestLimitsAreMerged(t *testing.T) {
 	test.Equal(t, "plan", string(stored.Limits["planType"]), `"pro"`)
 }
 
-// TestDamagedAccount checks that an unreadable file gives an error but no block, and that the next write replaces it.
+// TestDamagedAccount checks that an unreadable file gives an error but no block, and that the
+// next write replaces it.
 func TestDamagedAccount(t *testing.T) {
 	for _, text := range []string{"", "{", `[]`, `{"block":{"code":"strange"}}`, `{"rate_limits":[]}`, `{"at":"yesterday"}`} {
 		a := newAccount(t)
@@ -138,7 +165,8 @@ func TestDamagedAccount(t *testing.T) {
 		path := filepath.Join(a.Dir, limitsName)
 		test.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		s, err := a.Read(epoch)
-		if e := wantCode(t, err, "account_state"); s != (AccountState{}) || !strings.Contains(e.Message, path) {
+		if e := wantCode(t, err, "account_state"); s != (AccountState{}) ||
+			!strings.Contains(e.Message, path) {
 			t.Errorf("%q: %+v, %v", text, s, err)
 		}
 		test.OK(t, a.Worked(ctx, epoch, epoch))
@@ -148,18 +176,25 @@ func TestDamagedAccount(t *testing.T) {
 	}
 }
 
-// TestSharedBlock checks that a block applies to all projects, that one project at a time probes it, and that a successful probe ends it.
+// TestSharedBlock checks that a block applies to all projects, that one project at a time
+// probes it, and that a successful probe ends it.
 func TestSharedBlock(t *testing.T) {
 	a := newAccount(t)
 	test.OK(t, a.Failed(ctx, epoch, reconcile.CodeAgentAuth, "log in"))
 	b := *read(t, a, epoch).Block
-	test.Equal(t, "the block", b, reconcile.Block{Code: "agent_auth", Message: "log in", Since: epoch, NextTry: epoch.Add(10 * time.Second)})
+	test.Equal(t, "the block", b, reconcile.Block{
+		Code:    "agent_auth",
+		Message: "log in",
+		Since:   epoch,
+		NextTry: epoch.Add(10 * time.Second),
+	})
 	wantConflict(t, a.Probe(ctx, epoch.Add(9*time.Second), b, "early"))
 	due := epoch.Add(10 * time.Second)
 	test.OK(t, a.Probe(ctx, due, b, "/state/runs/1/alive"))
 	wantConflict(t, a.Probe(ctx, due, b, "late"))
 	s := read(t, a, due)
-	if s.Probe != "/state/runs/1/alive" || s.Block.Tries != 1 || !s.Block.NextTry.Equal(due.Add(20*time.Second)) {
+	if s.Probe != "/state/runs/1/alive" || s.Block.Tries != 1 ||
+		!s.Block.NextTry.Equal(due.Add(20*time.Second)) {
 		t.Errorf("%+v %+v", s, s.Block)
 	}
 	// A caller that read the block before the probe is too late, even if its own wait is over.
@@ -167,7 +202,8 @@ func TestSharedBlock(t *testing.T) {
 	// The probe fails: the backoff continues from there.
 	test.OK(t, a.Failed(ctx, due.Add(time.Second), reconcile.CodeAgentQuota, "used up"))
 	s = read(t, a, due)
-	if s.Block.Code != "agent_quota" || s.Block.Tries != 1 || !s.Block.Since.Equal(epoch) || !s.Block.NextTry.Equal(due.Add(21*time.Second)) {
+	if s.Block.Code != "agent_quota" || s.Block.Tries != 1 || !s.Block.Since.Equal(epoch) ||
+		!s.Block.NextTry.Equal(due.Add(21*time.Second)) {
 		t.Errorf("%+v", s.Block)
 	}
 	test.OK(t, a.Worked(ctx, due, epoch.Add(-time.Second)))
@@ -177,8 +213,8 @@ func TestSharedBlock(t *testing.T) {
 	wantConflict(t, a.Probe(ctx, due.Add(time.Hour), *s.Block, "over"))
 }
 
-// TestRepairedAccount checks that an operator's run, and a changed workflow, need not wait for the next try, and that an operator can
-// end block and limit.
+// TestRepairedAccount checks that an operator's run, and a changed workflow, need not wait for
+// the next try, and that an operator can end block and limit.
 func TestRepairedAccount(t *testing.T) {
 	a := newAccount(t)
 	test.OK(t, a.TryNow(ctx, epoch))
@@ -198,7 +234,12 @@ func TestRepairedAccount(t *testing.T) {
 	saveLimits(t, a, epoch, `{"primary":{"usedPercent":100,"resetsAt":%d}}`, epoch.Add(time.Hour).Unix())
 	test.OK(t, a.Forget(ctx, epoch))
 	s := read(t, a, epoch)
-	test.Equal(t, "no block, no limit, and their end", []any{s.Block == nil, s.Limit == nil, s.Over}, []any{true, true, epoch})
+	test.Equal(
+		t,
+		"no block, no limit, and their end",
+		[]any{s.Block == nil, s.Limit == nil, s.Over},
+		[]any{true, true, epoch},
+	)
 }
 
 // TestQuotaWithReset checks that there is no block if the end of a used-up limit is known.

@@ -21,52 +21,76 @@ func attentionFields(a *reconcile.Attention) []any {
 	return []any{&a.Key, &a.Kind, &a.IssueID, &a.Identifier, &a.Ref, &a.Text, stampOf(&a.At)}
 }
 
-// HoldsOfIssue returns the notifications of holds of an issue, the newest first, at most limit of them.
+// HoldsOfIssue returns the notifications of holds of an issue, the newest first, at most limit
+// of them.
 func (v Views) HoldsOfIssue(ctx context.Context, issueID string, limit int) ([]reconcile.Attention, error) {
-	return readAll(ctx, v.conn, "read the holds", attentionFields,
-		`SELECT `+attentionColumns+` FROM attentions WHERE issue_id = ? AND kind = 'hold' ORDER BY at DESC LIMIT ?`, issueID, limit)
+	return readAll(
+		ctx,
+		v.conn,
+		"read the holds",
+		attentionFields,
+		`SELECT `+attentionColumns+` FROM attentions WHERE issue_id = ? AND kind = 'hold' ORDER BY at DESC LIMIT ?`,
+		issueID,
+		limit,
+	)
 }
 
-// addAttention stores a notification in the transaction of the event that it reports. Its time defaults to now. A
-// notification with the same key, delivered or not, stays as it is.
+// addAttention stores a notification in the transaction of the event that it reports. Its time
+// defaults to now. A notification with the same key, delivered or not, stays as it is.
 func addAttention(t tx, now time.Time, a reconcile.Attention) error {
 	if a.At.IsZero() {
 		a.At = now
 	}
-	return t.run(`INSERT INTO attentions (`+attentionColumns+`) VALUES (`+marks(attentionColumns)+`) ON CONFLICT (key) DO NOTHING`,
+	return t.run(
+		`INSERT INTO attentions (`+attentionColumns+`) VALUES (`+marks(
+			attentionColumns,
+		)+`) ON CONFLICT (key) DO NOTHING`,
 		attentionFields(&a)...)
 }
 
-// takeable is the condition for a notification that a process may take. Either no process has taken it, or one took it once
-// and did not finish in the time that a hook may take: it was taken before :overdue, or after :now if the clock was set back.
-// A notification that was taken twice has an error.
+// takeable is the condition for a notification that a process may take. Either no process has
+// taken it, or one took it once and did not finish in the time that a hook may take: it was
+// taken before :overdue, or after :now if the clock was set back. A notification that was
+// taken twice has an error.
 //
-// A request must still be open: a notification is pointless if it was answered or withdrawn, or if its run has ended. A
-// question of an ended run can still be answered, unless the answer is a secret.
+// A request must still be open: a notification is pointless if it was answered or withdrawn,
+// or if its run has ended. A question of an ended run can still be answered, unless the answer
+// is a secret.
 const takeable = `done_at IS NULL AND (taken_at IS NULL OR error = '' AND (taken_at < :overdue OR taken_at > :now))
 	AND NOT EXISTS (SELECT 1 FROM requests q LEFT JOIN runs r ON r.id = q.run_id WHERE q.issue_id = attentions.issue_id
 		AND attentions.ref = q.identifier || '.' || q.number AND (q.decision IS NOT NULL OR q.fate IS NOT NULL
 			OR (r.id IS NULL OR r.outcome IS NOT NULL)
 				AND (q.kind <> 'question' OR json_extract(q.detail, '$.seal_key') IS NOT NULL)))`
 
-// overdue is the condition for a notification that the process :by took and did not finish in that time.
+// overdue is the condition for a notification that the process :by took and did not finish in
+// that time.
 const overdue = `done_at IS NULL AND taken_by = :by AND (taken_at < :overdue OR taken_at > :now)`
 
 // attentionTimes are the parameters of takeable and overdue, and more.
 func attentionTimes(now time.Time, patience time.Duration, more ...any) []any {
-	return append([]any{sql.Named("overdue", stamp(now.Add(-patience))), sql.Named("now", stamp(now))}, more...)
+	return append(
+		[]any{sql.Named("overdue", stamp(now.Add(-patience))), sql.Named("now", stamp(now))},
+		more...)
 }
 
-// OpenAttentions returns the notifications that may be taken, oldest first; only those of one issue if issueID is not empty.
-// standing are notifications of conditions that began with no stored event; they are stored when they are taken. Without
-// issueID, OpenAttentions adds a tracker outage that has lasted long enough.
+// OpenAttentions returns the notifications that may be taken, oldest first; only those of one
+// issue if issueID is not empty. standing are notifications of conditions that began with no
+// stored event; they are stored when they are taken. Without issueID, OpenAttentions adds a
+// tracker outage that has lasted long enough.
 func (a Attentions) OpenAttentions(
-	ctx context.Context, now time.Time, patience time.Duration, issueID string, standing ...reconcile.Attention,
+	ctx context.Context,
+	now time.Time,
+	patience time.Duration,
+	issueID string,
+	standing ...reconcile.Attention,
 ) (all []OpenAttention, err error) {
 	err = a.view(ctx, "read the notifications", func(t tx) error {
-		all, err = rows(t, func(a *OpenAttention) []any { return append(attentionFields(&a.Attention), &a.TakenBy) },
+		all, err = rows(
+			t,
+			func(a *OpenAttention) []any { return append(attentionFields(&a.Attention), &a.TakenBy) },
 			`SELECT `+attentionColumns+`, taken_by FROM attentions
-			WHERE `+takeable+` AND :issue IN ('', issue_id) ORDER BY at, key`, attentionTimes(now, patience, sql.Named("issue", issueID))...)
+			WHERE `+takeable+` AND :issue IN ('', issue_id) ORDER BY at, key`,
+			attentionTimes(now, patience, sql.Named("issue", issueID))...)
 		if err != nil || issueID != "" {
 			return err
 		}
@@ -80,8 +104,12 @@ func (a Attentions) OpenAttentions(
 			}
 		}
 		for _, a := range standing {
-			known, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM attentions WHERE key IN (SELECT value FROM json_each(?)))`,
-				jsonOf(append([]string{a.Key}, a.Like...)))
+			known, err := row(
+				t,
+				itself[bool],
+				`SELECT EXISTS (SELECT 1 FROM attentions WHERE key IN (SELECT value FROM json_each(?)))`,
+				jsonOf(append([]string{a.Key}, a.Like...)),
+			)
 			if err != nil {
 				return err
 			}
@@ -94,13 +122,14 @@ func (a Attentions) OpenAttentions(
 	return all, err
 }
 
-// TakeAttention claims a notification for the process that by names; false if another process has it. The process must call
-// DoneAttention afterwards.
+// TakeAttention claims a notification for the process that by names; false if another process
+// has it. The process must call DoneAttention afterwards.
 func (a Attentions) TakeAttention(
 	ctx context.Context, now time.Time, patience time.Duration, attention reconcile.Attention, by string,
 ) (took bool, err error) {
 	err = a.update(ctx, "take a notification", full, func(t tx) error {
-		if err := addAttention(t, now, attention); err != nil { // a standing one may not be stored yet
+		// a standing one may not be stored yet
+		if err := addAttention(t, now, attention); err != nil {
 			return err
 		}
 		n, err := t.count(`UPDATE attentions SET taken_at = :now, taken_by = :by,
@@ -112,34 +141,59 @@ func (a Attentions) TakeAttention(
 	return took, err
 }
 
-// DoneAttention records that a notification was delivered, or why that failed. It is not tried again.
+// DoneAttention records that a notification was delivered, or why that failed. It is not tried
+// again.
 func (a Attentions) DoneAttention(ctx context.Context, now time.Time, key, failure string) error {
 	return a.update(ctx, "record the notification", full,
 		statement(`UPDATE attentions SET done_at = ?, error = ? WHERE key = ?`, stamp(now), failure, key))
 }
 
-// LeftAttentions reports whether the process that by names died while it delivered a notification. Its hook may still run.
-func (a Attentions) LeftAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) (bool, error) {
-	left, _, err := readOne(ctx, a.conn, "look for unfinished notifications", itself[bool],
-		`SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`, attentionTimes(now, patience, sql.Named("by", by))...)
+// LeftAttentions reports whether the process that by names died while it delivered a
+// notification. Its hook may still run.
+func (a Attentions) LeftAttentions(
+	ctx context.Context,
+	now time.Time,
+	patience time.Duration,
+	by string,
+) (bool, error) {
+	left, _, err := readOne(
+		ctx,
+		a.conn,
+		"look for unfinished notifications",
+		itself[bool],
+		`SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`,
+		attentionTimes(now, patience, sql.Named("by", by))...)
 	return left, err
 }
 
-// GiveUpAttentions closes the unfinished notifications of the process that by names, whose hook has ended, except those that
-// may be taken again.
-func (a Attentions) GiveUpAttentions(ctx context.Context, now time.Time, patience time.Duration, by string) error {
+// GiveUpAttentions closes the unfinished notifications of the process that by names, whose
+// hook has ended, except those that may be taken again.
+func (a Attentions) GiveUpAttentions(
+	ctx context.Context,
+	now time.Time,
+	patience time.Duration,
+	by string,
+) error {
 	return a.update(ctx, "give up notifications", full, statement(`UPDATE attentions SET done_at = :now,
 		error = iif(error = '', 'not finished by ' || taken_by, error) WHERE `+overdue+` AND NOT (`+takeable+`)`,
 		attentionTimes(now, patience, sql.Named("by", by))...))
 }
 
-// DropAttentions closes all open notifications undelivered, because the workflow has no hook for them.
+// DropAttentions closes all open notifications undelivered, because the workflow has no hook
+// for them.
 func (a Attentions) DropAttentions(ctx context.Context, now time.Time) error {
 	some, _, err := readOne(ctx, a.conn, "look for notifications", itself[bool],
 		`SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`)
 	if err != nil || !some {
 		return err
 	}
-	return a.update(ctx, "drop notifications", full,
-		statement(`UPDATE attentions SET done_at = ?, error = 'the workflow has no hooks.on_attention' WHERE done_at IS NULL`, stamp(now)))
+	return a.update(
+		ctx,
+		"drop notifications",
+		full,
+		statement(
+			`UPDATE attentions SET done_at = ?, error = 'the workflow has no hooks.on_attention' WHERE done_at IS NULL`,
+			stamp(now),
+		),
+	)
 }

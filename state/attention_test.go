@@ -37,7 +37,10 @@ func takes(t *testing.T, db *DB, now time.Time, a reconcile.Attention, by string
 // heldAt makes a claim held.
 func heldAt(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Claim {
 	t.Helper()
-	c.Status, c.HoldReason, c.HoldMessage, c.HeldAt = reconcile.Held, reconcile.HoldMaxFailures, "too often", at
+	c.Status = reconcile.Held
+	c.HoldReason = reconcile.HoldMaxFailures
+	c.HoldMessage = "too often"
+	c.HeldAt = at
 	return changed(t, db, c, at)
 }
 
@@ -49,7 +52,8 @@ func changed(t *testing.T, db *DB, c reconcile.Claim, at time.Time) reconcile.Cl
 	return c
 }
 
-// TestAttentionOfAHold checks that a claim that becomes held is notified once, and again if it becomes held again.
+// TestAttentionOfAHold checks that a claim that becomes held is notified once, and again if it
+// becomes held again.
 func TestAttentionOfAHold(t *testing.T) {
 	db := newState(t)
 	c := claim(t, db, 1)
@@ -57,7 +61,8 @@ func TestAttentionOfAHold(t *testing.T) {
 	c = heldAt(t, db, c, epoch)
 	first := reconcile.HoldAttention(c)
 	wantOpen(t, db, epoch, first.Key)
-	if !strings.HasPrefix(first.Text, "ABC-1 is held (max_failures): too often") || first.Kind != reconcile.AttentionHold {
+	if !strings.HasPrefix(first.Text, "ABC-1 is held (max_failures): too often") ||
+		first.Kind != reconcile.AttentionHold {
 		t.Errorf("it says %+v", first)
 	}
 	c = heldAt(t, db, c, epoch.Add(time.Hour)) // it is held already
@@ -74,22 +79,33 @@ func TestAttentionIsTakenOnce(t *testing.T) {
 	db := createIn(t, dir)
 	other := openIn(t, dir)
 	a := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 1), epoch))
-	test.Equal(t, "taken by one of two", []any{takes(t, db, epoch, a, "pass"), takes(t, other, epoch, a, "run-1")}, []any{true, false})
+	test.Equal(
+		t,
+		"taken by one of two",
+		[]any{takes(t, db, epoch, a, "pass"), takes(t, other, epoch, a, "run-1")},
+		[]any{true, false},
+	)
 	wantOpen(t, other, epoch)
 	test.OK(t, db.Attentions.DoneAttention(ctx, epoch.Add(time.Second), a.Key, ""))
 	wantOpen(t, db, epoch.Add(time.Hour))
 	test.Equal(t, "it was delivered twice", takes(t, db, epoch.Add(time.Hour), a, "pass"), false)
 }
 
-// TestAttentionOfADeadProcess checks that a notification whose process has died can be taken a second time, after the time
-// that a hook may take, but not a third time.
+// TestAttentionOfADeadProcess checks that a notification whose process has died can be taken a
+// second time, after the time that a hook may take, but not a third time.
 func TestAttentionOfADeadProcess(t *testing.T) {
 	db := newState(t)
 	a := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 1), epoch))
 	takes(t, db, epoch, a, "run-1")
-	soon, later := epoch.Add(hookPatience), epoch.Add(hookPatience+time.Millisecond)
+	soon := epoch.Add(hookPatience)
+	later := epoch.Add(hookPatience + time.Millisecond)
 	wantOpen(t, db, soon)
-	test.Equal(t, "it was taken from a process that may be delivering it", takes(t, db, soon, a, "pass"), false)
+	test.Equal(
+		t,
+		"it was taken from a process that may be delivering it",
+		takes(t, db, soon, a, "pass"),
+		false,
+	)
 	wantOpen(t, db, later, a.Key)
 	test.Equal(t, "it was taken again", takes(t, db, later, a, "pass"), true)
 	wantOpen(t, db, later.Add(time.Hour))
@@ -97,7 +113,12 @@ func TestAttentionOfADeadProcess(t *testing.T) {
 
 	// A pass reports and closes what the dead process left.
 	for _, want := range []bool{true, false} {
-		test.Equal(t, "something is left", test.Must(db.Attentions.LeftAttentions(ctx, later.Add(time.Hour), hookPatience, "pass")), want)
+		test.Equal(
+			t,
+			"something is left",
+			test.Must(db.Attentions.LeftAttentions(ctx, later.Add(time.Hour), hookPatience, "pass")),
+			want,
+		)
 		test.OK(t, db.Attentions.GiveUpAttentions(ctx, later.Add(time.Hour), hookPatience, "pass"))
 	}
 
@@ -107,8 +128,8 @@ func TestAttentionOfADeadProcess(t *testing.T) {
 	wantOpen(t, db, epoch.Add(-time.Hour), b.Key)
 }
 
-// TestStandingAttention checks that a condition without a stored event is notified once, and a tracker outage once it has
-// lasted long enough.
+// TestStandingAttention checks that a condition without a stored event is notified once, and a
+// tracker outage once it has lasted long enough.
 func TestStandingAttention(t *testing.T) {
 	db := newState(t)
 	set := func(b reconcile.Block) {
@@ -127,21 +148,35 @@ func TestStandingAttention(t *testing.T) {
 	set(b)
 	wantOpen(t, db, now.Add(time.Hour))
 
-	login := reconcile.BlockAttention(reconcile.Block{Code: "agent_auth", Message: "not logged in", Since: epoch})
+	login := reconcile.BlockAttention(reconcile.Block{
+		Code:    "agent_auth",
+		Message: "not logged in",
+		Since:   epoch,
+	})
 	test.Equal(t, "open", openKeys(t, db, now, login), []string{login.Key})
 	takes(t, db, now, login, "pass")
 	test.Equal(t, "open after it was taken", len(openKeys(t, db, now, login)), 0)
 
 	// The reset time that codex reports differs slightly from report to report.
 	for i, until := range []time.Duration{-2 * time.Second, 2 * time.Second, 5 * time.Hour} {
-		l := reconcile.Limit{Window: "primary", Since: now, Until: epoch.Truncate(time.Hour).Add(90*time.Minute + until)}
+		l := reconcile.Limit{
+			Window: "primary",
+			Since:  now,
+			Until:  epoch.Truncate(time.Hour).Add(90*time.Minute + until),
+		}
 		limit := reconcile.LimitAttention(l, "/home/ann/.codex", now)
-		test.Equal(t, fmt.Sprint("is the limit notified: ", i), (len(openKeys(t, db, now, limit)) == 1), i != 1)
+		test.Equal(
+			t,
+			fmt.Sprint("is the limit notified: ", i),
+			(len(openKeys(t, db, now, limit)) == 1),
+			i != 1,
+		)
 		takes(t, db, now, limit, "pass")
 	}
 }
 
-// TestAttentionsAreDropped checks that DropAttentions closes the notifications so far, but no later one.
+// TestAttentionsAreDropped checks that DropAttentions closes the notifications so far, but no
+// later one.
 func TestAttentionsAreDropped(t *testing.T) {
 	db := newState(t)
 	heldAt(t, db, claim(t, db, 1), epoch)
@@ -151,9 +186,11 @@ func TestAttentionsAreDropped(t *testing.T) {
 	wantOpen(t, db, epoch.Add(time.Hour), reconcile.HoldAttention(c).Key)
 }
 
-// TestPruneAttentions checks that notifications are pruned after a month, but not while there is a block.
+// TestPruneAttentions checks that notifications are pruned after a month, but not while there
+// is a block.
 func TestPruneAttentions(t *testing.T) {
-	db, now := newState(t), epoch.Add(31*day)
+	db := newState(t)
+	now := epoch.Add(31 * day)
 	auth := reconcile.Block{Code: "agent_auth", Message: "not logged in", Since: epoch}
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{AgentBlock: &auth}))
 	recent := reconcile.HoldAttention(heldAt(t, db, claim(t, db, 2), now.Add(-29*day))).Key
@@ -175,14 +212,31 @@ func TestAttentionOfARequest(t *testing.T) {
 	wantOpen(t, db, epoch, open.Key)
 	test.Equal(t, "it was taken after the answer", takes(t, db, epoch, answered.Attention(), "pass"), false)
 	withdrawn := asked(t, db, startedRun(t, db, 3), reconcile.CommandRequest)
-	test.Must(db.Journal.ResolveRequest(ctx, epoch, withdrawn.IssueID, withdrawn.Number, reconcile.RequestWithdrawn))
+	test.Must(
+		db.Journal.ResolveRequest(
+			ctx,
+			epoch,
+			withdrawn.IssueID,
+			withdrawn.Number,
+			reconcile.RequestWithdrawn,
+		),
+	)
 	wantOpen(t, db, epoch, open.Key)
-	// After its run has ended only a question can be answered, unless the answer is a secret: the next run receives it.
+	// After its run has ended only a question can be answered, unless the answer is a secret:
+	// the next run receives it.
 	run := startedRun(t, db, 4)
 	question := asked(t, db, run, reconcile.QuestionRequest).Attention()
 	hidden := requestOf(run, reconcile.QuestionRequest)
-	hidden.Detail.Questions[0].Secret, hidden.Detail.SealKey = true, []byte("key")
-	wantOpen(t, db, epoch, open.Key, question.Key, test.Must(db.Journal.AddRequest(ctx, hidden)).Attention().Key)
+	hidden.Detail.Questions[0].Secret = true
+	hidden.Detail.SealKey = []byte("key")
+	wantOpen(
+		t,
+		db,
+		epoch,
+		open.Key,
+		question.Key,
+		test.Must(db.Journal.AddRequest(ctx, hidden)).Attention().Key,
+	)
 	finishRun(t, db, mustRun(t, db, runID(1)))
 	finishRun(t, db, run)
 	wantOpen(t, db, epoch, question.Key)

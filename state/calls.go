@@ -24,7 +24,9 @@ func callFields(c *reconcile.Call) []any {
 
 // FreeAgents returns the newest run of each agent without an issue, newest first.
 func (c Clients) FreeAgents(ctx context.Context) ([]reconcile.Run, error) {
-	return Runs(c).list(ctx, `WHERE id IN (SELECT max(id) FROM runs WHERE kind = 'free' GROUP BY issue_id) ORDER BY id DESC`)
+	return Runs(
+		c,
+	).list(ctx, `WHERE id IN (SELECT max(id) FROM runs WHERE kind = 'free' GROUP BY issue_id) ORDER BY id DESC`)
 }
 
 // FreeAgent returns the run of an agent without an issue; false if there is none.
@@ -32,12 +34,18 @@ func (c Clients) FreeAgent(ctx context.Context, agent string) (reconcile.Run, bo
 	return Runs(c).first(ctx, `WHERE issue_id = ? AND kind = 'free' ORDER BY id DESC LIMIT 1`, agent)
 }
 
-// AddAgent stores the run of a new agent without an issue. exists is the run of an agent with the same id, whatever its state, even if
-// only letters differ in case, because commands find both by either id; then nothing is stored.
+// AddAgent stores the run of a new agent without an issue. exists is the run of an agent with
+// the same id, whatever its state, even if only letters differ in case, because commands find
+// both by either id; then nothing is stored.
 func (c Clients) AddAgent(ctx context.Context, run reconcile.Run) (exists *reconcile.Run, err error) {
 	err = c.update(ctx, "add agent "+run.Identifier, full, func(t tx) error {
-		known, err := row(t, runFields, `SELECT `+runColumns+` FROM runs WHERE kind = 'free' AND issue_id = ? COLLATE NOCASE
-			ORDER BY id DESC LIMIT 1`, run.IssueID)
+		known, err := row(
+			t,
+			runFields,
+			`SELECT `+runColumns+` FROM runs WHERE kind = 'free' AND issue_id = ? COLLATE NOCASE
+			ORDER BY id DESC LIMIT 1`,
+			run.IssueID,
+		)
 		if errors.Is(err, sql.ErrNoRows) {
 			return insertRun(t, run)
 		}
@@ -47,8 +55,8 @@ func (c Clients) AddAgent(ctx context.Context, run reconcile.Run) (exists *recon
 	return exists, err
 }
 
-// AddCall stores a call, unless one with its ID is stored already, and returns the stored one. If the run has ended the error is
-// reconcile.ErrConflict.
+// AddCall stores a call, unless one with its ID is stored already, and returns the stored one.
+// If the run has ended the error is reconcile.ErrConflict.
 func (c Clients) AddCall(ctx context.Context, call reconcile.Call) (stored reconcile.Call, err error) {
 	call.Status = reconcile.CallQueued
 	if len(call.Params) == 0 {
@@ -72,10 +80,18 @@ func (c Clients) AddCall(ctx context.Context, call reconcile.Call) (stored recon
 
 // Call returns a call by its ID; false if there is none.
 func (c Clients) Call(ctx context.Context, id string) (reconcile.Call, bool, error) {
-	return readOne(ctx, c.conn, "read a call", callFields, `SELECT `+callColumns+` FROM calls WHERE id = ?`, id)
+	return readOne(
+		ctx,
+		c.conn,
+		"read a call",
+		callFields,
+		`SELECT `+callColumns+` FROM calls WHERE id = ?`,
+		id,
+	)
 }
 
-// Conversation returns the newest call that opened a conversation with this ID or on this thread; false if there is none.
+// Conversation returns the newest call that opened a conversation with this ID or on this
+// thread; false if there is none.
 func (c Clients) Conversation(ctx context.Context, id string) (reconcile.Call, bool, error) {
 	return readOne(ctx, c.conn, "read a conversation", callFields, `SELECT `+callColumns+` FROM calls
 		WHERE verb = 'conversation' AND (id = ?1 OR thread_id = ?1) ORDER BY created_at DESC, id DESC LIMIT 1`, id)
@@ -87,7 +103,8 @@ func (c Clients) CallsOf(ctx context.Context, runID string) ([]reconcile.Call, e
 		`SELECT `+callColumns+` FROM calls WHERE run_id = ? ORDER BY created_at, id`, runID)
 }
 
-// ConversationsOf returns the conversations of a run with those turns that are open or have ended after the number since, oldest first.
+// ConversationsOf returns the conversations of a run with those turns that are open or have
+// ended after the number since, oldest first.
 func (c Clients) ConversationsOf(ctx context.Context, runID string, since int64) ([]reconcile.Call, error) {
 	return readAll(ctx, c.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls
 		WHERE run_id = ? AND (verb = 'conversation' OR verb = 'turn' AND (ended_no = 0 OR ended_no > ?)) ORDER BY created_at, id`, runID, since)
@@ -108,27 +125,54 @@ func (j Journal) QueuedCalls(ctx context.Context, runID string) ([]reconcile.Cal
 		WHERE run_id = ? AND status = 'queued' ORDER BY created_at, id`, runID)
 }
 
-// BeginCall marks a waiting call as running. If it no longer waits the error is reconcile.ErrConflict.
+// BeginCall marks a waiting call as running. If it no longer waits the error is
+// reconcile.ErrConflict.
 func (j Journal) BeginCall(ctx context.Context, id string, now time.Time) error {
-	return j.update(ctx, "begin a call", full,
-		change("call "+id, `UPDATE calls SET status = 'running', started_at = ? WHERE id = ? AND status = 'queued'`, stamp(now), id))
+	return j.update(
+		ctx,
+		"begin a call",
+		full,
+		change(
+			"call "+id,
+			`UPDATE calls SET status = 'running', started_at = ? WHERE id = ? AND status = 'queued'`,
+			stamp(now),
+			id,
+		),
+	)
 }
 
-// EndCall stores how a call ended, once. The parameters of a turn, which may contain images, are not kept.
+// EndCall stores how a call ended, once. The parameters of a turn, which may contain images,
+// are not kept.
 func (j Journal) EndCall(ctx context.Context, call reconcile.Call) error {
 	return j.update(ctx, "end a call", full, func(t tx) error {
-		return t.must("call "+call.ID, `UPDATE calls SET status = ?, thread_id = ?, result = ?, error_code = ?, error_text = ?, `+endCall+`,
+		return t.must(
+			"call "+call.ID,
+			`UPDATE calls SET status = ?, thread_id = ?, result = ?, error_code = ?, error_text = ?, `+endCall+`,
 			params = iif(verb IN ('turn', 'steer'), '{}', params) WHERE id = ? AND status IN ('queued', 'running')`,
-			call.Status, call.ThreadID, textOf((*[]byte)(&call.Result)), call.ErrorCode, call.ErrorText, stamp(call.EndedAt), call.ID)
+			call.Status,
+			call.ThreadID,
+			textOf((*[]byte)(&call.Result)),
+			call.ErrorCode,
+			call.ErrorText,
+			stamp(call.EndedAt),
+			call.ID,
+		)
 	})
 }
 
 // EndCalls ends the calls of an ended run that are still open: no worker will carry them out.
 func (c Clients) EndCalls(ctx context.Context, run reconcile.Run, now time.Time) error {
 	return c.update(ctx, "end the calls of agent "+run.Identifier, full, func(t tx) error {
-		return t.run(`UPDATE calls SET status = 'failed', error_code = 'agent_ended', error_text = ?, `+endCall+`,
+		return t.run(
+			`UPDATE calls SET status = 'failed', error_code = 'agent_ended', error_text = ?, `+endCall+`,
 			params = iif(verb IN ('turn', 'steer'), '{}', params) WHERE run_id = ? AND status IN ('queued', 'running')`,
-			"agent "+run.Identifier+" has ended: "+cmp.Or(run.ErrorText, string(run.Outcome)), stamp(now), run.ID)
+			"agent "+run.Identifier+" has ended: "+cmp.Or(
+				run.ErrorText,
+				string(run.Outcome),
+			),
+			stamp(now),
+			run.ID,
+		)
 	})
 }
 

@@ -11,7 +11,10 @@ import (
 
 func freeRun(i int, agent, dir string) reconcile.Run {
 	r := newRun(i)
-	r.Kind, r.IssueID, r.Identifier, r.WorkspacePath = reconcile.FreeRun, agent, agent, dir
+	r.Kind = reconcile.FreeRun
+	r.IssueID = agent
+	r.Identifier = agent
+	r.WorkspacePath = dir
 	return r
 }
 
@@ -40,19 +43,30 @@ func TestCallsAreCarriedOutOnce(t *testing.T) {
 	add := func(id string) reconcile.Call {
 		t.Helper()
 		return test.Must(db.Clients.AddCall(ctx, reconcile.Call{
-			ID: id, RunID: run.ID, Agent: "a", Verb: reconcile.CallTurn, Conversation: "c", Params: []byte(`{"items":[]}`), CreatedAt: epoch,
+			ID:           id,
+			RunID:        run.ID,
+			Agent:        "a",
+			Verb:         reconcile.CallTurn,
+			Conversation: "c",
+			Params:       []byte(`{"items":[]}`),
+			CreatedAt:    epoch,
 		}))
 	}
-	one, two := add("1"), add("2")
+	one := add("1")
+	two := add("2")
 	if again := add("1"); again.Status != reconcile.CallQueued || again.CreatedAt != one.CreatedAt {
 		t.Errorf("the call was replaced: %+v", again)
 	}
 	test.OK(t, db.Journal.BeginCall(ctx, "1", epoch))
 	wantConflict(t, db.Journal.BeginCall(ctx, "1", epoch))
-	one.Status, one.Result, one.EndedAt = reconcile.CallCompleted, []byte(`{"turnId":"t"}`), epoch.Add(time.Second)
+	one.Status = reconcile.CallCompleted
+	one.Result = []byte(`{"turnId":"t"}`)
+	one.EndedAt = epoch.Add(time.Second)
 	test.OK(t, db.Journal.EndCall(ctx, one))
 	wantConflict(t, db.Journal.EndCall(ctx, one))
-	if again := add("1"); again.Status != reconcile.CallCompleted || string(again.Result) != `{"turnId":"t"}` || string(again.Params) != "{}" {
+	if again := add("1"); again.Status != reconcile.CallCompleted ||
+		string(again.Result) != `{"turnId":"t"}` ||
+		string(again.Params) != "{}" {
 		t.Errorf("the result is not stored: %+v", again)
 	}
 	queued := test.Must(db.Journal.QueuedCalls(ctx, run.ID))
@@ -65,16 +79,28 @@ func TestCallsAreCarriedOutOnce(t *testing.T) {
 		}
 		return list
 	}
-	test.Equal(t, "calls since the beginning, and since the end of one", fmt.Sprint(changes(0), changes(1)), "[0:0 1:1 2:0] [0:0 2:0]")
+	test.Equal(
+		t,
+		"calls since the beginning, and since the end of one",
+		fmt.Sprint(changes(0), changes(1)),
+		"[0:0 1:1 2:0] [0:0 2:0]",
+	)
 
-	taken.Outcome, taken.ErrorText = reconcile.Canceled, "stopped"
+	taken.Outcome = reconcile.Canceled
+	taken.ErrorText = "stopped"
 	test.OK(t, db.Journal.Finish(ctx, epoch, taken))
-	wantConflict(t, test.Err(db.Clients.AddCall(ctx, reconcile.Call{ID: "3", RunID: run.ID, Agent: "a", Verb: reconcile.CallTurn})))
+	wantConflict(t, test.Err(db.Clients.AddCall(ctx, reconcile.Call{
+		ID:    "3",
+		RunID: run.ID,
+		Agent: "a",
+		Verb:  reconcile.CallTurn,
+	})))
 	test.OK(t, db.Clients.EndCalls(ctx, taken, epoch))
 	test.OK(t, db.Clients.SettleAgent(ctx, taken))
 	left, _, err := db.Clients.Call(ctx, "2")
 	test.OK(t, err)
-	if left.Status != reconcile.CallFailed || left.ErrorCode != "agent_ended" || left.ErrorText != "agent a has ended: stopped" {
+	if left.Status != reconcile.CallFailed || left.ErrorCode != "agent_ended" ||
+		left.ErrorText != "agent a has ended: stopped" {
 		t.Errorf("a call without a worker: %+v", left)
 	}
 	if got := changes(1); len(got) != 2 || left.EndedNo < 2 {

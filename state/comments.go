@@ -8,30 +8,51 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Comment is a comment of symphony in the tracker, on a request of an agent or about a hold or a delivery.
+// Comment is a comment of symphony in the tracker, on a request of an agent or about a hold or
+// a delivery.
 type Comment struct {
 	Key     string // of the notification about the same
 	IssueID string
-	Number  int       // of the request; 0 for other comments
-	ID      string    // in the tracker; empty until it was made for certain
-	At      time.Time // when it was made by the tracker's clock; until then, when that was first tried
-	Text    string    // a hash of what symphony has written
-	Shown   string    // a hash of what the tracker made of that; empty if unknown
-	Problem string    // its text about a reply that was not an answer
-	Seen    []string  // the ids of the replies that were looked at
-	Done    bool      // it shows how the request ended
+	Number  int    // of the request; 0 for other comments
+	ID      string // in the tracker; empty until it was made for certain
+	// when it was made by the tracker's clock; until then, when that was first tried
+	At      time.Time
+	Text    string   // a hash of what symphony has written
+	Shown   string   // a hash of what the tracker made of that; empty if unknown
+	Problem string   // its text about a reply that was not an answer
+	Seen    []string // the ids of the replies that were looked at
+	Done    bool     // it shows how the request ended
 }
 
 const commentColumns = `key, issue_id, number, id, at, text, shown, problem, seen, done`
 
 func commentFields(c *Comment) []any {
-	return []any{&c.Key, &c.IssueID, &c.Number, &c.ID, stampOf(&c.At), &c.Text, &c.Shown, &c.Problem, jsonOf(&c.Seen), &c.Done}
+	return []any{
+		&c.Key,
+		&c.IssueID,
+		&c.Number,
+		&c.ID,
+		stampOf(&c.At),
+		&c.Text,
+		&c.Shown,
+		&c.Problem,
+		jsonOf(&c.Seen),
+		&c.Done,
+	}
 }
 
-// Comments returns the comments that are not done, and those with one of the keys, by their keys.
+// Comments returns the comments that are not done, and those with one of the keys, by their
+// keys.
 func (s Store) Comments(ctx context.Context, keys []string) (map[string]Comment, error) {
-	list, err := readAll(ctx, s.conn, "read symphony's comments", commentFields, `SELECT `+commentColumns+` FROM comments
-		WHERE done = 0 OR key IN (SELECT value FROM json_each(?))`, jsonOf(append([]string{}, keys...)))
+	list, err := readAll(
+		ctx,
+		s.conn,
+		"read symphony's comments",
+		commentFields,
+		`SELECT `+commentColumns+` FROM comments
+		WHERE done = 0 OR key IN (SELECT value FROM json_each(?))`,
+		jsonOf(append([]string{}, keys...)),
+	)
 	byKey := make(map[string]Comment, len(list))
 	for _, c := range list {
 		byKey[c.Key] = c
@@ -39,15 +60,23 @@ func (s Store) Comments(ctx context.Context, keys []string) (map[string]Comment,
 	return byKey, err
 }
 
-// AskedSince returns the numbers of the requests of an issue that comments have shown since a time, or perhaps: a pass that was killed may
-// have made the comment.
+// AskedSince returns the numbers of the requests of an issue that comments have shown since a
+// time, or perhaps: a pass that was killed may have made the comment.
 func (s Store) AskedSince(ctx context.Context, issueID string, since time.Time) ([]int, error) {
 	number := func(n *int) []any { return []any{n} }
-	return readAll(ctx, s.conn, "read the requests that comments show", number,
-		`SELECT number FROM comments WHERE issue_id = ? AND number > 0 AND at >= ? ORDER BY number`, issueID, stamp(since))
+	return readAll(
+		ctx,
+		s.conn,
+		"read the requests that comments show",
+		number,
+		`SELECT number FROM comments WHERE issue_id = ? AND number > 0 AND at >= ? ORDER BY number`,
+		issueID,
+		stamp(since),
+	)
 }
 
-// SaveComment stores a comment. One with an id is from then on known to be symphony's (Journal.Created).
+// SaveComment stores a comment. One with an id is from then on known to be symphony's
+// (Journal.Created).
 func (s Store) SaveComment(ctx context.Context, c Comment) error {
 	return s.update(ctx, "store a comment of symphony", full, func(t tx) error {
 		const insert = `INSERT OR REPLACE INTO comments (` + commentColumns + `) VALUES (`
@@ -58,13 +87,20 @@ func (s Store) SaveComment(ctx context.Context, c Comment) error {
 	})
 }
 
-// noGuidance records that a comment is neither guidance for agents nor the end of a hold. An empty id is none.
+// noGuidance records that a comment is neither guidance for agents nor the end of a hold. An
+// empty id is none.
 func noGuidance(t tx, kind, id, issueID, runID string, at time.Time) error {
 	if id == "" {
 		return nil
 	}
-	return t.run(`INSERT INTO created (id, kind, issue_id, run_id, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		id, kind, issueID, runID, stamp(at))
+	return t.run(
+		`INSERT INTO created (id, kind, issue_id, run_id, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
+		id,
+		kind,
+		issueID,
+		runID,
+		stamp(at),
+	)
 }
 
 // Hold is a hold that a comment ends, if it is newer than CommentAt.
@@ -84,11 +120,21 @@ func (s Store) Holds(ctx context.Context) ([]Hold, error) {
 
 // KeepHold records that no comment up to h.CommentAt ends the hold.
 func (s Store) KeepHold(ctx context.Context, h Hold) error {
-	return s.update(ctx, "keep the hold", full,
-		statement(`UPDATE claims SET hold_comment_at = ? WHERE issue_id = ? AND status = ?`, stamp(h.CommentAt), h.IssueID, reconcile.Held))
+	return s.update(
+		ctx,
+		"keep the hold",
+		full,
+		statement(
+			`UPDATE claims SET hold_comment_at = ? WHERE issue_id = ? AND status = ?`,
+			stamp(h.CommentAt),
+			h.IssueID,
+			reconcile.Held,
+		),
+	)
 }
 
-// PullRequest is the newest pull request of an issue's branch, as the tracker described it at SeenAt.
+// PullRequest is the newest pull request of an issue's branch, as the tracker described it at
+// SeenAt.
 type PullRequest struct {
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"issue_identifier"`
@@ -102,12 +148,16 @@ func pullRequestFields(p *PullRequest) []any {
 	return []any{&p.IssueID, &p.Identifier, jsonOf(&p.PullRequest), stampOf(&p.SeenAt)}
 }
 
-// SavePullRequests implements reconcile.Store. A power failure may lose them: the next refresh reads them again.
+// SavePullRequests implements reconcile.Store. A power failure may lose them: the next refresh
+// reads them again.
 func (s Store) SavePullRequests(ctx context.Context, now time.Time, issues []reconcile.Issue) error {
 	return s.update(ctx, "store the pull requests", normal, func(t tx) error {
 		return each(issues, func(i reconcile.Issue) error {
 			p := PullRequest{i.ID, i.Identifier, *i.PullRequest, now}
-			return t.run(`INSERT OR REPLACE INTO pull_requests (`+pullRequestColumns+`) VALUES (`+marks(pullRequestColumns)+`)`,
+			return t.run(
+				`INSERT OR REPLACE INTO pull_requests (`+pullRequestColumns+`) VALUES (`+marks(
+					pullRequestColumns,
+				)+`)`,
 				pullRequestFields(&p)...)
 		})
 	})

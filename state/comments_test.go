@@ -9,13 +9,23 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Comments of symphony are deleted when they are old and their issue is not claimed, and with what else is known of the issue.
+// Comments of symphony are deleted when they are old and their issue is not claimed, and with
+// what else is known of the issue.
 func TestOldCommentsAreDeleted(t *testing.T) {
 	db := newState(t)
 	now := epoch.Add(100 * day)
 	claim := reconcile.Claim{IssueID: issueOf(1).ID, Status: reconcile.Held, ClaimedAt: epoch}
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &claim}))
-	for i, c := range []Comment{{Key: "claimed", At: epoch}, {Key: "old", At: epoch}, {Key: "new", At: now}} {
+	for i, c := range []Comment{{
+		Key: "claimed",
+		At:  epoch,
+	}, {
+		Key: "old",
+		At:  epoch,
+	}, {
+		Key: "new",
+		At:  now,
+	}} {
 		c.IssueID = issueOf(i + 1).ID
 		test.OK(t, db.Store.SaveComment(ctx, c))
 	}

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// busyTimeout is how long SQLite waits for another writer. After a wait that timed out, the next one takes only
-	// retryTimeout: a pass makes many writes and must end even if a frozen worker keeps the database locked.
+	// busyTimeout is how long SQLite waits for another writer. After a wait that timed out,
+	// the next one takes only retryTimeout: a pass makes many writes and must end even if a
+	// frozen worker keeps the database locked.
 	busyTimeout  = 5 * time.Second
 	retryTimeout = 250 * time.Millisecond
 	// turnTimeout is how long one write waits while other writers make progress.
@@ -34,18 +35,21 @@ const (
 type durability string
 
 const (
-	full   durability = "FULL"   // on the disk when the transaction returns
-	normal durability = "NORMAL" // survives the death of any process, but perhaps not a power failure
+	full durability = "FULL" // on the disk when the transaction returns
+	// survives the death of any process, but perhaps not a power failure
+	normal durability = "NORMAL"
 )
 
-// conn is this process's only connection to one database. It is safe for concurrent use; its methods take turns.
+// conn is this process's only connection to one database. It is safe for concurrent use; its
+// methods take turns.
 type conn struct {
 	dir    string
 	sql    *sql.DB
 	schema int // the version found when the database was opened; it may be newer than schemaVersion
-	// opened are the database and its WAL as they were opened for writing; nil if there was none. An operator may replace
-	// them with a backup while a worker keeps the old ones open for hours. Without a check the writes of that worker would be
-	// lost silently, and merging its WAL at the end would damage the new database.
+	// opened are the database and its WAL as they were opened for writing; nil if there was
+	// none. An operator may replace them with a backup while a worker keeps the old ones open
+	// for hours. Without a check the writes of that worker would be lost silently, and merging
+	// its WAL at the end would damage the new database.
 	opened [2]fs.FileInfo
 
 	write    sync.Mutex    // serialises write transactions together with the pragmas before them
@@ -57,8 +61,11 @@ var fileSuffixes = [2]string{"", "-wal"}
 // openPool prepares the single connection to the database at path.
 func openPool(path, mode, options string) (*sql.DB, error) {
 	name := (&url.URL{Path: path}).EscapedPath()
-	pool, err := sql.Open("sqlite", fmt.Sprintf("file:%s?mode=%s%s&_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(full)",
-		name, mode, options, busyTimeout.Milliseconds()))
+	pool, err := sql.Open(
+		"sqlite",
+		fmt.Sprintf("file:%s?mode=%s%s&_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=synchronous(full)",
+			name, mode, options, busyTimeout.Milliseconds()),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +73,10 @@ func openPool(path, mode, options string) (*sql.DB, error) {
 	return pool, nil
 }
 
-// uninterrupted returns a context that does not cancel a statement once it has begun. The driver closes an interrupted
-// connection, and SQLite then deletes the WAL unless another process has the database open. checkFiles would take the next
-// WAL for the work of another program. Statements are short, so a cancelled caller waits only briefly.
+// uninterrupted returns a context that does not cancel a statement once it has begun. The
+// driver closes an interrupted connection, and SQLite then deletes the WAL unless another
+// process has the database open. checkFiles would take the next WAL for the work of another
+// program. Statements are short, so a cancelled caller waits only briefly.
 func uninterrupted(ctx context.Context) context.Context {
 	if ctx.Err() != nil {
 		return ctx
@@ -102,7 +110,8 @@ func (t tx) count(query string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// must executes a statement and returns reconcile.ErrConflict if it changed no row. what names the row in that error.
+// must executes a statement and returns reconcile.ErrConflict if it changed no row. what names
+// the row in that error.
 func (t tx) must(what, query string, args ...any) error {
 	n, err := t.count(query, args...)
 	if err == nil && n == 0 {
@@ -134,7 +143,8 @@ func each[T any](list []T, do func(T) error) error {
 // reader executes queries outside a transaction.
 func (c *conn) reader(ctx context.Context) tx { return tx{c.sql, uninterrupted(ctx)} }
 
-// view runs f in a deferred transaction: f sees one snapshot of the database and waits for no writer.
+// view runs f in a deferred transaction: f sees one snapshot of the database and waits for no
+// writer.
 func (c *conn) view(ctx context.Context, doing string, f func(tx) error) error {
 	return fault(c.dir, doing, readable(func() error {
 		return transact(uninterrupted(ctx), c.sql, &sql.TxOptions{ReadOnly: true}, f)
@@ -146,7 +156,8 @@ const (
 	recoverStep     = 50 * time.Millisecond
 )
 
-// readable reads until a process that may write has repaired the index of the WAL, which one in a sandbox can't do.
+// readable reads until a process that may write has repaired the index of the WAL, which one
+// in a sandbox can't do.
 func readable(read func() error) error {
 	for end := time.Now().Add(recoverPatience); ; time.Sleep(recoverStep) {
 		if err := read(); !needsRecovery(err) || time.Now().After(end) {
@@ -166,8 +177,8 @@ func transact(ctx context.Context, pool *sql.DB, opts *sql.TxOptions, f func(tx)
 	return begun.Commit()
 }
 
-// preparing is a transaction that prepares each statement once, because a pass may execute it for thousands of claims.
-// database/sql closes the statements with the transaction.
+// preparing is a transaction that prepares each statement once, because a pass may execute it
+// for thousands of claims. database/sql closes the statements with the transaction.
 type preparing struct {
 	*sql.Tx
 	statements map[string]*sql.Stmt
@@ -200,18 +211,24 @@ func (p preparing) QueryContext(ctx context.Context, query string, args ...any) 
 	return s.QueryContext(ctx, args...)
 }
 
-// update runs f in an immediate transaction of the given durability. An error from f rolls everything back.
+// update runs f in an immediate transaction of the given durability. An error from f rolls
+// everything back.
 //
-// If the database is busy, update repeats the transaction as long as other writers make progress, up to turnTimeout. SQLite
-// has no queue: under load a writer can be unlucky for longer than the busy timeout. If nothing was written during the
-// timeout, one process keeps the database locked, which is an error.
+// If the database is busy, update repeats the transaction as long as other writers make
+// progress, up to turnTimeout. SQLite has no queue: under load a writer can be unlucky for
+// longer than the busy timeout. If nothing was written during the timeout, one process keeps
+// the database locked, which is an error.
 func (c *conn) update(ctx context.Context, doing string, level durability, f func(tx) error) error {
 	c.write.Lock()
 	defer c.write.Unlock()
 	ctx = uninterrupted(ctx)
 	crash.Method("before")
-	_, err := c.sql.ExecContext(ctx, fmt.Sprintf(`PRAGMA synchronous = %s; PRAGMA busy_timeout = %d`, level, c.patience.Milliseconds()))
-	start, again := time.Now(), err == nil
+	_, err := c.sql.ExecContext(
+		ctx,
+		fmt.Sprintf(`PRAGMA synchronous = %s; PRAGMA busy_timeout = %d`, level, c.patience.Milliseconds()),
+	)
+	start := time.Now()
+	again := err == nil
 	for again {
 		before := c.lastWrite()
 		err = transact(ctx, c.sql, nil, func(t tx) error {
@@ -234,7 +251,8 @@ func (c *conn) update(ctx context.Context, doing string, level durability, f fun
 	return fault(c.dir, doing, err)
 }
 
-// lastWrite returns the modification time and size of the WAL, which change with every write of any process.
+// lastWrite returns the modification time and size of the WAL, which change with every write
+// of any process.
 func (c *conn) lastWrite() [2]int64 {
 	info, err := os.Stat(filepath.Join(c.dir, databaseName+"-wal"))
 	if err != nil {
@@ -243,7 +261,8 @@ func (c *conn) lastWrite() [2]int64 {
 	return [2]int64{info.ModTime().UnixNano(), info.Size()}
 }
 
-// rememberFiles records the files that were opened for writing. A restored backup may have no WAL yet.
+// rememberFiles records the files that were opened for writing. A restored backup may have no
+// WAL yet.
 func (c *conn) rememberFiles() (err error) {
 	for i, suffix := range fileSuffixes {
 		c.opened[i], err = os.Stat(filepath.Join(c.dir, databaseName+suffix))
@@ -254,8 +273,9 @@ func (c *conn) rememberFiles() (err error) {
 	return nil
 }
 
-// checkFiles returns an error if the files are no longer those that rememberFiles recorded. While a process has the database
-// open its WAL stays the same file, so a missing or different WAL is as bad as a different database.
+// checkFiles returns an error if the files are no longer those that rememberFiles recorded.
+// While a process has the database open its WAL stays the same file, so a missing or different
+// WAL is as bad as a different database.
 func (c *conn) checkFiles(doing string) error {
 	for i, suffix := range fileSuffixes {
 		if c.opened[i] == nil {
@@ -270,8 +290,12 @@ func (c *conn) checkFiles(doing string) error {
 		case err != nil && !gone:
 			return fault(c.dir, doing, err)
 		case gone || !os.SameFile(now, c.opened[i]):
-			return problem("state_replaced", fmt.Sprintf("%s: %s was removed or replaced while it was in use", doing, path),
-				"the workers that use the old file end by themselves; what they did not store is lost, and their runs are retried", nil)
+			return problem(
+				"state_replaced",
+				fmt.Sprintf("%s: %s was removed or replaced while it was in use", doing, path),
+				"the workers that use the old file end by themselves; what they did not store is lost, and their runs are retried",
+				nil,
+			)
 		case i == 0 && now.Size() == 0:
 			return corrupt(c.dir, doing, errors.New("empty file"))
 		}
@@ -310,7 +334,14 @@ func row[T any](t tx, fields func(*T) []any, query string, args ...any) (v T, er
 }
 
 // readAll is rows outside a transaction. doing describes the query in errors.
-func readAll[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) (all []T, err error) {
+func readAll[T any](
+	ctx context.Context,
+	c *conn,
+	doing string,
+	fields func(*T) []any,
+	query string,
+	args ...any,
+) (all []T, err error) {
 	err = readable(func() error {
 		all, err = rows(c.reader(ctx), fields, query, args...)
 		return err
@@ -319,7 +350,14 @@ func readAll[T any](ctx context.Context, c *conn, doing string, fields func(*T) 
 }
 
 // readOne is row outside a transaction; false if there is no row.
-func readOne[T any](ctx context.Context, c *conn, doing string, fields func(*T) []any, query string, args ...any) (v T, _ bool, err error) {
+func readOne[T any](
+	ctx context.Context,
+	c *conn,
+	doing string,
+	fields func(*T) []any,
+	query string,
+	args ...any,
+) (v T, _ bool, err error) {
 	err = readable(func() error {
 		v, err = row(c.reader(ctx), fields, query, args...)
 		return err
@@ -330,9 +368,10 @@ func readOne[T any](ctx context.Context, c *conn, doing string, fields func(*T) 
 	return v, err == nil, fault(c.dir, doing, err)
 }
 
-// Each stored type has a list of columns and a function that returns pointers to its fields in the order of these columns.
-// The pointers serve both as destinations of Scan and as arguments of a statement that writes the row. A field wraps such a
-// pointer if SQLite has no type for it.
+// Each stored type has a list of columns and a function that returns pointers to its fields in
+// the order of these columns. The pointers serve both as destinations of Scan and as arguments
+// of a statement that writes the row. A field wraps such a pointer if SQLite has no type for
+// it.
 type field struct {
 	scan  func(v any) error
 	value func() (driver.Value, error)
@@ -342,7 +381,8 @@ func (f field) Scan(v any) error { return f.scan(v) }
 
 func (f field) Value() (driver.Value, error) { return f.value() }
 
-// fieldOf stores the value that write returns, an S or nil. NULL is read as the zero value of S.
+// fieldOf stores the value that write returns, an S or nil. NULL is read as the zero value of
+// S.
 func fieldOf[S int64 | string](read func(S), write func() any) field {
 	return field{
 		func(v any) error {
@@ -376,7 +416,10 @@ func stamp(t time.Time) any {
 
 // millisOf stores a duration in milliseconds.
 func millisOf(d *time.Duration) field {
-	return fieldOf(func(ms int64) { *d = time.Duration(ms) * time.Millisecond }, func() any { return d.Milliseconds() })
+	return fieldOf(
+		func(ms int64) { *d = time.Duration(ms) * time.Millisecond },
+		func() any { return d.Milliseconds() },
+	)
 }
 
 // bitsOf stores an unsigned number as the signed number with the same 64 bits.
@@ -426,7 +469,8 @@ func nilOf(s **string) field {
 	})
 }
 
-// jsonOf stores any value as JSON. v is a pointer if it is read. An empty text leaves the value as it is.
+// jsonOf stores any value as JSON. v is a pointer if it is read. An empty text leaves the
+// value as it is.
 func jsonOf(v any) field {
 	return field{
 		func(stored any) error {

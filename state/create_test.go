@@ -25,12 +25,18 @@ func TestCreateMakesPrivateCompleteDatabase(t *testing.T) {
 	defer unix.Umask(old)
 	dir := newDir(t)
 	test.OK(t, os.Mkdir(dir, 0o700))
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} { // left by an interrupted creation
+	// left by an interrupted creation
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		test.OK(t, os.WriteFile(filepath.Join(dir, tempName+suffix), []byte("half"), 0o600))
 	}
 	db := createIn(t, dir)
 	insertedRun(t, db, 1)
-	for name, want := range map[string]fs.FileMode{"": 0o700, "state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600} {
+	for name, want := range map[string]fs.FileMode{
+		"":             0o700,
+		"state.db":     0o600,
+		"state.db-wal": 0o600,
+		"state.db-shm": 0o600,
+	} {
 		test.Equal(t, "mode", test.Must(os.Stat(filepath.Join(dir, name))).Mode().Perm(), want)
 	}
 	var mode, schema string
@@ -46,14 +52,22 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 	want := claim(t, db, 1)
 	const next = schemaVersion + 1
 	files := fstest.MapFS{
-		fmt.Sprintf("migration/%04d_more.sql", next): {Data: []byte(`ALTER TABLE claims ADD COLUMN more TEXT`)},
+		fmt.Sprintf("migration/%04d_more.sql", next): {
+			Data: []byte(`ALTER TABLE claims ADD COLUMN more TEXT`),
+		},
 		fmt.Sprintf("migration/%04d_broken.sql", next+1): {
 			Data: []byte(`CREATE TABLE three (x INTEGER) STRICT; CREATE TABLE claims (x INTEGER)`),
 		},
 	}
 	test.OK(t, migrate(ctx, db.sql, files, schemaVersion, next, epoch))
-	test.Equal(t, "a broken migration is refused", migrate(ctx, db.sql, files, next, next+1, epoch) != nil, true)
-	if err := migrate(ctx, db.sql, files, next+1, next+2, epoch); err == nil || strings.Contains(err.Error(), "%!") {
+	test.Equal(
+		t,
+		"a broken migration is refused",
+		migrate(ctx, db.sql, files, next, next+1, epoch) != nil,
+		true,
+	)
+	if err := migrate(ctx, db.sql, files, next+1, next+2, epoch); err == nil ||
+		strings.Contains(err.Error(), "%!") {
 		t.Fatalf("a missing migration gives: %v", err)
 	}
 	var version, tables int
@@ -62,12 +76,22 @@ func TestMigrationsAreAppliedOnceAndWhole(t *testing.T) {
 		(SELECT value FROM meta WHERE key = 'schema'),
 		(SELECT count(*) FROM sqlite_schema WHERE name = 'three')`).Scan(&version, &schema, &tables))
 
-	test.Equal(t, "version, schema and tables of the broken migration", []any{version, schema, tables}, []any{next, strconv.Itoa(next), 0})
+	test.Equal(
+		t,
+		"version, schema and tables of the broken migration",
+		[]any{version, schema, tables},
+		[]any{next, strconv.Itoa(next), 0},
+	)
 	older := test.Must(OpenReadOnly(ctx, dir)) // this program does not know the new schema
 	defer older.Close()
 	got, _, err := older.Views.ClaimByIssue(ctx, want.IssueID)
 	test.OK(t, err)
-	test.Equal(t, "version of the claim, and schema", []any{got.Version, older.schema}, []any{want.Version, next})
+	test.Equal(
+		t,
+		"version of the claim, and schema",
+		[]any{got.Version, older.schema},
+		[]any{want.Version, next},
+	)
 }
 
 func TestPathsOfAnyName(t *testing.T) {
@@ -78,7 +102,12 @@ func TestPathsOfAnyName(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(dir, databaseName)); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
-		test.Equal(t, "claims after reopening "+name, len(test.Must(openIn(t, dir).Store.State(ctx)).Claims), 1)
+		test.Equal(
+			t,
+			"claims after reopening "+name,
+			len(test.Must(openIn(t, dir).Store.State(ctx)).Claims),
+			1,
+		)
 	}
 }
 
@@ -94,7 +123,8 @@ func TestOpenNeverCreates(t *testing.T) {
 	test.Equal(t, "error, and whether the directory is empty", []any{err, empty}, []any{nil, true})
 }
 
-// TestMissingDatabaseIsNotReplaced checks that no new database is created where runs or a WAL are left of an earlier one.
+// TestMissingDatabaseIsNotReplaced checks that no new database is created where runs or a WAL
+// are left of an earlier one.
 func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 	for name, leave := range map[string]func(dir string) error{
 		"a run": func(dir string) error { return os.MkdirAll(filepath.Join(dir, "runs", "r1"), 0o700) },
@@ -106,15 +136,21 @@ func TestMissingDatabaseIsNotReplaced(t *testing.T) {
 		wantCode(t, test.Err(Create(ctx, dir, epoch)), "state_missing")
 		wantCode(t, test.Err(Open(ctx, dir)), "state_missing")
 		wantCode(t, test.Err(OpenReadOnly(ctx, dir)), "state_missing")
-		test.ErrorIs(t, name+": the database, which is not made", test.Err(os.Stat(filepath.Join(dir, databaseName))), fs.ErrNotExist)
+		test.ErrorIs(
+			t,
+			name+": the database, which is not made",
+			test.Err(os.Stat(filepath.Join(dir, databaseName))),
+			fs.ErrNotExist,
+		)
 	}
 	dir := newDir(t)
 	test.OK(t, os.MkdirAll(filepath.Join(dir, "runs"), 0o700))
 	createIn(t, dir) // an empty runs folder is no loss
 }
 
-// TestDamageIsReportedAndLeft checks that a damaged database and the WAL beside it are not changed. SQLite would delete the
-// WAL of an empty file as a leftover, although it may contain all that is left of the data.
+// TestDamageIsReportedAndLeft checks that a damaged database and the WAL beside it are not
+// changed. SQLite would delete the WAL of an empty file as a leftover, although it may contain
+// all that is left of the data.
 func TestDamageIsReportedAndLeft(t *testing.T) {
 	sound := newDir(t)
 	db := test.Must(Create(ctx, sound, epoch))
@@ -172,11 +208,19 @@ func TestForeignDatabaseIsNotOurs(t *testing.T) {
 	wantCode(t, test.Err(Create(ctx, dir, epoch)), "state_corrupt")
 }
 
-// A process that has opened the database makes no pass on it after a newer program has migrated it. One that opens it later can read it.
+// A process that has opened the database makes no pass on it after a newer program has
+// migrated it. One that opens it later can read it.
 func TestNewerSchema(t *testing.T) {
 	db := newState(t)
 	before := openIn(t, db.Dir())
-	test.Must(db.sql.Exec(`UPDATE meta SET value = ?1 WHERE key = 'schema'; PRAGMA user_version = `+strconv.Itoa(schemaVersion+1), schemaVersion+1))
+	test.Must(
+		db.sql.Exec(
+			`UPDATE meta SET value = ?1 WHERE key = 'schema'; PRAGMA user_version = `+strconv.Itoa(
+				schemaVersion+1,
+			),
+			schemaVersion+1,
+		),
+	)
 	wantCode(t, test.Err(before.Store.State(ctx)), "state_newer")
 	wantCode(t, test.Err(Open(ctx, db.Dir())), "state_newer")
 	wantCode(t, test.Err(Create(ctx, db.Dir(), epoch)), "state_newer")
@@ -206,7 +250,12 @@ func TestDefaultDir(t *testing.T) {
 	test.OK(t, os.Remove(path))
 	test.Equal(t, "without the file", DefaultDir("/xdg", "/home/me", path), dir)
 	for _, xdg := range []string{"", "relative"} {
-		test.Equal(t, "with XDG "+xdg, filepath.Dir(DefaultDir(xdg, "/home/me", path)), "/home/me/.local/state/symphony")
+		test.Equal(
+			t,
+			"with XDG "+xdg,
+			filepath.Dir(DefaultDir(xdg, "/home/me", path)),
+			"/home/me/.local/state/symphony",
+		)
 	}
 	for folder, want := range map[string]string{
 		"/": "root", ".hidden": "hidden", "...": "root", "ä/": "__",
@@ -216,8 +265,8 @@ func TestDefaultDir(t *testing.T) {
 	}
 }
 
-// TestDirectoryMustBePrivate checks which directories EnsureDir accepts, and that CheckDir returns the same error without
-// changing anything.
+// TestDirectoryMustBePrivate checks which directories EnsureDir accepts, and that CheckDir
+// returns the same error without changing anything.
 func TestDirectoryMustBePrivate(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -240,8 +289,14 @@ func TestDirectoryMustBePrivate(t *testing.T) {
 			test.OK(t, os.Chmod(dir, c.mode))
 		}
 		exists, err := CheckDir(dir)
-		test.Equal(t, c.name+": exists, and its code", []any{exists, errorCode(err)}, []any{c.mode != 0, c.code})
-		if info, err := os.Stat(dir); (err == nil) != (c.mode != 0) || err == nil && info.Mode().Perm() != c.mode {
+		test.Equal(
+			t,
+			c.name+": exists, and its code",
+			[]any{exists, errorCode(err)},
+			[]any{c.mode != 0, c.code},
+		)
+		if info, err := os.Stat(dir); (err == nil) != (c.mode != 0) ||
+			err == nil && info.Mode().Perm() != c.mode {
 			t.Errorf("%s: CheckDir made it %v, %v", c.name, info, err)
 		}
 		test.Equal(t, c.name+": code of a pass", errorCode(EnsureDir(dir)), c.code)
@@ -269,7 +324,10 @@ func TestQuickCheck(t *testing.T) {
 	test.OK(t, db.QuickCheck(t.Context()))
 	test.Equal(t, "schema", db.Schema(), schemaVersion)
 	var page int64
-	test.OK(t, db.sql.QueryRow(`SELECT rootpage FROM sqlite_master WHERE name = 'passes_scheduled'`).Scan(&page))
+	test.OK(
+		t,
+		db.sql.QueryRow(`SELECT rootpage FROM sqlite_master WHERE name = 'passes_scheduled'`).Scan(&page),
+	)
 	test.OK(t, db.Close())
 	// An index is damaged: all rows can still be read, so nothing else detects it.
 	const pageSize = 4096

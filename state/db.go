@@ -18,10 +18,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// DB is one project's database, open in this process. Its methods are grouped by the process that calls them.
+// DB is one project's database, open in this process. Its methods are grouped by the process
+// that calls them.
 //
-// Errors that users see are *reconcile.Error with one of the codes disk_full, state_busy, state_corrupt, state_readonly,
-// state_missing, state_newer, state_outdated, state_io, state_replaced, state_dir, no_state, state_error.
+// Errors that users see are *reconcile.Error with one of the codes disk_full, state_busy,
+// state_corrupt, state_readonly, state_missing, state_newer, state_outdated, state_io,
+// state_replaced, state_dir, no_state, state_error.
 type DB struct {
 	*conn
 	Store      Store
@@ -36,26 +38,32 @@ type DB struct {
 type (
 	// Store is for a pass, which holds the project lock. It implements reconcile.Store.
 	Store struct{ *conn }
-	// Journal is for a worker: it writes the worker's own run and reads earlier runs of the issue.
+	// Journal is for a worker: it writes the worker's own run and reads earlier runs of the
+	// issue.
 	Journal struct{ *conn }
-	// Operator is for commands that write on behalf of an operator, while a pass may be running.
+	// Operator is for commands that write on behalf of an operator, while a pass may be
+	// running.
 	Operator struct{ *conn }
-	// Attentions are the notifications for hooks.on_attention. Each is delivered once: a process takes it before it runs the
-	// hook, and marks it done afterwards. The parameter patience of its methods is the longest time that a hook may take.
+	// Attentions are the notifications for hooks.on_attention. Each is delivered once: a
+	// process takes it before it runs the hook, and marks it done afterwards. The parameter
+	// patience of its methods is the longest time that a hook may take.
 	Attentions struct{ *conn }
 	// Views is for reading. It returns lists newest first unless documented otherwise.
 	Views struct{ *conn }
-	// Runs is for reading runs, of a pass's and of clients. It returns lists newest first unless documented otherwise.
+	// Runs is for reading runs, of a pass's and of clients. It returns lists newest first
+	// unless documented otherwise.
 	Runs struct{ *conn }
 	// Clients is for programs that use agents without an issue.
 	Clients struct{ *conn }
 )
 
-// Create opens the database in dir for reading and writing, creates directory and database if they do not exist, and
-// migrates an older schema. Only a pass that holds the project lock may call it.
+// Create opens the database in dir for reading and writing, creates directory and database if
+// they do not exist, and migrates an older schema. Only a pass that holds the project lock may
+// call it.
 //
-// It never replaces an empty or damaged file (state_corrupt). If the database is gone although runs were recorded in it,
-// Create makes no new one, which would forget those runs (state_missing).
+// It never replaces an empty or damaged file (state_corrupt). If the database is gone although
+// runs were recorded in it, Create makes no new one, which would forget those runs
+// (state_missing).
 func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -86,14 +94,17 @@ func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	return db, nil
 }
 
-// createDatabase creates the database under a temporary name and renames it when it is complete and on disk, so that no
-// process ever opens an incomplete one. It first removes what an earlier attempt left behind.
+// createDatabase creates the database under a temporary name and renames it when it is
+// complete and on disk, so that no process ever opens an incomplete one. It first removes what
+// an earlier attempt left behind.
 func createDatabase(ctx context.Context, dir string, now time.Time) error {
-	path, final := filepath.Join(dir, tempName), filepath.Join(dir, databaseName)
+	path := filepath.Join(dir, tempName)
+	final := filepath.Join(dir, databaseName)
 	if err := removeAll(path, path+"-wal", path+"-shm", path+"-journal"); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, fileMode) // SQLite gives the WAL the same permissions
+	// SQLite gives the WAL the same permissions
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, fileMode)
 	if err != nil {
 		return err
 	}
@@ -128,8 +139,8 @@ func createDatabase(ctx context.Context, dir string, now time.Time) error {
 	return durable.SyncDir(dir)
 }
 
-// useWAL switches a database to WAL mode, which persists in its file. SQLite's busy timeout does not cover this switch, so
-// only a pass that holds the lock may call it.
+// useWAL switches a database to WAL mode, which persists in its file. SQLite's busy timeout
+// does not cover this switch, so only a pass that holds the lock may call it.
 func useWAL(ctx context.Context, pool *sql.DB) error {
 	mode, err := row(tx{pool, ctx}, itself[string], `PRAGMA journal_mode = wal`)
 	if err == nil && mode != "wal" {
@@ -144,8 +155,8 @@ var migrations embed.FS
 // schemaVersion is the number of the last migration.
 const schemaVersion = 1
 
-// migrate applies the migrations in files with numbers above from, up to and including to. Each transaction applies one
-// migration and stores its number.
+// migrate applies the migrations in files with numbers above from, up to and including to.
+// Each transaction applies one migration and stores its number.
 func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now time.Time) error {
 	for version := from + 1; version <= to; version++ {
 		names, err := fs.Glob(files, fmt.Sprintf("migration/%04d_*.sql", version))
@@ -174,13 +185,14 @@ func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now t
 	return nil
 }
 
-// Open opens the database in dir for reading and writing. It never creates one: if no pass has run yet, the error wraps ErrNoState.
-// It refuses the database of a newer program.
+// Open opens the database in dir for reading and writing. It never creates one: if no pass has
+// run yet, the error wraps ErrNoState. It refuses the database of a newer program.
 func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, "rw", "") }
 
-// OpenReadOnly opens the database in dir for reading, also if a newer program has written it. In a directory without write permission or
-// on a full disk, SQLite can't create the shared memory of the WAL. OpenReadOnly then reads the files without locks, because no other
-// process can write to them either.
+// OpenReadOnly opens the database in dir for reading, also if a newer program has written it.
+// In a directory without write permission or on a full disk, SQLite can't create the shared
+// memory of the WAL. OpenReadOnly then reads the files without locks, because no other process
+// can write to them either.
 func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	db, err := open(ctx, dir, "ro", "")
 	var e *reconcile.Error
@@ -201,7 +213,12 @@ func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 func open(ctx context.Context, dir, mode, options string) (*DB, error) {
 	db, err := openAny(ctx, dir, mode, options)
 	if err == nil && db.schema < schemaVersion {
-		err := problem("state_outdated", db.dir+" was written by an older symphony", "run: symphony tick (it migrates)", nil)
+		err := problem(
+			"state_outdated",
+			db.dir+" was written by an older symphony",
+			"run: symphony tick (it migrates)",
+			nil,
+		)
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, err
@@ -223,12 +240,13 @@ func openAny(ctx context.Context, dir, mode, options string) (*DB, error) {
 	return connect(ctx, dir, mode, options)
 }
 
-// databaseExists reports whether dir contains a database. A missing database whose runs or WAL are still there is an error.
+// databaseExists reports whether dir contains a database. A missing database whose runs or WAL
+// are still there is an error.
 func databaseExists(dir string) (bool, error) {
 	const doing = "open the state"
 	unreadable := func(err error) error { return dirError(dir, "cannot be read", "check its path and permissions", err) }
-	// Look for leftovers before the database itself: otherwise those of a database that another process creates in between
-	// would look like those of one that is gone.
+	// Look for leftovers before the database itself: otherwise those of a database that
+	// another process creates in between would look like those of one that is gone.
 	noRuns, err := isEmpty(filepath.Join(dir, runsName))
 	if err != nil {
 		return false, unreadable(err)
@@ -245,13 +263,15 @@ func databaseExists(dir string) (bool, error) {
 	case !info.Mode().IsRegular():
 		return false, corrupt(dir, doing, errors.New("not a regular file"))
 	case info.Size() == 0:
-		// SQLite would initialise it and delete the WAL beside it, which may contain all that is left of the data.
+		// SQLite would initialise it and delete the WAL beside it, which may contain all that
+		// is left of the data.
 		return false, corrupt(dir, doing, errors.New("empty file"))
 	}
 	return true, nil
 }
 
-// connect opens an existing file and checks that it is a symphony database, and one that this program may write if it opens it for writing.
+// connect opens an existing file and checks that it is a symphony database, and one that this
+// program may write if it opens it for writing.
 func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 	pool, err := openPool(filepath.Join(dir, databaseName), mode, options)
 	if err != nil {
@@ -280,7 +300,8 @@ func (c *conn) readVersion(ctx context.Context) (err error) {
 		return corrupt(c.dir, doing, errors.New("schema version 0"))
 	}
 	_, _, err = c.Meta(ctx, metaSchema)
-	if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Code == "state_error" { // there is no table meta
+	// there is no table meta
+	if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Code == "state_error" {
 		return corrupt(c.dir, doing, err)
 	}
 	return err
@@ -289,7 +310,8 @@ func (c *conn) readVersion(ctx context.Context) (err error) {
 // Newer returns an error if the database had the schema of a newer program when it was opened.
 func (c *conn) Newer() error { return refuseNewer(c.dir, c.schema) }
 
-// NewerNow returns an error if the database has the schema of a newer program by now, for a process that keeps it open.
+// NewerNow returns an error if the database has the schema of a newer program by now, for a
+// process that keeps it open.
 func (c *conn) NewerNow(ctx context.Context) error {
 	schema, err := row(c.reader(ctx), itself[int], `PRAGMA user_version`)
 	if err != nil {
@@ -303,8 +325,13 @@ func refuseNewer(dir string, schema int) error {
 	if schema <= schemaVersion {
 		return nil
 	}
-	return problem("state_newer", fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d", dir, schema,
-		schemaVersion), "upgrade symphony here, too", nil)
+	return problem(
+		"state_newer",
+		fmt.Sprintf("%s was changed by a newer symphony, to schema %d; this one knows schema %d", dir, schema,
+			schemaVersion),
+		"upgrade symphony here, too",
+		nil,
+	)
 }
 
 func newDB(c *conn) *DB {
@@ -312,8 +339,9 @@ func newDB(c *conn) *DB {
 	return &DB{c, Store{c}, Journal{c}, Operator{c}, Attentions{c}, Views{c}, Runs{c}, Clients{c}}
 }
 
-// Close closes the connection. The last process to close merges the WAL into the database. If the files have been replaced
-// since they were opened, Close leaves the connection open, because merging the WAL would damage the new database.
+// Close closes the connection. The last process to close merges the WAL into the database. If
+// the files have been replaced since they were opened, Close leaves the connection open,
+// because merging the WAL would damage the new database.
 func (db *DB) Close() error {
 	if db.checkFiles("close the state") != nil {
 		return nil //nolint:nilerr // the next process that opens the database reports it
@@ -321,8 +349,9 @@ func (db *DB) Close() error {
 	return fault(db.dir, "close the state", db.sql.Close())
 }
 
-// Current reports whether the directory still has the database that was opened, with the same schema. A process that keeps a
-// database open between passes closes it otherwise, and opens it again.
+// Current reports whether the directory still has the database that was opened, with the same
+// schema. A process that keeps a database open between passes closes it otherwise, and opens
+// it again.
 func (db *DB) Current(ctx context.Context) bool {
 	schema, err := row(db.reader(ctx), itself[int], `PRAGMA user_version`)
 	return err == nil && schema == db.schema && db.checkFiles("check the state") == nil
@@ -344,8 +373,8 @@ func (db *DB) QuickCheck(ctx context.Context) error {
 	return fault(db.dir, doing, err)
 }
 
-// Backup returns the content of a file with the whole database in dir, as of one moment, and its schema, which may be an older one. Other
-// processes may use the database meanwhile.
+// Backup returns the content of a file with the whole database in dir, as of one moment, and
+// its schema, which may be an older one. Other processes may use the database meanwhile.
 func Backup(ctx context.Context, dir string) (data []byte, schema int, err error) {
 	db, err := openAny(ctx, dir, "ro", "")
 	if err != nil {
@@ -386,7 +415,8 @@ func (c *conn) Meta(ctx context.Context, key string) (string, bool, error) {
 	return readOne(ctx, c, "read meta "+key, itself[string], `SELECT value FROM meta WHERE key = ?`, key)
 }
 
-// SetMeta stores a value of the project under key. It writes nothing if that value is already stored.
+// SetMeta stores a value of the project under key. It writes nothing if that value is already
+// stored.
 func (c *conn) SetMeta(ctx context.Context, key, value string) error {
 	old, found, err := c.Meta(ctx, key)
 	if err != nil || found && old == value {
@@ -415,7 +445,11 @@ func parseMillis(text string) (time.Time, error) {
 
 // readSettings reads what applies to the project as a whole.
 func readSettings(t tx, dir string, all *reconcile.State) error {
-	list, err := rows(t, func(pair *[2]string) []any { return []any{&pair[0], &pair[1]} }, `SELECT key, value FROM meta`)
+	list, err := rows(
+		t,
+		func(pair *[2]string) []any { return []any{&pair[0], &pair[1]} },
+		`SELECT key, value FROM meta`,
+	)
 	if err != nil {
 		return err
 	}
@@ -431,7 +465,9 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 		return err
 	}
 	for key, block := range map[string]**reconcile.Block{
-		metaAgentBlock: &all.AgentBlock, metaTrackerBlock: &all.TrackerBlock, metaHostBlock: &all.MachineBlock,
+		metaAgentBlock:   &all.AgentBlock,
+		metaTrackerBlock: &all.TrackerBlock,
+		metaHostBlock:    &all.MachineBlock,
 	} {
 		if text, blocked := meta[key]; blocked {
 			*block = new(reconcile.Block)

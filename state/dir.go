@@ -31,8 +31,8 @@ const (
 	longestTag = 64
 )
 
-// stateHome returns the directory that contains all state of a user: $XDG_STATE_HOME/symphony, or home/.local/state/symphony
-// if xdgStateHome is empty or relative.
+// stateHome returns the directory that contains all state of a user: $XDG_STATE_HOME/symphony,
+// or home/.local/state/symphony if xdgStateHome is empty or relative.
 func stateHome(xdgStateHome, home string) string {
 	base := xdgStateHome
 	if !filepath.IsAbs(base) {
@@ -41,8 +41,8 @@ func stateHome(xdgStateHome, home string) string {
 	return filepath.Join(base, "symphony")
 }
 
-// HostedDir returns the directory with a state directory for each project of another machine whose runs work on this one. The parameters
-// mean the same as in DefaultDir.
+// HostedDir returns the directory with a state directory for each project of another machine
+// whose runs work on this one. The parameters mean the same as in DefaultDir.
 func HostedDir(xdgStateHome, home string) string {
 	return filepath.Join(stateHome(xdgStateHome, home), "hosted")
 }
@@ -53,11 +53,15 @@ func pathHash(path string) string {
 	return fmt.Sprintf("%x", sum[:6])
 }
 
-// DefaultDir returns the default state directory of a workflow: a directory in the state home, named after the workflow's
-// folder and a hash of its resolved path. The path is resolved as far as it exists.
+// DefaultDir returns the default state directory of a workflow: a directory in the state home,
+// named after the workflow's folder and a hash of its resolved path. The path is resolved as
+// far as it exists.
 func DefaultDir(xdgStateHome, home, workflowPath string) string {
 	path := resolve(workflowPath)
-	return filepath.Join(stateHome(xdgStateHome, home), tag(filepath.Base(filepath.Dir(path)))+"-"+pathHash(path))
+	return filepath.Join(
+		stateHome(xdgStateHome, home),
+		tag(filepath.Base(filepath.Dir(path)))+"-"+pathHash(path),
+	)
 }
 
 // AgentsDir returns the state directory of agents without an issue, beside those of projects.
@@ -65,7 +69,8 @@ func AgentsDir(xdgStateHome, home string) string {
 	return filepath.Join(stateHome(xdgStateHome, home), "agents")
 }
 
-// resolve follows symlinks. If the file is gone it resolves the folder, so that the result stays the same.
+// resolve follows symlinks. If the file is gone it resolves the folder, so that the result
+// stays the same.
 func resolve(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs
@@ -90,8 +95,9 @@ func tag(folder string) string {
 	return safe[:min(len(safe), longestTag)]
 }
 
-// EnsureDir creates the state directory with mode 0700, or checks an existing one: it must belong to this user, be closed to
-// other users, and be on a file system with reliable locks. EnsureDir closes an open directory only if it is empty.
+// EnsureDir creates the state directory with mode 0700, or checks an existing one: it must
+// belong to this user, be closed to other users, and be on a file system with reliable locks.
+// EnsureDir closes an open directory only if it is empty.
 func EnsureDir(dir string) error {
 	if err := checkFilesystem(dir); err != nil {
 		return err
@@ -112,14 +118,19 @@ func EnsureDir(dir string) error {
 	_, open, err := checkDir(dir)
 	if err == nil && open {
 		if err := os.Chmod(dir, dirMode); err != nil {
-			return dirError(dir, "is open to other users, and its mode cannot be changed", "run: chmod 700 "+dir, err)
+			return dirError(
+				dir,
+				"is open to other users, and its mode cannot be changed",
+				"run: chmod 700 "+dir,
+				err,
+			)
 		}
 	}
 	return err
 }
 
-// CheckDir returns the error that EnsureDir would return, as far as that can be known without changing anything. exists is
-// false if there is no directory yet.
+// CheckDir returns the error that EnsureDir would return, as far as that can be known without
+// changing anything. exists is false if there is no directory yet.
 func CheckDir(dir string) (exists bool, err error) {
 	if err := checkFilesystem(dir); err != nil {
 		return false, err
@@ -131,7 +142,8 @@ func CheckDir(dir string) (exists bool, err error) {
 	return exists, err
 }
 
-// checkDir reports whether a directory exists, and whether it is open to other users, which is an error unless it is empty.
+// checkDir reports whether a directory exists, and whether it is open to other users, which is
+// an error unless it is empty.
 func checkDir(dir string) (exists, open bool, err error) {
 	info, err := os.Stat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,8 +169,12 @@ func checkDir(dir string) (exists, open bool, err error) {
 	case err != nil:
 		return true, true, dirError(dir, "cannot be read", "check its path and permissions", err)
 	case !empty:
-		return true, true, dirError(dir, fmt.Sprintf("is open to other users (mode %04o)", info.Mode().Perm()),
-			"if it is symphony's, run: chmod 700 "+dir, nil)
+		return true, true, dirError(
+			dir,
+			fmt.Sprintf("is open to other users (mode %04o)", info.Mode().Perm()),
+			"if it is symphony's, run: chmod 700 "+dir,
+			nil,
+		)
 	}
 	return true, true, nil
 }
@@ -171,7 +187,8 @@ func dirError(dir, what, hint string, err error) error {
 	return problem("state_dir", fmt.Sprintf("state directory %s %s", dir, what), hint, err)
 }
 
-// closedAbove returns the directory of another account that keeps this one from dir, empty if there is none.
+// closedAbove returns the directory of another account that keeps this one from dir, empty if
+// there is none.
 func closedAbove(dir string) (closed string) {
 	for at := filepath.Clean(dir); at != filepath.Dir(at); at = filepath.Dir(at) {
 		var st unix.Stat_t
@@ -196,14 +213,22 @@ func checkFilesystem(dir string) error {
 	}
 }
 
-// refuseFilesystem returns an error for the name of a network file system. The name of a local one is empty.
+// refuseFilesystem returns an error for the name of a network file system. The name of a local
+// one is empty.
 func refuseFilesystem(dir, name string) error {
 	if name == "" {
 		return nil
 	}
-	return problem("state_unsupported_filesystem",
-		fmt.Sprintf("state directory %s is on %s, where file locks and SQLite's WAL are unreliable", dir, name),
-		"choose a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR", nil)
+	return problem(
+		"state_unsupported_filesystem",
+		fmt.Sprintf(
+			"state directory %s is on %s, where file locks and SQLite's WAL are unreliable",
+			dir,
+			name,
+		),
+		"choose a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR",
+		nil,
+	)
 }
 
 // isEmpty reports whether a directory is empty or does not exist.
@@ -215,8 +240,8 @@ func isEmpty(dir string) (bool, error) {
 	return len(entries) == 0, err
 }
 
-// registryName is the folder in the state home that lists the state directories outside it. It has a file for each of
-// them, which contains the path.
+// registryName is the folder in the state home that lists the state directories outside it. It
+// has a file for each of them, which contains the path.
 const registryName = "elsewhere"
 
 func registryFile(home, dir string) string { return filepath.Join(home, registryName, pathHash(dir)) }
@@ -264,14 +289,16 @@ func RegisteredDirs(home string) (dirs []string, err error) {
 	for _, e := range entries {
 		path := filepath.Join(home, registryName, e.Name())
 		text, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) { // the unfinished file of another process, or a project that is being removed
+		// the unfinished file of another process, or a project that is being removed
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return dirs, fmt.Errorf("list registered state directories: %w", err)
 		}
 		dir := strings.TrimSuffix(string(text), "\n")
-		if filepath.IsAbs(dir) && path == registryFile(home, dir) { // skip foreign and damaged files
+		// skip foreign and damaged files
+		if filepath.IsAbs(dir) && path == registryFile(home, dir) {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -294,11 +321,13 @@ const (
 
 	// lockPoll is how often a waiter tries. A context can't interrupt a blocking flock(2).
 	lockPoll = 20 * time.Millisecond
-	// holderSize is the fixed size of the holder's record. Overwriting it takes no space, which a full disk does not have.
+	// holderSize is the fixed size of the holder's record. Overwriting it takes no space,
+	// which a full disk does not have.
 	holderSize = 256
 )
 
-// Holder describes the process that has the project lock. Its fields are zero if the record can't be read.
+// Holder describes the process that has the project lock. Its fields are zero if the record
+// can't be read.
 type Holder struct {
 	PID     int       `json:"pid"`
 	Trigger string    `json:"trigger"`
@@ -318,11 +347,13 @@ func (h *Holder) String() string {
 	return fmt.Sprintf("%s pass, pid %d, since %s", h.Trigger, h.PID, h.Since.UTC().Format(time.RFC3339))
 }
 
-// Acquire takes the project lock of dir, and creates dir if necessary. self describes the caller to other processes; a PID of
-// 0 stands for this process. If another process keeps the lock, held describes that process and release is nil.
+// Acquire takes the project lock of dir, and creates dir if necessary. self describes the
+// caller to other processes; a PID of 0 stands for this process. If another process keeps the
+// lock, held describes that process and release is nil.
 //
-// Acquire waits for the lock up to timeout. With giveWay it does not wait if another process is already waiting, because the pass of that
-// process will see everything that the caller has written. The lock is released at the latest when the process ends; its file stays.
+// Acquire waits for the lock up to timeout. With giveWay it does not wait if another process
+// is already waiting, because the pass of that process will see everything that the caller has
+// written. The lock is released at the latest when the process ends; its file stays.
 func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration, giveWay bool) (
 	release func() error, held *Holder, err error,
 ) {
@@ -354,13 +385,23 @@ func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
 	return sync.OnceValue(func() error {
-		return fault(dir, "release the project lock", errors.Join(writeHolder(lock.Path(), nil), lock.Unlock()))
+		return fault(
+			dir,
+			"release the project lock",
+			errors.Join(writeHolder(lock.Path(), nil), lock.Unlock()),
+		)
 	}), nil, nil
 }
 
-// waitFor tries to take the lock until the timeout. It releases the waiter's lock before its pass reads anything, so that the
-// pass sees what was written by every process that gave way to it.
-func waitFor(ctx context.Context, lock *flock.Flock, timeout time.Duration, giveWay bool) (got bool, err error) {
+// waitFor tries to take the lock until the timeout. It releases the waiter's lock before its
+// pass reads anything, so that the pass sees what was written by every process that gave way
+// to it.
+func waitFor(
+	ctx context.Context,
+	lock *flock.Flock,
+	timeout time.Duration,
+	giveWay bool,
+) (got bool, err error) {
 	waiter := flock.New(filepath.Join(filepath.Dir(lock.Path()), waiterName), flock.SetPermissions(fileMode))
 	lockWaiter := waiter.TryRLock // beside others
 	if giveWay {
@@ -389,7 +430,8 @@ func writeHolder(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// readHolder reads the holder's record. It is blank for a moment after another process has taken the lock.
+// readHolder reads the holder's record. It is blank for a moment after another process has
+// taken the lock.
 func readHolder(ctx context.Context, path string) (h Holder, err error) {
 	for range 20 {
 		text, err := os.ReadFile(path)

@@ -17,8 +17,9 @@ import (
 
 func init() { helpers["full-disk"] = func(args []string) error { return eachPage(args[0]) } }
 
-// TestFullAtEachWrite fills the disk before each write in turn: with n pages left the first writes succeed and the next one
-// fails. What was reported as stored is stored, nothing else is, and once there is space again everything continues.
+// TestFullAtEachWrite fills the disk before each write in turn: with n pages left the first
+// writes succeed and the next one fails. What was reported as stored is stored, nothing else
+// is, and once there is space again everything continues.
 func TestFullAtEachWrite(t *testing.T) {
 	test.Expensive(t)
 	cmd := helper(t, "full-disk", t.TempDir())
@@ -45,8 +46,8 @@ func demand(ok bool, format string, args ...any) {
 	}
 }
 
-// eachPage takes the steps of a run with 0, 1, 2 … free pages, each time in a new directory, until they all succeed; first
-// without a database, then with one.
+// eachPage takes the steps of a run with 0, 1, 2 … free pages, each time in a new directory,
+// until they all succeed; first without a database, then with one.
 func eachPage(at string) error {
 	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
 		fmt.Println("nothing can be mounted here:", err)
@@ -88,15 +89,27 @@ type step struct {
 
 func stepsOfARun() []step {
 	run := newRun(1)
-	claimed := reconcile.Claim{IssueID: run.IssueID, Identifier: run.Identifier, Status: reconcile.Running, Issue: run.Issue, RunID: run.ID}
+	claimed := reconcile.Claim{
+		IssueID:    run.IssueID,
+		Identifier: run.Identifier,
+		Status:     reconcile.Running,
+		Issue:      run.Issue,
+		RunID:      run.ID,
+	}
 	worked := run
-	worked.Phase, worked.ThreadID, worked.Turns = reconcile.StreamingTurn, "thread", 1
+	worked.Phase = reconcile.StreamingTurn
+	worked.ThreadID = "thread"
+	worked.Turns = 1
 	ended := worked
-	ended.Phase, ended.Outcome = reconcile.Finishing, reconcile.Succeeded
+	ended.Phase = reconcile.Finishing
+	ended.Outcome = reconcile.Succeeded
 	return []step{
-		{`SELECT CASE (SELECT count(*) FROM claims) + (SELECT count(*) FROM runs) WHEN 2 THEN 1 WHEN 0 THEN 0 ELSE -1 END`, func(db *DB) error {
-			return db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &claimed, Insert: &run})
-		}},
+		{
+			`SELECT CASE (SELECT count(*) FROM claims) + (SELECT count(*) FROM runs) WHEN 2 THEN 1 WHEN 0 THEN 0 ELSE -1 END`,
+			func(db *DB) error {
+				return db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &claimed, Insert: &run})
+			},
+		},
 		{`SELECT count(*) FROM runs WHERE worker_pid = 4711`, func(db *DB) error {
 			_, err := db.Journal.TakeRun(ctx, run.ID, worker, epoch)
 			return err
@@ -106,16 +119,33 @@ func stepsOfARun() []step {
 			return err
 		}},
 		{`SELECT count(*) FROM threads`, func(db *DB) error {
-			return db.Journal.SaveThread(ctx, run.ID, run.IssueID, "thread", "ws", reconcile.Tokens{Total: 7}, epoch)
+			return db.Journal.SaveThread(
+				ctx,
+				run.ID,
+				run.IssueID,
+				"thread",
+				"ws",
+				reconcile.Tokens{Total: 7},
+				epoch,
+			)
 		}},
 		{`SELECT count(*) FROM commands`, func(db *DB) error {
-			_, err := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})
+			_, err := db.Operator.AddCommand(ctx, reconcile.Command{
+				Verb:      reconcile.VerbPause,
+				CreatedAt: epoch,
+			})
 			return err
 		}},
 		{`SELECT count(*) FROM runs WHERE stop_reason <> ''`, func(db *DB) error {
-			return db.Store.RequestStop(ctx, run.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7})
+			return db.Store.RequestStop(ctx, run.ID, reconcile.StopAll, reconcile.Instant{
+				Boot: "boot",
+				Mono: 7,
+			})
 		}},
-		{`SELECT count(*) FROM runs WHERE outcome = 'succeeded'`, func(db *DB) error { return db.Journal.Finish(ctx, epoch, ended) }},
+		{
+			`SELECT count(*) FROM runs WHERE outcome = 'succeeded'`,
+			func(db *DB) error { return db.Journal.Finish(ctx, epoch, ended) },
+		},
 		{`SELECT count(*) FROM runs WHERE settled = 1`, func(db *DB) error {
 			return db.Store.Commit(ctx, epoch, reconcile.Change{Settle: run.ID})
 		}},
@@ -126,14 +156,18 @@ func stepsOfARun() []step {
 	}
 }
 
-// liveOnFullDisk creates the database and takes the steps until the disk is full. It returns how many it took, -1 if there is
-// no database. Reading needs no space.
+// liveOnFullDisk creates the database and takes the steps until the disk is full. It returns
+// how many it took, -1 if there is no database. Reading needs no space.
 func liveOnFullDisk(dir string, made bool) (done int) {
 	full := func(err error) { demand(errorCode(err) == "disk_full", "error is %v, want disk_full", err) }
 	db, err := createOnce(dir)
 	if err != nil {
 		_, openErr := Open(ctx, dir)
-		demand((openErr != nil || made) && errorCode(openErr) != "state_corrupt", "half a database was made: %v", openErr)
+		demand(
+			(openErr != nil || made) && errorCode(openErr) != "state_corrupt",
+			"half a database was made: %v",
+			openErr,
+		)
 		full(err)
 		return -1
 	}
@@ -153,7 +187,8 @@ func liveOnFullDisk(dir string, made bool) (done int) {
 	return done
 }
 
-// continueWithSpace opens or creates the database, checks that the first done steps are stored, and takes the others.
+// continueWithSpace opens or creates the database, checks that the first done steps are
+// stored, and takes the others.
 func continueWithSpace(dir string, done int) (err error) {
 	db := test.Must(createOnce(dir))
 	stored(db, done)
@@ -175,7 +210,8 @@ func createOnce(dir string) (*DB, error) {
 	return db, errors.Join(err, release())
 }
 
-// readOnFullDisk checks that the claim, if there is one, can be read even if the shared memory of the WAL can't be created.
+// readOnFullDisk checks that the claim, if there is one, can be read even if the shared memory
+// of the WAL can't be created.
 func readOnFullDisk(dir string, claimed bool) {
 	db := test.Must(OpenReadOnly(ctx, dir))
 	claims := test.Must(db.Store.State(ctx)).Claims
@@ -192,8 +228,16 @@ func stored(db *DB, done int) {
 
 func TestUnsupportedFilesystems(t *testing.T) {
 	for kind, refused := range map[int64]bool{
-		0x6969: true, 0x517B: true, 0xFF534D42: true, 0xFE534D42: true, 0x01021997: true, -0xACB2BE: true,
-		0xEF53: false, 0x01021994: false, 0x58465342: false, 0x9123683E: false,
+		0x6969:     true,
+		0x517B:     true,
+		0xFF534D42: true,
+		0xFE534D42: true,
+		0x01021997: true,
+		-0xACB2BE:  true,
+		0xEF53:     false,
+		0x01021994: false,
+		0x58465342: false,
+		0x9123683E: false,
 	} {
 		err := refuseFilesystem("/dir", filesystemName(kind))
 		if !refused {

@@ -1,7 +1,8 @@
-// Package state keeps symphony's claims, runs and totals in a SQLite database. It also has the lock that serialises passes.
+// Package state keeps symphony's claims, runs and totals in a SQLite database. It also has the
+// lock that serialises passes.
 //
-// The WHERE clause of each statement enforces who may write what: a statement whose row has changed in the meantime writes
-// nothing and returns reconcile.ErrConflict.
+// The WHERE clause of each statement enforces who may write what: a statement whose row has
+// changed in the meantime writes nothing and returns reconcile.ErrConflict.
 //
 //	claims                      Store (a pass, under the lock)     WHERE version = ?
 //	runs: phase, counters       Journal (the run's worker)         WHERE outcome IS NULL, once it has taken the run
@@ -19,17 +20,19 @@
 //	releases, outages           Store, with the change of the claim or block; never deleted
 //	model_totals                Journal, with its thread; never deleted
 //
-// What the projects of one codex home share is stored in separate files beside their databases (see Account), so that no
-// project waits for another project's database.
+// What the projects of one codex home share is stored in separate files beside their databases
+// (see Account), so that no project waits for another project's database.
 //
 // # Decisions
 //
-// Each process has one connection. Its synchronous level is FULL; a heartbeat lowers it to NORMAL for its own transaction. A power failure
-// may then lose the last heartbeats, but never an earlier write while keeping a later one: SQLite reads the WAL up to its first gap.
+// Each process has one connection. Its synchronous level is FULL; a heartbeat lowers it to
+// NORMAL for its own transaction. A power failure may then lose the last heartbeats, but never
+// an earlier write while keeping a later one: SQLite reads the WAL up to its first gap.
 //
-// Every write transaction begins IMMEDIATE and waits for its turn: a transaction that reads first and then finds another
-// writer would fail at once, whatever the timeout. Read transactions begin DEFERRED and wait for no writer.
+// Every write transaction begins IMMEDIATE and waits for its turn: a transaction that reads
+// first and then finds another writer would fail at once, whatever the timeout. Read
+// transactions begin DEFERRED and wait for no writer.
 //
-// A pass that holds the lock creates a new database under a temporary name and renames it when it is complete. No other
-// process ever creates one.
+// A pass that holds the lock creates a new database under a temporary name and renames it when
+// it is complete. No other process ever creates one.
 package state

@@ -31,8 +31,9 @@ func problem(code, message, hint string, cause error) error {
 	return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: cause}
 }
 
-// fault turns an error from the database or its files into one that users can act on; nil stays nil. The message describes what
-// failed (doing) and where (dir). It never repeats the driver's text, which may quote stored values; the cause is wrapped.
+// fault turns an error from the database or its files into one that users can act on; nil
+// stays nil. The message describes what failed (doing) and where (dir). It never repeats the
+// driver's text, which may quote stored values; the cause is wrapped.
 func fault(dir, doing string, err error) error {
 	var known *reconcile.Error
 	var sq *sqlite.Error
@@ -57,21 +58,30 @@ func fault(dir, doing string, err error) error {
 	case sqlite3.SQLITE_FULL:
 		return diskFull(dir, doing, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
-		return problem("state_busy", fmt.Sprintf("%s: another process keeps %s locked", doing, path),
-			"find that process: fuser -v "+path+"; nothing is lost, symphony continues when it releases the file", err)
+		return problem(
+			"state_busy",
+			fmt.Sprintf("%s: another process keeps %s locked", doing, path),
+			"find that process: fuser -v "+path+"; nothing is lost, symphony continues when it releases the file",
+			err,
+		)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return corrupt(dir, doing, err)
 	case sqlite3.SQLITE_READONLY:
 		return readonly(dir, doing, err)
 	case sqlite3.SQLITE_IOERR:
-		// SQLite reports an I/O error if the shared memory of the WAL can't grow on a full disk.
+		// SQLite reports an I/O error if the shared memory of the WAL can't grow on a full
+		// disk.
 		var st unix.Statfs_t
 		switch statErr := unix.Statfs(dir, &st); {
 		case statErr == nil && (st.Bavail == 0 || st.Files > 0 && st.Ffree == 0):
 			return diskFull(dir, doing, err)
 		case sq.Code() == sqlite3.SQLITE_IOERR_SHORT_READ:
-			return problem("state_io", fmt.Sprintf("%s: %s or its -wal was truncated or removed by another program", doing, path),
-				"if workers still have the old file open, wait until they have ended", err)
+			return problem(
+				"state_io",
+				fmt.Sprintf("%s: %s or its -wal was truncated or removed by another program", doing, path),
+				"if workers still have the old file open, wait until they have ended",
+				err,
+			)
 		}
 		return problem("state_io", fmt.Sprintf("%s: I/O error %d on %s", doing, sq.Code(), path),
 			"look for disk errors in the system log", err)
@@ -94,26 +104,41 @@ func diskFull(dir, doing string, err error) error {
 }
 
 func readonly(dir, doing string, err error) error {
-	return problem("state_readonly", fmt.Sprintf("%s: %s cannot be written", doing, filepath.Join(dir, databaseName)),
-		"make the directory (0700) and its files (0600) writable, or mount the volume read-write", err)
+	return problem(
+		"state_readonly",
+		fmt.Sprintf("%s: %s cannot be written", doing, filepath.Join(dir, databaseName)),
+		"make the directory (0700) and its files (0600) writable, or mount the volume read-write",
+		err,
+	)
 }
 
 func corrupt(dir, doing string, err error) error {
-	return problem("state_corrupt", fmt.Sprintf("%s: %s is damaged", doing, filepath.Join(dir, databaseName)), restoreHint(dir), err)
+	return problem(
+		"state_corrupt",
+		fmt.Sprintf("%s: %s is damaged", doing, filepath.Join(dir, databaseName)),
+		restoreHint(dir),
+		err,
+	)
 }
 
 func missing(dir, doing string) error {
-	return problem("state_missing", fmt.Sprintf("%s: %s is gone, but runs were recorded in it", doing, filepath.Join(dir, databaseName)),
-		restoreHint(dir), nil)
+	return problem(
+		"state_missing",
+		fmt.Sprintf("%s: %s is gone, but runs were recorded in it", doing, filepath.Join(dir, databaseName)),
+		restoreHint(dir),
+		nil,
+	)
 }
 
-// restoreHint explains how to restore a database. A WAL that is left belongs to the file that is gone and would damage another.
+// restoreHint explains how to restore a database. A WAL that is left belongs to the file that
+// is gone and would damage another.
 func restoreHint(dir string) string {
 	return "stop the workers (symphony stop --all) and remove state.db-wal and state.db-shm; then restore a backup of state.db, " +
 		"or move " + dir + " aside to start over"
 }
 
-// NeedsRepair reports whether err means that an operator must restore the database before it can be used again.
+// NeedsRepair reports whether err means that an operator must restore the database before it
+// can be used again.
 func NeedsRepair(err error) bool { return hasCode(err, "state_missing", "state_corrupt", "state_io") }
 
 // IsNewer reports whether err means that a newer program has written the database.
@@ -127,10 +152,12 @@ func hasCode(err error, codes ...string) bool {
 // isBusy reports whether SQLite timed out while it waited for another writer.
 func isBusy(err error) bool {
 	var sq *sqlite.Error
-	return errors.As(err, &sq) && (sq.Code()&0xff == sqlite3.SQLITE_BUSY || sq.Code()&0xff == sqlite3.SQLITE_LOCKED)
+	return errors.As(err, &sq) &&
+		(sq.Code()&0xff == sqlite3.SQLITE_BUSY || sq.Code()&0xff == sqlite3.SQLITE_LOCKED)
 }
 
-// needsRecovery reports whether a reader that can't write found an index of the WAL that is to be repaired first.
+// needsRecovery reports whether a reader that can't write found an index of the WAL that is to
+// be repaired first.
 func needsRecovery(err error) bool {
 	var sq *sqlite.Error
 	return errors.As(err, &sq) && slices.Contains([]int{

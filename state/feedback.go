@@ -17,12 +17,18 @@ const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHE
 	CASE WHEN w.pull_request IS NULL THEN '' WHEN ` + same + ` THEN w.watch
 		ELSE json_object('told', json_extract(w.watch, '$.told'), 'failures', json_extract(w.watch, '$.failures')) END`
 
-// same holds if what is known is about the present pull request. After a push its address is not known again yet. The handled causes of
-// another one of the issue stay known, because that may be opened again.
+// same holds if what is known is about the present pull request. After a push its address is
+// not known again yet. The handled causes of another one of the issue stay known, because that
+// may be opened again.
 const same = `d.pull_request IN ('', w.pull_request)`
 
 func watchFields(w *reconcile.Watch) []any {
-	return append(append([]any{&w.IssueID, &w.Identifier}, deliveredFields(&w.Delivered)...), &w.Claim, &w.Blocked, jsonOf(w))
+	return append(
+		append([]any{&w.IssueID, &w.Identifier}, deliveredFields(&w.Delivered)...),
+		&w.Claim,
+		&w.Blocked,
+		jsonOf(w),
+	)
 }
 
 // watched joins what was delivered with what is known of its pull request.
@@ -61,7 +67,12 @@ func (j Journal) EndRework(ctx context.Context, issueID string) error {
 		return err
 	}
 	w.Rework = nil
-	return j.update(ctx, "record that a pull request was answered", full, func(t tx) error { return saveWatch(t, w) })
+	return j.update(
+		ctx,
+		"record that a pull request was answered",
+		full,
+		func(t tx) error { return saveWatch(t, w) },
+	)
 }
 
 // LookError is why the last look at pull requests failed. It is kept until a look succeeds.

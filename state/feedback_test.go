@@ -7,10 +7,18 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// TestWatches checks that what is known of a pull request belongs to its address, and survives a push after which the address is not known.
+// TestWatches checks that what is known of a pull request belongs to its address, and survives
+// a push after which the address is not known.
 func TestWatches(t *testing.T) {
 	db := newState(t)
-	delivered := reconcile.Delivered{URL: "u", Branch: "b", Commit: "1", Base: "main", At: epoch, PullRequest: "p/1"}
+	delivered := reconcile.Delivered{
+		URL:         "u",
+		Branch:      "b",
+		Commit:      "1",
+		Base:        "main",
+		At:          epoch,
+		PullRequest: "p/1",
+	}
 	addresses := func() (list []string) {
 		for _, w := range test.Must(db.Store.Watches(ctx)) {
 			list = append(list, w.IssueID+" "+w.Delivered.PullRequest+" "+w.AllCauses())
@@ -19,7 +27,11 @@ func TestWatches(t *testing.T) {
 	}
 	test.Equal(t, "nothing", addresses(), nil)
 	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
-	test.OK(t, db.Journal.RecordDelivered(ctx, "other", reconcile.Delivered{URL: "u", Commit: "1", At: epoch}))
+	test.OK(t, db.Journal.RecordDelivered(ctx, "other", reconcile.Delivered{
+		URL:    "u",
+		Commit: "1",
+		At:     epoch,
+	}))
 	test.Equal(t, "a new one", addresses(), []string{"id p/1 "})
 	w, found, err := db.Watch(ctx, "id")
 	test.Equal(t, "found", []any{found, err}, []any{true, nil})
@@ -27,7 +39,8 @@ func TestWatches(t *testing.T) {
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Watch: &w}))
 	test.Equal(t, "after a round", addresses(), []string{"id p/1 it conflicts with its base"})
 
-	delivered.Commit, delivered.PullRequest = "2", ""
+	delivered.Commit = "2"
+	delivered.PullRequest = ""
 	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
 	test.Equal(t, "after a push", addresses(), []string{"id p/1 it conflicts with its base"})
 	test.OK(t, db.Journal.EndRework(ctx, "id"))
@@ -41,7 +54,12 @@ func TestWatches(t *testing.T) {
 	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
 	test.Equal(t, "another one", addresses(), []string{"id p/2 "})
 	w, _, err = db.Watch(ctx, "id") // the branch may get its first one again
-	test.Equal(t, "what is told once for all", []any{w.Handled, w.Rounds, err}, []any{[]string{"conflict 1"}, 0, nil})
+	test.Equal(
+		t,
+		"what is told once for all",
+		[]any{w.Handled, w.Rounds, err},
+		[]any{[]string{"conflict 1"}, 0, nil},
+	)
 
 	// The repository gets another name: a pass finds that out, or a worker. What is known
 	// stays known.

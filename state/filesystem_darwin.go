@@ -2,7 +2,8 @@ package state
 
 import "golang.org/x/sys/unix"
 
-// networkFilesystem returns the name of the file system if it is a network file system, whose locks are unreliable.
+// networkFilesystem returns the name of the file system if it is a network file system, whose
+// locks are unreliable.
 func networkFilesystem(st *unix.Statfs_t) string {
 	switch name := unix.ByteSliceToString(st.Fstypename[:]); name {
 	case "nfs", "smbfs", "webdav", "afpfs":

@@ -2,8 +2,9 @@ package state
 
 import "golang.org/x/sys/unix"
 
-// networkFilesystem returns the name of the file system if it is a network file system, whose locks are unreliable.
-func networkFilesystem(st *unix.Statfs_t) string { return filesystemName(int64(st.Type)) } // int32 on some architectures
+// networkFilesystem returns the name of the file system if it is a network file system, whose
+// locks are unreliable. int32 on some architectures
+func networkFilesystem(st *unix.Statfs_t) string { return filesystemName(int64(st.Type)) }
 
 // filesystemName is networkFilesystem for the type that statfs(2) returns.
 func filesystemName(kind int64) string {

@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// helper prepares a process of this binary that runs helpers[name] and is killed with the test.
+// helper prepares a process of this binary that runs helpers[name] and is killed with the
+// test.
 func helper(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, test.Patience())
@@ -90,9 +91,14 @@ func wantCode(t testing.TB, err error, code string) *reconcile.Error {
 func issueOf(i int) reconcile.Issue {
 	text := "What is to be done, at some length, with \"quotes\" and a line\nor two."
 	return reconcile.Issue{
-		ID: fmt.Sprintf("id-%04d", i), Identifier: fmt.Sprintf("ABC-%d", i), Title: "Title",
-		Description: &text, State: "Todo", Labels: []string{"bug"}, BlockedBy: []reconcile.BlockerRef{},
-		CreatedAt: &epoch,
+		ID:          fmt.Sprintf("id-%04d", i),
+		Identifier:  fmt.Sprintf("ABC-%d", i),
+		Title:       "Title",
+		Description: &text,
+		State:       "Todo",
+		Labels:      []string{"bug"},
+		BlockedBy:   []reconcile.BlockerRef{},
+		CreatedAt:   &epoch,
 	}
 }
 
@@ -102,7 +108,12 @@ func runID(i int) string { return fmt.Sprintf("run-%06d", i) }
 func claim(t testing.TB, db *DB, i int) reconcile.Claim {
 	t.Helper()
 	issue := issueOf(i)
-	c := reconcile.Claim{IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Waiting, Issue: issue}
+	c := reconcile.Claim{
+		IssueID:    issue.ID,
+		Identifier: issue.Identifier,
+		Status:     reconcile.Waiting,
+		Issue:      issue,
+	}
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
 	stored, ok, err := db.Views.ClaimByIssue(ctx, issue.ID)
 	test.OK(t, err)
@@ -116,8 +127,14 @@ func claim(t testing.TB, db *DB, i int) reconcile.Claim {
 func newRun(i int) reconcile.Run {
 	issue := issueOf(i)
 	return reconcile.Run{
-		ID: runID(i), Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: issue.ID, Identifier: issue.Identifier,
-		Issue: issue, Fingerprint: issue.Fingerprint(), StartedAt: epoch,
+		ID:          runID(i),
+		Kind:        reconcile.AgentRun,
+		Phase:       reconcile.Starting,
+		IssueID:     issue.ID,
+		Identifier:  issue.Identifier,
+		Issue:       issue,
+		Fingerprint: issue.Fingerprint(),
+		StartedAt:   epoch,
 	}
 }
 
@@ -138,7 +155,8 @@ func startedRun(t testing.TB, db *DB, i int) reconcile.Run {
 	return test.Must(db.Journal.TakeRun(ctx, r.ID, worker, epoch))
 }
 
-// pastRun stores run n of issue 1 and changes it as its worker, which also ends it if change sets an outcome.
+// pastRun stores run n of issue 1 and changes it as its worker, which also ends it if change
+// sets an outcome.
 func pastRun(t testing.TB, db *DB, n int, change func(r *reconcile.Run)) reconcile.Run {
 	t.Helper()
 	r := newRun(1)

@@ -10,8 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The rules in this file must hold in every schedule. They do not depend on the planner, but compare the rows before and
-// after each step with what the processes did.
+// The rules in this file must hold in every schedule. They do not depend on the planner, but
+// compare the rows before and after each step with what the processes did.
 
 // storedAll is the database at one time.
 type storedAll struct {
@@ -47,10 +47,25 @@ func (w *world) rowsNow() *storedAll {
 	w.must(err)
 	all := &storedAll{
 		changes: changes, paused: paused != "",
-		claims:   byKey(w, func(c reconcile.Claim) string { return c.IssueID }, claimFields, `SELECT `+claimColumns+` FROM claims`),
-		runs:     byKey(w, func(r reconcile.Run) string { return r.ID }, runFields, `SELECT `+runColumns+` FROM runs`),
-		commands: byKey(w, func(c reconcile.Command) int64 { return c.ID }, commandFields, `SELECT `+commandColumns+` FROM commands`),
-		totals:   map[string]int64{},
+		claims: byKey(
+			w,
+			func(c reconcile.Claim) string { return c.IssueID },
+			claimFields,
+			`SELECT `+claimColumns+` FROM claims`,
+		),
+		runs: byKey(
+			w,
+			func(r reconcile.Run) string { return r.ID },
+			runFields,
+			`SELECT `+runColumns+` FROM runs`,
+		),
+		commands: byKey(
+			w,
+			func(c reconcile.Command) int64 { return c.ID },
+			commandFields,
+			`SELECT `+commandColumns+` FROM commands`,
+		),
+		totals: map[string]int64{},
 	}
 	for issue, t := range byKey(w, func(t total) string { return t.issue }, func(t *total) []any { return []any{&t.issue, &t.n} },
 		`SELECT issue_id, total FROM issue_totals UNION ALL SELECT '', CAST(value AS INTEGER) FROM meta WHERE key = 'totals_total'`) {
@@ -62,7 +77,8 @@ func (w *world) rowsNow() *storedAll {
 
 // check returns an error for the rules that are broken now, or that the last step broke.
 func (w *world) check() error {
-	was, is := w.seen, w.rowsNow()
+	was := w.seen
+	is := w.rowsNow()
 	w.seen = is
 	faults := w.wrong
 	for id := range w.agents {
@@ -95,7 +111,10 @@ func (s *storedAll) violations() (faults []string) {
 	}
 	for id, claim := range s.claims {
 		if run, found := s.runs[claim.RunID]; claim.Status == reconcile.Running && (!found || run.Settled) {
-			faults = append(faults, "the claim of "+id+" is running, but its run is missing or settled: "+claim.RunID)
+			faults = append(
+				faults,
+				"the claim of "+id+" is running, but its run is missing or settled: "+claim.RunID,
+			)
 		}
 	}
 	maps.DeleteFunc(sums, func(issue string, n int64) bool { return n == 0 && issue != "" })
@@ -121,7 +140,11 @@ func (w *world) stepViolations(was, is *storedAll) (faults []string) {
 		fault(old.Settled && !now.Settled, "run %s was settled and no longer is", id)
 		fault(now.Tokens.Total < old.Tokens.Total || ended && now.Tokens != old.Tokens,
 			"run %s lost tokens, or used some after its end", id)
-		fault(!ended && now.Outcome == reconcile.Lost && w.undisturbed, "run %s is lost although no process died", id)
+		fault(
+			!ended && now.Outcome == reconcile.Lost && w.undisturbed,
+			"run %s is lost although no process died",
+			id,
+		)
 		fault(!ended && now.ErrorCode == reconcile.CodeSpawnFailed && old.Phase != reconcile.Starting,
 			"run %s counts as never started, but was in phase %s", id, old.Phase)
 	}
@@ -138,9 +161,11 @@ func (w *world) stepViolations(was, is *storedAll) (faults []string) {
 		if !found {
 			continue
 		}
-		ended, retried := is.runs[old.RunID], given(reconcile.VerbRetry, id)
+		ended := is.runs[old.RunID]
+		retried := given(reconcile.VerbRetry, id)
 		settled := ended.Settled && !was.runs[old.RunID].Settled
-		held, wasHeld := now.Status == reconcile.Held, old.Status == reconcile.Held
+		held := now.Status == reconcile.Held
+		wasHeld := old.Status == reconcile.Held
 		changed := now.Version != old.Version+1 && !reflect.DeepEqual(now, old)
 		fault(changed, "claim %s was changed without its version, or more than once", id)
 		fault(now.Attempt < old.Attempt && (!settled || ended.Outcome != reconcile.Succeeded) && !retried,
@@ -149,9 +174,17 @@ func (w *world) stepViolations(was, is *storedAll) (faults []string) {
 			"claim %s has attempt %d after attempt %d was lost", id, now.Attempt, ended.Attempt)
 		fault(wasHeld && old.HoldReason == reconcile.HoldOperator && !held && !retried,
 			"claim %s was held by an operator and not retried", id)
-		fault(old.HoldNext && !now.HoldNext && !held && !retried, "claim %s should be held after its run, but is not", id)
-		fault(!wasHeld && held && now.HoldReason == reconcile.HoldOperator && !old.HoldNext && !given(reconcile.VerbHold, id) && !given(reconcile.VerbStop, id),
-			"claim %s is held, but no operator asked for it", id)
+		fault(
+			old.HoldNext && !now.HoldNext && !held && !retried,
+			"claim %s should be held after its run, but is not",
+			id,
+		)
+		fault(
+			!wasHeld && held && now.HoldReason == reconcile.HoldOperator && !old.HoldNext && !given(reconcile.VerbHold, id) &&
+				!given(reconcile.VerbStop, id),
+			"claim %s is held, but no operator asked for it",
+			id,
+		)
 	}
 	for id, c := range was.commands {
 		_, left := is.commands[id]
@@ -162,7 +195,8 @@ func (w *world) stepViolations(was, is *storedAll) (faults []string) {
 	return faults
 }
 
-// obeys reports whether a command has had its effect, or will have it when the issue's run ends.
+// obeys reports whether a command has had its effect, or will have it when the issue's run
+// ends.
 func (s *storedAll) obeys(verb reconcile.Verb, claim reconcile.Claim, claimed, later bool) bool {
 	held := claimed && claim.Status == reconcile.Held
 	switch verb {
@@ -177,10 +211,12 @@ func (s *storedAll) obeys(verb reconcile.Verb, claim reconcile.Claim, claimed, l
 	return !s.paused
 }
 
-// finish runs two passes after all actors have ended, which must leave nothing undone. Of several commands about an issue or
-// the project the last one stored decides. An issue that still needs work gets a run, unless it is held.
+// finish runs two passes after all actors have ended, which must leave nothing undone. Of
+// several commands about an issue or the project the last one stored decides. An issue that
+// still needs work gets a run, unless it is held.
 func (w *world) finish() error {
-	w.conduct, w.faults = conduct{tokens: 1}, 0
+	w.conduct = conduct{tokens: 1}
+	w.faults = 0
 	if err := w.runLastPass(reconcile.Options{DispatchOff: true}); err != nil {
 		return err
 	}
@@ -216,14 +252,16 @@ func (w *world) finish() error {
 		return n
 	}
 	for id, issue := range w.issues {
-		if modelPolicy.Active(issue.State) && before.claims[id].Status != reconcile.Held && count(w.seen, id) == count(before, id) {
+		if modelPolicy.Active(issue.State) && before.claims[id].Status != reconcile.Held &&
+			count(w.seen, id) == count(before, id) {
 			return w.broken("%s gets no run, but is not held", id)
 		}
 	}
 	return nil
 }
 
-// runLastPass runs one more pass, an hour later, and the actors that it starts to their ends, without faults.
+// runLastPass runs one more pass, an hour later, and the actors that it starts to their ends,
+// without faults.
 func (w *world) runLastPass(options reconcile.Options) error {
 	w.now = w.now.Add(time.Hour)
 	w.enter("pass after all", pass(passKind{options: options}))

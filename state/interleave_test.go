@@ -15,20 +15,24 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The tests in this file play random schedules: orders in which processes act on one state. They run the real reconcile.Tick
-// and the real methods of DB, on SQLite in memory, in a model of everything else (interleave_world_test.go): workers, agents,
-// a tracker, and locks that are released when their holder ends. interleave_rules_test.go has the rules that must hold.
+// The tests in this file play random schedules: orders in which processes act on one state.
+// They run the real reconcile.Tick and the real methods of DB, on SQLite in memory, in a model
+// of everything else (interleave_world_test.go): workers, agents, a tracker, and locks that
+// are released when their holder ends. interleave_rules_test.go has the rules that must hold.
 //
-// An actor is a process. It stops in step before each action that another actor can see or that depends on another actor. The
-// schedule then decides which actor continues, is killed, or times out. Only one actor runs at a time. A method of DB is one
-// step, because it writes in one transaction: a death before the commit has the same effect as a death before the step.
+// An actor is a process. It stops in step before each action that another actor can see or
+// that depends on another actor. The schedule then decides which actor continues, is killed,
+// or times out. Only one actor runs at a time. A method of DB is one step, because it writes
+// in one transaction: a death before the commit has the same effect as a death before the
+// step.
 
 // actor is one process of a schedule.
 type actor struct {
 	*world
 	name string
 	op   string // the next step
-	// ready is set if the next step is a wait with a timeout. It reports whether the wait is over.
+	// ready is set if the next step is a wait with a timeout. It reports whether the wait is
+	// over.
 	ready func() bool
 	gate  chan verdict
 	turn  chan struct{} // receives when the actor has stopped again or ended
@@ -46,7 +50,13 @@ const (
 
 // enter adds an actor. It waits until the schedule lets it begin.
 func (w *world) enter(name string, body func(*actor)) *actor {
-	a := &actor{world: w, name: name, op: "begin", gate: make(chan verdict), turn: make(chan struct{})}
+	a := &actor{
+		world: w,
+		name:  name,
+		op:    "begin",
+		gate:  make(chan verdict),
+		turn:  make(chan struct{}),
+	}
 	w.actors = append(w.actors, a)
 	go func() {
 		defer func() { a.over = true; a.turn <- struct{}{} }()
@@ -65,7 +75,8 @@ func (a *actor) await(op string, ready func() bool) bool {
 	if a.dead {
 		runtime.Goexit()
 	}
-	a.op, a.ready = op, ready
+	a.op = op
+	a.ready = ready
 	a.turn <- struct{}{}
 	v := <-a.gate
 	if v == kill {
@@ -74,9 +85,13 @@ func (a *actor) await(op string, ready func() bool) bool {
 	return v == proceed
 }
 
-// take applies a verdict to an actor, and returns when the actor has reached its next step or its end.
+// take applies a verdict to an actor, and returns when the actor has reached its next step or
+// its end.
 func (w *world) take(a *actor, v verdict) {
-	w.steps = append(w.steps, fmt.Sprintf("%s: %s%s", a.name, a.op, [...]string{"", ", TIMED OUT", ", KILLED"}[v]))
+	w.steps = append(
+		w.steps,
+		fmt.Sprintf("%s: %s%s", a.name, a.op, [...]string{"", ", TIMED OUT", ", KILLED"}[v]),
+	)
 	if v != proceed {
 		w.faults--
 		w.undisturbed = false
@@ -89,8 +104,8 @@ func (w *world) take(a *actor, v verdict) {
 	}
 }
 
-// play takes random steps until all actors have ended, and returns an error for the first broken rule. One actor usually
-// takes several steps in a row. Deaths and timeouts are rare.
+// play takes random steps until all actors have ended, and returns an error for the first
+// broken rule. One actor usually takes several steps in a row. Deaths and timeouts are rare.
 func (l *lab) play(sc scene, dice *rand.Rand) error {
 	w := l.begin(sc, dice)
 	defer func() {
@@ -112,11 +127,13 @@ func (l *lab) play(sc scene, dice *rand.Rand) error {
 		if len(can) > 0 && (!slices.Contains(can, last) || dice.IntN(3) == 0) {
 			last = can[dice.IntN(len(can))]
 		}
-		next, what := last, proceed
+		next := last
+		what := proceed
 		if w.faults > 0 && (len(can) == 0 || dice.IntN(12) == 0) {
 			what = kill
 			if len(waiting) > 0 && (len(can) == 0 || dice.IntN(2) == 0) {
-				next, what = waiting[dice.IntN(len(waiting))], timeOut
+				next = waiting[dice.IntN(len(waiting))]
+				what = timeOut
 			}
 		}
 		w.take(next, what)
@@ -139,7 +156,8 @@ func (w *world) split() (can, waiting []*actor) {
 
 // broken returns an error for a broken rule, with the steps that led to it and the rows.
 func (w *world) broken(format string, args ...any) error {
-	steps, is := w.steps, w.rowsNow()
+	steps := w.steps
+	is := w.rowsNow()
 	for id, c := range is.claims {
 		steps = append(steps, fmt.Sprintf("now %s, version %d: %s %s, run %q, attempt %d, hold next %t",
 			id, c.Version, c.Status, c.HoldReason, c.RunID, c.Attempt, c.HoldNext))
@@ -158,7 +176,8 @@ type scene struct {
 	setUp  func(*world)
 }
 
-// scenes returns scenes of two actors and the workers that they start, and a last one of many actors.
+// scenes returns scenes of two actors and the workers that they start, and a last one of many
+// actors.
 func scenes() []scene {
 	list := []scene{
 		{"pass and pass", 1, func(w *world) {
@@ -166,10 +185,15 @@ func scenes() []scene {
 			w.tick("pass 1")
 			w.enter("pass 2", pass(passKind{options: reconcile.Options{DispatchOff: true}}))
 		}},
-		{"pass and pass, nothing claimed", 0, func(w *world) { w.offered(1); w.tick("pass 1"); w.tick("pass 2") }},
+		{
+			"pass and pass, nothing claimed",
+			0,
+			func(w *world) { w.offered(1); w.tick("pass 1"); w.tick("pass 2") },
+		},
 		{"pass and own pass", 1, func(w *world) { w.ended(1); w.tick("pass") }},
 		{"own pass and operator", 1, func(w *world) { w.ended(1); w.operator(reconcile.VerbHold, 1) }},
-		{"pass and worker", 1, func(w *world) { w.undisturbed = false; w.dispatched(1); w.tick("pass") }}, // the pass that started it was killed
+		// the pass that started it was killed
+		{"pass and worker", 1, func(w *world) { w.undisturbed = false; w.dispatched(1); w.tick("pass") }},
 		{"pass and late worker", 1, func(w *world) {
 			w.undisturbed = false
 			w.dispatched(1)
@@ -179,7 +203,8 @@ func scenes() []scene {
 			}
 		}},
 		{"pass and worker, its agent moves the issue", 1, func(w *world) {
-			w.conduct.handoff, w.undisturbed = "Human Review", false
+			w.conduct.handoff = "Human Review"
+			w.undisturbed = false
 			w.dispatched(1)
 			w.tick("pass")
 		}},
@@ -188,7 +213,11 @@ func scenes() []scene {
 			id := w.dispatched(1)
 			w.enter("second worker", w.worker(id, w.workers[id], w.conduct))
 		}},
-		{"pass and operator, stop all", 0, func(w *world) { w.waiting(1); w.tick("pass"); w.operator(reconcile.VerbStopAll, 0) }},
+		{
+			"pass and operator, stop all",
+			0,
+			func(w *world) { w.waiting(1); w.tick("pass"); w.operator(reconcile.VerbStopAll, 0) },
+		},
 		{"operators, retry and hold, nothing claimed", 1, func(w *world) {
 			w.offered(1)
 			w.operator(reconcile.VerbRetry, 1)
@@ -196,9 +225,19 @@ func scenes() []scene {
 		}},
 	}
 	for _, verb := range []reconcile.Verb{reconcile.VerbStop, reconcile.VerbHold, reconcile.VerbRetry} {
-		list = append(list,
-			scene{"worker and operator, " + string(verb), 1, func(w *world) { w.undisturbed = false; w.dispatched(1); w.operator(verb, 1) }},
-			scene{"pass and operator, " + string(verb), 1, func(w *world) { w.waiting(1); w.tick("pass"); w.operator(verb, 1) }})
+		list = append(
+			list,
+			scene{
+				"worker and operator, " + string(verb),
+				1,
+				func(w *world) { w.undisturbed = false; w.dispatched(1); w.operator(verb, 1) },
+			},
+			scene{
+				"pass and operator, " + string(verb),
+				1,
+				func(w *world) { w.waiting(1); w.tick("pass"); w.operator(verb, 1) },
+			},
+		)
 	}
 	for _, c := range []struct {
 		one, two reconcile.Verb
@@ -215,7 +254,8 @@ func scenes() []scene {
 		}})
 	}
 	return append(list, scene{"crowd", 3, func(w *world) {
-		w.undisturbed, w.scheduled = false, true
+		w.undisturbed = false
+		w.scheduled = true
 		w.conduct = conduct{
 			tokens: 10, follow: true, fails: w.dice.IntN(3) == 0,
 			handoff: []string{"", "", "Human Review", "Done"}[w.dice.IntN(4)],
@@ -234,8 +274,8 @@ func scenes() []scene {
 	}})
 }
 
-// TestInterleavings plays random schedules of every scene, more of them with SYMPHONY_TEST=each. To repeat a failure set
-// SYMPHONY_SEED to the logged seed.
+// TestInterleavings plays random schedules of every scene, more of them with
+// SYMPHONY_TEST=each. To repeat a failure set SYMPHONY_SEED to the logged seed.
 func TestInterleavings(t *testing.T) {
 	test.Expensive(t)
 	seed := uint64(time.Now().UnixNano())
@@ -258,8 +298,9 @@ func TestInterleavings(t *testing.T) {
 	}
 }
 
-// TestInterleavingsWithout disables mechanisms, to show that the rules detect it: some schedule must then break a rule. If a
-// second mechanism covers the first, no schedule may break a rule until both are disabled.
+// TestInterleavingsWithout disables mechanisms, to show that the rules detect it: some
+// schedule must then break a rule. If a second mechanism covers the first, no schedule may
+// break a rule until both are disabled.
 func TestInterleavingsWithout(t *testing.T) {
 	test.Expensive(t)
 	const (
@@ -310,10 +351,16 @@ func TestInterleavingsWithout(t *testing.T) {
 			without{projectLock: true, sql: []string{version, anyVersion}},
 			"operators, hold and retry", "changed without its version",
 		},
-		{"lock and version: a run is settled once", without{projectLock: true, sql: []string{version, anyVersion}}, "pass and own pass", ""},
+		{"lock and version: a run is settled once", without{
+			projectLock: true,
+			sql:         []string{version, anyVersion},
+		}, "pass and own pass", ""},
 		{
 			"all three",
-			without{projectLock: true, sql: []string{version, anyVersion, unsettled, "outcome IS NOT NULL"}},
+			without{
+				projectLock: true,
+				sql:         []string{version, anyVersion, unsettled, "outcome IS NOT NULL"},
+			},
 			"pass and own pass", "total",
 		},
 	} {
@@ -321,7 +368,8 @@ func TestInterleavingsWithout(t *testing.T) {
 			t.Parallel()
 			list := scenes()
 			sc := list[slices.IndexFunc(list, func(sc scene) bool { return sc.name == c.scene })]
-			l, tries := newLab(t, c.without), 100
+			l := newLab(t, c.without)
+			tries := 100
 			if c.broken != "" {
 				tries = 2000
 			}

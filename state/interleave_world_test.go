@@ -18,7 +18,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// lab has the database in which schedules are played one after the other, and the mechanisms that are disabled in them.
+// lab has the database in which schedules are played one after the other, and the mechanisms
+// that are disabled in them.
 type lab struct {
 	sql     *sql.DB
 	changed int // how many statements were modified
@@ -76,7 +77,8 @@ type wholeStmt interface {
 	driver.StmtQueryContext
 }
 
-// changedConn keeps statements for their next use, because otherwise their preparation would take most of the time of a test.
+// changedConn keeps statements for their next use, because otherwise their preparation would
+// take most of the time of a test.
 type changedConn struct {
 	wholeConn
 	memory
@@ -105,7 +107,11 @@ func (c changedConn) PrepareContext(ctx context.Context, query string) (driver.S
 	return keptStmt{s.(wholeStmt), query, c.unused}, nil
 }
 
-func (c changedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+func (c changedConn) ExecContext(
+	ctx context.Context,
+	query string,
+	args []driver.NamedValue,
+) (driver.Result, error) {
 	return c.wholeConn.ExecContext(ctx, c.changed(query), args)
 }
 
@@ -161,13 +167,25 @@ type conduct struct {
 // begin empties the database and sets up the scene.
 func (l *lab) begin(sc scene, dice *rand.Rand) *world {
 	w := &world{
-		lab: l, db: newDB(&conn{dir: "/in/memory", sql: l.sql, schema: schemaVersion}), dice: dice, faults: sc.faults, now: epoch,
-		locks: map[string]*actor{}, leases: map[string]string{}, workers: map[string]*workerProcess{}, agents: map[string]bool{},
-		issues: map[string]reconcile.Issue{}, conduct: conduct{tokens: 10}, undisturbed: true, ids: map[string]int{},
+		lab:         l,
+		db:          newDB(&conn{dir: "/in/memory", sql: l.sql, schema: schemaVersion}),
+		dice:        dice,
+		faults:      sc.faults,
+		now:         epoch,
+		locks:       map[string]*actor{},
+		leases:      map[string]string{},
+		workers:     map[string]*workerProcess{},
+		agents:      map[string]bool{},
+		issues:      map[string]reconcile.Issue{},
+		conduct:     conduct{tokens: 10},
+		undisturbed: true,
+		ids:         map[string]int{},
 	}
-	_, err := l.sql.Exec(`DELETE FROM claims; DELETE FROM runs; DELETE FROM commands; DELETE FROM threads; DELETE FROM skips;
+	_, err := l.sql.Exec(
+		`DELETE FROM claims; DELETE FROM runs; DELETE FROM commands; DELETE FROM threads; DELETE FROM skips;
 		DELETE FROM issue_totals;
-		DELETE FROM meta WHERE key IN ('paused', 'last_sweep'); UPDATE meta SET value = '0' WHERE key LIKE 'totals_%'`)
+		DELETE FROM meta WHERE key IN ('paused', 'last_sweep'); UPDATE meta SET value = '0' WHERE key LIKE 'totals_%'`,
+	)
 	w.must(err)
 	sc.setUp(w)
 	return w
@@ -180,8 +198,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// gone releases the locks of an actor that has ended or was killed. Its agent lives on until it reads the end of its input or
-// a pass ends it.
+// gone releases the locks of an actor that has ended or was killed. Its agent lives on until
+// it reads the end of its input or a pass ends it.
 func (w *world) gone(a *actor) {
 	maps.DeleteFunc(w.locks, func(_ string, holder *actor) bool { return holder == a })
 	for id, worker := range w.workers {
@@ -211,10 +229,18 @@ func (w *world) offered(i int) reconcile.Issue {
 func (w *world) dispatched(i int) string {
 	issue := w.offered(i)
 	run := newRun(i)
-	run.Attempt, run.Worker.Boot = 2, "boot"
+	run.Attempt = 2
+	run.Worker.Boot = "boot"
 	claim := reconcile.Claim{
-		IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Running, RunID: run.ID, Issue: issue, Project: "here",
-		Attempt: 2, Runs: 1, WorkspaceRoot: "/root",
+		IssueID:       issue.ID,
+		Identifier:    issue.Identifier,
+		Status:        reconcile.Running,
+		RunID:         run.ID,
+		Issue:         issue,
+		Project:       "here",
+		Attempt:       2,
+		Runs:          1,
+		WorkspaceRoot: "/root",
 	}
 	w.must(w.db.Store.Commit(ctx, w.now, reconcile.Change{Claim: &claim, Insert: &run}))
 	w.spawn(run.ID)
@@ -225,17 +251,32 @@ func (w *world) dispatched(i int) string {
 func (w *world) waiting(i int) {
 	issue := w.offered(i)
 	claim := reconcile.Claim{
-		IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Waiting, Kind: reconcile.Backoff, Issue: issue,
-		Project: "here", Attempt: 3, Runs: 3, Failures: 2, DueAt: w.now.Add(-time.Minute), WorkspaceRoot: "/root",
+		IssueID:       issue.ID,
+		Identifier:    issue.Identifier,
+		Status:        reconcile.Waiting,
+		Kind:          reconcile.Backoff,
+		Issue:         issue,
+		Project:       "here",
+		Attempt:       3,
+		Runs:          3,
+		Failures:      2,
+		DueAt:         w.now.Add(-time.Minute),
+		WorkspaceRoot: "/root",
 	}
 	w.must(w.db.Store.Commit(ctx, w.now, reconcile.Change{Claim: &claim}))
 }
 
-// ended adds an issue whose run has an outcome but is not settled yet; the worker's own pass has begun.
+// ended adds an issue whose run has an outcome but is not settled yet; the worker's own pass
+// has begun.
 func (w *world) ended(i int) {
 	id := w.dispatched(i)
-	run, err := w.db.Journal.TakeRun(ctx, id, reconcile.Handle{Boot: "boot", PID: 100, Start: 1}, w.now)
-	run.Outcome, run.Tokens = reconcile.Succeeded, reconcile.Tokens{Output: 5, Total: 5}
+	run, err := w.db.Journal.TakeRun(ctx, id, reconcile.Handle{
+		Boot:  "boot",
+		PID:   100,
+		Start: 1,
+	}, w.now)
+	run.Outcome = reconcile.Succeeded
+	run.Tokens = reconcile.Tokens{Output: 5, Total: 5}
 	w.must(errors.Join(err, w.db.Journal.Finish(ctx, w.now, run)))
 	w.take(w.workers[id].actor, kill)
 	w.faults++
@@ -247,15 +288,19 @@ func (w *world) tick(name string) { w.enter(name, pass(passKind{})) }
 
 // operator adds an operator's command: it is stored, and then a pass confined to it runs.
 func (w *world) operator(verb reconcile.Verb, i int) {
-	cmd, only := reconcile.Command{Verb: verb, CreatedAt: w.now}, []string{"-"}
+	cmd := reconcile.Command{Verb: verb, CreatedAt: w.now}
+	only := []string{"-"}
 	if i > 0 {
-		cmd.IssueID, cmd.Identifier = issueOf(i).ID, issueOf(i).Identifier
+		cmd.IssueID = issueOf(i).ID
+		cmd.Identifier = issueOf(i).Identifier
 		only = []string{cmd.IssueID}
 	} else if verb == reconcile.VerbStopAll {
 		only = nil
 	}
 	w.enter("operator, "+string(verb), pass(passKind{
-		command: &cmd, patient: true, options: reconcile.Options{Only: only, DispatchOff: !w.scheduled},
+		command: &cmd,
+		patient: true,
+		options: reconcile.Options{Only: only, DispatchOff: !w.scheduled},
 	}))
 }
 
@@ -287,8 +332,13 @@ func pass(k passKind) func(*actor) {
 		a.locks["project"] = a
 		r := &modelRunners{actor: a}
 		report := reconcile.Tick(ctx, reconcile.Deps{
-			Policy: modelPolicy, Store: stepped{a.db.Store, a}, Tracker: &reconcile.TrackerAdapter{Tracker: r}, Runners: r, Boot: "boot",
-			Now: func() time.Time { return a.now }, Mono: func() time.Duration { return time.Hour },
+			Policy:   modelPolicy,
+			Store:    stepped{a.db.Store, a},
+			Tracker:  &reconcile.TrackerAdapter{Tracker: r},
+			Runners:  r,
+			Boot:     "boot",
+			Now:      func() time.Time { return a.now },
+			Mono:     func() time.Duration { return time.Hour },
 			NewRunID: func() string { a.ids[a.name]++; return fmt.Sprintf("run %d of %s", a.ids[a.name], a.name) },
 		}, k.options)
 		a.step("give the project lock back")
@@ -304,8 +354,15 @@ func pass(k passKind) func(*actor) {
 }
 
 var modelPolicy = reconcile.Policy{
-	Project: "here", ActiveStates: []string{"Todo"}, TerminalStates: []string{"Done"}, MaxConcurrent: 2,
-	MaxRetryBackoff: 5 * time.Minute, MaxFailures: 10, MaxIdleRuns: 3, MaxRuns: 20, WorkspaceRoot: "/root",
+	Project:         "here",
+	ActiveStates:    []string{"Todo"},
+	TerminalStates:  []string{"Done"},
+	MaxConcurrent:   2,
+	MaxRetryBackoff: 5 * time.Minute,
+	MaxFailures:     10,
+	MaxIdleRuns:     3,
+	MaxRuns:         20,
+	WorkspaceRoot:   "/root",
 }
 
 // stepped is the real store with a step before each method on which a decision depends.
@@ -330,7 +387,13 @@ func (s stepped) RequestStop(ctx context.Context, id, reason string, at reconcil
 	return s.Store.RequestStop(ctx, id, reason, at)
 }
 
-func (s stepped) EndDead(ctx context.Context, now time.Time, run reconcile.Run, outcome reconcile.Outcome, code, message string) error {
+func (s stepped) EndDead(
+	ctx context.Context,
+	now time.Time,
+	run reconcile.Run,
+	outcome reconcile.Outcome,
+	code, message string,
+) error {
 	s.a.step("record " + string(outcome) + " for the dead " + run.ID)
 	return s.Store.EndDead(ctx, now, run, outcome, code, message)
 }
@@ -389,7 +452,11 @@ func (r *modelRunners) Kill(_ context.Context, run reconcile.Run) error {
 	return fmt.Errorf("%s: no worker is frozen in this model", run.ID)
 }
 
-func (r *modelRunners) Reap(_ context.Context, run reconcile.Run, record func([]reconcile.Process) error) ([]reconcile.Process, error) {
+func (r *modelRunners) Reap(
+	_ context.Context,
+	run reconcile.Run,
+	record func([]reconcile.Process) error,
+) ([]reconcile.Process, error) {
 	if !r.lab.exclusiveReap {
 		r.step("lock the dead " + run.ID)
 		if r.locks[run.ID] != nil {
@@ -440,7 +507,8 @@ func (w *world) spawn(id string) {
 	worker.actor = w.enter("worker of "+id, w.worker(id, worker, w.conduct))
 }
 
-// worker does the same as the worker of a run, in the order of cmd/symphony/internal/act/worker and runner.
+// worker does the same as the worker of a run, in the order of
+// cmd/symphony/internal/act/worker and runner.
 func (w *world) worker(id string, self *workerProcess, do conduct) func(*actor) {
 	return func(a *actor) {
 		a.step("take alive")
@@ -450,7 +518,11 @@ func (w *world) worker(id string, self *workerProcess, do conduct) func(*actor) 
 		}
 		w.locks[id] = a
 		a.step("take the run")
-		run, err := w.db.Journal.TakeRun(ctx, id, reconcile.Handle{Boot: "boot", PID: 100, Start: 1}, w.now)
+		run, err := w.db.Journal.TakeRun(ctx, id, reconcile.Handle{
+			Boot:  "boot",
+			PID:   100,
+			Start: 1,
+		}, w.now)
 		self.answered = true
 		if err != nil {
 			return // the lock on alive ends with the process
@@ -467,10 +539,12 @@ func (w *world) worker(id string, self *workerProcess, do conduct) func(*actor) 
 
 // work carries out a run that was taken, and reports whether its outcome was recorded.
 func (w *workerProcess) work(a *actor, run reconcile.Run, do conduct) bool {
-	run.Outcome, run.Phase = reconcile.Succeeded, reconcile.StreamingTurn
+	run.Outcome = reconcile.Succeeded
+	run.Phase = reconcile.StreamingTurn
 	a.step("take the lease")
 	if _, busy := a.leases[run.IssueID]; busy {
-		run.Outcome, run.ErrorCode = reconcile.Failed, reconcile.CodeWorkspaceBusy
+		run.Outcome = reconcile.Failed
+		run.ErrorCode = reconcile.CodeWorkspaceBusy
 	} else {
 		a.leases[run.IssueID] = run.ID
 		run.WorkspacePath = "/srv/" + run.IssueID
@@ -508,17 +582,27 @@ func (w *workerProcess) converse(a *actor, run *reconcile.Run, do conduct) (ours
 	a.step("end the agent")
 	a.endAgent(run.ID)
 	if on && do.fails {
-		run.Outcome, run.ErrorCode = reconcile.Failed, "turn_failed"
+		run.Outcome = reconcile.Failed
+		run.ErrorCode = "turn_failed"
 	}
 	return ours
 }
 
 func (w *workerProcess) turn(a *actor, run *reconcile.Run, do conduct) (ours, on bool) {
 	used := reconcile.Tokens{Output: do.tokens, Total: do.tokens}
-	total, _, err := a.db.Journal.Thread(ctx, run.ThreadID) // no other process writes it while this agent lives
+	// no other process writes it while this agent lives
+	total, _, err := a.db.Journal.Thread(ctx, run.ThreadID)
 	a.must(err)
 	a.step("save the thread")
-	if a.db.Journal.SaveThread(ctx, run.ID, run.IssueID, run.ThreadID, "space", total.Plus(used), a.now) == nil {
+	if a.db.Journal.SaveThread(
+		ctx,
+		run.ID,
+		run.IssueID,
+		run.ThreadID,
+		"space",
+		total.Plus(used),
+		a.now,
+	) == nil {
 		run.Tokens = used
 	}
 	if do.handoff != "" {
@@ -528,14 +612,16 @@ func (w *workerProcess) turn(a *actor, run *reconcile.Run, do conduct) (ours, on
 		}
 		a.step("move the issue")
 		issue := a.issues[run.IssueID]
-		issue.State, run.MovedTo = do.handoff, do.handoff
+		issue.State = do.handoff
+		run.MovedTo = do.handoff
 		a.issues[run.IssueID] = issue
 	}
 	run.TurnsDone = 1
 	return w.beat(a, run)
 }
 
-// beat writes the row. ours is false if another process has ended the run. on is false if the run must end.
+// beat writes the row. ours is false if another process has ended the run. on is false if the
+// run must end.
 func (w *workerProcess) beat(a *actor, run *reconcile.Run) (ours, on bool) {
 	run.Beats++
 	a.step("write the row")
@@ -544,9 +630,11 @@ func (w *workerProcess) beat(a *actor, run *reconcile.Run) (ours, on bool) {
 	case errors.Is(err, reconcile.ErrConflict):
 		return false, false
 	case reason != "":
-		run.Outcome, run.ErrorCode = reconcile.Canceled, reason
+		run.Outcome = reconcile.Canceled
+		run.ErrorCode = reason
 	case w.terminated:
-		run.Outcome, run.ErrorCode = reconcile.InterruptedRun, "terminated"
+		run.Outcome = reconcile.InterruptedRun
+		run.ErrorCode = "terminated"
 	}
 	a.must(err)
 	return true, reason == "" && !w.terminated

@@ -20,7 +20,9 @@ const runColumns = `id, kind, issue_id, identifier, attempt, phase, outcome, err
 func runFields(r *reconcile.Run) []any {
 	return []any{
 		&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Attempt, &r.Phase, orNull(&r.Outcome), &r.ErrorCode, &r.ErrorText,
-		orNull(&r.StopReason), orNull(&r.StopAt.Mono), orNull(&r.StopAt.Boot), &r.ReapTries, &r.Settled, jsonOf(&r.Issue),
+		orNull(
+			&r.StopReason,
+		), orNull(&r.StopAt.Mono), orNull(&r.StopAt.Boot), &r.ReapTries, &r.Settled, jsonOf(&r.Issue),
 		&r.Fingerprint, &r.Worker.Boot, &r.Worker.PID, bitsOf(&r.Worker.Start), &r.Host, &r.WorkspacePath, &r.WorkspaceRoot,
 		&r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns, &r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached,
 		&r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage,
@@ -30,15 +32,28 @@ func runFields(r *reconcile.Run) []any {
 	}
 }
 
-// TakeRun makes the process h the owner of a run that is still starting, and returns the run. If the run was taken, has
-// ended or was never recorded, the error is reconcile.ErrConflict and the worker must not touch anything.
-func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now time.Time) (reconcile.Run, error) {
+// TakeRun makes the process h the owner of a run that is still starting, and returns the run.
+// If the run was taken, has ended or was never recorded, the error is reconcile.ErrConflict
+// and the worker must not touch anything.
+func (j Journal) TakeRun(
+	ctx context.Context,
+	id string,
+	h reconcile.Handle,
+	now time.Time,
+) (reconcile.Run, error) {
 	return j.take(ctx, id, h, now, reconcile.PreparingWorkspace, `phase = 'starting' AND outcome IS NULL`)
 }
 
-// take makes the process h the owner of a run, and moves the run to a phase. If the condition does not hold, the error is
-// reconcile.ErrConflict.
-func (j Journal) take(ctx context.Context, id string, h reconcile.Handle, now time.Time, phase reconcile.Phase, condition string) (
+// take makes the process h the owner of a run, and moves the run to a phase. If the condition
+// does not hold, the error is reconcile.ErrConflict.
+func (j Journal) take(
+	ctx context.Context,
+	id string,
+	h reconcile.Handle,
+	now time.Time,
+	phase reconcile.Phase,
+	condition string,
+) (
 	run reconcile.Run, err error,
 ) {
 	err = j.update(ctx, "take run "+id, full, func(t tx) error {
@@ -53,8 +68,9 @@ func (j Journal) take(ctx context.Context, id string, h reconcile.Handle, now ti
 	return run, err
 }
 
-// The columns that only a worker writes, and only while its run has no outcome. Later decisions depend on the decisive ones;
-// a heartbeat sets the others. Token counts never decrease: SaveThread may have raised them already.
+// The columns that only a worker writes, and only while its run has no outcome. Later
+// decisions depend on the decisive ones; a heartbeat sets the others. Token counts never
+// decrease: SaveThread may have raised them already.
 const (
 	decisiveColumns = `phase, workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress,
 		handoff_at, handoff_state, model, links, remote, delivery`
@@ -73,29 +89,57 @@ const (
 func workerValues(now time.Time, r reconcile.Run) []any {
 	return []any{
 		sql.Named("id", r.ID), sql.Named("now", stamp(now)),
-		sql.Named("phase", r.Phase), sql.Named("workspace_path", r.WorkspacePath), sql.Named("workspace_root", r.WorkspaceRoot),
-		sql.Named("workspace_id", r.WorkspaceID), sql.Named("thread_id", r.ThreadID), sql.Named("turn_id", r.TurnID),
+		sql.Named(
+			"phase",
+			r.Phase,
+		), sql.Named("workspace_path", r.WorkspacePath), sql.Named("workspace_root", r.WorkspaceRoot),
+		sql.Named(
+			"workspace_id",
+			r.WorkspaceID,
+		), sql.Named("thread_id", r.ThreadID), sql.Named("turn_id", r.TurnID),
 		sql.Named("turns", r.Turns), sql.Named("turns_done", r.TurnsDone), sql.Named("progress", r.Progress),
-		sql.Named("handoff_at", stamp(r.MovedAt)), sql.Named("handoff_state", r.MovedTo), sql.Named("model", r.Model),
-		sql.Named("links", jsonOf(&r.Links)), sql.Named("delivery", jsonOf(&r.Delivery)), sql.Named("remote", r.Remote),
+		sql.Named(
+			"handoff_at",
+			stamp(r.MovedAt),
+		), sql.Named("handoff_state", r.MovedTo), sql.Named("model", r.Model),
+		sql.Named(
+			"links",
+			jsonOf(&r.Links),
+		), sql.Named("delivery", jsonOf(&r.Delivery)), sql.Named("remote", r.Remote),
 		sql.Named("heard_at", stamp(r.HeardAt)),
-		sql.Named("beats", r.Beats), sql.Named("last_event", r.LastEvent), sql.Named("last_message", r.LastMessage),
-		sql.Named("activity", r.Activity), sql.Named("last_event_at", stamp(r.LastEventAt)), sql.Named("rate_limits", textOf(&r.RateLimits)),
-		sql.Named("input", r.Tokens.Input), sql.Named("cached", r.Tokens.Cached), sql.Named("output", r.Tokens.Output),
+		sql.Named(
+			"beats",
+			r.Beats,
+		), sql.Named("last_event", r.LastEvent), sql.Named("last_message", r.LastMessage),
+		sql.Named(
+			"activity",
+			r.Activity,
+		), sql.Named("last_event_at", stamp(r.LastEventAt)), sql.Named("rate_limits", textOf(&r.RateLimits)),
+		sql.Named(
+			"input",
+			r.Tokens.Input,
+		), sql.Named("cached", r.Tokens.Cached), sql.Named("output", r.Tokens.Output),
 		sql.Named("reasoning", r.Tokens.Reasoning), sql.Named("total", r.Tokens.Total),
 	}
 }
 
-// UpdateRun writes what the worker knows of its run: phase, workspace, thread, turns, progress, tokens, rate limits, last
-// event and heartbeat. It returns the reason for which a pass asked the run to stop, empty if none did; together with an
-// error, of a full disk for example, if it could at least read it. If the run has an outcome or was never taken, UpdateRun
-// writes nothing and returns reconcile.ErrConflict: the worker has lost the run and ends. A run does not begin on a host while another one
-// of its issue may be at work on one: the error is host_unverified.
+// UpdateRun writes what the worker knows of its run: phase, workspace, thread, turns,
+// progress, tokens, rate limits, last event and heartbeat. It returns the reason for which a
+// pass asked the run to stop, empty if none did; together with an error, of a full disk for
+// example, if it could at least read it. If the run has an outcome or was never taken,
+// UpdateRun writes nothing and returns reconcile.ErrConflict: the worker has lost the run and
+// ends. A run does not begin on a host while another one of its issue may be at work on one:
+// the error is host_unverified.
 //
-// A heartbeat alone survives the death of any process, but perhaps not a power failure. Every other change is on disk when
-// UpdateRun returns.
-func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error) {
-	doing, values := "update run "+run.ID, workerValues(now, run)
+// A heartbeat alone survives the death of any process, but perhaps not a power failure. Every
+// other change is on disk when UpdateRun returns.
+func (j Journal) UpdateRun(
+	ctx context.Context,
+	now time.Time,
+	run reconcile.Run,
+) (stopReason string, err error) {
+	doing := "update run " + run.ID
+	values := workerValues(now, run)
 	// The first statement finds its row only if nothing decisive has changed.
 	for _, try := range []struct {
 		level     durability
@@ -105,7 +149,11 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 		{full, `UPDATE runs SET (` + decisiveColumns + `) = (` + decisiveValues + `), ` + setHeartbeat + ofWorker},
 	} {
 		err = j.update(ctx, doing, try.level, func(t tx) error {
-			stopReason, err = row(t, itself[string], try.statement+` RETURNING coalesce(stop_reason, '')`, values...)
+			stopReason, err = row(
+				t,
+				itself[string],
+				try.statement+` RETURNING coalesce(stop_reason, '')`,
+				values...)
 			if errors.Is(err, sql.ErrNoRows) {
 				err = reconcile.ErrConflict
 			}
@@ -120,44 +168,73 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 		err = reconcile.NewError("host_unverified", message, "the next pass tries again")
 	}
 	if err != nil {
-		stopReason, _, _ = readOne(ctx, j.conn, doing, itself[string], `SELECT coalesce(stop_reason, '') FROM runs WHERE id = ?`, run.ID)
+		stopReason, _, _ = readOne(
+			ctx,
+			j.conn,
+			doing,
+			itself[string],
+			`SELECT coalesce(stop_reason, '') FROM runs WHERE id = ?`,
+			run.ID,
+		)
 	}
 	return stopReason, err
 }
 
-// Finish records how a run ended: its last counters, its outcome and its errors. If the run has an outcome already or was
-// never taken, Finish writes nothing and returns reconcile.ErrConflict.
+// Finish records how a run ended: its last counters, its outcome and its errors. If the run
+// has an outcome already or was never taken, Finish writes nothing and returns
+// reconcile.ErrConflict.
 func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) error {
 	return j.update(ctx, "finish run "+run.ID, full, func(t tx) error {
-		return t.must("run "+run.ID, `UPDATE runs SET (`+decisiveColumns+`) = (`+decisiveValues+`), `+setHeartbeat+`,
+		return t.must(
+			"run "+run.ID,
+			`UPDATE runs SET (`+decisiveColumns+`) = (`+decisiveValues+`), `+setHeartbeat+`,
 			outcome = :outcome, error_code = :error_code, error_text = :error_text, after_run_error = :after_run_error,
 			ended_at = :now, runtime_ms = max(0, :now - started_at)`+ofWorker,
-			append(workerValues(now, run), sql.Named("outcome", run.Outcome), sql.Named("error_code", run.ErrorCode),
-				sql.Named("error_text", run.ErrorText), sql.Named("after_run_error", run.AfterRunError))...)
+			append(
+				workerValues(now, run),
+				sql.Named("outcome", run.Outcome),
+				sql.Named("error_code", run.ErrorCode),
+				sql.Named("error_text", run.ErrorText),
+				sql.Named("after_run_error", run.AfterRunError),
+			)...)
 	})
 }
 
-// SaveCreated stores what a run's agent has created in the tracker. It does so even if the worker has lost the run, because
-// a later run must not mistake these objects for a person's.
-func (j Journal) SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error {
+// SaveCreated stores what a run's agent has created in the tracker. It does so even if the
+// worker has lost the run, because a later run must not mistake these objects for a person's.
+func (j Journal) SaveCreated(
+	ctx context.Context,
+	runID, issueID string,
+	created []reconcile.Created,
+	now time.Time,
+) error {
 	if len(created) == 0 {
 		return nil
 	}
 	return j.update(ctx, "store what the agent created in the tracker", full, func(t tx) error {
-		return each(created, func(c reconcile.Created) error { return noGuidance(t, c.Kind, c.ID, issueID, runID, now) })
+		return each(
+			created,
+			func(c reconcile.Created) error { return noGuidance(t, c.Kind, c.ID, issueID, runID, now) },
+		)
 	})
 }
 
-// Created returns those of the ids of tracker objects that agents of this project or symphony created, and those of the replies that
-// have decided a request.
+// Created returns those of the ids of tracker objects that agents of this project or symphony
+// created, and those of the replies that have decided a request.
 func (j Journal) Created(ctx context.Context, ids []string) (map[string]bool, error) {
-	ours, err := readAll(ctx, j.conn, "read what agents created", itself[string],
-		`SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, jsonOf(append([]string{}, ids...)))
+	ours, err := readAll(
+		ctx,
+		j.conn,
+		"read what agents created",
+		itself[string],
+		`SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`,
+		jsonOf(append([]string{}, ids...)),
+	)
 	return setOf(ours), err
 }
 
-// IssueTokens returns the tokens that an issue has used since its counters were last cleared, including unsettled runs.
-// agent.max_tokens limits this number.
+// IssueTokens returns the tokens that an issue has used since its counters were last cleared,
+// including unsettled runs. agent.max_tokens limits this number.
 func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error) {
 	used, _, err := readOne(ctx, j.conn, "read the tokens of the issue", itself[int64], `SELECT
 		coalesce((SELECT total FROM issue_totals WHERE issue_id = ?1), 0)
@@ -166,12 +243,20 @@ func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error)
 	return used, err
 }
 
-// SaveThread stores the token totals of a codex thread. They never decrease and are cumulative over all runs of the thread. In the same
-// transaction SaveThread raises the run's own tokens by what the thread has used since the run's first report: a crash between two
-// transactions would lose these tokens or count them twice. Call SaveThread before UpdateRun reports the same tokens.
+// SaveThread stores the token totals of a codex thread. They never decrease and are cumulative
+// over all runs of the thread. In the same transaction SaveThread raises the run's own tokens
+// by what the thread has used since the run's first report: a crash between two transactions
+// would lose these tokens or count them twice. Call SaveThread before UpdateRun reports the
+// same tokens.
 //
-// If the run has an outcome the error is reconcile.ErrConflict. The tokens then count for the next run of the thread.
-func (j Journal) SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, used reconcile.Tokens, now time.Time) error {
+// If the run has an outcome the error is reconcile.ErrConflict. The tokens then count for the
+// next run of the thread.
+func (j Journal) SaveThread(
+	ctx context.Context,
+	runID, issueID, threadID, workspaceID string,
+	used reconcile.Tokens,
+	now time.Time,
+) error {
 	return j.update(ctx, "save the thread of run "+runID, normal, func(t tx) error {
 		return saveThread(t, runID, issueID, threadID, workspaceID, used, now)
 	})
@@ -179,12 +264,19 @@ func (j Journal) SaveThread(ctx context.Context, runID, issueID, threadID, works
 
 const threadTokens = `SELECT ` + tokenColumns + ` FROM threads WHERE thread_id = ?`
 
-func saveThread(t tx, runID, issueID, threadID, workspaceID string, used reconcile.Tokens, now time.Time) error {
+func saveThread(
+	t tx,
+	runID, issueID, threadID, workspaceID string,
+	used reconcile.Tokens,
+	now time.Time,
+) error {
 	known, err := row(t, tokenFields, threadTokens, threadID)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	err = t.must("run "+runID, `INSERT INTO threads AS old
+	err = t.must(
+		"run "+runID,
+		`INSERT INTO threads AS old
 			(thread_id, issue_id, run_id, workspace_id, input, cached, output, reasoning, total, updated_at)
 		SELECT ?, ?, id, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND outcome IS NULL
 		ON CONFLICT (thread_id) DO UPDATE SET
@@ -197,7 +289,17 @@ func saveThread(t tx, runID, issueID, threadID, workspaceID string, used reconci
 			input = max(input, excluded.input), cached = max(cached, excluded.cached),
 			output = max(output, excluded.output), reasoning = max(reasoning, excluded.reasoning),
 			total = max(total, excluded.total), updated_at = excluded.updated_at`,
-		threadID, issueID, workspaceID, used.Input, used.Cached, used.Output, used.Reasoning, used.Total, stamp(now), runID)
+		threadID,
+		issueID,
+		workspaceID,
+		used.Input,
+		used.Cached,
+		used.Output,
+		used.Reasoning,
+		used.Total,
+		stamp(now),
+		runID,
+	)
 	if err != nil {
 		return err
 	}
@@ -221,26 +323,39 @@ func saveThread(t tx, runID, issueID, threadID, workspaceID string, used reconci
 		reconcile.DayOf(now), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, runID)
 }
 
-// Thread returns the token totals of a codex thread, false if it is unknown. A resumed thread counts on from them.
+// Thread returns the token totals of a codex thread, false if it is unknown. A resumed thread
+// counts on from them.
 func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error) {
 	return readOne(ctx, j.conn, "read the thread", tokenFields, threadTokens, threadID)
 }
 
-// LastThread returns the issue's newest thread, and the newest one that codex can have in the codex home: one that is stored there or whose
-// home is unknown. Usually they are the same. Either is empty if there is none. With an empty home every thread counts as stored there.
+// LastThread returns the issue's newest thread, and the newest one that codex can have in the
+// codex home: one that is stored there or whose home is unknown. Usually they are the same.
+// Either is empty if there is none. With an empty home every thread counts as stored there.
 //
-// Failed of the second counts its latest runs that ended without success, back to the last one that succeeded or was
-// stopped (interrupted, canceled). Runs without a thread and runs that failed by a fault of the machine don't count.
-func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
+// Failed of the second counts its latest runs that ended without success, back to the last one
+// that succeeded or was stopped (interrupted, canceled). Runs without a thread and runs that
+// failed by a fault of the machine don't count.
+func (j Journal) LastThread(
+	ctx context.Context,
+	issueID, home string,
+) (newest, here reconcile.Thread, err error) {
 	err = j.view(ctx, "read the last thread", func(t tx) error {
-		threads, err := rows(t, func(th *reconcile.Thread) []any { return []any{&th.ID, &th.WorkspaceID, &th.CodexHome, &th.Ended} },
+		threads, err := rows(
+			t,
+			func(th *reconcile.Thread) []any { return []any{&th.ID, &th.WorkspaceID, &th.CodexHome, &th.Ended} },
 			`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, ''), coalesce(t.ended, 0)
-			FROM runs AS r LEFT JOIN threads AS t USING (thread_id) WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
+			FROM runs AS r LEFT JOIN threads AS t USING (thread_id) WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`,
+			issueID,
+		)
 		if err != nil || len(threads) == 0 {
 			return err
 		}
 		newest = threads[0]
-		at := slices.IndexFunc(threads, func(th reconcile.Thread) bool { return home == "" || th.CodexHome == "" || th.CodexHome == home })
+		at := slices.IndexFunc(
+			threads,
+			func(th reconcile.Thread) bool { return home == "" || th.CodexHome == "" || th.CodexHome == home },
+		)
 		if at < 0 {
 			return nil
 		}
@@ -250,7 +365,8 @@ func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, 
 				SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
 				AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, here.ID)
 		here.Failed = len(slices.DeleteFunc(codes, func(code string) bool {
-			return reconcile.MachineFault(code) && code != "codex_incompatible" // codex might accept a new thread
+			// codex might accept a new thread
+			return reconcile.MachineFault(code) && code != "codex_incompatible"
 		}))
 		return err
 	})
@@ -259,10 +375,16 @@ func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, 
 
 // EndThreads makes the next run of an issue start a new thread.
 func (o Operator) EndThreads(ctx context.Context, issueID string) error {
-	return o.update(ctx, "end the threads of the issue", full, statement(`UPDATE threads SET ended = 1 WHERE issue_id = ?`, issueID))
+	return o.update(
+		ctx,
+		"end the threads of the issue",
+		full,
+		statement(`UPDATE threads SET ended = 1 WHERE issue_id = ?`, issueID),
+	)
 }
 
-// LastSeen returns what the agent knows of its issue in a thread; false if that was never stored.
+// LastSeen returns what the agent knows of its issue in a thread; false if that was never
+// stored.
 func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
 	return readOne(ctx, j.conn, "read what the agent knows of its issue", func(s *reconcile.LastSeen) []any {
 		return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt, &s.Base}
@@ -270,10 +392,15 @@ func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastS
 		WHERE thread_id = ? AND told_description <> ''`, threadID)
 }
 
-// RecordLastSeen stores what the agent knows of its issue in a thread of the run. A thread that is not stored yet has used no
-// tokens. If the run has an outcome the error is reconcile.ErrConflict.
+// RecordLastSeen stores what the agent knows of its issue in a thread of the run. A thread
+// that is not stored yet has used no tokens. If the run has an outcome the error is
+// reconcile.ErrConflict.
 func (j Journal) RecordLastSeen(
-	ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time,
+	ctx context.Context,
+	runID, issueID string,
+	thread reconcile.Thread,
+	seen reconcile.LastSeen,
+	now time.Time,
 ) error {
 	return j.update(ctx, "store what the agent of run "+runID+" knows of its issue", full, func(t tx) error {
 		if err := saveThread(t, runID, issueID, thread.ID, thread.WorkspaceID, reconcile.Tokens{}, now); err != nil {
@@ -286,8 +413,8 @@ func (j Journal) RecordLastSeen(
 	})
 }
 
-// LastRunOf returns the newest ended run of an issue in a thread, preferring runs that had a turn in it; false if there is
-// none, or if it was pruned.
+// LastRunOf returns the newest ended run of an issue in a thread, preferring runs that had a
+// turn in it; false if there is none, or if it was pruned.
 func (j Journal) LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error) {
 	return readOne(ctx, j.conn, "read the thread's last run", runFields, `SELECT `+runColumns+` FROM runs
 		WHERE issue_id = ? AND thread_id = ? AND outcome IS NOT NULL ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID)
@@ -305,11 +432,12 @@ func (c *conn) Delivered(ctx context.Context, issueID string) (reconcile.Deliver
 		`SELECT `+deliveredColumns+` FROM deliveries WHERE issue_id = ?`, issueID)
 }
 
-// RecordDelivered stores what a run has pushed for its issue. It does so even if the worker has lost the run, because a later
-// delivery must know what is on the branch.
+// RecordDelivered stores what a run has pushed for its issue. It does so even if the worker
+// has lost the run, because a later delivery must know what is on the branch.
 func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error {
 	return j.update(ctx, "record what was delivered", full, func(t tx) error {
-		err := t.run(`INSERT INTO deliveries (issue_id, `+deliveredColumns+`) VALUES (?, `+marks(deliveredColumns)+`)
+		err := t.run(
+			`INSERT INTO deliveries (issue_id, `+deliveredColumns+`) VALUES (?, `+marks(deliveredColumns)+`)
 			ON CONFLICT (issue_id) DO UPDATE SET url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
 			base = excluded.base, at = excluded.at, pull_request = excluded.pull_request`,
 			append([]any{issueID}, deliveredFields(&d)...)...)
@@ -325,28 +453,62 @@ func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcil
 // metaRemoteBlock begins the keys of the blocks of hosts. Their names follow.
 const metaRemoteBlock = "blocked_on:"
 
-// TakeRemote makes the process h the owner of a run whose worker is dead, to end the run on its host. The run has an outcome, which stays.
-// If the run is settled, or its host has confirmed its end, the error is reconcile.ErrConflict.
-func (j Journal) TakeRemote(ctx context.Context, id string, h reconcile.Handle, now time.Time) (reconcile.Run, error) {
-	return j.take(ctx, id, h, now, reconcile.EndingThere, `remote = 'begun' AND settled = 0 AND outcome IS NOT NULL`)
+// TakeRemote makes the process h the owner of a run whose worker is dead, to end the run on
+// its host. The run has an outcome, which stays. If the run is settled, or its host has
+// confirmed its end, the error is reconcile.ErrConflict.
+func (j Journal) TakeRemote(
+	ctx context.Context,
+	id string,
+	h reconcile.Handle,
+	now time.Time,
+) (reconcile.Run, error) {
+	return j.take(
+		ctx,
+		id,
+		h,
+		now,
+		reconcile.EndingThere,
+		`remote = 'begun' AND settled = 0 AND outcome IS NOT NULL`,
+	)
 }
 
 // SaveRemote stores what the process that took a run by TakeRemote knows of it on its host:
 // whether it has ended there, when it last had a link, and the commit of its handover.
 func (j Journal) SaveRemote(ctx context.Context, r reconcile.Run, now time.Time) error {
-	update := change("run "+r.ID, `UPDATE runs SET remote = ?, heard_at = ?, delivery = ?, heartbeat_at = ?
+	update := change(
+		"run "+r.ID,
+		`UPDATE runs SET remote = ?, heard_at = ?, delivery = ?, heartbeat_at = ?
 		WHERE id = ? AND remote = ? AND phase = ?`,
-		r.Remote, stamp(r.HeardAt), jsonOf(&r.Delivery), stamp(now), r.ID, reconcile.RemoteBegun, reconcile.EndingThere)
+		r.Remote,
+		stamp(r.HeardAt),
+		jsonOf(&r.Delivery),
+		stamp(now),
+		r.ID,
+		reconcile.RemoteBegun,
+		reconcile.EndingThere,
+	)
 	return j.update(ctx, "update run "+r.ID, full, update)
 }
 
-// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host; nil if there is none.
+// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host; nil if there is
+// none.
 func (j Journal) SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *reconcile.Workspace) error {
 	return j.update(ctx, "store the workspace on "+run.Host, full, func(t tx) error {
 		if w == nil {
-			return t.run(`DELETE FROM remote_workspaces WHERE issue_id = ? AND host = ? AND root = ?`, run.IssueID, run.Host, run.WorkspaceRoot)
+			return t.run(
+				`DELETE FROM remote_workspaces WHERE issue_id = ? AND host = ? AND root = ?`,
+				run.IssueID,
+				run.Host,
+				run.WorkspaceRoot,
+			)
 		}
-		return t.run(`INSERT OR REPLACE INTO remote_workspaces (issue_id, host, root, run_id, workspace) VALUES (?, ?, ?, ?, ?)`,
-			run.IssueID, run.Host, run.WorkspaceRoot, run.ID, jsonOf(w))
+		return t.run(
+			`INSERT OR REPLACE INTO remote_workspaces (issue_id, host, root, run_id, workspace) VALUES (?, ?, ?, ?, ?)`,
+			run.IssueID,
+			run.Host,
+			run.WorkspaceRoot,
+			run.ID,
+			jsonOf(w),
+		)
 	})
 }

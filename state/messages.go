@@ -8,7 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Messages to the agents of issues are calls with the verb tell. Their agent is the issue, and their run the one that tells them.
+// Messages to the agents of issues are calls with the verb tell. Their agent is the issue, and
+// their run the one that tells them.
 
 const messageColumns = `id, agent, params, created_at, run_id, ended_at`
 
@@ -16,36 +17,60 @@ func messageFields(m *reconcile.Message) []any {
 	return []any{&m.ID, &m.IssueID, jsonOf(&m.Words), stampOf(&m.At), &m.RunID, stampOf(&m.ToldAt)}
 }
 
-// AddMessage stores a message until a run tells its agent. If too many wait already, the error has the code too_many_messages.
+// AddMessage stores a message until a run tells its agent. If too many wait already, the error
+// has the code too_many_messages.
 func (o Operator) AddMessage(ctx context.Context, m reconcile.Message) error {
 	return o.update(ctx, "store a message", full, func(t tx) error {
-		n, err := t.count(`INSERT INTO calls (`+messageColumns+`, verb, status) SELECT `+marks(messageColumns)+`, 'tell', 'queued'
+		n, err := t.count(
+			`INSERT INTO calls (`+messageColumns+`, verb, status) SELECT `+marks(
+				messageColumns,
+			)+`, 'tell', 'queued'
 			WHERE (SELECT count(*) FROM calls WHERE verb = 'tell' AND agent = ? AND ended_at IS NULL) < ?`,
 			append(messageFields(&m), m.IssueID, reconcile.MaxMessages)...)
 		if err == nil && n == 0 {
-			err = problem("too_many_messages", fmt.Sprintf("%d messages wait for the agent of this issue already", reconcile.MaxMessages),
-				"symphony show explains when its next run starts; a comment or the description in the tracker reaches the agent, too", nil)
+			err = problem(
+				"too_many_messages",
+				fmt.Sprintf("%d messages wait for the agent of this issue already", reconcile.MaxMessages),
+				"symphony show explains when its next run starts; a comment or the description in the tracker reaches the agent, too",
+				nil,
+			)
 		}
 		return err
 	})
 }
 
-// MessagesOf returns the newest messages to the agent of an issue, at most limit of them, the newest first; with untold only those that
-// it has not got.
-func (c *conn) MessagesOf(ctx context.Context, issueID string, untold bool, limit int) ([]reconcile.Message, error) {
+// MessagesOf returns the newest messages to the agent of an issue, at most limit of them, the
+// newest first; with untold only those that it has not got.
+func (c *conn) MessagesOf(
+	ctx context.Context,
+	issueID string,
+	untold bool,
+	limit int,
+) ([]reconcile.Message, error) {
 	return readAll(ctx, c, "read the messages", messageFields, `SELECT `+messageColumns+` FROM calls
 		WHERE verb = 'tell' AND agent = ? AND (ended_at IS NULL OR NOT ?) ORDER BY created_at DESC, id DESC LIMIT ?`, issueID, untold, limit)
 }
 
-// MarkMessages records that a run begins to tell its agent messages, or with a time that the agent has got them.
-func (j Journal) MarkMessages(ctx context.Context, list []reconcile.Message, runID string, told time.Time) error {
+// MarkMessages records that a run begins to tell its agent messages, or with a time that the
+// agent has got them.
+func (j Journal) MarkMessages(
+	ctx context.Context,
+	list []reconcile.Message,
+	runID string,
+	told time.Time,
+) error {
 	if len(list) == 0 {
 		return nil
 	}
 	return j.update(ctx, "record what the agent was told", full, func(t tx) error {
 		return each(list, func(m reconcile.Message) error {
-			return t.run(`UPDATE calls SET run_id = ?1, ended_at = ?2, status = iif(?2 IS NULL, 'running', 'completed')
-				WHERE id = ?3 AND ended_at IS NULL`, runID, stamp(told), m.ID)
+			return t.run(
+				`UPDATE calls SET run_id = ?1, ended_at = ?2, status = iif(?2 IS NULL, 'running', 'completed')
+				WHERE id = ?3 AND ended_at IS NULL`,
+				runID,
+				stamp(told),
+				m.ID,
+			)
 		})
 	})
 }

@@ -9,28 +9,67 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// A message is on the disk before anything else happens, waits for the agent of its issue alone, and is told once.
+// A message is on the disk before anything else happens, waits for the agent of its issue
+// alone, and is told once.
 func TestMessages(t *testing.T) {
 	db := newState(t)
 	run := startedRun(t, db, 7)
-	one := reconcile.Message{ID: "m1", IssueID: run.IssueID, Words: reconcile.Words{By: "ann", Text: "use \"red\""}, At: epoch}
-	two := reconcile.Message{ID: "m2", IssueID: run.IssueID, Words: reconcile.Words{By: "ann", Text: "no, blue"}, At: epoch.Add(time.Second)}
+	one := reconcile.Message{
+		ID:      "m1",
+		IssueID: run.IssueID,
+		Words:   reconcile.Words{By: "ann", Text: "use \"red\""},
+		At:      epoch,
+	}
+	two := reconcile.Message{
+		ID:      "m2",
+		IssueID: run.IssueID,
+		Words:   reconcile.Words{By: "ann", Text: "no, blue"},
+		At:      epoch.Add(time.Second),
+	}
 	for _, m := range []reconcile.Message{two, one, {ID: "m3", IssueID: "other", At: epoch}} {
 		test.OK(t, db.Operator.AddMessage(ctx, m))
 	}
 	test.Equal(t, "durability", synchronous(t, db), full)
-	test.Equal(t, "waiting", test.Must(db.Journal.MessagesOf(ctx, run.IssueID, true, 5)), []reconcile.Message{two, one})
+	test.Equal(
+		t,
+		"waiting",
+		test.Must(db.Journal.MessagesOf(ctx, run.IssueID, true, 5)),
+		[]reconcile.Message{two, one},
+	)
 	test.OK(t, db.Journal.MarkMessages(ctx, []reconcile.Message{one}, run.ID, time.Time{}))
 	one.RunID = run.ID
-	test.Equal(t, "one may be told", test.Must(db.Journal.MessagesOf(ctx, run.IssueID, true, 5)), []reconcile.Message{two, one})
+	test.Equal(
+		t,
+		"one may be told",
+		test.Must(db.Journal.MessagesOf(ctx, run.IssueID, true, 5)),
+		[]reconcile.Message{two, one},
+	)
 	test.OK(t, db.Journal.MarkMessages(ctx, []reconcile.Message{one}, run.ID, epoch.Add(time.Minute)))
 	test.OK(t, db.Journal.MarkMessages(ctx, []reconcile.Message{one}, run.ID, epoch.Add(time.Hour)))
 	test.OK(t, db.Journal.MarkMessages(ctx, []reconcile.Message{one}, "later", time.Time{}))
 	one.ToldAt = epoch.Add(time.Minute)
-	test.Equal(t, "one was told", test.Must(db.Journal.MessagesOf(ctx, run.IssueID, true, 5)), []reconcile.Message{two})
-	test.Equal(t, "all", test.Must(db.Views.MessagesOf(ctx, run.IssueID, false, 5)), []reconcile.Message{two, one})
+	test.Equal(
+		t,
+		"one was told",
+		test.Must(db.Journal.MessagesOf(ctx, run.IssueID, true, 5)),
+		[]reconcile.Message{two},
+	)
+	test.Equal(
+		t,
+		"all",
+		test.Must(db.Views.MessagesOf(ctx, run.IssueID, false, 5)),
+		[]reconcile.Message{two, one},
+	)
 	for i := 1; i < reconcile.MaxMessages; i++ {
-		test.OK(t, db.Operator.AddMessage(ctx, reconcile.Message{ID: fmt.Sprint("more", i), IssueID: run.IssueID, At: epoch}))
+		test.OK(t, db.Operator.AddMessage(ctx, reconcile.Message{
+			ID:      fmt.Sprint("more", i),
+			IssueID: run.IssueID,
+			At:      epoch,
+		}))
 	}
-	wantCode(t, db.Operator.AddMessage(ctx, reconcile.Message{ID: "last", IssueID: run.IssueID, At: epoch}), "too_many_messages")
+	wantCode(t, db.Operator.AddMessage(ctx, reconcile.Message{
+		ID:      "last",
+		IssueID: run.IssueID,
+		At:      epoch,
+	}), "too_many_messages")
 }

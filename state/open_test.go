@@ -41,7 +41,9 @@ func dropPrivileges() error {
 
 // TestConcurrentCreation checks that only one of ten concurrent passes creates the database.
 func TestConcurrentCreation(t *testing.T) {
-	dir, all, results := newDir(t), 10, make(chan error)
+	dir := newDir(t)
+	all := 10
+	results := make(chan error)
 	for range all {
 		go func() {
 			release, _, err := Acquire(ctx, dir, Holder{}, test.Patience(), false)
@@ -60,7 +62,12 @@ func TestConcurrentCreation(t *testing.T) {
 	for range all {
 		test.OK(t, <-results)
 	}
-	test.Equal(t, "passes in one database", len(test.Must(openIn(t, dir).passes(ctx, `ORDER BY id DESC LIMIT ?`, 100))), all)
+	test.Equal(
+		t,
+		"passes in one database",
+		len(test.Must(openIn(t, dir).passes(ctx, `ORDER BY id DESC LIMIT ?`, 100))),
+		all,
+	)
 }
 
 func readIt(dir string) error {
@@ -92,7 +99,10 @@ func TestReadOnlyBesideWritersAndAlone(t *testing.T) {
 
 	ro := test.Must(OpenReadOnly(ctx, dir))
 	defer ro.Close()
-	wantCode(t, test.Err(ro.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch})), "state_readonly")
+	wantCode(t, test.Err(ro.Operator.AddCommand(ctx, reconcile.Command{
+		Verb:      reconcile.VerbPause,
+		CreatedAt: epoch,
+	})), "state_readonly")
 	rw := openIn(t, dir) // the reader does not block the next writer
 	claim(t, rw, 2)
 	test.Equal(t, "the reader sees", len(test.Must(ro.Store.State(ctx)).Claims), 2)
@@ -128,21 +138,31 @@ func TestFaultsHaveCodesAndShowNoValues(t *testing.T) {
 	secret.Issue.Description = &big
 	wantCode(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &secret}), "disk_full")
 	test.OK(t, db.sql.QueryRow(`PRAGMA max_page_count = 100000`).Scan(new(int)))
-	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &secret})) // the disk has space again
+	// the disk has space again
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &secret}))
 
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	test.ErrorIs(t, "the commit", db.Store.Commit(canceled, epoch, reconcile.Change{Claim: &secret}), context.Canceled)
+	test.ErrorIs(
+		t,
+		"the commit",
+		db.Store.Commit(canceled, epoch, reconcile.Change{Claim: &secret}),
+		context.Canceled,
+	)
 	test.Must(db.sql.Exec(`UPDATE claims SET issue = '{"title": 5, "s3cret'`))
 	_, stored := db.Store.State(ctx)
 	_, failed := db.sql.Exec(`INSERT INTO runs (id) VALUES ('s3cret')`)
-	for code, err := range map[string]error{"state_corrupt": stored, "state_error": fault(dir, "insert", failed)} {
+	for code, err := range map[string]error{
+		"state_corrupt": stored,
+		"state_error":   fault(dir, "insert", failed),
+	} {
 		test.Equal(t, "the error", errorCode(err), code)
 		test.Lacks(t, "the error", err.Error(), "s3cret")
 	}
 }
 
-// A registered directory that vanishes while the others are listed, such as the unfinished file of another process, hides no others.
+// A registered directory that vanishes while the others are listed, such as the unfinished
+// file of another process, hides no others.
 func TestRegisteredDirsVanish(t *testing.T) {
 	home := t.TempDir()
 	registry := filepath.Join(home, "elsewhere")

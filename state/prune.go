@@ -16,12 +16,13 @@ const (
 	pruneEvery = time.Hour
 )
 
-// Prune deletes at most limit old runs, and at most limit old rows of each other table. It returns the ids of the deleted
-// runs, so that the caller can remove their directories. Prune keeps the last 20 runs of each issue, all runs of the last 30
-// days and every unsettled run. Totals do not change.
+// Prune deletes at most limit old runs, and at most limit old rows of each other table. It
+// returns the ids of the deleted runs, so that the caller can remove their directories. Prune
+// keeps the last 20 runs of each issue, all runs of the last 30 days and every unsettled run.
+// Totals do not change.
 //
-// Prune does nothing if it completed less than an hour ago, or if the clock has jumped by more than a day since the previous
-// pass: the rows only seem to be old then.
+// Prune does nothing if it completed less than an hour ago, or if the clock has jumped by more
+// than a day since the previous pass: the rows only seem to be old then.
 func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []string, err error) {
 	due, err := s.pruneDue(ctx, now)
 	if err != nil || !due || limit <= 0 {
@@ -29,7 +30,8 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 	}
 	err = s.update(ctx, "delete old runs", full, func(t tx) error {
 		old := stamp(now.Add(-keepFor))
-		// The grouping reads only an index and finds the few issues with more than keepRuns runs.
+		// The grouping reads only an index and finds the few issues with more than keepRuns
+		// runs.
 		runIDs, err = rows(t, itself[string], `DELETE FROM runs WHERE id IN (
 			SELECT r.id FROM runs r
 			WHERE r.issue_id IN (SELECT issue_id FROM runs GROUP BY issue_id HAVING count(*) > ?1)
@@ -52,7 +54,8 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 			// Threads whose last run was pruned: no run resumes them.
 			`DELETE FROM threads WHERE thread_id IN (SELECT thread_id FROM threads WHERE updated_at < ?1
 				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = threads.run_id) LIMIT ?2)`,
-			// What agents created in pruned runs: the threads have seen later comments, so nothing looks up the author of these.
+			// What agents created in pruned runs: the threads have seen later comments, so
+			// nothing looks up the author of these.
 			`DELETE FROM created WHERE id IN (SELECT id FROM created WHERE at < ?1
 				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = created.run_id) LIMIT ?2)`,
 			// Comments of symphony: while an issue is claimed, they are not made again.
@@ -60,7 +63,8 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 				AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.issue_id = comments.issue_id) LIMIT ?2)`,
 			// Pull requests of issues that are not refreshed any more.
 			`DELETE FROM pull_requests WHERE issue_id IN (SELECT issue_id FROM pull_requests WHERE seen_at < ?1 LIMIT ?2)`,
-			// Notifications, but only while there is no block: a block whose notification is deleted would be notified again.
+			// Notifications, but only while there is no block: a block whose notification is
+			// deleted would be notified again.
 			`DELETE FROM attentions WHERE key IN (SELECT key FROM attentions WHERE at < ?1
 				AND NOT EXISTS (SELECT 1 FROM meta WHERE key LIKE 'blocked\_%' ESCAPE '\') LIMIT ?2)`,
 		} {
@@ -78,8 +82,9 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 	return runIDs, err
 }
 
-// pruneDue reports whether Prune last completed an hour ago or more, and whether the clock can be trusted: between the last two passes the
-// wall clock must not have moved a day more or less than the monotonic clock. After a reboot only the wall clock counts.
+// pruneDue reports whether Prune last completed an hour ago or more, and whether the clock can
+// be trusted: between the last two passes the wall clock must not have moved a day more or
+// less than the monotonic clock. After a reboot only the wall clock counts.
 func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
 	text, _, err := s.Meta(ctx, metaPruned)
 	if err != nil {
@@ -99,7 +104,8 @@ func (s Store) pruneDue(ctx context.Context, now time.Time) (bool, error) {
 	if len(passes) < 2 {
 		return true, nil
 	}
-	after, before := passes[0], passes[1]
+	after := passes[0]
+	before := passes[1]
 	gap := after.StartedAt.Sub(before.StartedAt)
 	if before.BootID == after.BootID && before.BootID != "" {
 		gap -= after.Mono - before.Mono
@@ -119,18 +125,27 @@ type PastIssue struct {
 	Runs       int
 }
 
-// PastIssues returns the issues without a claim whose runs are all settled and ended before a time, oldest first.
+// PastIssues returns the issues without a claim whose runs are all settled and ended before a
+// time, oldest first.
 func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]PastIssue, error) {
-	return readAll(ctx, v.conn, "list past issues", func(p *PastIssue) []any { return []any{&p.IssueID, &p.Identifier, &p.Runs} },
+	return readAll(
+		ctx,
+		v.conn,
+		"list past issues",
+		func(p *PastIssue) []any { return []any{&p.IssueID, &p.Identifier, &p.Runs} },
 		`SELECT issue_id, max(identifier), count(*) FROM runs
 		WHERE issue_id <> '' AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.issue_id = runs.issue_id)
 		GROUP BY issue_id HAVING min(settled) = 1 AND max(max(started_at), coalesce(max(ended_at), 0)) < ?
-		ORDER BY max(id) LIMIT ?`, stamp(before), limit)
+		ORDER BY max(id) LIMIT ?`,
+		stamp(before),
+		limit,
+	)
 }
 
-// ForgetIssue deletes the runs of an issue, or an agent, that PastIssues returned, with their threads, requests and calls. It returns the
-// ids of the runs, so that the caller can remove their directories. The totals do not change. If the issue has been claimed in the
-// meantime, ForgetIssue deletes nothing.
+// ForgetIssue deletes the runs of an issue, or an agent, that PastIssues returned, with their
+// threads, requests and calls. It returns the ids of the runs, so that the caller can remove
+// their directories. The totals do not change. If the issue has been claimed in the meantime,
+// ForgetIssue deletes nothing.
 func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []string, err error) {
 	err = o.update(ctx, "forget an issue", full, func(t tx) error {
 		runIDs, err = rows(t, itself[string], `DELETE FROM runs WHERE issue_id = ?1 AND settled = 1
@@ -149,11 +164,16 @@ func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []str
 	return runIDs, err
 }
 
-// MoveWorkspaces gives the workspaces below the folder from, which was moved to the path to, their new paths. Repeated, it changes nothing.
+// MoveWorkspaces gives the workspaces below the folder from, which was moved to the path to,
+// their new paths. Repeated, it changes nothing.
 func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 	return o.update(ctx, "move workspaces", full, func(t tx) error {
 		const here = "AND host = ''"
-		columns := [][3]string{{"claims", "workspace_root"}, {"runs", "workspace_root", here}, {"runs", "workspace_path", here}}
+		columns := [][3]string{
+			{"claims", "workspace_root"},
+			{"runs", "workspace_root", here},
+			{"runs", "workspace_path", here},
+		}
 		return each(columns, func(column [3]string) error {
 			const move = `UPDATE %s SET %[2]s = ?2 || substr(%[2]s, length(?1)) WHERE substr(%[2]s || '/', 1, length(?1)) = ?1 %[3]s`
 			return t.run(fmt.Sprintf(move, column[0], column[1], column[2]), from+"/", to)
@@ -161,7 +181,8 @@ func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 	})
 }
 
-// MoveProjects gives the projects of claims the names that rename returns. Repeated, it changes nothing.
+// MoveProjects gives the projects of claims the names that rename returns. Repeated, it
+// changes nothing.
 func (o Operator) MoveProjects(ctx context.Context, rename func(project string) string) error {
 	return o.update(ctx, "move projects", full, func(t tx) error {
 		projects, err := rows(t, itself[string], `SELECT DISTINCT project FROM claims`)

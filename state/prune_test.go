@@ -36,7 +36,12 @@ func pastRuns(t *testing.T, db *DB, i, n int, from time.Time) []string {
 // passAt records a pass whose clocks agree.
 func passAt(t *testing.T, db *DB, at time.Time) {
 	t.Helper()
-	test.Must(db.Store.SavePass(ctx, Pass{Trigger: "cron", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)}))
+	test.Must(db.Store.SavePass(ctx, Pass{
+		Trigger:   "cron",
+		StartedAt: at,
+		BootID:    "boot",
+		Mono:      at.Sub(epoch),
+	}))
 }
 
 func prune(t *testing.T, db *DB, now time.Time, limit int) []string {
@@ -58,7 +63,8 @@ func TestPruneKeepsTheLastAndTheRecent(t *testing.T) {
 	test.Must(db.sql.Exec(`UPDATE meta SET value = '77' WHERE key = 'totals_total'`))
 	passAt(t, db, now)
 
-	want, got := slices.Concat(old[:5], mixed[:2]), prune(t, db, now, 100)
+	want := slices.Concat(old[:5], mixed[:2])
+	got := prune(t, db, now, 100)
 	test.Equal(t, "pruned", slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want)))
 	left := test.Must(db.Runs.OfIssue(ctx, issueOf(1).ID, 100))
 	if len(left) != keepRuns || left[len(left)-1].ID != old[5] {
@@ -92,15 +98,56 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 		passes []Pass
 		prunes bool
 	}{
-		"no pass":          {nil, false},
-		"first pass":       {passes{{StartedAt: now, BootID: "a"}}, true},
-		"steady":           {passes{{StartedAt: now.Add(-3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: 3 * day}}, true},
-		"jumped ahead":     {passes{{StartedAt: now.Add(-3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, false},
-		"jumped back":      {passes{{StartedAt: now.Add(3 * day), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, false},
-		"a little":         {passes{{StartedAt: now.Add(-time.Hour), BootID: "a"}, {StartedAt: now, BootID: "a", Mono: time.Minute}}, true},
-		"rebooted":         {passes{{StartedAt: now.Add(-time.Hour), BootID: "a", Mono: day}, {StartedAt: now, BootID: "b"}}, true},
-		"rebooted, jumped": {passes{{StartedAt: now.Add(-9 * day), BootID: "a"}, {StartedAt: now, BootID: "b"}}, false},
-		"not saved yet":    {passes{{StartedAt: now.Add(-9 * day), BootID: "a"}}, false},
+		"no pass":    {nil, false},
+		"first pass": {passes{{StartedAt: now, BootID: "a"}}, true},
+		"steady": {passes{{
+			StartedAt: now.Add(-3 * day),
+			BootID:    "a",
+		}, {
+			StartedAt: now,
+			BootID:    "a",
+			Mono:      3 * day,
+		}}, true},
+		"jumped ahead": {passes{{
+			StartedAt: now.Add(-3 * day),
+			BootID:    "a",
+		}, {
+			StartedAt: now,
+			BootID:    "a",
+			Mono:      time.Minute,
+		}}, false},
+		"jumped back": {passes{{
+			StartedAt: now.Add(3 * day),
+			BootID:    "a",
+		}, {
+			StartedAt: now,
+			BootID:    "a",
+			Mono:      time.Minute,
+		}}, false},
+		"a little": {passes{{
+			StartedAt: now.Add(-time.Hour),
+			BootID:    "a",
+		}, {
+			StartedAt: now,
+			BootID:    "a",
+			Mono:      time.Minute,
+		}}, true},
+		"rebooted": {passes{{
+			StartedAt: now.Add(-time.Hour),
+			BootID:    "a",
+			Mono:      day,
+		}, {
+			StartedAt: now,
+			BootID:    "b",
+		}}, true},
+		"rebooted, jumped": {passes{{
+			StartedAt: now.Add(-9 * day),
+			BootID:    "a",
+		}, {
+			StartedAt: now,
+			BootID:    "b",
+		}}, false},
+		"not saved yet": {passes{{StartedAt: now.Add(-9 * day), BootID: "a"}}, false},
 	} {
 		db := newState(t)
 		pastRuns(t, db, 1, 21, epoch)
@@ -112,8 +159,8 @@ func TestPruneWaitsWhereTheClockJumped(t *testing.T) {
 	}
 }
 
-// TestPruneWhatBelongsToRuns checks that requests and threads are deleted with their runs, and that the last scheduled passes
-// are never deleted.
+// TestPruneWhatBelongsToRuns checks that requests and threads are deleted with their runs, and
+// that the last scheduled passes are never deleted.
 func TestPruneWhatBelongsToRuns(t *testing.T) {
 	db := newState(t)
 	now := epoch.Add(100 * day)
@@ -122,12 +169,28 @@ func TestPruneWhatBelongsToRuns(t *testing.T) {
 	}
 	for i := range 30 {
 		at := now.Add(time.Duration(i-30) * time.Minute)
-		test.Must(db.Store.SavePass(ctx, Pass{Trigger: "worker", StartedAt: at, BootID: "boot", Mono: at.Sub(epoch)}))
+		test.Must(db.Store.SavePass(ctx, Pass{
+			Trigger:   "worker",
+			StartedAt: at,
+			BootID:    "boot",
+			Mono:      at.Sub(epoch),
+		}))
 	}
 	for i := range keepRuns + 1 {
 		run := pastRun(t, db, i, func(r *reconcile.Run) {
 			asked(t, db, *r, reconcile.CommandRequest)
-			test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "of "+r.ID, "ws", reconcile.Tokens{Total: 1}, epoch))
+			test.OK(
+				t,
+				db.Journal.SaveThread(
+					ctx,
+					r.ID,
+					r.IssueID,
+					"of "+r.ID,
+					"ws",
+					reconcile.Tokens{Total: 1},
+					epoch,
+				),
+			)
 			r.Outcome = reconcile.Failed
 		})
 		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: run.ID}))

@@ -9,24 +9,27 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Report is what happened in a period. Releases, outages and days are never deleted. Old runs and passes are pruned, so Uses,
-// Failures and Schedule may be incomplete: see RunsSince.
+// Report is what happened in a period. Releases, outages and days are never deleted. Old runs
+// and passes are pruned, so Uses, Failures and Schedule may be incomplete: see RunsSince.
 type Report struct {
 	Since, Until time.Time
 	Releases     []Release
 	Handovers    Handovers
 	Uses         []RunUse
 	Failures     []FailedRow
-	FailedHooks  []FailedRow // runs whose after_run failed; Text is its error, Outcome that of the run
-	Outages      []Outage
-	Schedule     ScheduleRow
-	Days         []ModelDay
-	PullRequests map[string]PullRequest // as the tracker described them last, by the ids of their issues
+	// runs whose after_run failed; Text is its error, Outcome that of the run
+	FailedHooks []FailedRow
+	Outages     []Outage
+	Schedule    ScheduleRow
+	Days        []ModelDay
+	// as the tracker described them last, by the ids of their issues
+	PullRequests map[string]PullRequest
 	// RunsSince is the time since which no run has been pruned.
 	RunsSince time.Time
 }
 
-// RunUse sums up the runs of one issue and model that ended in the period. Title, URL and Labels are those of the last of them.
+// RunUse sums up the runs of one issue and model that ended in the period. Title, URL and
+// Labels are those of the last of them.
 type RunUse struct {
 	IssueID, Identifier string
 	Title, URL          string
@@ -68,16 +71,19 @@ type ScheduleRow struct {
 
 // Gap is a period without a scheduled pass.
 type Gap struct {
-	From   time.Time `json:"from"`
-	To     time.Time `json:"to"`
-	Missed int       `json:"missed_passes"` // how many passes the schedule should have started in it
-	Open   bool      `json:"still_missing"` // no pass has run since; To is the end of the period of the report
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	// how many passes the schedule should have started in it
+	Missed int `json:"missed_passes"`
+	// no pass has run since; To is the end of the period of the report
+	Open bool `json:"still_missing"`
 }
 
 // failedOutcomes are the outcomes that count as failures of a run.
 const failedOutcomes = `('failed', 'timed_out', 'stalled', 'lost')`
 
-// Report returns what happened between two times, from one snapshot of the database. Days count as a whole.
+// Report returns what happened between two times, from one snapshot of the database. Days
+// count as a whole.
 func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report, error) {
 	r := Report{Since: since, Until: until}
 	err := v.view(ctx, "read the report", func(t tx) error { return r.read(t, now) })
@@ -145,8 +151,9 @@ func outageFields(o *Outage) []any {
 	return []any{&o.Code, &o.Message, stampOf(&o.Since), stampOf(&o.Until)}
 }
 
-// recordedSince returns from when on all runs of a period are recorded. Pruning is not recorded,
-// but it never deletes runs younger than keepFor, nor runs of issues with fewer than keepRuns.
+// recordedSince returns from when on all runs of a period are recorded. Pruning is not
+// recorded, but it never deletes runs younger than keepFor, nor runs of issues with fewer than
+// keepRuns.
 func recordedSince(t tx, since, now time.Time) (time.Time, error) {
 	kept := now.Add(-keepFor)
 	if !kept.After(since) {
@@ -160,7 +167,8 @@ func recordedSince(t tx, since, now time.Time) (time.Time, error) {
 	return kept, nil
 }
 
-// undelivered is true for a run whose commits could not be pushed, and were not pushed later either.
+// undelivered is true for a run whose commits could not be pushed, and were not pushed later
+// either.
 const undelivered = `(coalesce(json_extract(nullif(delivery, ''), '$.code'), '') <> '' AND NOT EXISTS (SELECT 1 FROM runs AS later
 	WHERE later.issue_id = runs.issue_id AND later.id > runs.id AND json_extract(nullif(later.delivery, ''), '$.done')))`
 
@@ -179,24 +187,42 @@ const (
 		WHERE since < ? AND (until IS NULL OR until >= ?) ORDER BY since, id`
 )
 
-// readFailures sums up the runs of a period that meet a condition, by issue, the last of them first. texts are the columns of their error.
+// readFailures sums up the runs of a period that meet a condition, by issue, the last of them
+// first. texts are the columns of their error.
 func readFailures(t tx, texts, condition string, from, to any) ([]FailedRow, error) {
-	return rows(t, func(f *FailedRow) []any {
-		return []any{&f.IssueID, &f.Identifier, &f.Title, &f.Runs, &f.RunID, &f.Outcome, &f.Code, &f.Text, stampOf(&f.At)}
-	}, // SQLite takes the columns beside max(id) from the row with that id.
+	return rows(
+		t,
+		func(f *FailedRow) []any {
+			return []any{
+				&f.IssueID,
+				&f.Identifier,
+				&f.Title,
+				&f.Runs,
+				&f.RunID,
+				&f.Outcome,
+				&f.Code,
+				&f.Text,
+				stampOf(&f.At),
+			}
+		}, // SQLite takes the columns beside max(id) from the row with that id.
 		`SELECT issue_id, identifier, coalesce(issue ->> '$.title', ''), count(*), max(id), outcome, `+texts+`, ended_at
-		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? AND `+condition+` GROUP BY issue_id ORDER BY max(id) DESC`, from, to)
+		FROM runs WHERE kind = 'agent' AND ended_at >= ? AND ended_at < ? AND `+condition+` GROUP BY issue_id ORDER BY max(id) DESC`,
+		from,
+		to,
+	)
 }
 
 const (
-	// A gap is reported if it is longer than longGap usual gaps: shorter ones come from a busy machine or a long pass. It must
-	// also be longer than shortestGap, because a loop may run a pass every second.
+	// A gap is reported if it is longer than longGap usual gaps: shorter ones come from a busy
+	// machine or a long pass. It must also be longer than shortestGap, because a loop may run
+	// a pass every second.
 	longGap     = 3
 	shortestGap = 3 * time.Minute
 )
 
-// readRhythm finds the median gap between passes of a schedule, and the gaps much longer than that, oldest first; the last one may reach
-// to the end of the period. It starts with the last pass before the period, to find a gap in which the period begins.
+// readRhythm finds the median gap between passes of a schedule, and the gaps much longer than
+// that, oldest first; the last one may reach to the end of the period. It starts with the last
+// pass before the period, to find a gap in which the period begins.
 func readRhythm(t tx, since, until time.Time) (r ScheduleRow, err error) {
 	starts, err := rows(t, itself[int64], `SELECT started_at FROM passes
 		WHERE "trigger" IN ('cron', 'timer', 'loop') AND started_at < ?1 AND started_at >= coalesce((SELECT max(started_at)
@@ -222,14 +248,18 @@ func readRhythm(t tx, since, until time.Time) (r ScheduleRow, err error) {
 		gap := time.Duration(end-starts[i]) * time.Millisecond
 		if gap > max(longGap*usual, shortestGap) {
 			r.Missed = append(r.Missed, Gap{
-				From: time.UnixMilli(starts[i]).UTC(), To: time.UnixMilli(end).UTC(), Missed: int((gap+due/2)/due) - 1, Open: i == len(starts)-1,
+				From:   time.UnixMilli(starts[i]).UTC(),
+				To:     time.UnixMilli(end).UTC(),
+				Missed: int((gap+due/2)/due) - 1,
+				Open:   i == len(starts)-1,
 			})
 		}
 	}
 	return r, nil
 }
 
-// Results are the handovers and the ends of runs since a time, and the tokens since the day of that time.
+// Results are the handovers and the ends of runs since a time, and the tokens since the day of
+// that time.
 type Results struct {
 	Handovers []Handover
 	Outcomes  []DayOutcome
@@ -257,9 +287,14 @@ func (v Views) Results(ctx context.Context, since time.Time) (Results, error) {
 		if err != nil {
 			return fmt.Errorf("handovers: %w", err)
 		}
-		r.Outcomes, err = rows(t, dayOutcomeFields, `SELECT date(ended_at / 86400000 * 86400, 'unixepoch'), outcome,
+		r.Outcomes, err = rows(
+			t,
+			dayOutcomeFields,
+			`SELECT date(ended_at / 86400000 * 86400, 'unixepoch'), outcome,
 			count(*), sum(runtime_ms) FROM runs
-			WHERE kind = 'agent' AND ended_at >= ? GROUP BY ended_at / 86400000, outcome`, stamp(since))
+			WHERE kind = 'agent' AND ended_at >= ? GROUP BY ended_at / 86400000, outcome`,
+			stamp(since),
+		)
 		if err != nil {
 			return fmt.Errorf("outcomes by day: %w", err)
 		}
@@ -280,37 +315,46 @@ func dayOutcomeFields(o *DayOutcome) []any {
 	return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)}
 }
 
-// readDays returns what was used on the days from since to until, which is not part of it; to the last one if it is zero.
+// readDays returns what was used on the days from since to until, which is not part of it; to
+// the last one if it is zero.
 func readDays(t tx, since, until time.Time) ([]ModelDay, error) {
 	last := "9999"
 	if !until.IsZero() {
 		last = until.Add(-time.Nanosecond).UTC().Format(time.DateOnly)
 	}
-	return rows(t, func(d *ModelDay) []any { return append([]any{&d.Date, &d.Model}, tokenFields(&d.Tokens)...) },
+	return rows(
+		t,
+		func(d *ModelDay) []any { return append([]any{&d.Date, &d.Model}, tokenFields(&d.Tokens)...) },
 		`SELECT day, model, `+tokenColumns+` FROM model_totals WHERE day BETWEEN ? AND ? ORDER BY day, model`,
-		since.UTC().Format(time.DateOnly), last)
+		since.UTC().Format(time.DateOnly),
+		last,
+	)
 }
 
-// Release is an issue that was released after at least one run, with a summary of the runs since it was claimed.
+// Release is an issue that was released after at least one run, with a summary of the runs
+// since it was claimed.
 type Release struct {
-	IssueID    string               `json:"issue_id"`
-	Identifier string               `json:"issue_identifier"`
-	Title      string               `json:"title"`
-	URL        *string              `json:"url"`
-	Branch     *string              `json:"branch_name"`
-	Reason     string               `json:"reason"` // a reason to stop or to skip
-	From       string               `json:"from_state"`
-	To         *string              `json:"to_state"` // null if the tracker no longer returned the issue
-	ClaimedAt  time.Time            `json:"claimed_at"`
-	At         time.Time            `json:"at"`
-	Runs       int                  `json:"runs"`
-	Runtime    time.Duration        `json:"-"`
-	Models     []reconcile.ModelUse `json:"-"`
-	Links      []reconcile.Link     `json:"links"`
-	Created    map[string]int       `json:"created"` // how many objects the agents created in the tracker, by kind
-	Labels     []string             `json:"labels"`
-	Words      string               `json:"last_words"` // the result that the last agent has reported, or the first line of its last message
-	Commits    int                  `json:"commits"`    // that its run has delivered
+	IssueID    string  `json:"issue_id"`
+	Identifier string  `json:"issue_identifier"`
+	Title      string  `json:"title"`
+	URL        *string `json:"url"`
+	Branch     *string `json:"branch_name"`
+	Reason     string  `json:"reason"` // a reason to stop or to skip
+	From       string  `json:"from_state"`
+	// null if the tracker no longer returned the issue
+	To        *string              `json:"to_state"`
+	ClaimedAt time.Time            `json:"claimed_at"`
+	At        time.Time            `json:"at"`
+	Runs      int                  `json:"runs"`
+	Runtime   time.Duration        `json:"-"`
+	Models    []reconcile.ModelUse `json:"-"`
+	Links     []reconcile.Link     `json:"links"`
+	// how many objects the agents created in the tracker, by kind
+	Created map[string]int `json:"created"`
+	Labels  []string       `json:"labels"`
+	// the result that the last agent has reported, or the first line of its last message
+	Words   string `json:"last_words"`
+	Commits int    `json:"commits"` // that its run has delivered
 }
 
 const releaseColumns = `issue_id, identifier, title, url, branch, reason, from_state, to_state, claimed_at, released_at,
@@ -319,7 +363,9 @@ const releaseColumns = `issue_id, identifier, title, url, branch, reason, from_s
 func releaseFields(r *Release) []any {
 	return []any{
 		&r.IssueID, &r.Identifier, &r.Title, nilOf(&r.URL), nilOf(&r.Branch), &r.Reason, &r.From, nilOf(&r.To), stampOf(&r.ClaimedAt),
-		stampOf(&r.At), &r.Runs, millisOf(&r.Runtime), jsonOf(&r.Models), jsonOf(&r.Links), jsonOf(&r.Created),
+		stampOf(
+			&r.At,
+		), &r.Runs, millisOf(&r.Runtime), jsonOf(&r.Models), jsonOf(&r.Links), jsonOf(&r.Created),
 		jsonOf(&r.Labels), &r.Words, &r.Commits,
 	}
 }
@@ -336,7 +382,9 @@ func recordRelease(t tx, now time.Time, c reconcile.Claim, release reconcile.Rel
 	if err != nil || r.Runs == 0 {
 		return err
 	}
-	return t.run(`INSERT INTO releases (`+releaseColumns+`) VALUES (`+marks(releaseColumns)+`)`, releaseFields(&r)...)
+	return t.run(
+		`INSERT INTO releases (`+releaseColumns+`) VALUES (`+marks(releaseColumns)+`)`,
+		releaseFields(&r)...)
 }
 
 // releaseOf sums up the runs of a claim.
@@ -350,12 +398,24 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 		delivery reconcile.DeliveryResult
 	}
 	r := Release{
-		IssueID: c.IssueID, Identifier: c.Identifier, Title: c.Issue.Title, URL: c.Issue.URL, Branch: c.Issue.BranchName,
-		Reason: release.Reason, From: c.Issue.State, To: &release.State, ClaimedAt: c.ClaimedAt, At: now,
-		Links: []reconcile.Link{}, Created: map[string]int{}, Labels: append([]string{}, c.Issue.Labels...),
+		IssueID:    c.IssueID,
+		Identifier: c.Identifier,
+		Title:      c.Issue.Title,
+		URL:        c.Issue.URL,
+		Branch:     c.Issue.BranchName,
+		Reason:     release.Reason,
+		From:       c.Issue.State,
+		To:         &release.State,
+		ClaimedAt:  c.ClaimedAt,
+		At:         now,
+		Links:      []reconcile.Link{},
+		Created:    map[string]int{},
+		Labels:     append([]string{}, c.Issue.Labels...),
 	}
 	runs, err := rows(t, func(p *part) []any {
-		return append([]any{&p.Model, millisOf(&p.runtime), jsonOf(&p.links), &p.state, &p.words, jsonOf(&p.delivery)}, tokenFields(&p.Tokens)...)
+		return append(
+			[]any{&p.Model, millisOf(&p.runtime), jsonOf(&p.links), &p.state, &p.words, jsonOf(&p.delivery)},
+			tokenFields(&p.Tokens)...)
 	}, `SELECT model, runtime_ms, links, issue ->> '$.state', words, delivery,
 		tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
 		FROM runs WHERE issue_id = ? AND kind = 'agent' AND started_at >= ? ORDER BY id`, c.IssueID, stamp(c.ClaimedAt))
@@ -363,7 +423,10 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 		return r, err
 	}
 	last := runs[len(runs)-1]
-	r.From, r.Runs, r.Words, r.Commits = runs[0].state, len(runs), last.words, last.delivery.Commits
+	r.From = runs[0].state
+	r.Runs = len(runs)
+	r.Words = last.words
+	r.Commits = last.delivery.Commits
 	for _, run := range runs {
 		r.Runtime += run.runtime
 		r.Links = reconcile.MergeLinks(r.Links, run.links)
@@ -381,18 +444,21 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 	return r, err
 }
 
-// Outage is a period in which a fault of the machine, the agent or the tracker blocked all issues.
+// Outage is a period in which a fault of the machine, the agent or the tracker blocked all
+// issues.
 type Outage struct {
 	Code, Message string
 	Since         time.Time
 	Until         time.Time // zero if it has not ended
 }
 
-// recordOutage ends an open outage of the same source with another code, and records that this one begins unless it is open
-// already. source is the key of the block in meta. A block is deleted when it ends; the record of its outage stays.
+// recordOutage ends an open outage of the same source with another code, and records that this
+// one begins unless it is open already. source is the key of the block in meta. A block is
+// deleted when it ends; the record of its outage stays.
 func recordOutage(t tx, now time.Time, source string, b reconcile.Block) error {
 	if err := t.run(`UPDATE outages SET until = max(?, since) WHERE source = ? AND until IS NULL AND code <> ?`,
-		stamp(now), source, b.Code); err != nil || b.Code == "" {
+		stamp(now), source, b.Code); err != nil ||
+		b.Code == "" {
 		return err
 	}
 	return t.run(`INSERT INTO outages (source, code, message, since) VALUES (?, ?, ?, ?)
@@ -400,26 +466,31 @@ func recordOutage(t tx, now time.Time, source string, b reconcile.Block) error {
 		source, b.Code, b.Message, stamp(now))
 }
 
-// Handovers counts the issues that were handed over in a period, each once, and what is known of their pull requests now.
+// Handovers counts the issues that were handed over in a period, each once, and what is known
+// of their pull requests now.
 type Handovers struct {
 	Issues int `json:"issues"`
-	// First are those that one run of an agent has handed over, the issue's first one, without a failure of verify.
+	// First are those that one run of an agent has handed over, the issue's first one, without
+	// a failure of verify.
 	First    int `json:"first_attempt"`
 	Verified int `json:"verified"` // verify had passed at the handover
-	// PullRequests are those that symphony watches with feedback.state, as it has read them last.
+	// PullRequests are those that symphony watches with feedback.state, as it has read them
+	// last.
 	PullRequests int `json:"pull_requests"`
 	Merged       int `json:"merged"`
 	Closed       int `json:"closed"`             // without a merge
 	Checked      int `json:"first_push_checked"` // the checks of the first commit have ended
 	Green        int `json:"first_push_green"`   // and none of them has failed
-	Rounds       int `json:"rounds"`             // how often pull requests have brought their issues back
+	// how often pull requests have brought their issues back
+	Rounds int `json:"rounds"`
 }
 
 // handedOver is true for the release of an issue that was handed over.
 const handedOver = `reason IN ('` + reconcile.StopTerminal + `', '` + reconcile.StopInactive + `')`
 
-// handoversQuery finds the handovers of a period: whether they succeeded at the first attempt, what their last run with a delivery has
-// delivered, and the pull requests. A pruned run counts as a good one, so that no handover changes later.
+// handoversQuery finds the handovers of a period: whether they succeeded at the first attempt,
+// what their last run with a delivery has delivered, and the pull requests. A pruned run
+// counts as a good one, so that no handover changes later.
 const handoversQuery = `SELECT issue_id, runs = 1 AND NOT EXISTS (SELECT 1 FROM runs AS a
 		WHERE a.issue_id = r.issue_id AND kind = 'agent' AND started_at < released_at AND (started_at < claimed_at OR outcome <> 'succeeded'
 		OR nullif(delivery, '') ->> '$.handover.verification.round' > 0 OR nullif(delivery, '') ->> '$.handover.blocked' <> '')),

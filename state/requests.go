@@ -10,9 +10,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// requestColumns are those of a request q and its run r. The fate run_ended is not stored but derived from the run, so that a
-// crash can't record one without the other. A decided request counts as answered even before its worker has read the
-// decision, as long as the run has not ended.
+// requestColumns are those of a request q and its run r. The fate run_ended is not stored but
+// derived from the run, so that a crash can't record one without the other. A decided request
+// counts as answered even before its worker has read the decision, as long as the run has not
+// ended.
 const requestColumns = `q.issue_id, q.identifier, q.number, q.run_id, q.thread_id, q.kind, q.summary, q.detail, q.outside, q.asked_at,
 	q.expires_at, q.expires_mono, q.expires_boot, coalesce(q.decision, ''), q.answer, q.decided_at,
 	` + requestFate + `, q.ended_at, q.told_run`
@@ -26,21 +27,37 @@ const (
 func requestFields(r *reconcile.Request) []any {
 	return []any{
 		&r.IssueID, &r.Identifier, &r.Number, &r.RunID, &r.ThreadID, &r.Kind, &r.Summary, jsonOf(&r.Detail), &r.Outside,
-		stampOf(&r.AskedAt), stampOf(&r.ExpiresAt), &r.Deadline.Mono, &r.Deadline.Boot, &r.Decision, jsonOf(&r.Answer),
+		stampOf(
+			&r.AskedAt,
+		), stampOf(&r.ExpiresAt), &r.Deadline.Mono, &r.Deadline.Boot, &r.Decision, jsonOf(&r.Answer),
 		stampOf(&r.DecidedAt), &r.Fate, stampOf(&r.EndedAt), &r.ToldRun,
 	}
 }
 
-// AddRequest stores a request of a run's agent, and returns it with its number. It is on disk before an operator can see it.
-// If the run has ended the error is reconcile.ErrConflict.
+// AddRequest stores a request of a run's agent, and returns it with its number. It is on disk
+// before an operator can see it. If the run has ended the error is reconcile.ErrConflict.
 func (j Journal) AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error) {
 	err := j.update(ctx, "store a request of "+r.Identifier, full, func(t tx) (err error) {
-		r.Number, err = row(t, itself[int], `INSERT INTO requests (issue_id, number, identifier, run_id, thread_id, kind, summary,
+		r.Number, err = row(
+			t,
+			itself[int],
+			`INSERT INTO requests (issue_id, number, identifier, run_id, thread_id, kind, summary,
 				detail, outside, asked_at, expires_at, expires_mono, expires_boot)
 			SELECT ?1, 1 + coalesce((SELECT max(number) FROM requests WHERE issue_id = ?1), 0), ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?
 			FROM runs WHERE id = ? AND outcome IS NULL RETURNING number`,
-			r.IssueID, r.Identifier, r.ThreadID, r.Kind, r.Summary, jsonOf(r.Detail), r.Outside, stamp(r.AskedAt), stamp(r.ExpiresAt),
-			r.Deadline.Mono, r.Deadline.Boot, r.RunID)
+			r.IssueID,
+			r.Identifier,
+			r.ThreadID,
+			r.Kind,
+			r.Summary,
+			jsonOf(r.Detail),
+			r.Outside,
+			stamp(r.AskedAt),
+			stamp(r.ExpiresAt),
+			r.Deadline.Mono,
+			r.Deadline.Boot,
+			r.RunID,
+		)
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("run %s: %w", r.RunID, reconcile.ErrConflict)
 		}
@@ -52,7 +69,8 @@ func (j Journal) AddRequest(ctx context.Context, r reconcile.Request) (reconcile
 	return r, err
 }
 
-// request returns the first request that matches, where being the end of the statement; ErrNotFound if there is none.
+// request returns the first request that matches, where being the end of the statement;
+// ErrNotFound if there is none.
 func request(t tx, where string, args ...any) (reconcile.Request, error) {
 	r, err := row(t, requestFields, `SELECT `+requestColumns+requestSource+where, args...)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -63,21 +81,28 @@ func request(t tx, where string, args ...any) (reconcile.Request, error) {
 
 const byNumber = `WHERE q.issue_id = ? AND q.number = ?`
 
-// RequestByID returns a request by its number and the id of its issue. If there is none the error wraps ErrNotFound.
+// RequestByID returns a request by its number and the id of its issue. If there is none the
+// error wraps ErrNotFound.
 func (c *conn) RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error) {
 	r, err := request(c.reader(ctx), byNumber, issueID, number)
 	return r, fault(c.dir, "read a request", err)
 }
 
-// FindRequest returns a request by its number and the identifier of its issue in any case. If there is none the error wraps ErrNotFound.
+// FindRequest returns a request by its number and the identifier of its issue in any case. If
+// there is none the error wraps ErrNotFound.
 func (v Views) FindRequest(ctx context.Context, identifier string, number int) (reconcile.Request, error) {
-	r, err := request(v.reader(ctx), `WHERE q.identifier = ? COLLATE NOCASE AND q.number = ? ORDER BY q.asked_at DESC LIMIT 1`,
-		identifier, number)
+	r, err := request(
+		v.reader(ctx),
+		`WHERE q.identifier = ? COLLATE NOCASE AND q.number = ? ORDER BY q.asked_at DESC LIMIT 1`,
+		identifier,
+		number,
+	)
 	return r, fault(v.dir, "read a request", err)
 }
 
-// OpenRequests returns the undecided requests of live runs, oldest first. The query starts from the few live runs, because
-// requests that ended with their runs look like open ones, and there may be thousands of them.
+// OpenRequests returns the undecided requests of live runs, oldest first. The query starts
+// from the few live runs, because requests that ended with their runs look like open ones, and
+// there may be thousands of them.
 func (v Views) OpenRequests(ctx context.Context) ([]reconcile.Request, error) {
 	return readAll(ctx, v.conn, "read the requests", requestFields, `SELECT `+requestColumns+requestSource+`
 		WHERE q.run_id IN (SELECT id FROM runs WHERE settled = 0 AND outcome IS NULL)
@@ -90,8 +115,9 @@ func (v Views) RequestsOfIssue(ctx context.Context, issueID string, limit int) (
 		WHERE q.issue_id = ? ORDER BY q.number DESC LIMIT ?`, issueID, limit)
 }
 
-// LateAnswers returns the answers that came too late for the run that asked and that no later run has received, in the order of the
-// questions. An answer that the worker read is late, too, if the worker died before its next heartbeat: the agent may not have received it.
+// LateAnswers returns the answers that came too late for the run that asked and that no later
+// run has received, in the order of the questions. An answer that the worker read is late,
+// too, if the worker died before its next heartbeat: the agent may not have received it.
 func (j Journal) LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error) {
 	return readAll(ctx, j.conn, "read the requests", requestFields, `SELECT `+requestColumns+requestSource+`
 		WHERE q.issue_id = ? AND q.kind = 'question' AND q.decision = 'answer' AND q.told_run = ''
@@ -99,20 +125,27 @@ func (j Journal) LateAnswers(ctx context.Context, issueID string) ([]reconcile.R
 		AND json_extract(q.answer, '$.sealed') IS NULL ORDER BY q.number`, issueID)
 }
 
-// MarkAnswersSeen records that a run has received these late answers, so that no later run does.
+// MarkAnswersSeen records that a run has received these late answers, so that no later run
+// does.
 func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error {
 	if len(answered) == 0 {
 		return nil
 	}
 	return j.update(ctx, "record the answers that run "+runID+" received", full, func(t tx) error {
 		return each(answered, func(r reconcile.Request) error {
-			return t.run(`UPDATE requests SET told_run = ? WHERE issue_id = ? AND number = ? AND told_run = ''`, runID, r.IssueID, r.Number)
+			return t.run(
+				`UPDATE requests SET told_run = ? WHERE issue_id = ? AND number = ? AND told_run = ''`,
+				runID,
+				r.IssueID,
+				r.Number,
+			)
 		})
 	})
 }
 
-// ResolveRequest records the fate of a request, and returns the request. An earlier fate stays. A request that an operator
-// has decided in the meantime does not expire: it is returned with the decision, to be resolved as answered.
+// ResolveRequest records the fate of a request, and returns the request. An earlier fate
+// stays. A request that an operator has decided in the meantime does not expire: it is
+// returned with the decision, to be resolved as answered.
 func (j Journal) ResolveRequest(
 	ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate,
 ) (r reconcile.Request, err error) {
@@ -128,11 +161,12 @@ func (j Journal) ResolveRequest(
 	return r, err
 }
 
-// DecideRequest stores an operator's decision if the request is open, and returns the request. dead means that the worker is
-// known to be dead, whatever the row of its run contains.
+// DecideRequest stores an operator's decision if the request is open, and returns the request.
+// dead means that the worker is known to be dead, whatever the row of its run contains.
 //
-// If the run has ended, an answer to a question is stored for the next run, and the request is returned with the fate
-// run_ended. Any other late decision is refused with the code request_ended.
+// If the run has ended, an answer to a question is stored for the next run, and the request is
+// returned with the fate run_ended. Any other late decision is refused with the code
+// request_ended.
 func (o Operator) DecideRequest(
 	ctx context.Context, now time.Time, at reconcile.Instant, r reconcile.Request, dead bool,
 ) (is reconcile.Request, err error) {
@@ -146,29 +180,48 @@ func (o Operator) DecideRequest(
 		case is.Open() && is.Left(now, at) <= 0:
 			is.Fate = reconcile.RequestExpired // its worker is about to record that
 		}
-		forNextRun := is.Fate == reconcile.RequestRunEnded && is.Decision == "" && is.Kind == reconcile.QuestionRequest && !is.Secret() &&
+		forNextRun := is.Fate == reconcile.RequestRunEnded && is.Decision == "" &&
+			is.Kind == reconcile.QuestionRequest &&
+			!is.Secret() &&
 			r.Decision == reconcile.DecideAnswer
 		if !is.Open() && !forNextRun {
 			return requestEnded(is)
 		}
-		is.Decision, is.Answer, is.DecidedAt = r.Decision, r.Answer, now
+		is.Decision = r.Decision
+		is.Answer = r.Answer
+		is.DecidedAt = now
 		if err := noGuidance(t, "reply", r.Answer.Reply, r.IssueID, r.RunID, now); err != nil {
 			return err
 		}
-		return t.run(`UPDATE requests SET decision = ?1, answer = ?2, decided_at = ?3, fate = ?4, ended_at = iif(?4 IS NULL, NULL, ?3)
+		return t.run(
+			`UPDATE requests SET decision = ?1, answer = ?2, decided_at = ?3, fate = ?4, ended_at = iif(?4 IS NULL, NULL, ?3)
 			WHERE issue_id = ?5 AND number = ?6`,
-			r.Decision, jsonOf(r.Answer), stamp(now), orNull(&is.Fate), r.IssueID, r.Number)
+			r.Decision,
+			jsonOf(r.Answer),
+			stamp(now),
+			orNull(&is.Fate),
+			r.IssueID,
+			r.Number,
+		)
 	})
 	return is, err
 }
 
 func requestEnded(r reconcile.Request) error {
-	what, hint := "", "symphony ps shows the open requests"
+	what := ""
+	hint := "symphony ps shows the open requests"
 	switch {
 	case r.Decision != "":
-		what = fmt.Sprintf("%s: decided by %s at %s", r.Fate, r.Decision, r.DecidedAt.UTC().Format(time.RFC3339))
+		what = fmt.Sprintf(
+			"%s: decided by %s at %s",
+			r.Fate,
+			r.Decision,
+			r.DecidedAt.UTC().Format(time.RFC3339),
+		)
 	case r.Fate == reconcile.RequestExpired:
-		what = "expired: it was not decided by " + r.ExpiresAt.UTC().Format(time.RFC3339) + ", and the agent went on without it"
+		what = "expired: it was not decided by " + r.ExpiresAt.UTC().
+			Format(time.RFC3339) +
+			", and the agent went on without it"
 		hint = "the agent was refused; agent.answer_timeout_ms sets how long a request stays open"
 	case r.Fate == reconcile.RequestRunEnded:
 		what = "run_ended: run " + r.RunID + ", which asked, has ended"
@@ -185,10 +238,14 @@ func commandFields(c *reconcile.Command) []any {
 	return []any{&c.ID, &c.Verb, &c.IssueID, &c.Identifier, stampOf(&c.CreatedAt), &c.UnverifiedBy}
 }
 
-// AddCommand stores an operator's command until a pass consumes it, and returns its id. The id of cmd is ignored.
+// AddCommand stores an operator's command until a pass consumes it, and returns its id. The id
+// of cmd is ignored.
 func (o Operator) AddCommand(ctx context.Context, cmd reconcile.Command) (id int64, err error) {
 	err = o.update(ctx, "add the command "+string(cmd.Verb), full, func(t tx) error {
-		id, err = row(t, itself[int64], `INSERT INTO commands (verb, issue_id, identifier, created_at, unverified) VALUES (?, ?, ?, ?, ?)
+		id, err = row(
+			t,
+			itself[int64],
+			`INSERT INTO commands (verb, issue_id, identifier, created_at, unverified) VALUES (?, ?, ?, ?, ?)
 			RETURNING id`,
 			commandFields(&cmd)[1:]...)
 		return err
@@ -198,6 +255,13 @@ func (o Operator) AddCommand(ctx context.Context, cmd reconcile.Command) (id int
 
 // CommandDone reports whether a pass has consumed the command with that id.
 func (o Operator) CommandDone(ctx context.Context, id int64) (bool, error) {
-	done, _, err := readOne(ctx, o.conn, "look for the command", itself[bool], `SELECT NOT EXISTS (SELECT 1 FROM commands WHERE id = ?)`, id)
+	done, _, err := readOne(
+		ctx,
+		o.conn,
+		"look for the command",
+		itself[bool],
+		`SELECT NOT EXISTS (SELECT 1 FROM commands WHERE id = ?)`,
+		id,
+	)
 	return done, err
 }

@@ -17,12 +17,27 @@ var (
 
 func requestOf(r reconcile.Run, kind reconcile.RequestKind) reconcile.Request {
 	return reconcile.Request{
-		IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID, ThreadID: "thread", Kind: kind, Summary: "make install", Outside: true,
+		IssueID:    r.IssueID,
+		Identifier: r.Identifier,
+		RunID:      r.ID,
+		ThreadID:   "thread",
+		Kind:       kind,
+		Summary:    "make install",
+		Outside:    true,
 		Detail: reconcile.RequestDetail{
-			Command: "make install", Cwd: "/srv/x", Reason: "it's needed", Permissions: []byte(`{"network":{"enabled":true}}`),
-			Questions: []reconcile.RequestQuestion{{ID: "q1", Text: "Which?", Options: []reconcile.RequestOption{{Label: "Yes"}}}},
+			Command:     "make install",
+			Cwd:         "/srv/x",
+			Reason:      "it's needed",
+			Permissions: []byte(`{"network":{"enabled":true}}`),
+			Questions: []reconcile.RequestQuestion{{
+				ID:      "q1",
+				Text:    "Which?",
+				Options: []reconcile.RequestOption{{Label: "Yes"}},
+			}},
 		},
-		AskedAt: epoch, ExpiresAt: epoch.Add(time.Hour), Deadline: reconcile.Instant{Boot: "boot-1", Mono: 2 * time.Hour},
+		AskedAt:   epoch,
+		ExpiresAt: epoch.Add(time.Hour),
+		Deadline:  reconcile.Instant{Boot: "boot-1", Mono: 2 * time.Hour},
 	}
 }
 
@@ -31,16 +46,26 @@ func asked(t testing.TB, db *DB, r reconcile.Run, kind reconcile.RequestKind) re
 	return test.Must(db.Journal.AddRequest(ctx, requestOf(r, kind)))
 }
 
-func decided(db *DB, q reconcile.Request, how reconcile.RequestDecision, at reconcile.Instant, dead bool) (reconcile.Request, error) {
+func decided(
+	db *DB,
+	q reconcile.Request,
+	how reconcile.RequestDecision,
+	at reconcile.Instant,
+	dead bool,
+) (reconcile.Request, error) {
 	q.Decision = how
-	q.Answer = reconcile.RequestAnswer{Reason: "because", Answers: map[string][]string{"q1": {"Yes"}}}
+	q.Answer = reconcile.RequestAnswer{
+		Reason:  "because",
+		Answers: map[string][]string{"q1": {"Yes"}},
+	}
 	return db.Operator.DecideRequest(ctx, epoch.Add(time.Minute), at, q, dead)
 }
 
 // finishRun ends a run as its worker does.
 func finishRun(t testing.TB, db *DB, r reconcile.Run) {
 	t.Helper()
-	r.Outcome, r.Phase = reconcile.Failed, reconcile.Finishing
+	r.Outcome = reconcile.Failed
+	r.Phase = reconcile.Finishing
 	test.OK(t, db.Journal.Finish(ctx, epoch, r))
 }
 
@@ -59,14 +84,20 @@ func TestRequestIsStoredWhole(t *testing.T) {
 	test.Equal(t, "requests", []reconcile.Request{q, got}, []reconcile.Request{want, want})
 	test.Equal(t, "id", q.ID(), "ABC-7.1")
 	for _, number := range []int{0, 2} {
-		test.ErrorIs(t, fmt.Sprint("number ", number), test.Err(db.Views.FindRequest(ctx, "ABC-7", number)), ErrNotFound)
+		test.ErrorIs(
+			t,
+			fmt.Sprint("number ", number),
+			test.Err(db.Views.FindRequest(ctx, "ABC-7", number)),
+			ErrNotFound,
+		)
 	}
 	// The worker may wait for an hour, so the request must be on the disk.
 	test.Equal(t, "durability of the request", synchronous(t, db), full)
 	wantOpen(t, db, epoch, q.Attention().Key)
 }
 
-// TestRequestIsDecidedOnce checks that the first decision in time is stored, and that every other is refused.
+// TestRequestIsDecidedOnce checks that the first decision in time is stored, and that every
+// other is refused.
 func TestRequestIsDecidedOnce(t *testing.T) {
 	type before = func(*testing.T, *DB, reconcile.Request, reconcile.Run)
 	deny := func(t *testing.T, db *DB, q reconcile.Request, _ reconcile.Run) {
@@ -80,19 +111,41 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 		dead   bool
 		fate   reconcile.RequestFate // why it is refused, empty where it is not
 	}{
-		"in time":                  {at: early},
-		"twice":                    {at: early, fate: reconcile.RequestAnswered, before: []before{deny}},
-		"after the worker read it": {at: early, fate: reconcile.RequestAnswered, before: []before{deny, resolved(reconcile.RequestAnswered)}},
-		"withdrawn":                {at: early, fate: reconcile.RequestWithdrawn, before: []before{resolved(reconcile.RequestWithdrawn)}},
+		"in time": {at: early},
+		"twice": {
+			at:     early,
+			fate:   reconcile.RequestAnswered,
+			before: []before{deny},
+		},
+		"after the worker read it": {
+			at:     early,
+			fate:   reconcile.RequestAnswered,
+			before: []before{deny, resolved(reconcile.RequestAnswered)},
+		},
+		"withdrawn": {
+			at:     early,
+			fate:   reconcile.RequestWithdrawn,
+			before: []before{resolved(reconcile.RequestWithdrawn)},
+		},
 		"the first fate is kept": {
 			at: early, fate: reconcile.RequestExpired,
 			before: []before{resolved(reconcile.RequestExpired), resolved(reconcile.RequestWithdrawn)},
 		},
 		"too late for a slow worker": {at: late, fate: reconcile.RequestExpired},
-		"another boot, wall in time": {at: reconcile.Instant{Boot: "boot-2", Mono: 100 * time.Hour}},
-		"its worker is dead":         {at: early, dead: true, fate: reconcile.RequestRunEnded},
-		"its run has ended":          {at: early, fate: reconcile.RequestRunEnded, before: []before{end}},
-		"answered by no operator":    {at: early, before: []before{resolved(reconcile.RequestAnswered)}},
+		"another boot, wall in time": {at: reconcile.Instant{
+			Boot: "boot-2",
+			Mono: 100 * time.Hour,
+		}},
+		"its worker is dead": {at: early, dead: true, fate: reconcile.RequestRunEnded},
+		"its run has ended": {
+			at:     early,
+			fate:   reconcile.RequestRunEnded,
+			before: []before{end},
+		},
+		"answered by no operator": {
+			at:     early,
+			before: []before{resolved(reconcile.RequestAnswered)},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newState(t)
@@ -106,14 +159,27 @@ func TestRequestIsDecidedOnce(t *testing.T) {
 			if c.fate != "" {
 				wantEnded(t, err, c.fate)
 				after, err := db.RequestByID(ctx, q.IssueID, q.Number)
-				test.Equal(t, "error, and the request after a refused decision", []any{err, after}, []any{nil, before})
+				test.Equal(
+					t,
+					"error, and the request after a refused decision",
+					[]any{err, after},
+					[]any{nil, before},
+				)
 				return
 			}
 			test.OK(t, err)
-			test.Equal(t, "decision and fate", []any{is.Decision, is.Fate}, []any{reconcile.DecideApprove, reconcile.RequestFate("")})
+			test.Equal(
+				t,
+				"decision and fate",
+				[]any{is.Decision, is.Fate},
+				[]any{reconcile.DecideApprove, reconcile.RequestFate("")},
+			)
 			// A request that was decided just in time does not expire.
-			is = test.Must(db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired))
-			if is.Fate != reconcile.RequestAnswered || is.Decision != reconcile.DecideApprove || is.Answer.Reason != "because" {
+			is = test.Must(
+				db.Journal.ResolveRequest(ctx, epoch, q.IssueID, q.Number, reconcile.RequestExpired),
+			)
+			if is.Fate != reconcile.RequestAnswered || is.Decision != reconcile.DecideApprove ||
+				is.Answer.Reason != "because" {
 				t.Errorf("after it expired it is %+v", is)
 			}
 		})
@@ -150,18 +216,22 @@ func TestOpenRequests(t *testing.T) {
 	wantIDs()
 }
 
-// TestLateAnswers checks that one later run receives the answer to a question of an ended run. An approval is refused.
+// TestLateAnswers checks that one later run receives the answer to a question of an ended run.
+// An approval is refused.
 func TestLateAnswers(t *testing.T) {
 	db := newState(t)
 	run := startedRun(t, db, 1)
-	question, command := asked(t, db, run, reconcile.QuestionRequest), asked(t, db, run, reconcile.CommandRequest)
+	question := asked(t, db, run, reconcile.QuestionRequest)
+	command := asked(t, db, run, reconcile.CommandRequest)
 	unread := asked(t, db, run, reconcile.QuestionRequest)
-	test.Must(decided(db, unread, reconcile.DecideAnswer, early, false)) // the worker dies before it reads the answer
+	// the worker dies before it reads the answer
+	test.Must(decided(db, unread, reconcile.DecideAnswer, early, false))
 	hidden := requestOf(run, reconcile.QuestionRequest)
 	hidden.Detail.Questions[0].Secret = true
 	secret := test.Must(db.Journal.AddRequest(ctx, hidden))
 	sealed := test.Must(db.Journal.AddRequest(ctx, hidden))
-	sealed.Decision, sealed.Answer = reconcile.DecideAnswer, reconcile.RequestAnswer{Sealed: []byte("x")}
+	sealed.Decision = reconcile.DecideAnswer
+	sealed.Answer = reconcile.RequestAnswer{Sealed: []byte("x")}
 	test.Must(db.Operator.DecideRequest(ctx, epoch, early, sealed, false))
 	expired := asked(t, db, run, reconcile.QuestionRequest)
 	resolved(reconcile.RequestExpired)(t, db, expired, run)
@@ -199,20 +269,43 @@ func TestLateAnswers(t *testing.T) {
 	test.Equal(t, "told", test.Must(db.RequestByID(ctx, question.IssueID, question.Number)).ToldRun, "run-a")
 }
 
-// TestAnswerToADyingWorker checks that an answer is not lost if the worker dies right after reading it.
+// TestAnswerToADyingWorker checks that an answer is not lost if the worker dies right after
+// reading it.
 func TestAnswerToADyingWorker(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration // from the last heartbeat until the worker read the answer
 		lost  bool
 		want  int
-	}{"died at once": {0, true, 1}, "died later": {-time.Millisecond, true, 0}, "ended": {time.Second, false, 0}} {
+	}{
+		"died at once": {0, true, 1},
+		"died later":   {-time.Millisecond, true, 0},
+		"ended":        {time.Second, false, 0},
+	} {
 		db := newState(t)
 		run := startedRun(t, db, 1)
 		q := asked(t, db, run, reconcile.QuestionRequest)
 		test.Must(decided(db, q, reconcile.DecideAnswer, early, false))
-		test.Must(db.Journal.ResolveRequest(ctx, epoch.Add(c.after), q.IssueID, q.Number, reconcile.RequestAnswered))
+		test.Must(
+			db.Journal.ResolveRequest(
+				ctx,
+				epoch.Add(c.after),
+				q.IssueID,
+				q.Number,
+				reconcile.RequestAnswered,
+			),
+		)
 		if c.lost {
-			test.OK(t, db.Store.EndDead(ctx, epoch.Add(time.Hour), mustRun(t, db, run.ID), reconcile.Lost, "worker_lost", ""))
+			test.OK(
+				t,
+				db.Store.EndDead(
+					ctx,
+					epoch.Add(time.Hour),
+					mustRun(t, db, run.ID),
+					reconcile.Lost,
+					"worker_lost",
+					"",
+				),
+			)
 		} else {
 			finishRun(t, db, run)
 		}
@@ -236,30 +329,48 @@ func TestCreated(t *testing.T) {
 	test.Equal(t, "ours", ours, map[string]bool{"c-1": true, "a-1": true})
 	test.Equal(t, "created by nobody", len(test.Must(db.Journal.Created(ctx, nil))), 0)
 	var kind, run string
-	test.OK(t, db.sql.QueryRowContext(ctx, `SELECT kind, run_id FROM created WHERE id = 'a-1'`).Scan(&kind, &run))
+	test.OK(
+		t,
+		db.sql.QueryRowContext(ctx, `SELECT kind, run_id FROM created WHERE id = 'a-1'`).Scan(&kind, &run),
+	)
 	test.Equal(t, "kept as", []any{kind, run}, []any{"attachment", "run-1"})
 }
 
-// TestReplyIsNoGuidance checks that a reply that has decided a request is not passed to agents as a comment.
+// TestReplyIsNoGuidance checks that a reply that has decided a request is not passed to agents
+// as a comment.
 func TestReplyIsNoGuidance(t *testing.T) {
 	db := newState(t)
 	q := asked(t, db, startedRun(t, db, 1), reconcile.CommandRequest)
-	q.Decision, q.Answer = reconcile.DecideApprove, reconcile.RequestAnswer{By: "Kim", Reply: "comment-1"}
+	q.Decision = reconcile.DecideApprove
+	q.Answer = reconcile.RequestAnswer{By: "Kim", Reply: "comment-1"}
 	test.Must(db.Operator.DecideRequest(ctx, epoch, early, q, false))
 	is := test.Must(db.RequestByID(ctx, q.IssueID, q.Number))
-	if ours := test.Must(db.Journal.Created(ctx, []string{"comment-1", "comment-2"})); len(ours) != 1 || !ours["comment-1"] || is.Answer.By != "Kim" {
+	if ours := test.Must(db.Journal.Created(ctx, []string{"comment-1", "comment-2"})); len(ours) != 1 ||
+		!ours["comment-1"] ||
+		is.Answer.By != "Kim" {
 		t.Errorf("%v, %+v", ours, is.Answer)
 	}
 	q.Answer.Reply = "comment-2" // too late
 	wantEnded(t, test.Err(db.Operator.DecideRequest(ctx, epoch, early, q, false)), reconcile.RequestAnswered)
-	test.Equal(t, "replies after a refused answer", len(test.Must(db.Journal.Created(ctx, []string{"comment-2"}))), 0)
+	test.Equal(
+		t,
+		"replies after a refused answer",
+		len(test.Must(db.Journal.Created(ctx, []string{"comment-2"}))),
+		0,
+	)
 }
 
-// TestHolds checks that a hold can be kept in spite of newer comments, unless it is the operator's, which no comment ends.
+// TestHolds checks that a hold can be kept in spite of newer comments, unless it is the
+// operator's, which no comment ends.
 func TestHolds(t *testing.T) {
 	db := newState(t)
 	fill(t, db)
-	want := Hold{IssueID: issueOf(4).ID, Reason: reconcile.HoldMaxFailures, CommentAt: epoch, Since: epoch}
+	want := Hold{
+		IssueID:   issueOf(4).ID,
+		Reason:    reconcile.HoldMaxFailures,
+		CommentAt: epoch,
+		Since:     epoch,
+	}
 	test.Equal(t, "holds", test.Must(db.Store.Holds(ctx)), []Hold{want})
 	want.CommentAt = epoch.Add(time.Hour)
 	test.OK(t, db.Store.KeepHold(ctx, want))

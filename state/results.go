@@ -21,14 +21,16 @@ const (
 // ResultOutcomes are the outcomes of results in the order in which views name them.
 var ResultOutcomes = []string{ResultHandedOver, ResultMerged, ResultHeld, ResultUndelivered, ResultReleased}
 
-// Search finds recorded runs and results. The values of a list are alternatives; an empty list matches all.
+// Search finds recorded runs and results. The values of a list are alternatives; an empty list
+// matches all.
 type Search struct {
 	Texts  []string // parts of the identifier, the title, the last words or the error
 	Words  []string // parts as well, of which all have to be found
 	Labels []string // without regard to case
 }
 
-// condition is the search as SQL over two columns, with its arguments. It begins with AND unless it is empty.
+// condition is the search as SQL over two columns, with its arguments. It begins with AND
+// unless it is empty.
 func (s Search) condition(found, labels string) (sql string, args []any) {
 	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 	add := func(column string, patterns []string) {
@@ -63,7 +65,8 @@ type ResultFilter struct {
 	From, Limit int
 }
 
-// Result is what the work on an issue came to: a release, or a claim that is held or whose commits could not be pushed.
+// Result is what the work on an issue came to: a release, or a claim that is held or whose
+// commits could not be pushed.
 type Result struct {
 	Outcome string `json:"outcome"`
 	Release
@@ -79,8 +82,8 @@ type FoundResults struct {
 	Counts map[string]int // how many of each outcome there are without Outcomes of the filter
 }
 
-// resultsQuery finds the results without reading them. Only the last release of an issue is merged: before it, the pull
-// request has brought the issue back.
+// resultsQuery finds the results without reading them. Only the last release of an issue is
+// merged: before it, the pull request has brought the issue back.
 const resultsQuery = `SELECT id, issue_id, at, outcome FROM (
 	SELECT id, r.issue_id, released_at AS at, CASE WHEN NOT ` + handedOver + ` THEN 'released'
 		WHEN 'merged' IN (coalesce(watch ->> '$.pull.state', ''), coalesce(request ->> '$.state', ''))
@@ -124,7 +127,8 @@ func (v Views) FindResults(ctx context.Context, f ResultFilter) (found FoundResu
 		}
 		if len(f.Outcomes) > 0 {
 			keys = slices.DeleteFunc(keys, func(k key) bool {
-				return !slices.Contains(f.Outcomes, k.outcome) && (k.outcome != ResultMerged || !slices.Contains(f.Outcomes, ResultHandedOver))
+				return !slices.Contains(f.Outcomes, k.outcome) &&
+					(k.outcome != ResultMerged || !slices.Contains(f.Outcomes, ResultHandedOver))
 			})
 		}
 		found.Total = len(keys)
@@ -132,7 +136,12 @@ func (v Views) FindResults(ctx context.Context, f ResultFilter) (found FoundResu
 		for _, k := range keys[:min(f.Limit, len(keys))] {
 			r := Result{Outcome: k.outcome}
 			if k.id > 0 {
-				r.Release, err = row(t, releaseFields, `SELECT `+releaseColumns+` FROM releases WHERE id = ?`, k.id)
+				r.Release, err = row(
+					t,
+					releaseFields,
+					`SELECT `+releaseColumns+` FROM releases WHERE id = ?`,
+					k.id,
+				)
 			} else if err == nil {
 				err = r.readClaim(t, k.issueID, time.UnixMilli(k.at).UTC())
 			}
@@ -149,7 +158,8 @@ func (v Views) FindResults(ctx context.Context, f ResultFilter) (found FoundResu
 	return found, err
 }
 
-// readClaim reads the result of a claim that is held, or whose commits are not pushed, since a time.
+// readClaim reads the result of a claim that is held, or whose commits are not pushed, since a
+// time.
 func (r *Result) readClaim(t tx, issueID string, at time.Time) error {
 	c, err := row(t, claimFields, `SELECT `+claimColumns+` FROM claims WHERE issue_id = ?`, issueID)
 	if err != nil {
@@ -157,19 +167,26 @@ func (r *Result) readClaim(t tx, issueID string, at time.Time) error {
 	}
 	r.Release, err = releaseOf(t, at, c, reconcile.Release{Reason: c.HoldReason})
 	if r.Message = c.HoldMessage; c.Status != reconcile.Held {
-		r.Reason, r.Message = c.Delivery.Code, c.Delivery.Message
+		r.Reason = c.Delivery.Code
+		r.Message = c.Delivery.Message
 	}
 	return err
 }
 
-// pullRequestOf returns the pull request of an issue, which symphony watches or the tracker has described; nil if there is none.
+// pullRequestOf returns the pull request of an issue, which symphony watches or the tracker
+// has described; nil if there is none.
 func pullRequestOf(t tx, issueID string) (*PullRequest, error) {
 	watches, err := rows(t, func(w *reconcile.Watch) []any { return []any{jsonOf(w)} },
 		`SELECT watch FROM watches WHERE issue_id = ?`, issueID)
 	if err == nil && len(watches) > 0 && watches[0].Pull.State != "" {
 		return &PullRequest{IssueID: issueID, PullRequest: *watches[0].Pull.Summary()}, nil
 	}
-	described, err := rows(t, pullRequestFields, `SELECT `+pullRequestColumns+` FROM pull_requests WHERE issue_id = ?`, issueID)
+	described, err := rows(
+		t,
+		pullRequestFields,
+		`SELECT `+pullRequestColumns+` FROM pull_requests WHERE issue_id = ?`,
+		issueID,
+	)
 	if err != nil || len(described) == 0 {
 		return nil, err
 	}

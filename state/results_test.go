@@ -12,31 +12,56 @@ import (
 // TestFindResults finds each kind of result, by each part of a filter.
 func TestFindResults(t *testing.T) {
 	db := newState(t)
-	n, at := 0, epoch
+	n := 0
+	at := epoch
 	issue := func(number int, title string, labels ...string) reconcile.Claim {
 		c := claim(t, db, number)
-		c.Issue.Title, c.Issue.Labels, c.ClaimedAt = title, labels, at
+		c.Issue.Title = title
+		c.Issue.Labels = labels
+		c.ClaimedAt = at
 		return c
 	}
 	run := func(c reconcile.Claim, d reconcile.DeliveryResult, said string) {
 		n++
 		at = at.Add(time.Hour)
 		ranFor(t, db, c, n, at, "m", reconcile.Succeeded)
-		test.Must(db.sql.ExecContext(ctx, `UPDATE runs SET delivery = ?, activity = ? WHERE id = ?`, jsonOf(&d), said, runID(n)))
+		test.Must(
+			db.sql.ExecContext(
+				ctx,
+				`UPDATE runs SET delivery = ?, activity = ? WHERE id = ?`,
+				jsonOf(&d),
+				said,
+				runID(n),
+			),
+		)
 	}
 	release := func(c reconcile.Claim, reason string) {
 		at = at.Add(time.Minute)
-		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &c, Delete: true, Release: &reconcile.Release{Reason: reason, State: "Review"}}))
+		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{
+			Claim:   &c,
+			Delete:  true,
+			Release: &reconcile.Release{Reason: reason, State: "Review"},
+		}))
 	}
 	merged := issue(1, "Mend the gate", "bug", `odd "label"`)
 	run(merged, reconcile.DeliveryResult{Commits: 2}, "first")
 	release(merged, reconcile.StopInactive) // it comes back, and only its last handover is merged
 	merged.ClaimedAt = at.Add(time.Second)
 	merged = issue(1, "Mend the gate", "bug", `odd "label"`)
-	run(merged, reconcile.DeliveryResult{Commits: 3, Handover: &reconcile.Handover{Summary: "The 100% gate\ncloses."}}, "later words")
+	run(merged, reconcile.DeliveryResult{
+		Commits:  3,
+		Handover: &reconcile.Handover{Summary: "The 100% gate\ncloses."},
+	}, "later words")
 	release(merged, reconcile.StopInactive)
-	pull := reconcile.Pull{URL: "https://example.com/pull/1", State: reconcile.PullMerged, Checks: reconcile.Checks{State: reconcile.CheckSuccess}}
-	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Watch: &reconcile.Watch{IssueID: merged.IssueID, Pull: pull}}))
+	pull := reconcile.Pull{
+		URL:    "https://example.com/pull/1",
+		State:  reconcile.PullMerged,
+		Checks: reconcile.Checks{State: reconcile.CheckSuccess},
+	}
+	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Watch: &reconcile.Watch{
+		IssueID: merged.IssueID,
+		Pull:    pull,
+	}}))
 	second := at
 	open := issue(2, "Paint the fence", "feature")
 	run(open, reconcile.DeliveryResult{}, "painted_it")
@@ -46,20 +71,43 @@ func TestFindResults(t *testing.T) {
 	release(other, reconcile.StopLabel)
 	held := issue(4, "Held work", "bug")
 	run(held, reconcile.DeliveryResult{}, "I can't.")
-	held.Status, held.HoldReason, held.HoldMessage, held.HeldAt = reconcile.Held, reconcile.HoldMaxFailures, "3 runs failed", at.Add(time.Minute)
+	held.Status = reconcile.Held
+	held.HoldReason = reconcile.HoldMaxFailures
+	held.HoldMessage = "3 runs failed"
+	held.HeldAt = at.Add(time.Minute)
 	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &held}))
 	failed := issue(5, "Undelivered work", "bug")
 	run(failed, reconcile.DeliveryResult{}, "")
-	failed.Status, failed.Kind = reconcile.Waiting, reconcile.DeliveryFailed
-	failed.Delivery = reconcile.Delivery{Due: true, Code: "push_refused", Message: "the branch is protected", FailedAt: at.Add(2 * time.Minute)}
+	failed.Status = reconcile.Waiting
+	failed.Kind = reconcile.DeliveryFailed
+	failed.Delivery = reconcile.Delivery{
+		Due:      true,
+		Code:     "push_refused",
+		Message:  "the branch is protected",
+		FailedAt: at.Add(2 * time.Minute),
+	}
 	test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Claim: &failed}))
 
 	all := test.Must(db.Views.FindResults(ctx, ResultFilter{Limit: 10}))
 	test.Equal(t, "counts", all.Counts, map[string]int{
-		ResultHandedOver: 3, ResultMerged: 1, ResultHeld: 1, ResultUndelivered: 1, ResultReleased: 1,
+		ResultHandedOver:  3,
+		ResultMerged:      1,
+		ResultHeld:        1,
+		ResultUndelivered: 1,
+		ResultReleased:    1,
 	})
-	byText := func(texts ...string) ResultFilter { return ResultFilter{Search: Search{Texts: texts}, Limit: 10} }
-	byLabel := func(labels ...string) ResultFilter { return ResultFilter{Search: Search{Labels: labels}, Limit: 10} }
+	byText := func(texts ...string) ResultFilter {
+		return ResultFilter{
+			Search: Search{Texts: texts},
+			Limit:  10,
+		}
+	}
+	byLabel := func(labels ...string) ResultFilter {
+		return ResultFilter{
+			Search: Search{Labels: labels},
+			Limit:  10,
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		filter ResultFilter
@@ -80,8 +128,15 @@ func TestFindResults(t *testing.T) {
 		{"part of a label", byLabel("feat"), nil},
 		{"quoted label", byLabel(`odd "label"`), []string{"ABC-1", "ABC-1"}},
 		{"merged", ResultFilter{Outcomes: []string{ResultMerged}, Limit: 10}, []string{"ABC-1"}},
-		{"handed over", ResultFilter{Outcomes: []string{ResultHandedOver}, Limit: 10}, []string{"ABC-2", "ABC-1", "ABC-1"}},
-		{"since", ResultFilter{Since: second.Add(time.Second), Outcomes: []string{ResultHandedOver}, Limit: 10}, []string{"ABC-2"}},
+		{"handed over", ResultFilter{
+			Outcomes: []string{ResultHandedOver},
+			Limit:    10,
+		}, []string{"ABC-2", "ABC-1", "ABC-1"}},
+		{"since", ResultFilter{
+			Since:    second.Add(time.Second),
+			Outcomes: []string{ResultHandedOver},
+			Limit:    10,
+		}, []string{"ABC-2"}},
 		{"until", ResultFilter{Until: second, Limit: 10}, []string{"ABC-1"}},
 	} {
 		found := test.Must(db.Views.FindResults(ctx, c.filter))
@@ -94,17 +149,37 @@ func TestFindResults(t *testing.T) {
 	r := all.List[4]
 	test.Equal(t, "words, commits and labels", []any{r.Outcome, r.Words, r.Commits, r.Labels},
 		[]any{ResultMerged, "The 100% gate\ncloses.", 3, []string{"bug", `odd "label"`}})
-	test.Equal(t, "pull request", r.PullRequest.PullRequest, reconcile.PullRequest{URL: pull.URL, State: "merged", Checks: "passed"})
-	test.Equal(t, "held", []any{all.List[1].Reason, all.List[1].Message, all.List[1].Runs}, []any{reconcile.HoldMaxFailures, "3 runs failed", 1})
-	test.Equal(t, "undelivered", []any{all.List[0].Reason, all.List[0].Message}, []any{"push_refused", "the branch is protected"})
+	test.Equal(t, "pull request", r.PullRequest.PullRequest, reconcile.PullRequest{
+		URL:    pull.URL,
+		State:  "merged",
+		Checks: "passed",
+	})
+	test.Equal(
+		t,
+		"held",
+		[]any{all.List[1].Reason, all.List[1].Message, all.List[1].Runs},
+		[]any{reconcile.HoldMaxFailures, "3 runs failed", 1},
+	)
+	test.Equal(
+		t,
+		"undelivered",
+		[]any{all.List[0].Reason, all.List[0].Message},
+		[]any{"push_refused", "the branch is protected"},
+	)
 	for text, want := range map[string]int{"i can't": 1, "abc-": 6, "succeeded": 6, "nothing": 0} {
 		runs := test.Must(db.Runs.Ended(ctx, nil, Search{Texts: []string{text}}, 9))
 		test.Equal(t, "ended runs with "+text, len(runs), want)
 	}
-	for words, want := range map[string]int{"i can't abc-": 1, "abc- succeeded": 6, "succeeded nothing": 0} {
+	for words, want := range map[string]int{
+		"i can't abc-":      1,
+		"abc- succeeded":    6,
+		"succeeded nothing": 0,
+	} {
 		runs := test.Must(db.Runs.Ended(ctx, nil, Search{Words: strings.Fields(words)}, 9))
 		test.Equal(t, "ended runs with all of "+words, len(runs), want)
 	}
-	runs := test.Must(db.Runs.Ended(ctx, []string{held.IssueID, open.IssueID}, Search{Labels: []string{"bug"}}, 9))
+	runs := test.Must(
+		db.Runs.Ended(ctx, []string{held.IssueID, open.IssueID}, Search{Labels: []string{"bug"}}, 9),
+	)
 	test.Equal(t, "ended runs of two issues with a label", len(runs), 1)
 }

@@ -18,14 +18,17 @@ func TestClaimsAreWrittenOnlyInTheVersionRead(t *testing.T) {
 	again.Version = 0
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &again}))
 
-	mine, theirs := c, c
-	mine.Attempt, theirs.Attempt = 1, 2
+	mine := c
+	theirs := c
+	mine.Attempt = 1
+	theirs.Attempt = 2
 	later := epoch.Add(time.Minute)
 	test.OK(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &mine}))
 	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &theirs}))
 	wantConflict(t, db.Store.Commit(ctx, later, reconcile.Change{Claim: &theirs, Delete: true}))
 	want := mine
-	want.Version, want.UpdatedAt = 2, later
+	want.Version = 2
+	want.UpdatedAt = later
 	got, _, err := db.Views.ClaimByIssue(ctx, c.IssueID)
 	test.OK(t, err)
 	test.Equal(t, "the claim", got, want)
@@ -50,14 +53,26 @@ func TestWorkerWritesUntilTheOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := newState(t)
 			r := startedRun(t, db, 1)
-			r.Phase, r.Beats = reconcile.StreamingTurn, 7
+			r.Phase = reconcile.StreamingTurn
+			r.Beats = 7
 			test.Must(db.Journal.UpdateRun(ctx, epoch, r))
 			test.OK(t, end(db, r))
 			ended := mustRun(t, db, r.ID)
 
 			r.Beats = 8
 			wantConflict(t, test.Err(db.Journal.UpdateRun(ctx, epoch, r)))
-			wantConflict(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "thread", "ws", reconcile.Tokens{Total: 5}, epoch))
+			wantConflict(
+				t,
+				db.Journal.SaveThread(
+					ctx,
+					r.ID,
+					r.IssueID,
+					"thread",
+					"ws",
+					reconcile.Tokens{Total: 5},
+					epoch,
+				),
+			)
 			test.Equal(t, "the run", mustRun(t, db, r.ID), ended)
 			_, known, err := db.Journal.Thread(ctx, "thread")
 			test.Equal(t, "the thread was saved, and error", []any{known, err}, []any{false, nil})
@@ -73,18 +88,33 @@ func TestWorkerWritesOnlyATakenRun(t *testing.T) {
 	r.Outcome = reconcile.Succeeded
 	wantConflict(t, db.Journal.Finish(ctx, epoch, r))
 	got := mustRun(t, db, r.ID)
-	test.Equal(t, "phase and outcome", []any{got.Phase, got.Outcome}, []any{reconcile.Starting, reconcile.Outcome("")})
+	test.Equal(
+		t,
+		"phase and outcome",
+		[]any{got.Phase, got.Outcome},
+		[]any{reconcile.Starting, reconcile.Outcome("")},
+	)
 }
 
 func TestStopIsRequestedUntilTheOutcome(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
-	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
-	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopOperator, reconcile.Instant{Boot: "boot", Mono: 7})) // the first reason stays
+	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopTerminal, reconcile.Instant{
+		Boot: "boot",
+		Mono: 7,
+	}))
+	// the first reason stays
+	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopOperator, reconcile.Instant{
+		Boot: "boot",
+		Mono: 7,
+	}))
 	stop := test.Must(db.Journal.UpdateRun(ctx, epoch, r))
 	test.Equal(t, "stop reason", stop, reconcile.StopTerminal)
 
-	test.Equal(t, "the stop was asked for at", mustRun(t, db, r.ID).StopAt, (reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.Equal(t, "the stop was asked for at", mustRun(t, db, r.ID).StopAt, (reconcile.Instant{
+		Boot: "boot",
+		Mono: 7,
+	}))
 	test.OK(t, db.Store.ReapFailed(ctx, r.ID))
 	test.OK(t, db.Store.ReapFailed(ctx, r.ID))
 	test.Equal(t, "tries", mustRun(t, db, r.ID).ReapTries, 2)
@@ -94,7 +124,10 @@ func TestStopIsRequestedUntilTheOutcome(t *testing.T) {
 	other := startedRun(t, db, 2)
 	other.Outcome = reconcile.Succeeded
 	test.OK(t, db.Journal.Finish(ctx, epoch, other))
-	test.OK(t, db.Store.RequestStop(ctx, other.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.OK(t, db.Store.RequestStop(ctx, other.ID, reconcile.StopTerminal, reconcile.Instant{
+		Boot: "boot",
+		Mono: 7,
+	}))
 	test.Equal(t, "an ended run was asked to stop", mustRun(t, db, other.ID).StopReason, "")
 }
 
@@ -107,7 +140,8 @@ func TestOutcomeIsRecordedOnce(t *testing.T) {
 	if db.Journal.Finish(ctx, epoch, r) == nil || db.Store.EndDead(ctx, epoch, r, "", "", "") == nil {
 		t.Error("a run was ended without an outcome")
 	}
-	r.Phase, r.Outcome = reconcile.Finishing, reconcile.Succeeded
+	r.Phase = reconcile.Finishing
+	r.Outcome = reconcile.Succeeded
 	test.OK(t, db.Journal.Finish(ctx, epoch, r))
 	wantConflict(t, db.Store.EndDead(ctx, epoch, r, reconcile.Lost, "worker_lost", ""))
 	wantConflict(t, db.Journal.Finish(ctx, epoch, r))
@@ -120,7 +154,8 @@ func TestSettledOnceWithClaimAndTotals(t *testing.T) {
 	c := claim(t, db, 1)
 	r := startedRun(t, db, 1)
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: r.ID})) // it has not ended
-	r.Outcome, r.Tokens = reconcile.Succeeded, reconcile.Tokens{Input: 10, Output: 5, Total: 15}
+	r.Outcome = reconcile.Succeeded
+	r.Tokens = reconcile.Tokens{Input: 10, Output: 5, Total: 15}
 	test.OK(t, db.Journal.Finish(ctx, epoch.Add(90*time.Second), r))
 
 	stale := c
@@ -161,9 +196,15 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 
 	stale := c
 	stale.Version = 9
-	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &stale, Commands: []int64{want[0].ID}}))
+	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{
+		Claim:    &stale,
+		Commands: []int64{want[0].ID},
+	}))
 	wantDone(t, db, want[0].ID, false)
-	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Commands: []int64{want[0].ID}}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{
+		Claim:    &c,
+		Commands: []int64{want[0].ID},
+	}))
 	wantDone(t, db, want[0].ID, true)
 	wantDone(t, db, want[1].ID, false)
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Commands: []int64{want[0].ID, want[1].ID}}))
@@ -172,7 +213,12 @@ func TestCommandsAreConsumedWithTheChange(t *testing.T) {
 	if next <= want[1].ID {
 		t.Errorf("id %d was given again", next)
 	}
-	test.Equal(t, "a command without a verb was kept", test.Err(db.Operator.AddCommand(ctx, reconcile.Command{})) == nil, false)
+	test.Equal(
+		t,
+		"a command without a verb was kept",
+		test.Err(db.Operator.AddCommand(ctx, reconcile.Command{})) == nil,
+		false,
+	)
 }
 
 func wantDone(t *testing.T, db *DB, id int64, want bool) {
@@ -182,19 +228,36 @@ func wantDone(t *testing.T, db *DB, id int64, want bool) {
 
 func TestSkipsAreReplaced(t *testing.T) {
 	db := newState(t)
-	a := reconcile.Skip{IssueID: "a", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot, Message: "full"}
-	b := reconcile.Skip{IssueID: "b", Identifier: "ABC-2", Reason: reconcile.SkipBlockedBy, Message: "ABC-1"}
-	later, last := epoch.Add(time.Minute), epoch.Add(time.Hour)
+	a := reconcile.Skip{
+		IssueID:    "a",
+		Identifier: "ABC-1",
+		Reason:     reconcile.SkipNoSlot,
+		Message:    "full",
+	}
+	b := reconcile.Skip{
+		IssueID:    "b",
+		Identifier: "ABC-2",
+		Reason:     reconcile.SkipBlockedBy,
+		Message:    "ABC-1",
+	}
+	later := epoch.Add(time.Minute)
+	last := epoch.Add(time.Hour)
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{b, a, b}))
 	wantSkips(t, db, StoredSkip{a, epoch}, StoredSkip{b, epoch})
 	for id, want := range map[string]string{"a": a.Reason, "c": ""} {
 		s, ok, err := db.Views.SkipOf(ctx, id)
-		test.Equal(t, id+": error, reason, and whether there is a skip", []any{err, s.Reason, ok}, []any{nil, want, want != ""})
+		test.Equal(
+			t,
+			id+": error, reason, and whether there is a skip",
+			[]any{err, s.Reason, ok},
+			[]any{nil, want, want != ""},
+		)
 	}
 	before := changes(t, db)
 	test.OK(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
 	test.Equal(t, "rows written for the same skips", changes(t, db), before)
-	a.Reason, b.Message = reconcile.SkipPaused, "ABC-7"
+	a.Reason = reconcile.SkipPaused
+	b.Message = "ABC-7"
 	test.OK(t, db.Store.SaveSkips(ctx, later, []reconcile.Skip{a, b}))
 	wantSkips(t, db, StoredSkip{a, later}, StoredSkip{b, epoch})
 	test.OK(t, db.Store.SaveSkips(ctx, last, []reconcile.Skip{a}))
@@ -207,7 +270,14 @@ func TestSkipsAreReplaced(t *testing.T) {
 func TestSkipEndsWithARun(t *testing.T) {
 	db := newState(t)
 	r := newRun(1)
-	skips := []reconcile.Skip{{IssueID: r.IssueID, Identifier: r.Identifier, Reason: reconcile.SkipNoSlot}, {IssueID: "b", Reason: reconcile.SkipNoSlot}}
+	skips := []reconcile.Skip{{
+		IssueID:    r.IssueID,
+		Identifier: r.Identifier,
+		Reason:     reconcile.SkipNoSlot,
+	}, {
+		IssueID: "b",
+		Reason:  reconcile.SkipNoSlot,
+	}}
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, skips))
 	insertedRun(t, db, 1)
 	wantSkips(t, db, StoredSkip{skips[1], epoch})
@@ -225,7 +295,8 @@ func changes(t testing.TB, db *DB) (n int) {
 	return n
 }
 
-// TestTokenBaseOfANewClaim checks that a new claim counts only the tokens that its issue uses from then on.
+// TestTokenBaseOfANewClaim checks that a new claim counts only the tokens that its issue uses
+// from then on.
 func TestTokenBaseOfANewClaim(t *testing.T) {
 	db := newState(t)
 	ctx := t.Context()

@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// testdata has a database of each schema, as written by the program with that schema. UPDATE_SCHEMAS=1 writes the one of the
-// current schema; the older ones never change.
+// testdata has a database of each schema, as written by the program with that schema.
+// UPDATE_SCHEMAS=1 writes the one of the current schema; the older ones never change.
 
 func keptSchema(version int) string {
 	return filepath.Join("testdata", fmt.Sprintf("schema-%d.sql", version))
@@ -30,11 +30,17 @@ func fill(t *testing.T, db *DB) {
 	issue := func(i int) reconcile.Claim {
 		issue := issueOf(i)
 		return reconcile.Claim{
-			IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, Project: "project", WorkspaceRoot: "/root", Attempt: i,
-			ClaimedAt: epoch,
+			IssueID:       issue.ID,
+			Identifier:    issue.Identifier,
+			Issue:         issue,
+			Project:       "project",
+			WorkspaceRoot: "/root",
+			Attempt:       i,
+			ClaimedAt:     epoch,
 		}
 	}
-	// 1 runs, 2 has ended and is not settled, 3 waits, 4 is held, 5 is done but for its totals.
+	// 1 runs, 2 has ended and is not settled, 3 waits, 4 is held, 5 is done but for its
+	// totals.
 	for i := 1; i <= 5; i++ {
 		c := issue(i)
 		c.Status = reconcile.Running
@@ -44,80 +50,161 @@ func fill(t *testing.T, db *DB) {
 		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &run}))
 		taken := test.Must(db.Journal.TakeRun(ctx, run.ID, worker, epoch))
 		tokens := reconcile.Tokens{Input: int64(i), Output: 10, Total: int64(10 + i)}
-		test.OK(t, db.Journal.SaveThread(ctx, run.ID, run.IssueID, fmt.Sprint("thread-", i), "space", tokens, epoch))
-		taken.Phase, taken.Turns, taken.TurnsDone, taken.Beats, taken.Tokens = reconcile.StreamingTurn, 2, 1, 7, tokens
-		taken.ThreadID, taken.TurnID, taken.WorkspacePath, taken.WorkspaceID = fmt.Sprint("thread-", i), "turn", "/srv/x", "space"
-		taken.LastEvent, taken.LastMessage, taken.LastEventAt = "turn_started", "It begins.", epoch
+		test.OK(
+			t,
+			db.Journal.SaveThread(ctx, run.ID, run.IssueID, fmt.Sprint("thread-", i), "space", tokens, epoch),
+		)
+		taken.Phase = reconcile.StreamingTurn
+		taken.Turns = 2
+		taken.TurnsDone = 1
+		taken.Beats = 7
+		taken.Tokens = tokens
+		taken.ThreadID = fmt.Sprint("thread-", i)
+		taken.TurnID = "turn"
+		taken.WorkspacePath = "/srv/x"
+		taken.WorkspaceID = "space"
+		taken.LastEvent = "turn_started"
+		taken.LastMessage = "It begins."
+		taken.LastEventAt = epoch
 		taken.Activity = "go test ./..."
 		taken.RateLimits = []byte(`{"primary":{"used_percent":12}}`)
-		taken.Model, taken.Links = "gpt-5.5", []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}}
+		taken.Model = "gpt-5.5"
+		taken.Links = []reconcile.Link{{Kind: "pull_request", URL: "https://example.com/r/pull/1"}}
 		test.Must(db.Journal.UpdateRun(ctx, epoch, taken))
 		if i == 1 {
 			fillRemote(t, db, taken)
 			test.OK(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopOperator, mono))
 			continue
 		}
-		taken.Outcome, taken.ErrorCode, taken.ErrorText, taken.AfterRunError = reconcile.Failed, "turn_failed", "It went wrong.", "exit status 1"
+		taken.Outcome = reconcile.Failed
+		taken.ErrorCode = "turn_failed"
+		taken.ErrorText = "It went wrong."
+		taken.AfterRunError = "exit status 1"
 		test.OK(t, db.Journal.Finish(ctx, epoch.Add(time.Minute), taken))
 		if i > 2 {
 			settled(t, db, i)
 		}
 	}
 	for i, verb := range []reconcile.Verb{reconcile.VerbHold, reconcile.VerbPause} {
-		test.Must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: verb, IssueID: issueOf(i).ID, Identifier: "ABC", CreatedAt: epoch}))
+		test.Must(db.Operator.AddCommand(ctx, reconcile.Command{
+			Verb:       verb,
+			IssueID:    issueOf(i).ID,
+			Identifier: "ABC",
+			CreatedAt:  epoch,
+		}))
 	}
-	paused, block := true, reconcile.Block{Code: "agent_quota", Message: "Used up.", Since: epoch, NextTry: epoch, Tries: 2}
+	paused := true
+	block := reconcile.Block{
+		Code:    "agent_quota",
+		Message: "Used up.",
+		Since:   epoch,
+		NextTry: epoch,
+		Tries:   2,
+	}
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, AgentBlock: &block}))
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{
-		{IssueID: "id-9", Identifier: "ABC-9", Reason: "blocked_by", Message: "it waits for ABC-8", Title: "Two lamps", URL: "https://example.com/9"},
+		{
+			IssueID:    "id-9",
+			Identifier: "ABC-9",
+			Reason:     "blocked_by",
+			Message:    "it waits for ABC-8",
+			Title:      "Two lamps",
+			URL:        "https://example.com/9",
+		},
 	}))
 	test.OK(t, db.Store.SaveSweep(ctx, epoch))
 	reviewed := issueOf(3)
-	reviewed.PullRequest = &reconcile.PullRequest{URL: "https://example.com/r/pull/1", State: "open", Checks: "passed", Review: "required"}
+	reviewed.PullRequest = &reconcile.PullRequest{
+		URL:    "https://example.com/r/pull/1",
+		State:  "open",
+		Checks: "passed",
+		Review: "required",
+	}
 	test.OK(t, db.Store.SavePullRequests(ctx, epoch, []reconcile.Issue{reviewed}))
 	test.OK(t, db.SetMeta(ctx, "last_good_workflow", "---\n---\nText with 'quotes'.\n"))
 	_, err := db.Store.SavePass(ctx, Pass{
-		Trigger: "cron", StartedAt: epoch, Duration: time.Second, Actions: 3, Skipped: 1, BootID: "boot-1", Mono: time.Hour,
-		Errors: []reconcile.Error{{Code: "tracker_error", Message: "No answer."}},
+		Trigger:   "cron",
+		StartedAt: epoch,
+		Duration:  time.Second,
+		Actions:   3,
+		Skipped:   1,
+		BootID:    "boot-1",
+		Mono:      time.Hour,
+		Errors:    []reconcile.Error{{Code: "tracker_error", Message: "No answer."}},
 	})
 	test.OK(t, err)
 	fillRequests(t, db)
-	call := reconcile.Call{ID: "call-1", RunID: runID(1), Agent: "agent-1", Verb: reconcile.CallConversation, Params: []byte(`{"model":"m"}`), CreatedAt: epoch}
+	call := reconcile.Call{
+		ID:        "call-1",
+		RunID:     runID(1),
+		Agent:     "agent-1",
+		Verb:      reconcile.CallConversation,
+		Params:    []byte(`{"model":"m"}`),
+		CreatedAt: epoch,
+	}
 	test.Must(db.Clients.AddCall(ctx, call))
 }
 
 // fillRemote makes a run one of a host, with a workspace there.
 func fillRemote(t *testing.T, db *DB, run reconcile.Run) {
 	t.Helper()
-	run.Remote, run.HeardAt = reconcile.RemoteBegun, epoch
+	run.Remote = reconcile.RemoteBegun
+	run.HeardAt = epoch
 	test.Must(db.Journal.UpdateRun(ctx, epoch, run))
-	test.OK(t, db.Journal.SaveRemoteWorkspace(ctx, run, &reconcile.Workspace{IssueID: run.IssueID, Host: run.Host, Path: "/srv/x"}))
+	test.OK(t, db.Journal.SaveRemoteWorkspace(ctx, run, &reconcile.Workspace{
+		IssueID: run.IssueID,
+		Host:    run.Host,
+		Path:    "/srv/x",
+	}))
 }
 
-// fillRequests adds requests: of run 1 an open, an approved and an expired one; of run 2 one that was answered too late.
+// fillRequests adds requests: of run 1 an open, an approved and an expired one; of run 2 one
+// that was answered too late.
 func fillRequests(t *testing.T, db *DB) {
 	t.Helper()
 	run := mustRun(t, db, runID(1))
 	asked(t, db, run, reconcile.CommandRequest)
-	test.Must(decided(db, asked(t, db, run, reconcile.FileChangeRequest), reconcile.DecideForSession, early, false))
+	test.Must(
+		decided(db, asked(t, db, run, reconcile.FileChangeRequest), reconcile.DecideForSession, early, false),
+	)
 	expired := asked(t, db, run, reconcile.PermissionsRequest)
-	test.Must(db.Journal.ResolveRequest(ctx, epoch, expired.IssueID, expired.Number, reconcile.RequestExpired))
-	test.Must(db.sql.Exec(`UPDATE runs SET outcome = NULL WHERE id = ?`, runID(2))) // as it was a moment ago
+	test.Must(
+		db.Journal.ResolveRequest(ctx, epoch, expired.IssueID, expired.Number, reconcile.RequestExpired),
+	)
+	// as it was a moment ago
+	test.Must(db.sql.Exec(`UPDATE runs SET outcome = NULL WHERE id = ?`, runID(2)))
 	late := asked(t, db, mustRun(t, db, runID(2)), reconcile.QuestionRequest)
 	test.Must(db.sql.Exec(`UPDATE runs SET outcome = 'failed' WHERE id = ?`, runID(2)))
 	test.Must(decided(db, late, reconcile.DecideAnswer, early, false))
-	test.OK(t, db.Journal.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{ID: "comment-1", Kind: "comment"}}, epoch))
+	test.OK(t, db.Journal.SaveCreated(ctx, run.ID, run.IssueID, []reconcile.Created{{
+		ID:   "comment-1",
+		Kind: "comment",
+	}}, epoch))
 	for _, c := range commentsOf(run) {
 		test.OK(t, db.Store.SaveComment(ctx, c))
 	}
 	thread := reconcile.Thread{ID: "thread-1", WorkspaceID: "space", CodexHome: "/home/ann/.codex"}
-	test.OK(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, reconcile.LastSeen{CommentAt: epoch, Description: "hash", Prompt: "prompt"}, epoch))
+	test.OK(t, db.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, reconcile.LastSeen{
+		CommentAt:   epoch,
+		Description: "hash",
+		Prompt:      "prompt",
+	}, epoch))
 }
 
 // commentsOf are symphony's comments on a request, which is open, and about a hold.
 func commentsOf(r reconcile.Run) []Comment {
 	return []Comment{
-		{Key: "request:" + r.ID + ":1", IssueID: r.IssueID, Number: 1, ID: "comment-3", At: epoch, Text: "hash", Shown: "other", Problem: "unclear", Seen: []string{"comment-4"}},
+		{
+			Key:     "request:" + r.ID + ":1",
+			IssueID: r.IssueID,
+			Number:  1,
+			ID:      "comment-3",
+			At:      epoch,
+			Text:    "hash",
+			Shown:   "other",
+			Problem: "unclear",
+			Seen:    []string{"comment-4"},
+		},
 		{Key: "hold:id-4:1", IssueID: issueOf(4).ID, ID: "comment-5", At: epoch, Done: true},
 	}
 }
@@ -127,16 +214,29 @@ func settled(t *testing.T, db *DB, i int) {
 	t.Helper()
 	c, _, err := db.Views.ClaimByIssue(ctx, issueOf(i).ID)
 	test.OK(t, err)
-	c.Status, c.Kind, c.DueAt, c.Failures = reconcile.Waiting, reconcile.Backoff, epoch.Add(time.Hour), 1
-	c.ErrorCode, c.ErrorMessage = "turn_failed", "It went wrong."
+	c.Status = reconcile.Waiting
+	c.Kind = reconcile.Backoff
+	c.DueAt = epoch.Add(time.Hour)
+	c.Failures = 1
+	c.ErrorCode = "turn_failed"
+	c.ErrorMessage = "It went wrong."
 	if i == 4 {
-		c.Status, c.HoldReason, c.HoldMessage, c.HeldAt, c.HoldCommentAt = reconcile.Held, reconcile.HoldMaxFailures, "Too often.", epoch, epoch
+		c.Status = reconcile.Held
+		c.HoldReason = reconcile.HoldMaxFailures
+		c.HoldMessage = "Too often."
+		c.HeldAt = epoch
+		c.HoldCommentAt = epoch
 	}
 	var release *reconcile.Release
 	if i == 5 {
 		release = &reconcile.Release{Reason: reconcile.StopTerminal, State: "Done"}
 	}
-	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Settle: runID(i), Delete: i == 5, Release: release}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{
+		Claim:   &c,
+		Settle:  runID(i),
+		Delete:  i == 5,
+		Release: release,
+	}))
 }
 
 // dump returns the whole database as SQL statements.
@@ -146,7 +246,11 @@ func dump(t *testing.T, db *sql.DB) string {
 	var version int
 	test.OK(t, db.QueryRow(`PRAGMA user_version`).Scan(&version))
 	fmt.Fprintf(&b, "PRAGMA user_version = %d;\n", version)
-	names := lines(t, db, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`)
+	names := lines(
+		t,
+		db,
+		`SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name`,
+	)
 	for _, made := range lines(t, db, `SELECT sql FROM sqlite_schema WHERE sql <> '' AND name NOT LIKE 'sqlite_%'
 		ORDER BY type DESC, name`) {
 		fmt.Fprintf(&b, "%s;\n", made)
@@ -187,19 +291,23 @@ func TestStoredSchemaIsCurrent(t *testing.T) {
 	db := newState(t)
 	fill(t, db)
 	test.Must(db.sql.Exec(`UPDATE attentions SET text = 'text'`)) // its wording may change
-	got, path := dump(t, db.sql), keptSchema(schemaVersion)
+	got := dump(t, db.sql)
+	path := keptSchema(schemaVersion)
 	if os.Getenv("UPDATE_SCHEMAS") != "" {
 		test.OK(t, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want := test.Must(os.ReadFile(path))
 	if got != string(want) {
-		t.Errorf("this program writes another database than %s; a schema that has been released does not change: "+
-			"add a migration, and write its file with UPDATE_SCHEMAS=1", path)
+		t.Errorf(
+			"this program writes another database than %s; a schema that has been released does not change: "+
+				"add a migration, and write its file with UPDATE_SCHEMAS=1",
+			path,
+		)
 	}
 }
 
-// TestEverySchemaCanBeOpened checks that everything that an older program stored is there after the migration, and that work
-// on it continues.
+// TestEverySchemaCanBeOpened checks that everything that an older program stored is there
+// after the migration, and that work on it continues.
 func TestEverySchemaCanBeOpened(t *testing.T) {
 	for version := 1; version <= schemaVersion; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
@@ -209,14 +317,17 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			test.OK(t, old.Close())
 
 			db := createIn(t, dir)
-			if mode := lines(t, db.sql, `PRAGMA journal_mode`); mode[0] != "wal" || version == schemaVersion && dump(t, db.sql) != before {
+			if mode := lines(t, db.sql, `PRAGMA journal_mode`); mode[0] != "wal" ||
+				version == schemaVersion && dump(t, db.sql) != before {
 				t.Errorf("opening it changed something, or left it in the mode %s", mode)
 			}
 			rec := test.Must(db.Store.State(ctx))
-			if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused || rec.AgentBlock == nil {
+			if len(rec.Claims) != 4 || len(rec.Runs) != 2 || len(rec.Commands) != 2 || !rec.Paused ||
+				rec.AgentBlock == nil {
 				t.Fatalf("of 4 claims, 2 unsettled runs, 2 commands, a pause and a block there are: %+v", rec)
 			}
-			if want := issueOf(3); !reflect.DeepEqual(rec.Claims[2].Issue, want) || rec.Claims[2].Attempt != 3 ||
+			if want := issueOf(3); !reflect.DeepEqual(rec.Claims[2].Issue, want) ||
+				rec.Claims[2].Attempt != 3 ||
 				rec.Claims[3].HoldReason != reconcile.HoldMaxFailures {
 				t.Errorf("claims are %+v", rec.Claims[2:])
 			}
@@ -231,7 +342,12 @@ func TestEverySchemaCanBeOpened(t *testing.T) {
 			// A live worker continues, and an ended run can be settled.
 			run := rec.Runs[0]
 			run.Beats++
-			test.Equal(t, "the stop reason", test.Must(db.Journal.UpdateRun(ctx, epoch, run)), reconcile.StopOperator)
+			test.Equal(
+				t,
+				"the stop reason",
+				test.Must(db.Journal.UpdateRun(ctx, epoch, run)),
+				reconcile.StopOperator,
+			)
 			settled(t, db, 2)
 			test.Equal(t, "total with the run", test.Must(db.Runs.Totals(ctx)).Tokens.Total, 12+13+14+15)
 		})
@@ -250,9 +366,19 @@ func wantRequests(t *testing.T, db *DB) {
 		t.Errorf("late answers are %+v", late)
 	}
 	made, err := db.Journal.Created(ctx, []string{"comment-1", "comment-2"})
-	test.Equal(t, "error, and comments that are ours", []any{err, made["comment-1"], made["comment-2"]}, []any{nil, true, false})
+	test.Equal(
+		t,
+		"error, and comments that are ours",
+		[]any{err, made["comment-1"], made["comment-2"]},
+		[]any{nil, true, false},
+	)
 	told, found, err := db.Journal.LastSeen(ctx, "thread-1")
-	test.Equal(t, "error, and what the thread was told", []any{err, found, told.CommentAt}, []any{nil, true, epoch})
+	test.Equal(
+		t,
+		"error, and what the thread was told",
+		[]any{err, found, told.CommentAt},
+		[]any{nil, true, epoch},
+	)
 }
 
 // wantComments checks what fillRequests stored of symphony's comments.
@@ -261,10 +387,14 @@ func wantComments(t *testing.T, db *DB) {
 	want := commentsOf(mustRun(t, db, runID(1)))
 	open := test.Must(db.Store.Comments(ctx, nil))
 	both := test.Must(db.Store.Comments(ctx, []string{want[1].Key}))
-	if len(open) != 1 || !cmp.Equal(open[want[0].Key], want[0]) || len(both) != 2 || !cmp.Equal(both[want[1].Key], want[1]) {
+	if len(open) != 1 || !cmp.Equal(open[want[0].Key], want[0]) || len(both) != 2 ||
+		!cmp.Equal(both[want[1].Key], want[1]) {
 		t.Errorf("comments are %+v, with a done one %+v", open, both)
 	}
-	if ours := test.Must(db.Journal.Created(ctx, []string{"comment-3", "comment-4", "comment-5"})); len(ours) != 2 || ours["comment-4"] {
+	if ours := test.Must(db.Journal.Created(ctx, []string{"comment-3", "comment-4", "comment-5"})); len(
+		ours,
+	) != 2 ||
+		ours["comment-4"] {
 		t.Errorf("ours are %v", ours)
 	}
 }
@@ -284,7 +414,8 @@ func wantHome(t *testing.T, db *DB) {
 func wantHistory(t *testing.T, db *DB) {
 	t.Helper()
 	r := test.Must(db.Views.Report(ctx, epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour)))
-	if o := r.Outages; len(o) != 1 || o[0].Code != "agent_quota" || !o[0].Since.Equal(epoch) || !o[0].Until.IsZero() {
+	if o := r.Outages; len(o) != 1 || o[0].Code != "agent_quota" || !o[0].Since.Equal(epoch) ||
+		!o[0].Until.IsZero() {
 		t.Errorf("outages are %+v", o)
 	}
 	test.Equal(t, "releases", len(r.Releases), 1)

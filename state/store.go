@@ -15,7 +15,8 @@ import (
 
 var _ reconcile.Store = Store{}
 
-// State implements reconcile.Store. The tokens of an issue include those of its unsettled runs.
+// State implements reconcile.Store. The tokens of an issue include those of its unsettled
+// runs.
 func (s Store) State(ctx context.Context) (all reconcile.State, err error) {
 	err = s.view(ctx, "read the state", func(t tx) (err error) {
 		if all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`); err != nil {
@@ -58,15 +59,16 @@ func readRecords(t tx, dir string, all *reconcile.State) (err error) {
 	return err
 }
 
-// UsedOn returns what runs have used on the day (UTC) of a time, by model. The reports of workers at work are among the totals of the day.
+// UsedOn returns what runs have used on the day (UTC) of a time, by model. The reports of
+// workers at work are among the totals of the day.
 func (c *conn) UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error) {
 	return readAll(ctx, c, "read what was used today", func(u *reconcile.ModelUse) []any {
 		return append([]any{&u.Model}, tokenFields(&u.Tokens)...)
 	}, `SELECT model, `+tokenColumns+` FROM model_totals WHERE day = ?`, reconcile.DayOf(at))
 }
 
-// Commit implements reconcile.Store. It applies each change in this order: settle a run, write the claim, insert a run. One
-// change may thus end a run of an issue and begin the next one.
+// Commit implements reconcile.Store. It applies each change in this order: settle a run, write
+// the claim, insert a run. One change may thus end a run of an issue and begin the next one.
 func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.Change) error {
 	changes = slices.DeleteFunc(slices.Clone(changes), reconcile.Change.Empty)
 	if len(changes) == 0 {
@@ -90,7 +92,9 @@ func commit(t tx, now time.Time, c reconcile.Change) (err error) {
 		step(true, func() error { return t.run(`DELETE FROM commands WHERE id = ?`, id) })
 	}
 	for key, block := range map[string]*reconcile.Block{
-		metaAgentBlock: c.AgentBlock, metaTrackerBlock: c.TrackerBlock, metaHostBlock: c.MachineBlock,
+		metaAgentBlock:   c.AgentBlock,
+		metaTrackerBlock: c.TrackerBlock,
+		metaHostBlock:    c.MachineBlock,
 	} {
 		step(block != nil, func() error { return saveBlock(t, now, key, *block) })
 	}
@@ -102,17 +106,23 @@ func commit(t tx, now time.Time, c reconcile.Change) (err error) {
 			reconcile.RemoteGone, c.HostGone, reconcile.RemoteBegun)
 	})
 	step(c.Abandon != "", func() error {
-		return t.run(`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true')) WHERE issue_id = ?`, c.Abandon)
+		return t.run(
+			`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true')) WHERE issue_id = ?`,
+			c.Abandon,
+		)
 	})
 	step(c.Watch != nil, func() error { return saveWatch(t, *c.Watch) })
-	step(!c.Unblocked.IsZero(), func() error { return setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)) })
+	step(
+		!c.Unblocked.IsZero(),
+		func() error { return setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)) },
+	)
 	step(c.Paused != nil && *c.Paused, func() error { return setMeta(t, metaPaused, "1") })
 	step(c.Paused != nil && !*c.Paused, func() error { return clearMeta(t, metaPaused) })
 	return err
 }
 
-// commitClaim saves or deletes a claim. It records a release, and adds a notification if the issue was handed over, the claim becomes held
-// or its delivery fails again and again.
+// commitClaim saves or deletes a claim. It records a release, and adds a notification if the
+// issue was handed over, the claim becomes held or its delivery fails again and again.
 func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 	switch {
 	case c.Delete:
@@ -121,10 +131,19 @@ func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 				return err
 			}
 		}
-		return t.must(claimVersion(*c.Claim, c.Claim.Version), `DELETE FROM claims WHERE issue_id = ? AND version = ?`,
-			c.Claim.IssueID, c.Claim.Version)
+		return t.must(
+			claimVersion(*c.Claim, c.Claim.Version),
+			`DELETE FROM claims WHERE issue_id = ? AND version = ?`,
+			c.Claim.IssueID,
+			c.Claim.Version,
+		)
 	case c.Claim.Status == reconcile.Held:
-		was, err := row(t, itself[reconcile.ClaimStatus], `SELECT status FROM claims WHERE issue_id = ?`, c.Claim.IssueID)
+		was, err := row(
+			t,
+			itself[reconcile.ClaimStatus],
+			`SELECT status FROM claims WHERE issue_id = ?`,
+			c.Claim.IssueID,
+		)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
@@ -142,22 +161,31 @@ func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 	return saveClaim(t, now, *c.Claim)
 }
 
-// addReady adds the notification of an issue that its agent, and no person, has moved to where it is.
+// addReady adds the notification of an issue that its agent, and no person, has moved to where
+// it is.
 func addReady(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) error {
 	a, ready := reconcile.ReadyAttention(c, release, now)
 	if !ready {
 		return nil
 	}
-	byAgent, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs WHERE issue_id = ? AND started_at >= ? AND handoff_at IS NOT NULL
-		AND handoff_state IN ('', ?))`, c.IssueID, stamp(c.ClaimedAt), release.State)
+	byAgent, err := row(
+		t,
+		itself[bool],
+		`SELECT EXISTS (SELECT 1 FROM runs WHERE issue_id = ? AND started_at >= ? AND handoff_at IS NOT NULL
+		AND handoff_state IN ('', ?))`,
+		c.IssueID,
+		stamp(c.ClaimedAt),
+		release.State,
+	)
 	if err != nil || !byAgent {
 		return err
 	}
 	return addAttention(t, now, a)
 }
 
-// saveBlock stores a block, or deletes the stored one if b has no code. It also records the outage that begins or ends, and
-// adds a notification. A tracker block is notified later, if it lasts: see OpenAttentions.
+// saveBlock stores a block, or deletes the stored one if b has no code. It also records the
+// outage that begins or ends, and adds a notification. A tracker block is notified later, if
+// it lasts: see OpenAttentions.
 func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
 	if err := recordOutage(t, now, key, b); err != nil {
 		return err
@@ -177,10 +205,16 @@ func (s Store) SaveSweep(ctx context.Context, now time.Time) error {
 	})
 }
 
-// RequestStop implements reconcile.Store. It keeps an earlier reason, and ignores a run that has an outcome.
+// RequestStop implements reconcile.Store. It keeps an earlier reason, and ignores a run that
+// has an outcome.
 func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
-	return s.update(ctx, "ask run "+runID+" to stop", full, statement(`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
-		WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, orNull(&reason), at.Mono, at.Boot, runID))
+	return s.update(
+		ctx,
+		"ask run "+runID+" to stop",
+		full,
+		statement(`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
+		WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, orNull(&reason), at.Mono, at.Boot, runID),
+	)
 }
 
 func (s Store) ReapFailed(ctx context.Context, runID string) error {
@@ -188,22 +222,35 @@ func (s Store) ReapFailed(ctx context.Context, runID string) error {
 		statement(`UPDATE runs SET reap_tries = reap_tries + 1 WHERE id = ? AND settled = 0`, runID))
 }
 
-// EndDead implements reconcile.Store. The run counts in the runtime totals up to its last heartbeat, because its death may
-// be detected days later.
-func (s Store) EndDead(ctx context.Context, now time.Time, run reconcile.Run, outcome reconcile.Outcome, code, message string) error {
-	return s.update(ctx, "end run "+run.ID, full, change("run "+run.ID, `UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
+// EndDead implements reconcile.Store. The run counts in the runtime totals up to its last
+// heartbeat, because its death may be detected days later.
+func (s Store) EndDead(
+	ctx context.Context,
+	now time.Time,
+	run reconcile.Run,
+	outcome reconcile.Outcome,
+	code, message string,
+) error {
+	return s.update(
+		ctx,
+		"end run "+run.ID,
+		full,
+		change("run "+run.ID, `UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
 		ended_at = ?, runtime_ms = max(0, coalesce(heartbeat_at, started_at) - started_at)
-		WHERE id = ? AND outcome IS NULL AND phase = ?`, outcome, code, message, stamp(now), run.ID, run.Phase))
+		WHERE id = ? AND outcome IS NULL AND phase = ?`, outcome, code, message, stamp(now), run.ID, run.Phase),
+	)
 }
 
-// SaveSkips implements reconcile.Store. If an issue is skipped twice the first reason counts. An issue that is still skipped
-// for the same reason keeps its time. SaveSkips writes nothing if nothing has changed.
+// SaveSkips implements reconcile.Store. If an issue is skipped twice the first reason counts.
+// An issue that is still skipped for the same reason keeps its time. SaveSkips writes nothing
+// if nothing has changed.
 func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Skip) error {
 	list, err := readAll(ctx, s.conn, "read the skips", skipFields, `SELECT `+skipColumns+` FROM skips`)
 	if err != nil {
 		return err
 	}
-	stored, next := map[string]StoredSkip{}, map[string]StoredSkip{}
+	stored := map[string]StoredSkip{}
+	next := map[string]StoredSkip{}
 	for _, skip := range list {
 		stored[skip.IssueID] = skip
 	}
@@ -230,8 +277,8 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 	})
 }
 
-// StoredSkip is a candidate, or a claim that waits for a slot, that the last pass that fetched candidates did not start, and since when
-// for the same reason.
+// StoredSkip is a candidate, or a claim that waits for a slot, that the last pass that fetched
+// candidates did not start, and since when for the same reason.
 type StoredSkip struct {
 	reconcile.Skip
 	Since time.Time `json:"since"`
@@ -240,11 +287,21 @@ type StoredSkip struct {
 const skipColumns = `issue_id, identifier, reason, message, since, title, url, place, labels`
 
 func skipFields(s *StoredSkip) []any {
-	return []any{&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since), &s.Title, &s.URL, &s.Place, jsonOf(&s.Labels)}
+	return []any{
+		&s.IssueID,
+		&s.Identifier,
+		&s.Reason,
+		&s.Message,
+		stampOf(&s.Since),
+		&s.Title,
+		&s.URL,
+		&s.Place,
+		jsonOf(&s.Labels),
+	}
 }
 
-// SavePass records a pass and returns its id; the id of p is ignored. A power failure may lose the record of a pass that did
-// nothing, because no decision depends on it.
+// SavePass records a pass and returns its id; the id of p is ignored. A power failure may lose
+// the record of a pass that did nothing, because no decision depends on it.
 func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
 	level := full
 	if p.Actions == 0 && len(p.Errors) == 0 {
@@ -252,7 +309,10 @@ func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
 	}
 	p.Errors = append([]reconcile.Error{}, p.Errors...) // stored as [], not null
 	err = s.update(ctx, "record the pass", level, func(t tx) error {
-		id, err = row(t, itself[int64], `INSERT INTO passes (`+passColumns+`) VALUES (`+marks(passColumns)+`) RETURNING id`,
+		id, err = row(
+			t,
+			itself[int64],
+			`INSERT INTO passes (`+passColumns+`) VALUES (`+marks(passColumns)+`) RETURNING id`,
 			passFields(&p)[1:]...)
 		return err
 	})
@@ -269,7 +329,8 @@ type Pass struct {
 	Actions   int           // the number of applied actions
 	Skipped   int           // the number of skipped candidates
 	Errors    []reconcile.Error
-	// BootID and Mono, which is CLOCK_MONOTONIC at the start, give the age of a pass even if the wall clock was set.
+	// BootID and Mono, which is CLOCK_MONOTONIC at the start, give the age of a pass even if
+	// the wall clock was set.
 	BootID string
 	Mono   time.Duration
 }
@@ -296,10 +357,12 @@ func claimFields(c *reconcile.Claim) []any {
 	}
 }
 
-// saveClaim inserts a claim with version 0. Of any other claim it replaces the version that the pass has read with the next.
+// saveClaim inserts a claim with version 0. Of any other claim it replaces the version that
+// the pass has read with the next.
 func saveClaim(t tx, now time.Time, c reconcile.Claim) error {
 	was := c.Version
-	c.Version, c.UpdatedAt = was+1, now
+	c.Version = was + 1
+	c.UpdatedAt = now
 	if c.ClaimedAt.IsZero() {
 		c.ClaimedAt = now
 	}
@@ -307,26 +370,35 @@ func saveClaim(t tx, now time.Time, c reconcile.Claim) error {
 		return t.must(claimVersion(c, was), `UPDATE claims SET (`+claimColumns+`) = (`+marks(claimColumns)+`)
 			WHERE issue_id = ? AND version = ?`, append(claimFields(&c), c.IssueID, was)...)
 	}
-	// A new claim counts only the tokens that its issue uses from now on. Moving the issue to another state and back thus
-	// ends a hold by agent.max_tokens.
+	// A new claim counts only the tokens that its issue uses from now on. Moving the issue to
+	// another state and back thus ends a hold by agent.max_tokens.
 	used, err := row(t, itself[int64], `SELECT total FROM issue_totals WHERE issue_id = ?`, c.IssueID)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
 	c.TokenBase = max(c.TokenBase, used)
-	return t.must(claimVersion(c, was), `INSERT INTO claims (`+claimColumns+`) VALUES (`+marks(claimColumns)+`)
-		ON CONFLICT (issue_id) DO NOTHING`, claimFields(&c)...)
+	return t.must(
+		claimVersion(c, was),
+		`INSERT INTO claims (`+claimColumns+`) VALUES (`+marks(claimColumns)+`)
+		ON CONFLICT (issue_id) DO NOTHING`,
+		claimFields(&c)...)
 }
 
 func claimVersion(c reconcile.Claim, version int64) string {
 	return fmt.Sprintf("claim of %s, version %d", c.Identifier, version)
 }
 
-// insertRun stores a new run, which ends the issue's skip. A second live run of the same issue is a conflict.
+// insertRun stores a new run, which ends the issue's skip. A second live run of the same issue
+// is a conflict.
 func insertRun(t tx, r reconcile.Run) error {
 	err := t.run(`INSERT INTO runs (`+runColumns+`) VALUES (`+marks(runColumns)+`)`, runFields(&r)...)
 	if isDuplicate(err) {
-		return fmt.Errorf("run %s: the id is taken, or %s has a live run: %w", r.ID, r.Identifier, reconcile.ErrConflict)
+		return fmt.Errorf(
+			"run %s: the id is taken, or %s has a live run: %w",
+			r.ID,
+			r.Identifier,
+			reconcile.ErrConflict,
+		)
 	}
 	if err == nil {
 		err = t.run(`DELETE FROM skips WHERE issue_id = ?`, r.IssueID)
@@ -344,8 +416,8 @@ func totalFields(all *Totals) []any { return append(tokenFields(&all.Tokens), mi
 
 const totalColumns = tokenColumns + `, runtime_ms`
 
-// settle marks an ended run as settled and adds what it used to the totals of the project and of its issue. The runtime of a
-// run without an agent does not count.
+// settle marks an ended run as settled and adds what it used to the totals of the project and
+// of its issue. The runtime of a run without an agent does not count.
 func settle(t tx, runID string) error {
 	type share struct {
 		issueID string

@@ -18,29 +18,43 @@ func TestEveryFieldIsStored(t *testing.T) {
 	for _, v := range []any{&c, &r} {
 		populate(t, reflect.ValueOf(v).Elem(), new(int))
 	}
-	c.Issue.Malformed, r.Issue.Malformed = "", ""              // such an issue is never claimed
+	c.Issue.Malformed = ""
+	r.Issue.Malformed = ""                                     // such an issue is never claimed
 	for _, i := range []*reconcile.Issue{&c.Issue, &r.Issue} { // they are asked for again
-		i.PullRequest, i.OtherPull, i.PullsUnread = nil, nil, false
+		i.PullRequest = nil
+		i.OtherPull = nil
+		i.PullsUnread = false
 	}
-	c.Version, c.UpdatedAt = 0, epoch
+	c.Version = 0
+	c.UpdatedAt = epoch
 	fresh := r
-	fresh.Phase, fresh.Outcome, fresh.Settled, fresh.ReapTries = reconcile.Starting, "", false, 0
+	fresh.Phase = reconcile.Starting
+	fresh.Outcome = ""
+	fresh.Settled = false
+	fresh.ReapTries = 0
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &fresh}))
 	test.Must(db.Journal.TakeRun(ctx, r.ID, r.Worker, epoch))
-	// RequestStop ignores the run, because the row has the reason already; so only the time is missing.
-	test.Must(db.sql.Exec(`UPDATE runs SET stop_mono = ?, stop_boot = ?`, int64(r.StopAt.Mono), r.StopAt.Boot))
+	// RequestStop ignores the run, because the row has the reason already; so only the time is
+	// missing.
+	test.Must(
+		db.sql.Exec(`UPDATE runs SET stop_mono = ?, stop_boot = ?`, int64(r.StopAt.Mono), r.StopAt.Boot),
+	)
 	for range r.ReapTries {
 		test.OK(t, db.Store.ReapFailed(ctx, r.ID))
 	}
 	test.OK(t, db.Journal.Finish(ctx, epoch, r))
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Settle: r.ID}))
 
-	c.Version, r.HeartbeatAt, r.EndedAt = 1, epoch, epoch
+	c.Version = 1
+	r.HeartbeatAt = epoch
+	r.EndedAt = epoch
 	stored, _, err := db.Views.ClaimByIssue(ctx, c.IssueID)
 	test.OK(t, err)
 	test.Equal(t, "stored", stored, c)
 	test.Equal(t, "the run", mustRun(t, db, r.ID), r)
-	c.Version, c.Attempt, c.TokenBase = 1, 77, 88
+	c.Version = 1
+	c.Attempt = 77
+	c.TokenBase = 88
 	for i := range reflect.TypeFor[reconcile.Claim]().NumField() { // and the same by an update
 		if f := reflect.ValueOf(&c).Elem().Field(i); f.Kind() == reflect.String && i > 0 {
 			f.SetString(f.String() + "+")
@@ -90,7 +104,10 @@ func populate(t *testing.T, v reflect.Value, n *int) {
 func TestChangeIsAllOrNothing(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
-	id := test.Must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbRetry, CreatedAt: epoch}))
+	id := test.Must(db.Operator.AddCommand(ctx, reconcile.Command{
+		Verb:      reconcile.VerbRetry,
+		CreatedAt: epoch,
+	}))
 	paused := true
 	fresh := claim(t, db, 2)
 	fresh.Attempt = 5
@@ -101,7 +118,8 @@ func TestChangeIsAllOrNothing(t *testing.T) {
 		Paused: &paused, AgentBlock: &reconcile.Block{Code: "network"},
 	}))
 	rec := test.Must(db.Store.State(ctx))
-	if len(rec.Commands) != 1 || rec.Paused || rec.AgentBlock != nil || rec.Claims[0].Attempt != 0 || len(rec.Runs) != 1 {
+	if len(rec.Commands) != 1 || rec.Paused || rec.AgentBlock != nil || rec.Claims[0].Attempt != 0 ||
+		len(rec.Runs) != 1 {
 		t.Errorf("part of a refused change was stored: %+v", rec)
 	}
 	same := newRun(3)
@@ -114,7 +132,12 @@ func TestPauseIsStored(t *testing.T) {
 	for _, paused := range []bool{true, false} {
 		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Paused: &paused, Unblocked: epoch}))
 		rec := test.Must(db.Store.State(ctx))
-		test.Equal(t, "paused and unblocked", []any{rec.Paused, rec.Unblocked.Equal(epoch)}, []any{paused, true})
+		test.Equal(
+			t,
+			"paused and unblocked",
+			[]any{rec.Paused, rec.Unblocked.Equal(epoch)},
+			[]any{paused, true},
+		)
 	}
 }
 
@@ -125,7 +148,8 @@ func TestOneLiveAgentRunOfAnIssue(t *testing.T) {
 	second.ID = "run-second"
 	wantConflict(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &second}))
 	cleanup := newRun(1)
-	cleanup.ID, cleanup.Kind = "run-cleanup", reconcile.CleanupRun
+	cleanup.ID = "run-cleanup"
+	cleanup.Kind = reconcile.CleanupRun
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &cleanup}))
 	first.Outcome = reconcile.Succeeded
 	test.OK(t, db.Journal.Finish(ctx, epoch, first))
@@ -141,7 +165,12 @@ func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 	test.OK(t, db.Store.Commit(ctx, monday, reconcile.Change{Settle: r.ID}))
 	wantTotals(t, db, Totals{Runtime: time.Minute})
 	ended := mustRun(t, db, r.ID)
-	test.Equal(t, "end, code and text", []any{ended.EndedAt, ended.ErrorCode, ended.ErrorText}, []any{monday, "worker_lost", "rebooted"})
+	test.Equal(
+		t,
+		"end, code and text",
+		[]any{ended.EndedAt, ended.ErrorCode, ended.ErrorText},
+		[]any{monday, "worker_lost", "rebooted"},
+	)
 
 	back := startedRun(t, db, 2) // the clock was set back while it ran
 	back.Outcome = reconcile.Succeeded
@@ -153,13 +182,20 @@ func TestRuntimeOfADeadRunEndsWithItsHeartbeat(t *testing.T) {
 func TestRunIsTakenOnce(t *testing.T) {
 	db := newState(t)
 	r := insertedRun(t, db, 1)
-	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopLabel, reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopLabel, reconcile.Instant{
+		Boot: "boot",
+		Mono: 7,
+	}))
 	other := openIn(t, db.Dir())
 	const workers = 10
 	results := make(chan error, workers)
 	for i := range workers {
 		go func() {
-			taken, err := []*DB{db, other}[i%2].Journal.TakeRun(ctx, r.ID, reconcile.Handle{Boot: "b", PID: i + 1, Start: 9}, epoch)
+			taken, err := []*DB{db, other}[i%2].Journal.TakeRun(ctx, r.ID, reconcile.Handle{
+				Boot:  "b",
+				PID:   i + 1,
+				Start: 9,
+			}, epoch)
 			if err == nil && (taken.Worker.PID != i+1 || taken.StopReason != reconcile.StopLabel) {
 				err = fmt.Errorf("taken as %+v", taken)
 			}
@@ -183,8 +219,8 @@ func TestRunIsTakenOnce(t *testing.T) {
 	test.ErrorIs(t, "the error", test.Err(db.Runs.Find(ctx, "no such run")), ErrNotFound)
 }
 
-// TestDurabilityFollowsWhatChanged checks that a heartbeat alone does not wait for the disk, and that everything on which
-// decisions depend does.
+// TestDurabilityFollowsWhatChanged checks that a heartbeat alone does not wait for the disk,
+// and that everything on which decisions depend does.
 func TestDurabilityFollowsWhatChanged(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
@@ -207,7 +243,10 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 		test.Equal(t, "durability of a "+name, synchronous(t, db), step.want)
 	}
 	test.Must(db.Journal.UpdateRun(ctx, epoch, r))
-	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopAll, reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.OK(t, db.Store.RequestStop(ctx, r.ID, reconcile.StopAll, reconcile.Instant{
+		Boot: "boot",
+		Mono: 7,
+	}))
 	test.Equal(t, "durability of a stop request after a heartbeat", synchronous(t, db), full)
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// TestLastSeenStaysWithTheThread checks that what an agent knows is stored with the thread, after its run, too, and does not
-// change the tokens.
+// TestLastSeenStaysWithTheThread checks that what an agent knows is stored with the thread,
+// after its run, too, and does not change the tokens.
 func TestLastSeenStaysWithTheThread(t *testing.T) {
 	db := newState(t)
 	r := startedRun(t, db, 1)
@@ -30,16 +30,27 @@ func TestLastSeenStaysWithTheThread(t *testing.T) {
 	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
 	// A changed description replaces the other; an older comment does not.
 	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1,
-		reconcile.LastSeen{CommentAt: epoch.Add(-time.Hour), Description: "bb", Prompt: "p2", Base: "b2"}, epoch))
-	if got, want := told("t1"), (reconcile.LastSeen{CommentAt: epoch, Description: "bb", Prompt: "p2", Base: "b2"}); got != want {
-		t.Errorf("told %+v, want %+v", got, want)
-	}
+		reconcile.LastSeen{
+			CommentAt:   epoch.Add(-time.Hour),
+			Description: "bb",
+			Prompt:      "p2",
+			Base:        "b2",
+		}, epoch))
+	test.Equal(t, "told", told("t1"), reconcile.LastSeen{
+		CommentAt:   epoch,
+		Description: "bb",
+		Prompt:      "p2",
+		Base:        "b2",
+	})
 	if got, _, err := db.Journal.Thread(ctx, "t1"); err != nil || got != used {
 		t.Errorf("the thread used %+v, %v", got, err)
 	}
 	r.Outcome = reconcile.Succeeded
 	test.OK(t, db.Journal.Finish(ctx, epoch, r))
-	wantConflict(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1, reconcile.LastSeen{CommentAt: epoch, Description: "cc"}, epoch))
+	wantConflict(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1, reconcile.LastSeen{
+		CommentAt:   epoch,
+		Description: "cc",
+	}, epoch))
 	test.Equal(t, "after the run the thread knows", told("t1").Description, "bb")
 }
 
@@ -55,19 +66,29 @@ func TestLastRunOfAThread(t *testing.T) {
 	}{
 		{"t1", 0, reconcile.Failed, runID(0)},
 		{"t1", 2, reconcile.Failed, runID(1)},
-		{"t1", 0, reconcile.Failed, runID(1)}, // it failed before its first turn, so it does not count
+		// it failed before its first turn, so it does not count
+		{"t1", 0, reconcile.Failed, runID(1)},
 		{"t2", 3, reconcile.Failed, runID(1)},
 		{"", 0, reconcile.Failed, runID(1)},
 		{"t1", 1, "", runID(1)}, // the current run
 	} {
-		r := pastRun(t, db, i, func(r *reconcile.Run) { r.ThreadID, r.Turns, r.Outcome = c.thread, c.turns, c.outcome })
+		r := pastRun(t, db, i, func(r *reconcile.Run) {
+			r.ThreadID = c.thread
+			r.Turns = c.turns
+			r.Outcome = c.outcome
+		})
 		got, found, err := db.Journal.LastRunOf(ctx, r.IssueID, "t1")
-		test.Equal(t, fmt.Sprint("error, and last run after run ", i), []any{err, found, got.ID}, []any{nil, true, c.want})
+		test.Equal(
+			t,
+			fmt.Sprint("error, and last run after run ", i),
+			[]any{err, found, got.ID},
+			[]any{nil, true, c.want},
+		)
 	}
 }
 
-// TestLastThread checks which thread a run continues, and how often in a row that thread has failed. A thread belongs to a
-// codex home. Failures of the machine don't count.
+// TestLastThread checks which thread a run continues, and how often in a row that thread has
+// failed. A thread belongs to a codex home. Failures of the machine don't count.
 func TestLastThread(t *testing.T) {
 	const first, second, failed = "/home/ann/.codex", "/srv/codex", reconcile.Failed
 	type past struct {
@@ -109,16 +130,34 @@ func TestLastThread(t *testing.T) {
 			db := newState(t)
 			for i, p := range c.runs {
 				pastRun(t, db, i, func(r *reconcile.Run) {
-					r.ThreadID, r.WorkspaceID, r.Outcome, r.ErrorCode = p.thread, "ws-"+p.thread, p.outcome, p.code
+					r.ThreadID = p.thread
+					r.WorkspaceID = "ws-" + p.thread
+					r.Outcome = p.outcome
+					r.ErrorCode = p.code
 					if p.home != "" {
-						thread := reconcile.Thread{ID: p.thread, WorkspaceID: r.WorkspaceID, CodexHome: p.home}
-						test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, thread, reconcile.LastSeen{Description: "aa"}, epoch))
+						thread := reconcile.Thread{
+							ID:          p.thread,
+							WorkspaceID: r.WorkspaceID,
+							CodexHome:   p.home,
+						}
+						test.OK(
+							t,
+							db.Journal.RecordLastSeen(
+								ctx,
+								r.ID,
+								r.IssueID,
+								thread,
+								reconcile.LastSeen{Description: "aa"},
+								epoch,
+							),
+						)
 					}
 				})
 			}
 			newest, here, err := db.Journal.LastThread(ctx, issueOf(1).ID, c.home)
 			test.OK(t, err)
-			if newest.ID != c.newest || here.ID != c.here || here.ID != "" && here.WorkspaceID != "ws-"+here.ID {
+			if newest.ID != c.newest || here.ID != c.here ||
+				here.ID != "" && here.WorkspaceID != "ws-"+here.ID {
 				t.Errorf("newest %+v, here %+v", newest, here)
 			}
 			if c.newest == c.here && here.Failed != c.failed {

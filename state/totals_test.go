@@ -14,8 +14,9 @@ func usage(n int64) reconcile.Tokens {
 	return reconcile.Tokens{Input: 5 * n, Cached: 3 * n, Output: 2 * n, Reasoning: n, Total: 7 * n}
 }
 
-// TestTokensCountOnce checks that each token that a thread has used counts once: for its run, issue, day and thread, and for the
-// totals when its run is settled. Tokens that a dead worker did not report are in the next report of the thread.
+// TestTokensCountOnce checks that each token that a thread has used counts once: for its run,
+// issue, day and thread, and for the totals when its run is settled. Tokens that a dead worker
+// did not report are in the next report of the thread.
 func TestTokensCountOnce(t *testing.T) {
 	dir := newDir(t)
 	db := createIn(t, dir)
@@ -23,7 +24,8 @@ func TestTokensCountOnce(t *testing.T) {
 	begin := func(n, issue int, at time.Time) {
 		t.Helper()
 		r := newRun(issue)
-		r.ID, r.StartedAt = runID(n), at
+		r.ID = runID(n)
+		r.StartedAt = at
 		test.OK(t, db.Store.Commit(ctx, at, reconcile.Change{Insert: &r}))
 		test.Must(db.Journal.TakeRun(ctx, r.ID, worker, at))
 	}
@@ -64,7 +66,10 @@ func TestTokensCountOnce(t *testing.T) {
 
 	reopened := openIn(t, dir)
 	wantTotals(t, reopened, Totals{usage(15 + 8 + 1), 3 * time.Minute})
-	for issue, want := range map[int]Totals{1: {usage(15 + 8), 2 * time.Minute}, 2: {usage(1), time.Minute}} {
+	for issue, want := range map[int]Totals{
+		1: {usage(15 + 8), 2 * time.Minute},
+		2: {usage(1), time.Minute},
+	} {
 		totals := test.Must(reopened.Runs.TotalsOf(ctx, issueOf(issue).ID))
 		test.Equal(t, fmt.Sprint("totals of issue ", issue), totals, want)
 	}

@@ -17,33 +17,59 @@ func TestFindIssue(t *testing.T) {
 	claim(t, db, 1)
 	insertedRun(t, db, 2)
 	moved := newRun(3) // the issue had another identifier at that time
-	moved.IssueID, moved.Identifier = issueOf(1).ID, "OLD-1"
+	moved.IssueID = issueOf(1).ID
+	moved.Identifier = "OLD-1"
 	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Insert: &moved}))
 	test.OK(t, db.Store.SaveSkips(ctx, epoch, []reconcile.Skip{
-		{IssueID: "id-skip", Identifier: "ABC-4", URL: "https://linear.app/acme/issue/ABC-4/some-title", Reason: reconcile.SkipNoSlot},
+		{
+			IssueID:    "id-skip",
+			Identifier: "ABC-4",
+			URL:        "https://linear.app/acme/issue/ABC-4/some-title",
+			Reason:     reconcile.SkipNoSlot,
+		},
 		{IssueID: "id-else", Identifier: "ABC-1", Reason: reconcile.SkipNoSlot},
 	}))
 
 	for ref, want := range map[string][2]string{
-		"ABC-1": {"id-0001", "ABC-1"}, "abc-1": {"id-0001", "ABC-1"}, "id-0001": {"id-0001", "ABC-1"},
-		"aBc-2": {"id-0002", "ABC-2"}, "old-1": {"id-0001", "OLD-1"},
-		"abc-4": {"id-skip", "ABC-4"}, "id-skip": {"id-skip", "ABC-4"},
-		"2": {"id-0002", "ABC-2"}, "4": {"id-skip", "ABC-4"}, "1": {}, "9": {}, // several or no issues end with -1 and -9
-		"https://linear.app/acme/issue/ABC-4": {"id-skip", "ABC-4"}, "https://linear.app/other/issue/ABC-4": {}, "https://linear.app/acme": {},
-		"ABC-9": {}, "": {}, "ABC-%": {}, "ID-0001": {},
+		"ABC-1":   {"id-0001", "ABC-1"},
+		"abc-1":   {"id-0001", "ABC-1"},
+		"id-0001": {"id-0001", "ABC-1"},
+		"aBc-2":   {"id-0002", "ABC-2"},
+		"old-1":   {"id-0001", "OLD-1"},
+		"abc-4":   {"id-skip", "ABC-4"},
+		"id-skip": {"id-skip", "ABC-4"},
+		// several or no issues end with -1 and -9
+		"2":                                    {"id-0002", "ABC-2"},
+		"4":                                    {"id-skip", "ABC-4"},
+		"1":                                    {},
+		"9":                                    {},
+		"https://linear.app/acme/issue/ABC-4":  {"id-skip", "ABC-4"},
+		"https://linear.app/other/issue/ABC-4": {},
+		"https://linear.app/acme":              {},
+		"ABC-9":                                {},
+		"":                                     {},
+		"ABC-%":                                {},
+		"ID-0001":                              {},
 	} {
 		id, identifier, ok, err := db.Views.FindIssue(ctx, ref)
 		test.OK(t, err)
-		test.Equal(t, ref+": issue, and whether it was found", []any{[2]string{id, identifier}, ok}, []any{want, want != [2]string{}})
+		test.Equal(
+			t,
+			ref+": issue, and whether it was found",
+			[]any{[2]string{id, identifier}, ok},
+			[]any{want, want != [2]string{}},
+		)
 	}
 }
 
 func TestLatestRateLimits(t *testing.T) {
 	db := newState(t)
-	a, b := startedRun(t, db, 1), startedRun(t, db, 2)
+	a := startedRun(t, db, 1)
+	b := startedRun(t, db, 2)
 	// The last write, by a, repeats an old record.
 	for i, limits := range []string{"", `{"n":1}`, `{"n":2}`, `{"n":1}`} {
-		want, r := limits, &a
+		want := limits
+		r := &a
 		switch i {
 		case 2:
 			r = &b
@@ -65,9 +91,16 @@ func TestPasses(t *testing.T) {
 	for i := range 20 {
 		p := Pass{
 			Trigger:   []string{"cron", "worker", "timer", "loop", "manual"}[i%5],
-			StartedAt: epoch.Add(time.Duration(i) * time.Minute), Duration: 1500 * time.Millisecond, Actions: i,
-			Skipped: 2, Errors: []reconcile.Error{{Code: "linear_api_status", Message: fmt.Sprint("HTTP ", 500+i)}},
-			BootID: "boot", Mono: time.Duration(i) * time.Minute,
+			StartedAt: epoch.Add(time.Duration(i) * time.Minute),
+			Duration:  1500 * time.Millisecond,
+			Actions:   i,
+			Skipped:   2,
+			Errors: []reconcile.Error{{
+				Code:    "linear_api_status",
+				Message: fmt.Sprint("HTTP ", 500+i),
+			}},
+			BootID: "boot",
+			Mono:   time.Duration(i) * time.Minute,
 		}
 		id := test.Must(db.Store.SavePass(ctx, p))
 		p.ID = id
@@ -106,7 +139,8 @@ func TestIdlePassWritesOnce(t *testing.T) {
 	test.Equal(t, "rows written", changes(t, db)-before, 1)
 }
 
-// TestStateOf checks that a plan for one issue gets its claim, the claims that have a slot, and everything else of the state.
+// TestStateOf checks that a plan for one issue gets its claim, the claims that have a slot,
+// and everything else of the state.
 func TestStateOf(t *testing.T) {
 	db := newState(t)
 	for i, status := range []reconcile.ClaimStatus{
@@ -118,7 +152,10 @@ func TestStateOf(t *testing.T) {
 		}
 		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c}))
 	}
-	test.Must(db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbPause, CreatedAt: epoch}))
+	test.Must(db.Operator.AddCommand(ctx, reconcile.Command{
+		Verb:      reconcile.VerbPause,
+		CreatedAt: epoch,
+	}))
 	startedRun(t, db, 7)
 	all := test.Must(db.Store.State(ctx))
 	for issue, want := range map[string][]string{
@@ -152,12 +189,22 @@ func TestClaimCache(t *testing.T) {
 	}
 	check("new claims")
 	held := claims[0]
-	held.Status, held.HoldReason, held.HeldAt = reconcile.Held, reconcile.HoldOperator, epoch
-	held.Project, held.WorkspaceRoot, held.Issue.Labels = "theirs", "/old/ws", []string{"other"}
+	held.Status = reconcile.Held
+	held.HoldReason = reconcile.HoldOperator
+	held.HeldAt = epoch
+	held.Project = "theirs"
+	held.WorkspaceRoot = "/old/ws"
+	held.Issue.Labels = []string{"other"}
 	gone := claims[1]
-	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &held}, reconcile.Change{Claim: &gone, Delete: true}))
+	test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &held}, reconcile.Change{
+		Claim:  &gone,
+		Delete: true,
+	}))
 	check("a hold and an end")
-	test.OK(t, db.Store.KeepHold(ctx, Hold{IssueID: held.IssueID, CommentAt: epoch.Add(time.Minute)}))
+	test.OK(t, db.Store.KeepHold(ctx, Hold{
+		IssueID:   held.IssueID,
+		CommentAt: epoch.Add(time.Minute),
+	}))
 	check("a comment that ends no hold")
 	test.OK(t, db.Operator.MoveProjects(ctx, func(project string) string { return project + " moved" }))
 	check("a move of the project")
@@ -178,8 +225,18 @@ func TestClaimCache(t *testing.T) {
 func TestBlockedByIssue(t *testing.T) {
 	db := newState(t)
 	c := claim(t, db, 7)
-	test.Must(db.sql.Exec(`UPDATE claims SET issue = json_set(issue, '$.blocked_by', json('[{"identifier":"ABC-1"}]')) WHERE issue_id = ?`, c.IssueID))
+	test.Must(
+		db.sql.Exec(
+			`UPDATE claims SET issue = json_set(issue, '$.blocked_by', json('[{"identifier":"ABC-1"}]')) WHERE issue_id = ?`,
+			c.IssueID,
+		),
+	)
 	test.Must(db.sql.Exec(`INSERT INTO skips (issue_id, identifier, reason, message, since, title, url) VALUES
 		('id-8', 'ABC-8', 'blocked_by', 'it waits for ABC-11, ABC-1', 0, '', ''), ('id-9', 'ABC-9', 'blocked_by', 'it waits for ABC-11', 0, '', '')`))
-	test.Equal(t, "blocked by ABC-1", test.Must(db.Views.BlockedByIssue(ctx, "ABC-1")), []string{c.Identifier, "ABC-8"})
+	test.Equal(
+		t,
+		"blocked by ABC-1",
+		test.Must(db.Views.BlockedByIssue(ctx, "ABC-1")),
+		[]string{c.Identifier, "ABC-8"},
+	)
 }

@@ -15,13 +15,16 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// TestBusyDatabase checks that a writer gets its turn beside one that takes the database again at once. SQLite does not queue writers.
+// TestBusyDatabase checks that a writer gets its turn beside one that takes the database again
+// at once. SQLite does not queue writers.
 func TestBusyDatabase(t *testing.T) {
 	db := newState(t)
 	run := startedRun(t, db, 1)
 	db.patience = 600 * time.Millisecond // so that the test need not wait for busyTimeout
-	other, until := openIn(t, db.Dir()), time.Now().Add(2*time.Second)
-	began, ended := make(chan struct{}), make(chan error, 1)
+	other := openIn(t, db.Dir())
+	until := time.Now().Add(2 * time.Second)
+	began := make(chan struct{})
+	ended := make(chan error, 1)
 	go func() {
 		for n := 0; time.Now().Before(until); n++ {
 			err := other.update(ctx, "hog", normal, func(t tx) error {
@@ -44,8 +47,9 @@ func TestBusyDatabase(t *testing.T) {
 	test.OK(t, errors.Join(err, <-ended))
 }
 
-// TestHeldDatabase checks that a write reports a database that another process keeps locked, that the next write waits only
-// briefly, and that after a success writes wait for the whole time again.
+// TestHeldDatabase checks that a write reports a database that another process keeps locked,
+// that the next write waits only briefly, and that after a success writes wait for the whole
+// time again.
 func TestHeldDatabase(t *testing.T) {
 	dir := newDir(t)
 	db := createIn(t, dir)
@@ -59,7 +63,8 @@ func TestHeldDatabase(t *testing.T) {
 	test.Equal(t, "after a success the next write waits", db.patience, busyTimeout)
 }
 
-// TestReplacedUnderAWriter checks that nothing is written to files that were replaced, nor to their replacements.
+// TestReplacedUnderAWriter checks that nothing is written to files that were replaced, nor to
+// their replacements.
 func TestReplacedUnderAWriter(t *testing.T) {
 	for _, suffix := range []string{"", "-wal"} {
 		db := newState(t)
@@ -76,11 +81,15 @@ func TestReplacedUnderAWriter(t *testing.T) {
 	}
 }
 
-// TestStopReasonWhereNothingCanBeWritten checks that a worker reads a stop request although it can write nothing.
+// TestStopReasonWhereNothingCanBeWritten checks that a worker reads a stop request although it
+// can write nothing.
 func TestStopReasonWhereNothingCanBeWritten(t *testing.T) {
 	db := newState(t)
 	run := startedRun(t, db, 1)
-	test.OK(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopTerminal, reconcile.Instant{Boot: "boot", Mono: 7}))
+	test.OK(t, db.Store.RequestStop(ctx, run.ID, reconcile.StopTerminal, reconcile.Instant{
+		Boot: "boot",
+		Mono: 7,
+	}))
 	test.OK(t, os.Remove(filepath.Join(db.Dir(), databaseName)))
 	reason, err := db.Journal.UpdateRun(ctx, epoch, run)
 	wantCode(t, err, "state_missing")
@@ -109,7 +118,8 @@ func TestWaitIsBounded(t *testing.T) {
 	_, held, err := Acquire(ctx, dir, Holder{}, time.Hour, true)
 	test.Equal(t, "canceled", held == nil, true)
 	test.ErrorIs(t, "canceled", err, context.Canceled)
-	// It gives way to a process that is already waiting. Those that gave up above no longer wait.
+	// It gives way to a process that is already waiting. Those that gave up above no longer
+	// wait.
 	waiter := flock.New(filepath.Join(dir, waiterName))
 	test.Equal(t, "the lock of the waiter is free", test.Must(waiter.TryLock()), true)
 	if _, held := acquire(t, dir, time.Hour); held == nil {
@@ -118,12 +128,17 @@ func TestWaitIsBounded(t *testing.T) {
 	test.OK(t, waiter.Unlock())
 }
 
-// TestLockNamesItsHolder checks that a second handle gets the record of the first, and that the lock file stays.
+// TestLockNamesItsHolder checks that a second handle gets the record of the first, and that
+// the lock file stays.
 func TestLockNamesItsHolder(t *testing.T) {
 	dir := newDir(t)
 	release, _ := acquire(t, dir, 0)
 	before := test.Must(os.Stat(filepath.Join(dir, lockName)))
-	if _, held := acquire(t, dir, 0); held == nil || *held != (Holder{PID: os.Getpid(), Trigger: "manual", Since: epoch}) {
+	if _, held := acquire(t, dir, 0); held == nil || *held != (Holder{
+		PID:     os.Getpid(),
+		Trigger: "manual",
+		Since:   epoch,
+	}) {
 		t.Errorf("held by %+v", held)
 	}
 	test.OK(t, release())
@@ -133,7 +148,8 @@ func TestLockNamesItsHolder(t *testing.T) {
 		t.Fatalf("still held by %+v", held)
 	}
 	test.OK(t, release())
-	if after := test.Must(os.Stat(filepath.Join(dir, lockName))); !os.SameFile(before, after) || after.Mode().Perm() != 0o600 {
+	if after := test.Must(os.Stat(filepath.Join(dir, lockName))); !os.SameFile(before, after) ||
+		after.Mode().Perm() != 0o600 {
 		t.Errorf("the lock file was replaced, or has mode %o", after.Mode().Perm())
 	}
 }

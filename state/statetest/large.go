@@ -21,18 +21,21 @@ type Size struct {
 	Passes int // a minute apart, the last one now
 }
 
-// Large500 is the state to which the budgets apply: 500 claims, 5,000 finished runs and a month of passes by cron.
+// Large500 is the state to which the budgets apply: 500 claims, 5,000 finished runs and a
+// month of passes by cron.
 var Large500 = Size{Claims: 500, Runs: 5000, Passes: 43_200}
 
-// Every 50th claim is running, but has no worker. Of the others every 10th is held, and the rest wait.
+// Every 50th claim is running, but has no worker. Of the others every 10th is held, and the
+// rest wait.
 const (
 	runningEvery = 50
 	heldEvery    = 10
 	history      = 30 * 24 * time.Hour
 )
 
-// Large creates a state of size s in dir, which has none yet. It stores many rows in one transaction, because ten thousand
-// transactions would take minutes, and uses SQL for the rows that no Commit writes.
+// Large creates a state of size s in dir, which has none yet. It stores many rows in one
+// transaction, because ten thousand transactions would take minutes, and uses SQL for the rows
+// that no Commit writes.
 func Large(ctx context.Context, dir string, now time.Time, s Size) error {
 	if s.Claims < runningEvery || s.Runs < 1 {
 		return fmt.Errorf("a large state has at least %d claims and a run", runningEvery)
@@ -76,33 +79,50 @@ func fill(ctx context.Context, db *state.DB, now time.Time, s Size) error {
 	for i := 1; i <= s.Runs; i++ {
 		r := newRun(fmt.Sprintf("20261020T%06d.%03d-large", i/1000, i%1000), i%s.Claims+1)
 		r.EndedAt = now.Add(-time.Minute - history/time.Duration(s.Runs)*time.Duration(s.Runs-i))
-		r.StartedAt, r.HeartbeatAt, r.Outcome = r.EndedAt.Add(-10*time.Minute), r.EndedAt, reconcile.Succeeded
+		r.StartedAt = r.EndedAt.Add(-10 * time.Minute)
+		r.HeartbeatAt = r.EndedAt
+		r.Outcome = reconcile.Succeeded
 		switch {
 		case i%7 == 0:
-			r.Outcome, r.ErrorCode = reconcile.Failed, "turn_failed"
+			r.Outcome = reconcile.Failed
+			r.ErrorCode = "turn_failed"
 		case i%11 == 0:
 			r.Outcome = reconcile.Stalled
 		}
 		if i%5 == 0 {
 			r.Model = "gpt-5.5-mini"
 		}
-		changes, ends = append(changes, reconcile.Change{Insert: &r}), append(ends, reconcile.Change{Settle: r.ID})
+		changes = append(changes, reconcile.Change{Insert: &r})
+		ends = append(ends, reconcile.Change{Settle: r.ID})
 	}
 	for i := 1; i <= s.Claims; i++ {
 		issue := issueOf(i)
 		claim := reconcile.Claim{
-			IssueID: issue.ID, Identifier: issue.Identifier, Status: reconcile.Waiting, Kind: reconcile.Backoff, Attempt: i % 4,
-			DueAt: now.Add(time.Duration(i) * time.Second), Issue: issue, ClaimedAt: now,
+			IssueID:    issue.ID,
+			Identifier: issue.Identifier,
+			Status:     reconcile.Waiting,
+			Kind:       reconcile.Backoff,
+			Attempt:    i % 4,
+			DueAt:      now.Add(time.Duration(i) * time.Second),
+			Issue:      issue,
+			ClaimedAt:  now,
 		}
 		change := reconcile.Change{Claim: &claim}
 		if i%heldEvery == 0 {
-			claim.Status, claim.Kind, claim.DueAt = reconcile.Held, "", time.Time{}
-			claim.HoldReason, claim.HeldAt = reconcile.HoldMaxFailures, now.Add(-time.Duration(i)*time.Minute)
+			claim.Status = reconcile.Held
+			claim.Kind = ""
+			claim.DueAt = time.Time{}
+			claim.HoldReason = reconcile.HoldMaxFailures
+			claim.HeldAt = now.Add(-time.Duration(i) * time.Minute)
 		}
 		if i%runningEvery == 0 {
 			r := newRun(fmt.Sprintf("20261120T%06d.000-alive", i/runningEvery), i)
-			r.StartedAt, r.HeartbeatAt = now.Add(-time.Hour), now
-			claim.Status, claim.RunID, claim.HoldReason, claim.HeldAt = reconcile.Running, r.ID, "", time.Time{}
+			r.StartedAt = now.Add(-time.Hour)
+			r.HeartbeatAt = now
+			claim.Status = reconcile.Running
+			claim.RunID = r.ID
+			claim.HoldReason = ""
+			claim.HeldAt = time.Time{}
 			change.Insert = &r
 		}
 		changes = append(changes, change)
@@ -118,10 +138,18 @@ func fill(ctx context.Context, db *state.DB, now time.Time, s Size) error {
 
 func issueOf(i int) reconcile.Issue {
 	text := strings.Repeat("What to do, with its reasons and some steps.\n", 12)
-	url, created := fmt.Sprint("https://linear.example.com/acme/issue/ABC-", i), time.Unix(0, 0).UTC()
+	url := fmt.Sprint("https://linear.example.com/acme/issue/ABC-", i)
+	created := time.Unix(0, 0).UTC()
 	return reconcile.Issue{
-		ID: fmt.Sprint("id-", i), Identifier: fmt.Sprint("ABC-", i), Title: "Make the thing do what its users expect", Description: &text,
-		State: "In Progress", URL: &url, Labels: []string{"symphony", "bug"}, BlockedBy: []reconcile.BlockerRef{}, CreatedAt: &created,
+		ID:          fmt.Sprint("id-", i),
+		Identifier:  fmt.Sprint("ABC-", i),
+		Title:       "Make the thing do what its users expect",
+		Description: &text,
+		State:       "In Progress",
+		URL:         &url,
+		Labels:      []string{"symphony", "bug"},
+		BlockedBy:   []reconcile.BlockerRef{},
+		CreatedAt:   &created,
 	}
 }
 
@@ -129,12 +157,32 @@ func issueOf(i int) reconcile.Issue {
 func newRun(id string, i int) reconcile.Run {
 	issue := issueOf(i)
 	return reconcile.Run{
-		ID: id, Kind: reconcile.AgentRun, IssueID: issue.ID, Identifier: issue.Identifier, Issue: issue, Phase: reconcile.StreamingTurn,
-		Worker: reconcile.Handle{Boot: "none", PID: 1 << 30, Start: 1}, Turns: 2, TurnsDone: 1, ThreadID: "thread-" + id,
-		WorkspacePath: "/nowhere/" + issue.Identifier, WorkspaceRoot: "/nowhere", Model: "gpt-5.5",
-		Links:     []reconcile.Link{{Kind: "pull_request", URL: "https://github.com/acme/app/pull/7"}},
-		Tokens:    reconcile.Tokens{Input: 120_000, Cached: 90_000, Output: 4_000, Reasoning: 1_500, Total: 124_000},
-		LastEvent: "notification", LastMessage: "First I look at the tests.",
-		RateLimits: []byte(`{"primary":{"used_percent":41.5,"resets_at":0}}`),
+		ID:            id,
+		Kind:          reconcile.AgentRun,
+		IssueID:       issue.ID,
+		Identifier:    issue.Identifier,
+		Issue:         issue,
+		Phase:         reconcile.StreamingTurn,
+		Worker:        reconcile.Handle{Boot: "none", PID: 1 << 30, Start: 1},
+		Turns:         2,
+		TurnsDone:     1,
+		ThreadID:      "thread-" + id,
+		WorkspacePath: "/nowhere/" + issue.Identifier,
+		WorkspaceRoot: "/nowhere",
+		Model:         "gpt-5.5",
+		Links: []reconcile.Link{{
+			Kind: "pull_request",
+			URL:  "https://github.com/acme/app/pull/7",
+		}},
+		Tokens: reconcile.Tokens{
+			Input:     120_000,
+			Cached:    90_000,
+			Output:    4_000,
+			Reasoning: 1_500,
+			Total:     124_000,
+		},
+		LastEvent:   "notification",
+		LastMessage: "First I look at the tests.",
+		RateLimits:  []byte(`{"primary":{"used_percent":41.5,"resets_at":0}}`),
 	}
 }
